@@ -1,0 +1,248 @@
+"""Why a message is where it is: each cause with its three sentences.
+
+What happened, why, and what to do; the same words in `rq show`, in JSON and in pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rq.states import State
+
+
+class Cause(StrEnum):
+    """Why an attempt ended or did not begin; stored in events and status files."""
+
+    DONE = "done"
+    RELAYED = "relayed"
+    DUPLICATE = "duplicate"
+    SAID_ERR = "said_err"
+    RESEND = "resend"
+    RESEND_LIMIT = "resend_limit"
+    BAD_REPORT = "bad_report"
+    EXIT = "exit"
+    SIGNAL = "signal"
+    NO_WORD = "no_word"
+    SCRIPT = "script"
+    SPAWN = "spawn"
+    TOO_LARGE = "too_large"
+    BAD_MESSAGE = "bad_message"
+    CRASH = "crash"
+    HOST = "host"
+    CRASH_LIMIT = "crash_limit"
+    CANCELLED = "cancelled"
+    STOP = "stop"
+    OPERATOR = "operator"
+    REFUSED = "refused"
+    ATTACHMENT = "attachment"
+
+
+# These end an attempt without counting against max_count.
+UNCOUNTED = frozenset({Cause.STOP, Cause.SCRIPT, Cause.SPAWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What happened, why, and what to do, a sentence each."""
+
+    what: str
+    why: str
+    todo: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"what": self.what, "why": self.why, "todo": self.todo}
+
+
+_RETRY = "Mend the cause, then `rq retry {id}`; `rq logs {id}` shows its output."
+
+STORIES: dict[Cause, Story] = {
+    Cause.DONE: Story(
+        "It succeeded in attempt {attempt} after {run}.",
+        "The script reported done and exited with 0: {text}",
+        "Nothing.",
+    ),
+    Cause.RELAYED: Story(
+        "It was handed over in attempt {attempt} after {run}.",
+        "The script reported relayed and exited with 0: {text}",
+        "Nothing here; the message lives on where the text says.",
+    ),
+    Cause.DUPLICATE: Story(
+        "It ended together with another message and did not run itself.",
+        "An equal message ran for it (coalesce_params): {text}",
+        "Nothing.",
+    ),
+    Cause.SAID_ERR: Story(
+        "It failed in attempt {attempt} after {run}.",
+        "The script reported err: {text}",
+        _RETRY,
+    ),
+    Cause.RESEND: Story(
+        "Attempt {attempt} ended after {run} and it waits for the next.",
+        "The script asked to be run again (retry {count} of {max_count}): {text}",
+        "Nothing; it runs again by itself. `rq run {id}` does not wait.",
+    ),
+    Cause.RESEND_LIMIT: Story(
+        "It failed: it asked to be run again for the {count}. time.",
+        "max_count is {max_count}, and the script still could not finish: {text}",
+        _RETRY,
+    ),
+    Cause.BAD_REPORT: Story(
+        "It failed in attempt {attempt} after {run}.",
+        "The script said something that cannot be read: {text}",
+        "Mend the script (PROTOCOLS.md, the pipe), then `rq retry {id}`.",
+    ),
+    Cause.EXIT: Story(
+        "It failed in attempt {attempt} after {run}.",
+        "The script exited with status {exit}, which must be 0 unless it reports "
+        "err; its last words: {text}",
+        _RETRY,
+    ),
+    Cause.SIGNAL: Story(
+        "It failed in attempt {attempt} after {run}.",
+        "The script was killed by {signal}; its last words: {text}",
+        _RETRY,
+    ),
+    Cause.NO_WORD: Story(
+        "It failed in attempt {attempt} after {run}.",
+        "The script exited with 0 but never reported done, err or resend.",
+        "Let the script write `done` to descriptor 3 as its last act, then "
+        "`rq retry {id}`.",
+    ),
+    Cause.SCRIPT: Story(
+        "It waits in que; its script cannot be started.",
+        "{text}",
+        "Mend the script (path, x bit, first line); the message then starts by "
+        "itself within seconds.",
+    ),
+    Cause.SPAWN: Story(
+        "It waits in que; no process could be started for it.",
+        "The machine is short of something: {text}",
+        "Nothing if it passes; it is tried again with growing pauses. Otherwise "
+        "look at memory, process and descriptor limits.",
+    ),
+    Cause.TOO_LARGE: Story(
+        "It failed before it was started.",
+        "Its parameters are too large for an environment: {text}",
+        "Send large data as an attachment.",
+    ),
+    Cause.BAD_MESSAGE: Story(
+        "It was refused when its folder was read.",
+        "{text}",
+        "Correct it and send it again; nothing was removed.",
+    ),
+    Cause.CRASH: Story(
+        "Attempt {attempt} was lost and it waits for the next.",
+        "RQ itself ended without warning while it ran (retry {count} of {max_count}).",
+        "Nothing; it runs again by itself. The log of its queue says more.",
+    ),
+    Cause.HOST: Story(
+        "Attempt {attempt} was lost and it waits for the next.",
+        "The machine restarted while it ran (retry {count} of {max_count}).",
+        "Nothing; it runs again by itself.",
+    ),
+    Cause.CRASH_LIMIT: Story(
+        "It failed: its attempts were lost {count} times.",
+        "RQ or the machine ended each time while it ran; this message may be "
+        "what ends them.",
+        "Look at `rq logs {id}` and the log of its queue before `rq retry {id}`.",
+    ),
+    Cause.CANCELLED: Story(
+        "It was cancelled in attempt {attempt} after {run}.",
+        "{text}",
+        "`rq retry {id}` sends it round again, `rq delete {id}` removes it.",
+    ),
+    Cause.STOP: Story(
+        "Attempt {attempt} was cut short and it waits for the next.",
+        "The queue was stopped while it ran; this does not count.",
+        "Nothing; it runs again by itself when the queue is up.",
+    ),
+    Cause.OPERATOR: Story(
+        "It waits for another round.",
+        "Somebody sent it round again: {text}",
+        "Nothing; it runs when it is due.",
+    ),
+    Cause.REFUSED: Story(
+        "It failed in attempt {attempt} after {run}.",
+        "What it had to hand on was refused: {text}",
+        _RETRY,
+    ),
+    Cause.ATTACHMENT: Story(
+        "It was refused when its attachments were read.",
+        "{text}",
+        "Attach the file again and commit again; nothing else was lost.",
+    ),
+}
+
+_PLAIN: dict[State, Story] = {
+    State.PREP: Story(
+        "It is being prepared.",
+        "Its creator has not committed it yet.",
+        "Attach what is missing, then `rq commitmesg --msg_id {id}`; after 36 hours "
+        "without it is removed.",
+    ),
+    State.QUE: Story(
+        "It waits in que.",
+        "{waiting}",
+        "Nothing; it starts by itself.",
+    ),
+    State.RUN: Story(
+        "It is running, attempt {attempt}.",
+        "Its script was started and has not ended: {text}",
+        "`rq logs -f {id}` follows it, `rq cancel {id}` ends it.",
+    ),
+    State.DONE: Story("It succeeded.", "The script reported done.", "Nothing."),
+    State.RELAYED: Story("It was handed over.", "{text}", "Nothing."),
+    State.ERR: Story("It failed.", "{text}", _RETRY),
+    State.DISMISSED: Story("It failed, and was acknowledged.", "{text}", _RETRY),
+}
+
+
+def story(state: State, facts: Mapping[str, Any]) -> Story:
+    """Return the three sentences for a message in `state`.
+
+    `facts` is its file `status` with `id`, `count`, `max_count` and, for a message
+    in que, `waiting` (why it has not started). A fact that is missing reads "?".
+    """
+    cause = facts.get("cause")
+    known = Cause.__members__.get(str(cause).upper()) if cause else None
+    plain = known is None or state in (State.RUN, State.PREP)
+    template = _PLAIN[state] if plain or known is None else STORIES[known]
+    filled = _Facts(facts)
+    why = template.why.format_map(filled).rstrip(": ")
+    if state is State.QUE and known is not None and facts.get("waiting"):
+        why = f"{why} {facts['waiting']}"
+    return Story(
+        template.what.format_map(filled), why, template.todo.format_map(filled)
+    )
+
+
+class _Facts(dict[str, Any]):
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__(facts)
+        self["text"] = facts.get("job_status") or ""
+        run_us = facts.get("run_us")
+        self["run"] = "?" if run_us is None else duration(run_us / 1e6)
+
+    def __missing__(self, name: str) -> str:
+        return "?"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them.
+
+    >>> [duration(s) for s in (0.0123, 4.56, 83, 7260, 200000)]
+    ['12 ms', '4.6 s', '1 min 23 s', '2 h 1 min', '2 d 7 h']
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"

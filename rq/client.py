@@ -1,0 +1,175 @@
+"""The one way to ask an owner: a request over its Unix socket, a reply in JSON."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from rq import wire
+from rq.errors import BadInput, OutcomeUnknown, Unreachable
+
+TIMEOUT = 60.0  # seconds for a whole reply
+_READ = 256 * 1024
+
+
+class Connection:
+    """A connection that can carry many requests, one after the other or pipelined."""
+
+    def __init__(
+        self, path: Path, timeout: float = TIMEOUT, magic: bytes = wire.MAGIC
+    ) -> None:
+        self._path = path
+        self._magic = magic
+        self._frames = wire.Frames(magic, limit=64 * 1024 * 1024)
+        self._replies: list[bytes] = []
+        self._socket = _connect(path, timeout)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def ask(self, command: str, arg: object = b"", fds: Sequence[int] = ()) -> Any:
+        """Return the reply to one request; `fds` travel with it."""
+        self.send(command, arg, fds)
+        return self.receive()
+
+    def send(self, command: str, arg: object = b"", fds: Sequence[int] = ()) -> None:
+        """Send a request without waiting for its reply."""
+        data = wire.frame(command.encode() + b" " + encode_arg(arg), self._magic)
+        try:
+            if fds:
+                packed = array.array("i", fds)
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)]
+                sent = self._socket.sendmsg([data], rights)
+                data = data[sent:]
+            self._socket.sendall(data)
+        except OSError as error:
+            raise OutcomeUnknown(f"{self._path} hung up: {error}") from None
+
+    def receive(self) -> Any:
+        """Return the next reply, decoded."""
+        while not self._replies:
+            try:
+                data = self._socket.recv(_READ)
+            except TimeoutError:
+                raise OutcomeUnknown(f"{self._path} did not answer in time") from None
+            except OSError as error:
+                raise OutcomeUnknown(f"{self._path} hung up: {error}") from None
+            if not data:
+                raise OutcomeUnknown(f"{self._path} closed without an answer")
+            self._replies.extend(self._frames.feed(data))
+        return orjson.loads(self._replies.pop(0))
+
+
+def ask(
+    path: Path,
+    command: str,
+    arg: object = b"",
+    fds: Sequence[int] = (),
+    timeout: float = TIMEOUT,
+) -> Any:
+    """Ask the process behind the socket `path` once; return its reply.
+
+    Unreachable: nobody listens there, nothing was asked. OutcomeUnknown: it was asked,
+    and the answer did not come.
+    """
+    with Connection(path, timeout) as line:
+        return line.ask(command, arg, fds)
+
+
+async def ask_async(
+    path: Path, command: str, arg: object = b"", timeout: float = TIMEOUT
+) -> Any:
+    """As `ask`, for a process that must not wait."""
+    with _near(path) as near:
+        try:
+            reader, writer = await asyncio.open_unix_connection(near, limit=2**26)
+        except OSError as error:
+            raise Unreachable(f"nobody answers at {path}: {error.strerror}") from None
+    try:
+        writer.write(wire.request(command, encode_arg(arg)))
+        head = await asyncio.wait_for(reader.readexactly(wire.HEAD), timeout)
+        body = await asyncio.wait_for(reader.readexactly(int(head[4:12])), timeout)
+    except TimeoutError:
+        raise OutcomeUnknown(f"{path} did not answer in time") from None
+    except (OSError, asyncio.IncompleteReadError):
+        raise OutcomeUnknown(f"{path} closed without an answer") from None
+    finally:
+        writer.close()
+    return orjson.loads(body)
+
+
+def encode_arg(arg: object) -> bytes:
+    """Return an argument as the wire has it: raw text as it is, all else as JSON."""
+    if isinstance(arg, bytes):
+        return arg
+    if isinstance(arg, str):
+        return arg.encode()
+    return orjson.dumps(arg)
+
+
+def listen(path: Path, backlog: int = 1024) -> socket.socket:
+    """Return a listening socket at `path`, in the place of a dead one; mode 0660."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        with _near(path) as near:
+            sock.bind(near)
+        path.chmod(0o660)
+        sock.listen(backlog)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise BadInput(f"cannot listen at {path}: {error}") from None
+    return sock
+
+
+def _connect(path: Path, timeout: float) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(timeout)
+    try:
+        with _near(path) as near:
+            sock.connect(near)
+    except OSError as error:
+        sock.close()
+        raise Unreachable(f"nobody answers at {path}: {error.strerror}") from None
+    return sock
+
+
+@contextlib.contextmanager
+def _near(path: Path) -> Iterator[str]:
+    """Give a name of the socket that fits in 107 bytes, however deep the root is."""
+    if len(os.fsencode(path)) <= 107 or not os.path.isdir("/proc/self/fd"):
+        yield str(path)
+        return
+    try:
+        fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unreachable(f"nobody answers at {path}: {error.strerror}") from None
+    try:
+        yield f"/proc/self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)

@@ -1,0 +1,146 @@
+"""Every path: where things are in a root and in a queue directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq.states import HASHED, State
+
+STATE_DIRS = ("prep", "que", "run", "done", "relayed", "err")
+QUEUE_DIRS = (*STATE_DIRS, "new", "gone", "journal", "history", "lease")
+LEASE_FD = 963
+MSG = "msg"
+STATUS = "status"
+ATTACH = "attach"
+JOB = "job"
+STDIO_LOG = "stdio.log"
+UPLOAD_PREFIX = ".up-"
+
+
+def folder(state: State, msg_id: str) -> str:
+    """Return the folder of a message, relative to its queue directory."""
+    if state in HASHED:
+        return f"{state}/{msg_id[0:8]}/{msg_id[9:11]}/{msg_id[11:13]}/{msg_id}"
+    if state is State.DISMISSED:
+        return f"err/.{msg_id}"
+    return f"{state}/{msg_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The paths of one RQ installation."""
+
+    path: Path
+
+    @property
+    def config_dir(self) -> Path:
+        return self.path / "config"
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config" / "config.json"
+
+    @property
+    def supervisor_socket(self) -> Path:
+        return self.path / "config" / "queuemgr.sock"
+
+    @property
+    def supervisor_pid(self) -> Path:
+        return self.path / "config" / "queuemgr.pid"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        return self.path / "config" / "queuemgr.lock"
+
+    @property
+    def scandir(self) -> Path:
+        return self.path / "scandir"
+
+    @property
+    def timers(self) -> Path:
+        return self.path / "timers"
+
+    @property
+    def timers_socket(self) -> Path:
+        return self.path / "timers" / "sock"
+
+    @property
+    def timers_state(self) -> Path:
+        return self.path / "config" / "timers.state"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def queues(self) -> Path:
+        return self.path / "queue"
+
+    @property
+    def trash(self) -> Path:
+        return self.path / "queue.trash"
+
+    def queue(self, name: str) -> QueueDir:
+        return QueueDir(self.path / "queue" / name)
+
+    def down(self, name: str) -> Path:
+        return self.path / "config" / f"{name}.down"
+
+    def pause(self, name: str) -> Path:
+        return self.path / "config" / f"{name}.pause"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDir:
+    """The paths of one queue."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def form(self) -> Path:
+        return self.path / "form.json"
+
+    @property
+    def socket(self) -> Path:
+        return self.path / "queue.sock"
+
+    @property
+    def pid(self) -> Path:
+        return self.path / "queue.pid"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def scandir_mark(self) -> Path:
+        """Names the scandir definition that this queue belongs to, if any."""
+        return self.path / "scandir.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "journal" / "checkpoint"
+
+    @property
+    def index(self) -> Path:
+        return self.path / "journal" / "index"
+
+    def message(self, state: State, msg_id: str) -> Path:
+        return self.path / folder(state, msg_id)

@@ -1,0 +1,118 @@
+"""What an id, a queue name, an attachment name and a URL may be; nothing passes unchecked.
+
+Everything that later becomes part of a path goes through here first.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from rq.errors import BadInput
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
+MSG_ID = re.compile(r"\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20}")
+ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
+ATTACHMENT_BYTES = 200
+REMOTE = re.compile(r"https?://[^/\s]+", re.ASCII)
+IDS_PER_MILLISECOND = 1000
+
+
+def queue_name(text: object) -> str:
+    """Return `text` if a queue may be called that."""
+    if isinstance(text, str) and QUEUE_NAME.fullmatch(text):
+        return text
+    raise BadInput(
+        f"queue name has invalid characters: {_shown(text)}; "
+        "use letters, digits, _ and -, at most 128, not starting with -"
+    )
+
+
+def is_queue_name(text: str) -> bool:
+    return QUEUE_NAME.fullmatch(text) is not None
+
+
+def msg_id(text: object) -> str:
+    """Return the short id in `text`, without the dot of an acknowledged error."""
+    if isinstance(text, str):
+        bare = text.removeprefix(".")
+        if MSG_ID.fullmatch(bare):
+            return bare
+    raise BadInput(
+        f"not a message id: {_shown(text)}; it looks like 20260102.0304.05.006.7"
+    )
+
+
+def is_msg_id(text: str) -> bool:
+    return MSG_ID.fullmatch(text) is not None
+
+
+def attachment(text: object) -> str:
+    """Return `text` if an attachment may be called that."""
+    if (
+        isinstance(text, str)
+        and ATTACHMENT.fullmatch(text)
+        and len(text.encode()) <= ATTACHMENT_BYTES
+    ):
+        return text
+    raise BadInput(
+        f"attachment name has invalid characters: {_shown(text)}; use letters, "
+        f"digits, blanks and _.+=,@()-, at most {ATTACHMENT_BYTES} bytes, "
+        "starting with a letter or digit"
+    )
+
+
+def is_remote(dest: str) -> bool:
+    """Return whether `dest` names a queue on some host, by URL."""
+    return REMOTE.match(dest) is not None
+
+
+def split_url(text: str) -> tuple[str, str | None]:
+    """Return (queue, short id or None) of a message or queue URL or `queue/id`.
+
+    The host part is not looked at: `http://h:1/any/q/NAME/ID` and `q/NAME/ID` are
+    the same message of this machine.
+    """
+    path = text.split("/q/", 1)[1] if "/q/" in text else text.removeprefix("q/")
+    name, _, rest = path.partition("/")
+    short = rest.partition("/")[0]
+    return queue_name(name), (msg_id(short) if short else None)
+
+
+def _shown(text: object) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+class IdSource:
+    """Gives ids `YYYYMMDD.HHMM.SS.mmm.N`, never one twice.
+
+    N = START * 1000 + a counter of three digits. START is given to one process only
+    (it is durable in the journal before the first id leaves), and within a process
+    the time part never goes back: it is pushed on by a millisecond whenever the
+    counter comes round. So neither a clock that jumps nor a crash re-issues an id.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._base = start * IDS_PER_MILLISECOND
+        self._counter = -1
+        self._millis = 0
+        self._left = 0
+        self._prefix = ""
+
+    def next(self, now: float) -> str:
+        """Return a new id; `now` is epoch seconds."""
+        millis = int(now * 1000)
+        self._left -= 1
+        if millis > self._millis:
+            self._set(millis)
+        elif self._left < 0:
+            self._set(self._millis + 1)
+        self._counter = (self._counter + 1) % IDS_PER_MILLISECOND
+        return f"{self._prefix}{self._base + self._counter}"
+
+    def _set(self, millis: int) -> None:
+        self._millis = millis
+        self._left = IDS_PER_MILLISECOND - 1
+        when = datetime.fromtimestamp(millis // 1000, UTC)
+        self._prefix = f"{when:%Y%m%d.%H%M.%S}.{millis % 1000:03d}."

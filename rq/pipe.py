@@ -1,0 +1,109 @@
+"""The pipe between a script and its queue: lines in, reports out.
+
+A script writes `WORD TEXT\\n` to descriptor 3; the only answer, to `dup`, comes on
+descriptor 4. Both ends take the words from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rq.errors import BadInput
+
+LINE_LIMIT = 64 * 1024  # bytes; the rest of a longer line is dropped
+
+
+class Verb(StrEnum):
+    """What a script can say."""
+
+    RUN = "run"
+    DONE = "done"
+    RELAYED = "relayed"
+    ERR = "err"
+    RESEND = "resend"
+    DUP = "dup"
+
+
+ALIASES = {"fail": Verb.ERR, "fails": Verb.ERR}
+COMPLETIONS = frozenset({Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND})
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A line from a script; `verb` is None when its first word is not known."""
+
+    verb: Verb | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """`resend SECONDS-REASON`."""
+
+    delay: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dup:
+    """`dup SECONDS-FLAG-DEST`."""
+
+    delay: float
+    dest: str
+
+
+class Lines:
+    """Cuts a stream into lines, however it is chunked."""
+
+    def __init__(self) -> None:
+        self._part = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes, each cut at LINE_LIMIT."""
+        *whole, rest = (self._part + data).split(b"\n")
+        self._part = rest[:LINE_LIMIT]
+        return [line[:LINE_LIMIT] for line in whole]
+
+    def end(self) -> list[bytes]:
+        """Return what is left at the end of the stream, if anything."""
+        rest, self._part = self._part, b""
+        return [rest] if rest else []
+
+
+def parse(line: bytes) -> Report | None:
+    """Return the report in `line`; None for an empty one."""
+    text = line.decode("utf-8", "replace").replace("\0", "\ufffd").strip()
+    word, _, rest = text.partition(" ")
+    if not word:
+        return None
+    known = Verb.__members__.get(word.upper()) if word.islower() else None
+    verb = ALIASES.get(word, known)
+    return Report(verb, rest.strip() if verb else text)
+
+
+def parse_resend(text: str) -> Resend:
+    """Return the delay and the reason of `SECONDS-REASON`."""
+    seconds, _, reason = text.partition("-")
+    return Resend(_seconds(seconds, "resend SECONDS-REASON", text), reason)
+
+
+def parse_dup(text: str) -> Dup:
+    """Return the delay and the destination of `SECONDS-FLAG-DEST`."""
+    parts = text.split("-", 2)
+    if len(parts) < 3 or not parts[2]:
+        raise BadInput(f"cannot read {text!r}; say: dup SECONDS-X-DEST")
+    return Dup(_seconds(parts[0], "dup SECONDS-X-DEST", text), parts[2])
+
+
+def _seconds(text: str, form: str, whole: str) -> float:
+    digits = text.strip()
+    if digits.isascii() and digits.isdigit() and len(digits) <= 10:
+        return float(digits)
+    raise BadInput(f"cannot read {whole[:200]!r}; say: {form}")
+
+
+def dup_reply(ok: bool, text: str) -> bytes:
+    """Return the one line that answers a `dup`."""
+    word = "ok" if ok else "fail"
+    return f"{word} {' '.join(text.split())}\n".encode()

@@ -1,0 +1,157 @@
+"""The states of a message and of a child process, and what may change them.
+
+Rule 1: every change of state is a row of TRANSITIONS; a missing row is an error.
+Rule 2: the journal's records and the history's lines use these words and no other.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rq.errors import WrongState
+
+
+class State(StrEnum):
+    """Where a message is; the first seven are directories."""
+
+    PREP = "prep"
+    QUE = "que"
+    RUN = "run"
+    DONE = "done"
+    RELAYED = "relayed"
+    ERR = "err"
+    DISMISSED = "dismissed"  # err/.ID: an error that a person has seen
+    NOWHERE = "nowhere"  # not yet made
+    GONE = "gone"  # removed; never comes back
+
+
+FINAL = frozenset({State.DONE, State.RELAYED, State.ERR, State.DISMISSED})
+HASHED = frozenset({State.DONE, State.RELAYED})
+LIVE = frozenset({State.PREP, State.QUE, State.RUN})
+
+
+class Role(StrEnum):
+    """Who may cause an event."""
+
+    CREATOR = "creator"  # whoever sends, and the operator
+    QUEUE = "queue"  # the owner process
+    CLEANER = "cleaner"
+
+
+class Event(StrEnum):
+    """What changes a state; the word in the journal."""
+
+    PREPARE = "prepare"  # nowhere -> prep
+    COMMIT = "commit"  # prep or nowhere -> que: the message is accepted
+    CLAIM = "claim"  # que -> run: an attempt begins
+    FINISH = "finish"  # run -> done
+    RELAY = "relay"  # run -> relayed
+    FAIL = "fail"  # run -> err
+    RETRY = "retry"  # run -> que: the script asked for it; counted
+    RECOVER = "recover"  # run -> que: the attempt was lost in a crash; counted
+    REQUEUE = "requeue"  # run -> que uncounted (stop); err -> que by the operator
+    RESCHEDULE = "reschedule"  # que -> que with a new due
+    DISMISS = "dismiss"  # err -> err/.ID
+    DISCARD = "discard"  # removed by hand or by its creator
+    EXPIRE = "expire"  # removed by age
+    OBSERVE = "observe"  # a hand moved the folder while RQ was stopped
+
+
+class Note(StrEnum):
+    """Lines of the journal that change no state."""
+
+    OPEN = "open"  # first line of a segment
+    STARTED = "started"  # pid of a worker
+    SENT = "sent"  # an entry of an outbox was delivered
+    CLOCK = "clock"  # the wall clock stepped
+    STOPPED = "stopped"  # last line of a clean stop
+
+
+_C, _Q, _K = Role.CREATOR, Role.QUEUE, Role.CLEANER
+
+TRANSITIONS: dict[tuple[State, Event], tuple[State, frozenset[Role]]] = {
+    (State.NOWHERE, Event.PREPARE): (State.PREP, frozenset({_C})),
+    (State.NOWHERE, Event.COMMIT): (State.QUE, frozenset({_C})),
+    (State.PREP, Event.COMMIT): (State.QUE, frozenset({_C})),
+    (State.PREP, Event.DISCARD): (State.GONE, frozenset({_C})),
+    (State.PREP, Event.EXPIRE): (State.GONE, frozenset({_Q, _K})),
+    (State.QUE, Event.CLAIM): (State.RUN, frozenset({_Q})),
+    (State.QUE, Event.RESCHEDULE): (State.QUE, frozenset({_C, _Q})),
+    (State.QUE, Event.FAIL): (State.ERR, frozenset({_Q})),
+    (State.QUE, Event.RECOVER): (State.QUE, frozenset({_Q})),
+    (State.QUE, Event.FINISH): (State.DONE, frozenset({_Q})),  # riders
+    (State.QUE, Event.RELAY): (State.RELAYED, frozenset({_Q})),  # riders
+    (State.QUE, Event.DISCARD): (State.GONE, frozenset({_C})),
+    (State.RUN, Event.FINISH): (State.DONE, frozenset({_Q})),
+    (State.RUN, Event.RELAY): (State.RELAYED, frozenset({_Q})),
+    (State.RUN, Event.FAIL): (State.ERR, frozenset({_Q})),
+    (State.RUN, Event.RETRY): (State.QUE, frozenset({_Q})),
+    (State.RUN, Event.RECOVER): (State.QUE, frozenset({_Q})),
+    (State.RUN, Event.REQUEUE): (State.QUE, frozenset({_Q})),
+    (State.ERR, Event.REQUEUE): (State.QUE, frozenset({_C})),
+    (State.ERR, Event.DISMISS): (State.DISMISSED, frozenset({_C})),
+    (State.ERR, Event.DISCARD): (State.GONE, frozenset({_C})),
+    (State.DISMISSED, Event.REQUEUE): (State.QUE, frozenset({_C})),
+    (State.DISMISSED, Event.DISCARD): (State.GONE, frozenset({_C})),
+    (State.DISMISSED, Event.EXPIRE): (State.GONE, frozenset({_K})),
+    (State.DONE, Event.DISCARD): (State.GONE, frozenset({_C})),
+    (State.DONE, Event.EXPIRE): (State.GONE, frozenset({_K})),
+    (State.RELAYED, Event.DISCARD): (State.GONE, frozenset({_C})),
+    (State.RELAYED, Event.EXPIRE): (State.GONE, frozenset({_K})),
+}
+
+
+def next_state(state: State, event: Event, role: Role) -> State:
+    """Return the state that `event` leads to; WrongState when the table has no row."""
+    row = TRANSITIONS.get((state, event))
+    if row is None:
+        raise WrongState(f"a message in {state} cannot {event}")
+    target, roles = row
+    if role not in roles:
+        raise WrongState(f"{role} may not {event} a message in {state}")
+    return target
+
+
+class Child(StrEnum):
+    """The states of a process that the supervisor minds."""
+
+    DOWN = "DOWN"
+    STARTING = "STARTING"
+    UP = "UP"
+    BACKOFF = "BACKOFF"
+    FATAL = "FATAL"
+    STOPPING = "STOPPING"
+
+
+class ChildEvent(StrEnum):
+    """What happens to a child process."""
+
+    START = "start"
+    READY = "ready"
+    EXIT = "exit"
+    GIVE_UP = "give_up"
+    STOP = "stop"
+
+
+CHILD_TRANSITIONS: dict[tuple[Child, ChildEvent], Child] = {
+    (Child.DOWN, ChildEvent.START): Child.STARTING,
+    (Child.STARTING, ChildEvent.READY): Child.UP,
+    (Child.STARTING, ChildEvent.EXIT): Child.BACKOFF,
+    (Child.STARTING, ChildEvent.STOP): Child.STOPPING,
+    (Child.UP, ChildEvent.EXIT): Child.BACKOFF,
+    (Child.UP, ChildEvent.STOP): Child.STOPPING,
+    (Child.BACKOFF, ChildEvent.START): Child.STARTING,
+    (Child.BACKOFF, ChildEvent.STOP): Child.DOWN,
+    (Child.BACKOFF, ChildEvent.GIVE_UP): Child.FATAL,
+    (Child.FATAL, ChildEvent.START): Child.STARTING,
+    (Child.FATAL, ChildEvent.STOP): Child.DOWN,
+    (Child.STOPPING, ChildEvent.EXIT): Child.DOWN,
+}
+
+
+def next_child(state: Child, event: ChildEvent) -> Child:
+    """Return the child's next state; WrongState when the table has no row."""
+    try:
+        return CHILD_TRANSITIONS[state, event]
+    except KeyError:
+        raise WrongState(f"a child that is {state} cannot {event}") from None
