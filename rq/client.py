@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from rq import wire
+from rq import config, wire
 from rq.errors import BadInput, OutcomeUnknown, Unreachable
 
 TIMEOUT = 60.0  # seconds for a whole reply
@@ -134,8 +134,7 @@ def listen(path: Path, backlog: int = 1024) -> socket.socket:
     """Return a listening socket at `path`, in the place of a dead one; mode 0660."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        config.remove_link(path)
         with _near(path) as near:
             sock.bind(near)
         path.chmod(0o660)
