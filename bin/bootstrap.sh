@@ -1,0 +1,58 @@
+# shellcheck shell=sh disable=SC2119,SC2120
+# Finds the checkout and its .venv for the launchers beside it. Sourced, never run.
+#
+# A launcher sets `here` to its own resolved path, sources this file, and calls `launch`.
+# The warm path starts no Python: it compares the stamp that bootstrap.py wrote last of
+# all. Whatever does not compare is left to bootstrap.py, which takes a lock.
+
+: "${here:?is set by the launcher}"
+checkout=${here%/*/*}
+venv=$checkout/.venv
+python=$venv/bin/python
+
+# Nothing from the caller's shell may put code into RQ or into what RQ starts.
+unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONPLATLIBDIR PYTHONEXECUTABLE \
+    PYTHONSAFEPATH PYTHONNOUSERSITE PYTHONINSPECT PYTHONOPTIMIZE PYTHONDEBUG PYTHONVERBOSE \
+    PYTHONWARNINGS PYTHONBREAKPOINT PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX \
+    PYTHONCASEOK PYTHONIOENCODING PYTHONHASHSEED __PYVENV_LAUNCHER__
+
+# launch MODULE ARGUMENT...: become that module, with the packages it needs in place.
+launch() {
+    bootstrap
+    module=$1
+    shift
+    exec "$python" -I -m "$module" "$@"
+}
+
+# bootstrap EXTRA...: make sure of .venv, with these extras of pyproject.toml.
+bootstrap() {
+    if stamped "$@"; then return; fi
+    base=$(find_python) || exit 1
+    "$base" -I "$checkout/bin/bootstrap.py" "$@" || exit 1
+}
+
+# Is .venv whole, made for this checkout, from this pyproject.toml, with these extras?
+stamped() {
+    [ -x "$python" ] && [ -r "$venv/rq.stamp" ] || return 1
+    made_for='' extras=''
+    { IFS= read -r made_for && read -r extras; } <"$venv/rq.stamp" || return 1
+    [ "$made_for" = "$checkout" ] || return 1
+    for extra in "$@"; do
+        case " $extras " in *" $extra "*) ;; *) return 1 ;; esac
+    done
+    cmp -s "$checkout/pyproject.toml" "$venv/rq.pyproject.toml"
+}
+
+# Print the first Python >= 3.11 (tomllib came with it) that has its standard library.
+find_python() {
+    for name in python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$name" -I -c 'import tomllib, venv' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    found=$(python3 --version 2>/dev/null) || found='no python3'
+    echo "rq: needs Python 3.11 or newer and found $found: install it" \
+        "(Debian 12 and later: apt-get install python3 python3-venv)" >&2
+    return 1
+}
