@@ -1,0 +1,238 @@
+"""Run the parts of the test suite; close with one table and one line of counts.
+
+A part is a folder of tests, or tools that read the code. A skip is written
+`pytest.skip("WHY -> COMMAND")`: the table shows why, and the one command that gets what
+was missing. Where nothing may be missing (CI=true, or root) a skip is a failure.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from checks import CHECKS, TOOLS
+from processes import CHECKOUT, become_subreaper, call
+
+STRICT = os.environ.get("CI") == "true" or os.geteuid() == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One word of the command line: what it proves and what it takes."""
+
+    name: str
+    about: str
+    folder: str = ""
+    everyday: bool = True
+    marker: str = ""
+    limit: float = 900.0
+    programs: tuple[
+        str, ...
+    ] = ()  # what the tests start; Debian's package of that name
+
+
+PARTS = (
+    Part(name="lint", about="ruff, codespell, shellcheck, newlines"),
+    Part(name="types", about="mypy --strict over rq/"),
+    Part(name="imports", about="the rooms of ARCHITECTURE.md, by import-linter"),
+    Part(name="unit", about="pure rooms", folder="unit"),
+    Part(name="disk", about="the spool on a real disk", folder="disk"),
+    Part(name="process", about="real children", folder="process", programs=("ruby",)),
+    Part(name="system", about="the whole daemon", folder="system", programs=("ruby",)),
+    Part(name="faults", about="kill -9, crashes, planted bugs", folder="faults"),
+    Part(
+        name="stress",
+        about="long and random",
+        folder=".",
+        everyday=False,
+        marker="stress",
+        limit=3600.0,
+    ),
+    Part(
+        name="bench",
+        about="numbers, not assertions",
+        folder="bench",
+        everyday=False,
+        marker="bench",
+        limit=3600.0,
+    ),
+)
+
+
+@dataclass(slots=True)
+class Row:
+    """What the closing table says of a part."""
+
+    part: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    whys: list[str] = field(default_factory=list)
+
+    def fail(self, why: str) -> None:
+        self.failed += 1
+        self.whys.append(why)
+
+
+def main() -> int:
+    options = parse()
+    become_subreaper()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="rq-tests-") as scratch:
+        for part in options.parts:
+            print(f"\n== {part.name}: {part.about}", flush=True)
+            rows.append(run(part, options, Path(scratch)))
+            if options.exitfirst and rows[-1].failed:
+                break
+    return close(rows)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="run_tests.sh",
+        usage="./test/run_tests.sh [PART...] [-k EXPR] [-x]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="parts (none named: all but those on request):\n" + listing(),
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument(
+        "-k", metavar="EXPR", help="only tests that match, as in pytest"
+    )
+    parser.add_argument(
+        "-x", dest="exitfirst", action="store_true", help="stop at the first failure"
+    )
+    options = parser.parse_args()
+    options.parts = chosen(options.parts, options.k)
+    return options
+
+
+def listing() -> str:
+    return "\n".join(
+        f"  {part.name:<9}{part.about}{'' if part.everyday else ' (on request)'}"
+        for part in PARTS
+    )
+
+
+def chosen(names: list[str], expression: str | None) -> list[Part]:
+    known = {part.name: part for part in PARTS}
+    for name in names:
+        if name not in known:
+            there_are = ", ".join(known)
+            print(f"run_tests.sh: no part {name}; parts: {there_are}", file=sys.stderr)
+            sys.exit(2)
+    if names:
+        return [known[name] for name in names]
+    everyday = [part for part in PARTS if part.everyday]
+    return [part for part in everyday if part.folder or not expression]
+
+
+def run(part: Part, options: argparse.Namespace, scratch: Path) -> Row:
+    row = Row(part.name)
+    started = time.monotonic()
+    if part.folder:
+        get_programs(part)
+        run_pytest(part, options, scratch, row)
+    else:
+        run_checks(part, scratch, row)
+    row.seconds = time.monotonic() - started
+    return row
+
+
+def run_checks(part: Part, scratch: Path, row: Row) -> None:
+    check = CHECKS[part.name]
+    for name, trouble in check(partial(call, limit=part.limit, scratch=scratch)):
+        if trouble is None:
+            row.passed += 1
+        else:
+            row.fail(f"{name}: {trouble}")
+
+
+def get_programs(part: Part) -> None:
+    """Install what root may install; tests skip themselves for what stays missing."""
+    missing = [name for name in part.programs if shutil.which(name) is None]
+    if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    print(f"installing {', '.join(missing)} with apt-get", flush=True)
+    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120"]
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
+        subprocess.run(
+            [*apt, *words],
+            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+
+
+def run_pytest(
+    part: Part, options: argparse.Namespace, scratch: Path, row: Row
+) -> None:
+    folder = CHECKOUT / "test" / part.folder
+    if not folder.is_dir():
+        row.fail(f"there is no test/{part.folder}")
+        return
+    report = scratch / f"{part.name}.xml"
+    command = [TOOLS / "python", "-s", "-m", "pytest", "-q", f"--junitxml={report}"]
+    command += ["-m", part.marker] if part.marker else []
+    command += ["-k", options.k] if options.k else []
+    command += ["-x"] if options.exitfirst else []
+    trouble = call([*command, folder], part.limit, scratch)
+    count(report, row)
+    if trouble == "exit status 5":  # pytest's word for: nothing was selected
+        if not options.k:
+            row.fail(f"no tests in test/{part.folder}")
+    elif trouble and not (trouble == "exit status 1" and row.failed):
+        row.fail(f"pytest: {trouble}")
+
+
+def count(report: Path, row: Row) -> None:
+    if not report.exists():
+        return
+    for case in ET.parse(report).iter("testcase"):
+        skip = case.find("skipped")
+        if case.find("failure") is not None or case.find("error") is not None:
+            row.failed += 1
+        elif skip is not None and skip.get("type") != "pytest.xfail":
+            row.skipped += 1
+            row.whys.append(skip.get("message", ""))
+        else:
+            row.passed += 1
+
+
+def close(rows: list[Row]) -> int:
+    """Print the table and the line of counts; return the exit status."""
+    if STRICT:
+        for row in rows:
+            row.failed, row.skipped = row.failed + row.skipped, 0
+    print(f"\n{'part':<9}{'passed':>7}{'failed':>7}{'skipped':>8}{'seconds':>9}  why")
+    for row in rows:
+        numbers = f"{row.passed:>7}{row.failed:>7}{row.skipped:>8}{row.seconds:>9.1f}"
+        first, *rest = [explained(why) for why in dict.fromkeys(row.whys)] or [""]
+        print(f"{row.part:<9}{numbers}  {first}".rstrip())
+        for why in rest:
+            print(f"{'':<42}{why}")
+    passed = sum(row.passed for row in rows)
+    failed = sum(row.failed for row in rows)
+    skipped = sum(row.skipped for row in rows)
+    print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 0 if passed and not failed else 1
+
+
+def explained(why: str) -> str:
+    reason, arrow, command = why.partition(" -> ")
+    return f"{reason}; get it: {command}" if arrow else reason
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

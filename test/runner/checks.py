@@ -1,0 +1,55 @@
+"""The parts that read the code instead of running it."""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from processes import CHECKOUT
+
+TOOLS = CHECKOUT / ".venv" / "bin"
+
+Call = Callable[[list[str | Path]], str | None]
+Findings = Iterator[tuple[str, str | None]]
+
+
+def lint(call: Call) -> Findings:
+    files = tracked()
+    yield "ruff check", call([TOOLS / "ruff", "check", "."])
+    yield "ruff format", call([TOOLS / "ruff", "format", "--check", "."])
+    yield "codespell", call([TOOLS / "codespell", *files])
+    yield "shellcheck", call([TOOLS / "shellcheck", *filter(is_shell, files)])
+    ragged = [path.name for path in files if not ends_with_newline(path)]
+    yield "newlines", f"none at the end of {', '.join(ragged)}" if ragged else None
+
+
+def types(call: Call) -> Findings:
+    yield "mypy", call([TOOLS / "mypy"])
+
+
+def imports(call: Call) -> Findings:
+    yield "lint-imports", call([TOOLS / "lint-imports", "--no-logo"])
+
+
+CHECKS = {"lint": lint, "types": types, "imports": imports}
+
+
+def tracked() -> list[Path]:
+    """List the files of the project: tracked, or new and not ignored."""
+    # safe.directory: root may run the tests of a checkout that somebody else owns.
+    git = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(
+        git, cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    paths = [CHECKOUT / name for name in listed.stdout.splitlines()]
+    return [path for path in paths if path.is_file()]
+
+
+def is_shell(path: Path) -> bool:
+    first = path.read_bytes().partition(b"\n")[0]
+    return path.suffix == ".sh" or bool(re.match(rb"#!.*\b(ba|da)?sh$", first))
+
+
+def ends_with_newline(path: Path) -> bool:
+    content = path.read_bytes()
+    return not content or b"\0" in content or content.endswith(b"\n")
