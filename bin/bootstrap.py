@@ -73,7 +73,7 @@ def use_as_it_is(wanted: set[str]) -> None:
         owner = CHECKOUT.owner()
         raise Refused(
             f"{CHECKOUT} is not writable for you and its .venv is not up to date: "
-            f"run {CHECKOUT}/bin/rq --version once as {owner}"
+            f"run {CHECKOUT}/bin/rq --help once as {owner}"
         )
 
 
