@@ -168,6 +168,7 @@ def get_programs(part: Part) -> None:
             env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             check=False,
         )
 

@@ -15,10 +15,12 @@ Findings = Iterator[tuple[str, str | None]]
 
 def lint(call: Call) -> Findings:
     files = tracked()
-    yield "ruff check", call([TOOLS / "ruff", "check", "."])
-    yield "ruff format", call([TOOLS / "ruff", "format", "--check", "."])
+    python = [path for path in files if speaks(path, ".py", rb"python3?")]
+    shell = [path for path in files if speaks(path, ".sh", rb"(ba|da)?sh")]
+    yield "ruff check", call([TOOLS / "ruff", "check", *python])
+    yield "ruff format", call([TOOLS / "ruff", "format", "--check", *python])
     yield "codespell", call([TOOLS / "codespell", *files])
-    yield "shellcheck", call([TOOLS / "shellcheck", *filter(is_shell, files)])
+    yield "shellcheck", call([TOOLS / "shellcheck", *shell])
     ragged = [path.name for path in files if not ends_with_newline(path)]
     yield "newlines", f"none at the end of {', '.join(ragged)}" if ragged else None
 
@@ -45,9 +47,11 @@ def tracked() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def is_shell(path: Path) -> bool:
+def speaks(path: Path, suffix: str, interpreter: bytes) -> bool:
+    """Tell by suffix or first line: launchers and bundled scripts have no suffix."""
     first = path.read_bytes().partition(b"\n")[0]
-    return path.suffix == ".sh" or bool(re.match(rb"#!.*\b(ba|da)?sh$", first))
+    named = re.match(rb"#!.*[/ ]" + interpreter + rb"( .*)?$", first)
+    return path.suffix == suffix or named is not None
 
 
 def ends_with_newline(path: Path) -> bool:
