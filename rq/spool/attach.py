@@ -1,0 +1,143 @@
+"""Attachments of a message in prep: taken, shared, removed, made durable.
+
+Copying and hashing runs in a thread (`copy`, `verify`); names appear and change on the
+owner's thread only, between them the message is marked busy by its caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq import durable, names
+from rq.errors import BadInput, WrongState
+from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
+from rq.message import Attachment, Message
+from rq.spool.store import Spool
+from rq.states import State
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file on its way into a message."""
+
+    msg_id: str
+    name: str
+    path: str  # relative to the queue
+
+
+def begin(spool: Spool, msg_id: str, name: str) -> Upload:
+    """Choose where a file for `name` is copied to; the message must be in prep."""
+    names.attachment(name)
+    if spool.find(msg_id) is not State.PREP:
+        raise WrongState("cannot find message")
+    attach = f"{folder(State.PREP, msg_id)}/{ATTACH}"
+    durable.make_dirs(attach, spool.dir_fd)
+    number = f"{os.getpid()}-{next(_numbers)}"
+    return Upload(msg_id, name, f"{attach}/{UPLOAD_PREFIX}{number}")
+
+
+def copy(spool_fd: int, source: int, upload: Upload) -> Attachment:
+    """Copy the open file `source`, durably; for a thread."""
+    if not stat.S_ISREG(os.fstat(source).st_mode):
+        raise BadInput("not a regular file")
+    sha, md5, size = durable.copy_hashed(source, upload.path, spool_fd)
+    return Attachment(sha256=sha, md5=md5, size=size)
+
+
+def end(spool: Spool, upload: Upload, attachment: Attachment) -> None:
+    """Give a copied file its name, and write it into the message."""
+    message = spool.read(upload.msg_id)
+    there = f"{folder(State.PREP, upload.msg_id)}/{ATTACH}/{upload.name}"
+    durable.move(upload.path, there, spool.dir_fd)
+    _write(spool, message, {**message.attachments, upload.name: attachment})
+
+
+def abandon(spool: Spool, upload: Upload) -> None:
+    """Remove what a failed upload left."""
+    durable.unlink(upload.path, spool.dir_fd)
+
+
+def remove(spool: Spool, msg_id: str, name: str) -> None:
+    """Remove an attachment of a message in prep."""
+    names.attachment(name)
+    message = spool.read(msg_id)
+    if name not in message.attachments:
+        raise BadInput(f"there is no attachment {name}")
+    durable.unlink(f"{folder(State.PREP, msg_id)}/{ATTACH}/{name}", spool.dir_fd)
+    _write(spool, message, {k: v for k, v in message.attachments.items() if k != name})
+
+
+def _write(spool: Spool, message: Message, now: Mapping[str, Attachment]) -> None:
+    changed = message.with_(attachments=dict(now))
+    path = f"{folder(State.PREP, message.msg_id)}/{MSG}"
+    durable.replace(path, changed.encode(), spool.dir_fd)
+
+
+def verify(spool_fd: int, message: Message, deep: bool) -> None:
+    """Make the attachments of a prepared message durable; for a thread.
+
+    BadInput: one of them is not what was attached (`deep`: its digest is compared too,
+    for those that an earlier process took).
+    """
+    place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
+    for name, wanted in message.attachments.items():
+        try:
+            size = os.stat(f"{place}/{name}", dir_fd=spool_fd).st_size
+            whole = size == wanted.size
+            if whole and deep:
+                whole = durable.digest(f"{place}/{name}", spool_fd)[0] == wanted.sha256
+        except FileNotFoundError:
+            whole = False
+        if not whole:
+            raise BadInput(f"attachment {name} is not whole; attach it again")
+    durable.sync_files(place, message.attachments, spool_fd)
+    durable.sync_path(folder(State.PREP, message.msg_id), spool_fd)
+    durable.sync_path("prep", spool_fd)
+
+
+def sweep(spool: Spool, msg_id: str) -> None:
+    """Remove unfinished uploads of a message that is about to be committed."""
+    place = spool.queue.message(State.PREP, msg_id) / ATTACH
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(place):
+            if name.startswith(UPLOAD_PREFIX):
+                durable.unlink(str(place / name))
+
+
+def share(spool: Spool, source: Path, message: Message, copied: bool) -> None:
+    """Give a prepared message the attachments of the folder `source`, by hard link,
+    or as files of their own when `copied`."""
+    if not message.attachments:
+        return
+    attach = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
+    durable.make_dirs(attach, spool.dir_fd)
+    for name in message.attachments:
+        old, new = str(source / ATTACH / names.attachment(name)), f"{attach}/{name}"
+        if copied or not _linked(old, new, spool.dir_fd):
+            _copied(old, new, spool.dir_fd)
+
+
+def _linked(old: str, new: str, dir_fd: int) -> bool:
+    try:
+        durable.link(old, new, dir_fd)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False  # another file system, or too many names: copy instead
+    return True
+
+
+def _copied(old: str, new: str, dir_fd: int) -> None:
+    source = os.open(old, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        durable.copy_hashed(source, new, dir_fd)
+    finally:
+        os.close(source)

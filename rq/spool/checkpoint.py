@@ -1,0 +1,115 @@
+"""The checkpoint: all events up to a seq are in the folders, and the folders on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rq import durable, proc
+from rq.layout import QueueDir
+from rq.spool import outbox
+from rq.spool.entry import Counts, counts_from
+from rq.spool.outbox import Owed
+from rq.spool.store import Spool
+from rq.states import State
+
+AFTER_BYTES = 64 * 1024 * 1024
+AFTER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What holds as of event `seq`."""
+
+    journal: str
+    segment: str
+    offset: int
+    seq: int
+    g: int
+    start: int
+    boot: str
+    counts: Counts
+    running: Mapping[str, int] = field(default_factory=dict)  # msg_id: attempt
+    owed: Mapping[tuple[int, int], Owed] = field(default_factory=dict)
+    clean: bool = False  # written by a clean stop
+
+    def encode(self) -> bytes:
+        shown: dict[str, Any] = {
+            "journal": self.journal,
+            "segment": self.segment,
+            "offset": self.offset,
+            "seq": self.seq,
+            "g": self.g,
+            "start": self.start,
+            "boot": self.boot,
+            "counts": self.counts.to_json(),
+            "running": self.running,
+            "owed": outbox.to_json(dict(self.owed)),
+            "clean": self.clean,
+        }
+        return orjson.dumps(shown) + b"\n"
+
+
+def read(queue: QueueDir) -> Checkpoint | None:
+    """Return the checkpoint of a queue; None when there is none that can be used."""
+    try:
+        data = orjson.loads(queue.checkpoint.read_bytes())
+        return Checkpoint(
+            **{
+                **data,
+                "counts": counts_from(data["counts"]),
+                "owed": outbox.from_json(data["owed"]),
+            }
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
+    """Note what holds now, right after a commit; the folders it waits for become the
+    spool's barrier."""
+    position = spool.journal.position
+    spool.barrier = set(spool.unsettled)
+    running = {
+        msg_id: one.attempt
+        for msg_id, one in spool.entries.items()
+        if one.state is State.RUN
+    }
+    return Checkpoint(
+        journal=spool.journal.journal_id,
+        segment=position.segment,
+        offset=position.offset,
+        seq=position.seq,
+        g=position.g,
+        start=spool.journal.start,
+        boot=boot,
+        counts=Counts(dict(spool.counts.by_state)),
+        running=running,
+        owed=dict(spool.owed),
+        clean=clean,
+    )
+
+
+def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
+    """Make the folders durable and then the checkpoint; for a thread, once the barrier
+    is empty. OSError: nothing that was written since the last one may be trusted.
+
+    One at a time in a root, so that many owners do not sync one disk together.
+    """
+    turn = proc.lock_waiting(turn_file(queue))
+    try:
+        durable.checkpoint("checkpoint:before-syncfs")
+        durable.sync_filesystem(spool_fd)
+        durable.checkpoint("checkpoint:after-syncfs")
+        durable.write_durable(queue.checkpoint, point.encode())
+    finally:
+        os.close(turn)
+
+
+def turn_file(queue: QueueDir) -> Path:
+    return queue.path.parent / ".checkpoint.lock"

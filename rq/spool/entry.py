@@ -1,0 +1,96 @@
+"""What an owner remembers of a message, and of how many there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rq.states import State
+
+
+class Entry:
+    """A message that is live, or whose folder is not yet where its state says.
+
+    `state` is the truth of the journal, `at` is where its folder lies on disk (None:
+    nowhere). `body` and `status` are contents still to be written into its files.
+    """
+
+    __slots__ = (
+        "at",
+        "at_new",
+        "attempt",
+        "body",
+        "busy",
+        "count",
+        "due",
+        "key",
+        "rider_of",
+        "seq",
+        "since",
+        "state",
+        "status",
+    )
+
+    def __init__(
+        self,
+        state: State,
+        at: State | None,
+        due: float,
+        seq: int,
+        count: int = 0,
+        attempt: int = 0,
+        since: float = 0.0,
+        key: str | None = None,
+    ) -> None:
+        self.state = state
+        self.at = at
+        self.due = due  # epoch seconds
+        self.seq = seq  # order of arrival in que
+        self.count = count
+        self.attempt = attempt
+        self.since = since  # epoch seconds: when it came into que
+        self.key = key  # what coalescing compares
+        self.body: bytes | None = None
+        self.status: bytes | None = None
+        self.rider_of: str | None = None
+        self.at_new: str | None = None  # its name under new/, when it lies there
+        self.busy = False  # a thread works in its folder
+
+    @property
+    def settled(self) -> bool:
+        return self.at is self.state and self.body is None and self.status is None
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many messages are in each state; kept, never found by listing."""
+
+    by_state: dict[State, int] = field(default_factory=dict)
+
+    def moved(self, source: State, target: State) -> None:
+        by_state = self.by_state
+        if source is not State.NOWHERE:
+            by_state[source] = by_state.get(source, 0) - 1
+        if target is not State.GONE:
+            by_state[target] = by_state.get(target, 0) + 1
+
+    def of(self, state: State) -> int:
+        return self.by_state.get(state, 0)
+
+    def to_json(self) -> dict[str, int]:
+        return {str(state): self.of(state) for state in COUNTED}
+
+
+COUNTED = (
+    State.PREP,
+    State.QUE,
+    State.RUN,
+    State.DONE,
+    State.RELAYED,
+    State.ERR,
+    State.DISMISSED,
+)
+
+
+def counts_from(data: dict[str, Any]) -> Counts:
+    return Counts({State(name): int(n) for name, n in data.items()})

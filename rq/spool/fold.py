@@ -1,0 +1,148 @@
+"""What the journal says of each message, folded; and what recovery does about it.
+
+Fold first, act once: `decide` is the table of storage recovery, pure, so that a second
+recovery after a crash in the first comes to the same end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rq.states import FINAL, HASHED, Event, Note, State
+
+
+class Action(StrEnum):
+    """What recovery does with a message."""
+
+    KEEP = "keep"  # believe the folder
+    SETTLE = "settle"  # bring the folder to where the journal says
+    MAKE = "make"  # the folder is nowhere: make it from the line
+    RECOVER = "recover"  # the attempt was lost: back to que, counted
+    OBSERVE = "observe"  # a hand has moved it: believe the folder, write it down
+    REPORT = "report"  # nothing is left of it: say so
+    FORGET = "forget"  # nothing is left to do
+
+
+@dataclass(slots=True)
+class Fold:
+    """The last that the journal says of one message."""
+
+    state: State
+    event: str
+    record: dict[str, Any]
+    message: dict[str, Any] | None = None
+    ending: dict[str, Any] | None = None  # the last line with the facts of an attempt
+    requeued: bool = False  # it came back from err within the fold
+    door: str | None = None  # its name under new/
+    since: float = 0.0
+    seq: int = 0
+
+
+@dataclass(slots=True)
+class Folded:
+    """The fold of all events after a checkpoint."""
+
+    by_id: dict[str, Fold]
+    deltas: dict[State, int]  # of done and relayed
+    keys: dict[str, tuple[str, float]]
+    owed: list[tuple[int, int, dict[str, Any], float]]
+    sent: set[tuple[int, int]]
+    stopped: bool = False  # the last line is that of a clean stop
+
+
+def fold(events: Iterable[dict[str, Any]]) -> Folded:
+    """Fold events in their order."""
+    folded = Folded({}, dict.fromkeys(HASHED, 0), {}, [], set())
+    for record in events:
+        folded.stopped = record["ev"] == Note.STOPPED
+        if "msg" in record and "state" in record:
+            _take(folded, record)
+        elif record["ev"] == Note.SENT:
+            folded.sent.add((record["of"], record["i"]))
+    return folded
+
+
+def _take(folded: Folded, record: dict[str, Any]) -> None:
+    msg_id, state = record["msg"], State(record["state"])
+    one = folded.by_id.get(msg_id)
+    if one is None:
+        one = folded.by_id[msg_id] = Fold(state, record["ev"], record)
+    one.state, one.event, one.record = state, record["ev"], record
+    if "message" in record:
+        one.message = record["message"]
+    if "cause" in record:
+        one.ending = record
+    if record["ev"] == Event.REQUEUE and record["was"] in FINAL:
+        one.requeued = True
+    one.door = record.get("from", one.door)
+    if state is State.QUE and record["ev"] != Event.RESCHEDULE:
+        one.seq, one.since = record["seq"], record["ts"] / 1e6
+    _count(folded, State(record["was"]), state)
+    if "key" in record:
+        folded.keys[record["key"]] = (msg_id, record["ts"] / 1e6)
+    for number, out in enumerate(record.get("out", ())):
+        folded.owed.append((record["seq"], number, out, record["ts"] / 1e6))
+    for rider in record.get("riders", ()):
+        _take(folded, rider_record(record, rider))
+
+
+def _count(folded: Folded, was: State, state: State) -> None:
+    if was in HASHED:
+        folded.deltas[was] -= 1
+    if state in HASHED:
+        folded.deltas[state] += 1
+
+
+def rider_record(record: dict[str, Any], rider: str) -> dict[str, Any]:
+    """Return what a finish line says of one of its riders."""
+    return {
+        "ts": record["ts"],
+        "seq": record["seq"],
+        "msg": rider,
+        "ev": record["ev"],
+        "state": record["state"],
+        "was": State.QUE,
+        "cause": "duplicate",
+        "text": f"duplicate {record['rides']}",
+        "dup": record["rides"],
+        "count": 0,
+        "attempt": 0,
+    }
+
+
+_UNSTARTED = frozenset({Event.COMMIT, Event.RESCHEDULE})
+
+
+def decide(one: Fold | None, at: State | None) -> Action:
+    """Return what to do with a message of which the journal says `one` and whose folder
+    lies in `at` (NOWHERE: in the door new/; None: nowhere)."""
+    if one is None:
+        return Action.RECOVER if at is State.RUN else Action.KEEP
+    if one.state is State.GONE:
+        return Action.FORGET if at is None else Action.SETTLE
+    if one.state in FINAL:
+        return _decide_final(one, at)
+    if at in FINAL:
+        if at in (State.ERR, State.DISMISSED) and one.requeued:
+            return Action.RECOVER if one.state is State.RUN else Action.SETTLE
+        return Action.OBSERVE
+    if one.state is State.RUN:
+        return Action.RECOVER if at or one.message else Action.REPORT
+    if at is None:
+        return Action.MAKE if one.message else Action.REPORT
+    if at is State.RUN and one.event in _UNSTARTED:
+        return Action.RECOVER
+    return Action.SETTLE
+
+
+def _decide_final(one: Fold, at: State | None) -> Action:
+    if at is None:
+        return Action.MAKE if one.message else Action.REPORT
+    if at is one.state or at not in FINAL:
+        return Action.SETTLE
+    if at is State.ERR and one.state is State.DISMISSED:
+        return Action.SETTLE
+    return Action.OBSERVE

@@ -1,0 +1,187 @@
+"""Segments as files: their names, sealing, and reading them back in order.
+
+A journal's events lie in `history/JOURNAL/FIRST-LAST.jsonl` (sealed, only groups that
+were durable) and in `journal/FIRST` (the last ones). Recovery and check read both;
+other readers read sealed ones only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rq import durable
+from rq.errors import Damaged
+from rq.layout import QueueDir
+from rq.spool import line
+from rq.states import Note
+
+DIGITS = 16
+
+
+def segment_name(first: int) -> str:
+    """Return the name of the segment whose first event is `first`."""
+    return f"{first:0{DIGITS}d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file of events."""
+
+    path: Path
+    name: str
+    first: int
+    last: int | None  # None while it is not sealed
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a segment holds: its header, the events, and where they end."""
+
+    segment: Segment
+    header: dict[str, Any]
+    events: list[dict[str, Any]]
+    end: int  # offset behind the last whole line
+    bad: bool  # whether something other than zeros follows
+
+
+def seal(
+    queue: QueueDir, dir_fd: int, journal: str, name: str, end: int, last: int
+) -> None:
+    """Cut a segment to its events and move it to the history, durably."""
+    target = f"history/{journal}"
+    durable.make_dirs(target, dir_fd)
+    durable.cut(f"journal/{name}", end, dir_fd)
+    durable.checkpoint("seal:cut")
+    durable.move(f"journal/{name}", f"{target}/{name}-{last:0{DIGITS}d}.jsonl", dir_fd)
+    for path in ("journal", target, "history"):
+        durable.sync_path(path, dir_fd)
+
+
+def segments(queue: QueueDir, journal: str | None = None) -> list[Segment]:
+    """Return the segments of a journal, oldest first; of the active one by default."""
+    active = [
+        Segment(path, path.name, int(path.name), None)
+        for path in _list(queue.journal)
+        if path.name.isdigit() and len(path.name) == DIGITS
+    ]
+    active.sort(key=lambda one: one.first)
+    wanted = journal or journal_of(queue, active)
+    old = sealed_segments(queue, wanted) if wanted else []
+    return old + active
+
+
+def sealed_segments(queue: QueueDir, journal: str) -> list[Segment]:
+    """Return the sealed segments of a journal, oldest first; of two that hold the same
+    events the wider one."""
+    found = []
+    for path in _list(queue.history / journal):
+        first, _, last = path.name.removesuffix(".jsonl").partition("-")
+        if path.name.endswith(".jsonl") and first.isdigit() and last.isdigit():
+            found.append(Segment(path, first, int(first), int(last)))
+    found.sort(key=lambda one: (one.first, -(one.last or 0)))
+    kept: list[Segment] = []
+    for one in found:
+        if not kept or (one.last or 0) > (kept[-1].last or 0):
+            kept.append(one)
+    return kept
+
+
+def journals(queue: QueueDir) -> list[str]:
+    """Return the ids of all journals that left a history."""
+    return sorted(path.name for path in _list(queue.history) if path.is_dir())
+
+
+def journal_of(queue: QueueDir, active: list[Segment]) -> str | None:
+    """Return the id of the journal that the last readable header names."""
+    for one in reversed(active):
+        header = read_header(one.path)
+        if header is not None:
+            return str(header["journal"])
+    return None
+
+
+def read_header(path: Path) -> dict[str, Any] | None:
+    """Return the first line of a segment; None when there is no whole one."""
+    try:
+        with path.open("rb") as file:
+            text = file.readline(8192)
+    except OSError:
+        return None
+    claimed = line.peek(text) if text.endswith(b"\n") else None
+    if not claimed or claimed.get("ev") != Note.OPEN:
+        return None
+    start = line.seed(str(claimed.get("journal")), str(claimed.get("segment")))
+    return line.read(text[:-1], start)
+
+
+def read_segment(segment: Segment) -> Read | None:
+    """Return all whole events of a segment; None when it has no header.
+
+    Damaged: a line is bad, and behind it lies one of a later group.
+    """
+    header = read_header(segment.path)
+    if header is None:
+        return None
+    data = segment.path.read_bytes()
+    start = line.seed(str(header["journal"]), str(header["segment"]))
+    events: list[dict[str, Any]] = []
+    at = data.index(b"\n") + 1
+    while True:
+        stop = data.find(b"\n", at)
+        record = line.read(data[at:stop], start) if stop > at else None
+        if record is None:
+            break
+        events.append(record)
+        at = stop + 1
+    rest = data[at:].rstrip(b"\0") if data[at:].strip(b"\0") else b""
+    if rest:
+        torn = header["g"] + 1
+        if events:
+            torn = events[-1]["g"] + (1 if events[-1].get("end") else 0)
+        _refuse_damage(segment, rest, at, start, torn)
+    return Read(segment, header, events, at, bool(rest))
+
+
+def _refuse_damage(
+    segment: Segment, rest: bytes, at: int, start: int, torn: int
+) -> None:
+    """Tell the torn last group, `torn`, from damage in the middle: a later group was
+    written only after that one was durable."""
+    for text in rest.replace(b"\0", b"\n").split(b"\n"):
+        record = line.read(text, start) if text else None
+        if record is not None and record["g"] > torn:
+            raise Damaged(
+                f"{segment.path}: bad line at byte {at}, and good ones of later groups "
+                "behind it; `rq check --fix` shows what can be saved"
+            )
+
+
+def events_after(queue: QueueDir, seq: int) -> Iterator[Read]:
+    """Read the segments that hold events after `seq`, oldest first, each cut where the
+    next one says that it ends. Damaged: one of them ends too early."""
+    found = [one for one in segments(queue) if one.last is None or one.last > seq]
+    reads = [read for one in found if (read := read_segment(one)) is not None]
+    for read, following in zip(reads, [*reads[1:], None], strict=True):
+        if following is None:
+            yield read
+            continue
+        _, offset, last = following.header["prev"]
+        ends = read.events[-1]["seq"] if read.events else read.segment.first - 1
+        if ends < last:
+            raise Damaged(
+                f"{read.segment.path} ends with event {ends}, the next segment follows "
+                f"{last}; `rq check --fix` shows what can be saved"
+            )
+        kept = [event for event in read.events if event["seq"] <= last]
+        yield Read(read.segment, read.header, kept, offset, False)
+
+
+def _list(directory: Path) -> list[Path]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return [directory / name for name in os.listdir(directory)]
+    return []

@@ -1,0 +1,126 @@
+"""A cache of what recovery needs of live messages, so that it need not read them all.
+
+One line of header, lines of up to a thousand entries, one line of delivery keys, one
+line that says it is whole. It may be older than the journal: the fold repeats the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from rq import durable
+from rq.layout import QueueDir
+from rq.spool.entry import Entry
+from rq.states import State
+
+VERSION = 1
+_CHUNK = 1000
+
+Known = tuple[
+    float, int, int, int, float, str | None
+]  # due seq count attempt since key
+
+
+@dataclass(slots=True)
+class Index:
+    """What was known as of `seq`."""
+
+    journal: str
+    seq: int
+    known: dict[str, Known] = field(default_factory=dict)
+    keys: dict[str, tuple[str, float]] = field(default_factory=dict)
+
+
+def read(queue: QueueDir) -> Index | None:
+    """Return the index; None when it is missing or not whole."""
+    try:
+        with queue.index.open("rb") as file:
+            return _read_lines(file)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_lines(lines: Iterator[bytes]) -> Index | None:
+    head = orjson.loads(next(lines, b""))
+    if head["version"] != VERSION:
+        return None
+    index = Index(head["journal"], head["seq"])
+    for text in lines:
+        found = orjson.loads(text)
+        if isinstance(found, list):
+            for one in found:
+                index.known[one[0]] = tuple(one[1:])
+        elif "keys" in found:
+            index.keys = {k: (v[0], v[1]) for k, v in found["keys"].items()}
+        elif found.get("end") == len(index.known):
+            return index
+    return None
+
+
+def lines(
+    journal: str,
+    seq: int,
+    entries: Mapping[str, Entry],
+    keys: Mapping[str, tuple[str, float]],
+) -> Iterator[bytes]:
+    """Give the lines of an index, to be written at leisure; entries that change in
+    between are fuzzy, which the fold from `seq` mends."""
+    yield _line({"version": VERSION, "journal": journal, "seq": seq})
+    ids = list(entries)
+    total = 0
+    for at in range(0, len(ids), _CHUNK):
+        chunk = _chunk(entries, ids[at : at + _CHUNK])
+        total += len(chunk)
+        yield _line(chunk)
+    yield _line({"keys": dict(keys)})
+    yield _line({"end": total})
+
+
+def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:
+    chunk = []
+    for msg_id in ids:
+        one = entries.get(msg_id)
+        if one is not None and one.state in (State.QUE, State.RUN):
+            chunk.append(
+                [msg_id, one.due, one.seq, one.count, one.attempt, one.since, one.key]
+            )
+    return chunk
+
+
+def _line(value: object) -> bytes:
+    return orjson.dumps(value) + b"\n"
+
+
+class Writing:
+    """An index on its way to disk, a slice at a time."""
+
+    def __init__(self, queue: QueueDir, source: Iterator[bytes]) -> None:
+        self._queue = queue
+        self._source = source
+        self._tmp = queue.index.with_name(".index.tmp")
+        self._file = self._tmp.open("wb")
+
+    def write_slice(self, chunks: int = 4) -> bool:
+        """Write some lines; return whether more are left."""
+        for _ in range(chunks):
+            text = next(self._source, None)
+            if text is None:
+                return False
+            self._file.write(text)
+        return True
+
+    def finish(self) -> None:
+        """Make the new index the index, durably; may be called in a thread."""
+        self._file.flush()
+        durable.sync_path(self._tmp)
+        self._file.close()
+        durable.rename_durable(self._tmp, self._queue.index)
+
+    def abandon(self) -> None:
+        self._file.close()
+        durable.unlink(os.fspath(self._tmp))

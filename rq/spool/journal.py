@@ -1,0 +1,299 @@
+"""The journal's writer: events in, one fdatasync a group, segments made ahead.
+
+Ensures: a group is written only after the group before it is durable; `commit` returns
+only when all that was appended is durable; a descriptor that failed is never synced
+again. It never appends to a segment of an earlier process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any
+
+from rq import durable
+from rq.errors import DiskFailed
+from rq.layout import QueueDir
+from rq.spool import history, line
+from rq.states import Note
+
+GROUP_BYTES = 1024 * 1024
+GROUP_EVENTS = 4096
+SMALLEST = 1024 * 1024  # bytes of a segment
+LARGEST = 64 * 1024 * 1024
+QUICK = 60.0  # seconds; a segment that fills faster makes the next one larger
+NEXT = "journal/next"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a journal stands: all before it is durable."""
+
+    segment: str
+    offset: int
+    seq: int  # of the last event; 0 before the first
+    g: int  # of the last group
+
+
+@dataclass(slots=True)
+class _Segment:
+    name: str
+    fd: int
+    size: int
+    offset: int
+    seed: int
+    opened: float
+    empty: bool = True  # holds no event beside its header
+
+
+class Journal:
+    """Appends events for one owner process."""
+
+    def __init__(
+        self,
+        queue: QueueDir,
+        dir_fd: int,
+        journal_id: str,
+        start: int,
+        last: Position,
+        boot: str,
+        threads: Executor | None = None,
+    ) -> None:
+        self.journal_id = journal_id
+        self.start = start
+        self.seq = last.seq
+        self._durable = last
+        self._queue = queue
+        self._dir_fd = dir_fd
+        self._boot = boot
+        self._threads = threads
+        self._bodies: list[bytes] = []
+        self._bytes = 0
+        self._size = SMALLEST
+        self._ahead: Future[tuple[int, int]] | None = None
+        self._made: tuple[int, int] | None = None
+        self.no_space: str | None = None  # why the next segment cannot be made
+        self._retry_at = 0.0
+        self.failed: str | None = None  # why the last commit did not succeed
+        self._history_made = False
+        self._segment = self._open(self._make(SMALLEST))
+
+    # ---- what it knows
+
+    @property
+    def position(self) -> Position:
+        """The end of the last durable group."""
+        return self._durable
+
+    @property
+    def pending(self) -> bool:
+        """Whether events wait for `commit`."""
+        return bool(self._bodies)
+
+    @property
+    def full(self) -> bool:
+        """Whether the open group has to be committed before more is appended."""
+        return self._bytes >= GROUP_BYTES or len(self._bodies) >= GROUP_EVENTS
+
+    @property
+    def segment_opened(self) -> float:
+        return self._segment.opened
+
+    @property
+    def segment_empty(self) -> bool:
+        return self._segment.empty
+
+    # ---- appending
+
+    def append(self, record: dict[str, Any]) -> int:
+        """Add an event to the open group; return its seq."""
+        self.seq += 1
+        body = line.body({"g": self._durable.g + 1, "seq": self.seq, **record})
+        self._bodies.append(body)
+        self._bytes += len(body) + 18
+        return self.seq
+
+    def commit(self) -> None:
+        """Make all appended events durable; DiskFailed: try again later.
+
+        After a failure the same events go to a new segment, with the same seqs.
+        """
+        if not self._bodies:
+            return
+        try:
+            if (
+                self.failed
+                or self._segment.offset + self._bytes + 64 > self._segment.size
+            ):
+                self._switch()
+            self._write()
+        except OSError as error:
+            self.failed = error.strerror or str(error)
+            raise DiskFailed(f"the journal cannot be written: {self.failed}") from None
+        self.failed = None
+        self._look_ahead()
+
+    def _write(self) -> None:
+        segment = self._segment
+        data = line.group(self._bodies, segment.seed)
+        durable.checkpoint("journal:before-write")
+        try:
+            durable.write_at(segment.fd, data, segment.offset)
+            durable.checkpoint("journal:written")
+            durable.sync_data(segment.fd)
+        except OSError:
+            self._drop(segment)
+            raise
+        segment.offset += len(data)
+        segment.empty = False
+        self._durable = Position(
+            segment.name, segment.offset, self.seq, self._durable.g + 1
+        )
+        self._bodies.clear()
+        self._bytes = 0
+
+    def _drop(self, segment: _Segment) -> None:
+        """Close a descriptor whose writes failed; nothing on it is trusted again."""
+        if segment.fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(segment.fd)
+            segment.fd = -1
+
+    # ---- segments
+
+    def seal(self) -> bool:
+        """Let what is durable become history; return whether there was anything."""
+        if self._segment.empty or self._bodies:
+            return False
+        self._switch()
+        return True
+
+    def close(self) -> None:
+        """Seal the last segment; nothing is appended afterwards."""
+        self._wait_ahead()
+        if self._made:
+            os.close(self._made[0])
+            self._made = None
+        durable.unlink(NEXT, self._dir_fd)
+        segment = self._segment
+        if segment.fd >= 0:
+            os.close(segment.fd)
+            segment.fd = -1
+            if not segment.empty:
+                self._retire(segment, self._durable)
+
+    def _switch(self) -> None:
+        old, last = self._segment, self._durable
+        quick = time.monotonic() - old.opened < QUICK and not self.failed
+        if quick and old.offset > old.size // 2:
+            self._size = min(self._size * 2, LARGEST)
+        self._segment = self._open(self._take(self._bytes + 4096))
+        if old.fd >= 0:
+            os.close(old.fd)
+            if not old.empty:
+                self._in_thread(lambda: self._retire(old, last))
+
+    def _retire(self, segment: _Segment, last: Position) -> None:
+        history.seal(
+            self._queue,
+            self._dir_fd,
+            self.journal_id,
+            segment.name,
+            last.offset,
+            last.seq,
+        )
+
+    def _open(self, made: tuple[int, int]) -> _Segment:
+        """Name a made file as the segment of the next seq and write its header."""
+        fd, size = made
+        last = self._durable
+        name = history.segment_name(last.seq + 1)
+        start = line.seed(self.journal_id, name)
+        header = line.sealed(
+            line.body(
+                {
+                    "g": last.g,
+                    "ev": Note.OPEN,
+                    "journal": self.journal_id,
+                    "segment": name,
+                    "start": self.start,
+                    "boot": self._boot,
+                    "ts": time.time_ns() // 1000,
+                    "queue": self._queue.name,
+                    "prev": [last.segment, last.offset, last.seq],
+                }
+            ),
+            start,
+        )
+        try:
+            durable.write_at(fd, header, 0)
+            durable.sync_data(fd)
+            durable.checkpoint("segment:before-link")
+            durable.move(NEXT, f"journal/{name}", self._dir_fd)
+            durable.sync_path("journal", self._dir_fd)
+        except OSError:
+            os.close(fd)
+            raise
+        return _Segment(name, fd, size, len(header), start, time.monotonic())
+
+    def _take(self, needed: int) -> tuple[int, int]:
+        """Return a zero-filled file with room for `needed` bytes."""
+        self._wait_ahead()
+        made, self._made = self._made, None
+        if made and made[1] >= needed:
+            return made
+        if made:
+            os.close(made[0])
+        return self._make(max(self._size, needed))
+
+    def _make(self, size: int) -> tuple[int, int]:
+        return durable.zero_filled(NEXT, size, self._dir_fd), size
+
+    def _look_ahead(self) -> None:
+        """See to it that the next segment is there before it is needed."""
+        if self._ahead is not None:
+            if self._ahead.done():
+                self._wait_ahead()
+            return
+        if self._made or time.monotonic() < self._retry_at:
+            return
+        if self._threads is None:
+            return
+        size = self._size
+        self._ahead = self._threads.submit(self._make, size)
+
+    def _wait_ahead(self) -> None:
+        if self._ahead is None:
+            return
+        ahead, self._ahead = self._ahead, None
+        try:
+            self._made = ahead.result()
+            self.no_space = None
+        except OSError as error:
+            self.no_space = error.strerror or str(error)
+            self._retry_at = time.monotonic() + 2.0
+
+    def look_again(self) -> None:
+        """Try again to make the next segment, when that had failed."""
+        self._look_ahead()
+
+    def _in_thread(self, work: Callable[[], None]) -> None:
+        if self._threads is None:
+            work()
+        else:
+            self._threads.submit(_logged, work)
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except OSError as error:
+        # The segment stays in journal/, where the next start finds and seals it.
+        _log.error("a segment could not be sealed: %s", error)

@@ -1,0 +1,426 @@
+"""The only mover: fires events, writes them ahead, and makes the folders agree.
+
+An event changes memory and the open group at once, disk after `commit`. A folder is
+moved by `settle`, which makes what lies on disk agree with what the journal says,
+whatever happened in between; recovery uses the same function. Nothing may be answered
+between an event and the `commit` that holds it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import orjson
+
+from rq import durable, names
+from rq.errors import BadMessage, NoSuchMessage, WrongState
+from rq.layout import MSG, STATUS, QueueDir, folder
+from rq.logs import fields
+from rq.message import Message, from_disk
+from rq.spool import folders
+from rq.spool.entry import Counts, Entry
+from rq.spool.journal import Journal
+from rq.spool.outbox import Owed
+from rq.states import FINAL, Event, Note, Role, State, next_state
+
+LAG_MESSAGES = 20_000
+LAG_BYTES = 64 * 1024 * 1024
+KEY_SECONDS = 7 * 86400.0
+PREP_SECONDS = 36 * 3600.0
+REBUILT = "rebuilt"
+
+_log = logging.getLogger(__name__)
+
+
+class Spool:
+    """The messages of one queue; made by `recovery.open_spool`, which holds the lock."""
+
+    def __init__(
+        self,
+        queue: QueueDir,
+        dir_fd: int,
+        journal: Journal,
+        entries: dict[str, Entry],
+        counts: Counts,
+        keys: dict[str, tuple[str, float]],
+        owed: dict[tuple[int, int], Owed],
+        clock: Callable[[], float] = time.time,
+        threads: Executor | None = None,
+    ) -> None:
+        self.queue = queue
+        self.dir_fd = dir_fd
+        self.journal = journal
+        self.entries = entries
+        self.counts = counts
+        self.keys = keys
+        self.owed = owed
+        self.clock = clock
+        self.threads = threads
+        self.ids = names.IdSource(journal.start)
+        self.unsettled: dict[str, Entry] = {}
+        self.lag_bytes = 0
+        self.stuck: str | None = None  # why a folder could not be made or moved
+        self.barrier: set[str] = set()  # what a checkpoint still waits for
+        self._spare: dict[str, Message] = {}
+        self._doomed: deque[str] = deque()
+
+    # ---- looking
+
+    def find(self, msg_id: str) -> State | None:
+        """Return the state of a message; None if there is none."""
+        entry = self.entries.get(msg_id)
+        if entry is not None:
+            return None if entry.state is State.GONE else entry.state
+        return folders.find_final(self.dir_fd, msg_id)
+
+    def state_of(self, msg_id: str) -> State:
+        """As `find`; NoSuchMessage if there is none."""
+        state = self.find(msg_id)
+        if state is None:
+            raise NoSuchMessage(f"msg not found: no message {msg_id} in this queue")
+        return state
+
+    def place(self, msg_id: str) -> str | None:
+        """Return where the folder of a message lies now, relative to the queue."""
+        entry = self.entries.get(msg_id)
+        if entry is None:
+            state = folders.find_final(self.dir_fd, msg_id)
+            return None if state is None else folder(state, msg_id)
+        if entry.at_new is not None:
+            return f"new/{entry.at_new}"
+        return None if entry.at is None else folder(entry.at, msg_id)
+
+    def read(self, msg_id: str) -> Message:
+        """Return a message; NoSuchMessage, or BadMessage when its file is torn."""
+        entry = self.entries.get(msg_id)
+        if entry is not None and entry.body is not None:
+            return from_disk(entry.body, msg_id, self.clock())
+        path = self.place(msg_id)
+        if path is None:
+            raise NoSuchMessage(f"msg not found: no message {msg_id} in this queue")
+        try:
+            data = folders.read_file(f"{path}/{MSG}", self.dir_fd)
+        except OSError as error:
+            raise BadMessage(f"msg couldn't be read: {error.strerror}") from None
+        return from_disk(data, msg_id, self.clock())
+
+    def status(self, msg_id: str) -> dict[str, Any]:
+        """Return what is known of the last attempt of a message."""
+        entry = self.entries.get(msg_id)
+        if entry is not None and entry.status is not None:
+            found: dict[str, Any] = orjson.loads(entry.status)
+            return found
+        path = self.place(msg_id)
+        return {} if path is None else folders.read_status_at(path, self.dir_fd)
+
+    @property
+    def lag(self) -> int:
+        """How many folders do not yet agree with the journal."""
+        return len(self.unsettled)
+
+    def new_id(self) -> str:
+        return self.ids.next(self.clock())
+
+    def free_id(self, wanted: str) -> bool:
+        """Return whether no message has the id `wanted`, in any state."""
+        return wanted not in self.entries and self.find(wanted) is None
+
+    # ---- events
+
+    def fire(
+        self,
+        msg_id: str,
+        event: Event,
+        role: Role,
+        *,
+        message: Message | None = None,
+        facts: Mapping[str, Any] | None = None,
+        spare: Message | None = None,
+        **more: Any,
+    ) -> Entry:
+        """Change the state of a message: one line in the journal, and memory.
+
+        `message` is its new content, if that changed. `facts` tell of its last attempt
+        and go into the line and its file `status`. `spare` makes the folder again if a
+        hand has removed it. `more` are further fields of the line.
+        """
+        entry, source = self._entry(msg_id)
+        target = next_state(source, event, role)
+        now = self.clock()
+        record: dict[str, Any] = {
+            "ts": int(now * 1e6),
+            "queue": self.queue.name,
+            "msg": msg_id,
+            "ev": event,
+            "state": target,
+            "was": source,
+        }
+        if message is not None:
+            entry.body = message.encode()
+            entry.count, entry.attempt = message.count, message.attempt
+            entry.due = message.due
+            record["message"] = orjson.Fragment(entry.body)
+        record["count"], record["attempt"] = entry.count, entry.attempt
+        if target is State.QUE:
+            record["due"] = entry.due
+        if facts is not None:
+            record.update(facts)
+            entry.status = status_file(record)
+        record.update(more)
+        seq = self.journal.append(record)
+        if target is State.QUE:
+            entry.seq, entry.since = seq, now
+        if spare is not None:
+            self._spare[msg_id] = spare
+        self._note_key(record, msg_id, now)
+        self._note_owed(record, seq, now)
+        self._changed(msg_id, entry, source, target)
+        return entry
+
+    def _entry(self, msg_id: str) -> tuple[Entry, State]:
+        entry = self.entries.get(msg_id)
+        if entry is not None:
+            if entry.busy:
+                raise WrongState(f"message {msg_id} is being worked on; ask again")
+            return entry, entry.state
+        state = folders.find_final(self.dir_fd, msg_id)
+        if state is None:
+            return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
+        return Entry(state, state, 0.0, 0), state
+
+    def _changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
+        entry.state = target
+        self.counts.moved(source, target)
+        self.entries[msg_id] = entry
+        if msg_id not in self.unsettled:
+            self.unsettled[msg_id] = entry
+            self.lag_bytes += len(entry.body or b"")
+
+    def _note_key(self, record: Mapping[str, Any], msg_id: str, now: float) -> None:
+        key = record.get("key")
+        if key is not None:
+            self.keys[key] = (msg_id, now)
+
+    def _note_owed(self, record: Mapping[str, Any], seq: int, now: float) -> None:
+        for number, one in enumerate(record.get("out", ())):
+            self.owed[seq, number] = Owed(one["dest"], one["message"], now)
+
+    def note(self, note: Note, **more: Any) -> None:
+        """Write a line that changes no state."""
+        record = {"ts": int(self.clock() * 1e6), "queue": self.queue.name, "ev": note}
+        self.journal.append({**record, **more})
+
+    def sent(self, seq: int, number: int) -> None:
+        """Write down that an entry of the outbox was delivered."""
+        if self.owed.pop((seq, number), None) is not None:
+            self.note(Note.SENT, of=seq, i=number)
+
+    # ---- what happens to a message, in words
+
+    def prepare(self, message: Message) -> None:
+        """Make a folder in prep; not yet promised, so no line."""
+        path = folder(State.PREP, message.msg_id)
+        durable.make_dir(path, self.dir_fd)
+        durable.write_new(f"{path}/{MSG}", message.encode(), self.dir_fd)
+        next_state(State.NOWHERE, Event.PREPARE, Role.CREATOR)
+        entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
+        self.entries[message.msg_id] = entry
+        self.counts.moved(State.NOWHERE, State.PREP)
+
+    def submit(self, message: Message, **more: Any) -> Entry:
+        """Accept a new message: nowhere → que in one line."""
+        return self.fire(
+            message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more
+        )
+
+    def commit_prepared(self, message: Message, **more: Any) -> Entry:
+        """Accept a prepared message whose attachments are durable: prep → que."""
+        return self.submit(message, **more)
+
+    def claim(self, msg_id: str, slot: int) -> Message:
+        """que → run: an attempt begins. BadMessage when its file cannot be used."""
+        message = self.read(msg_id)
+        entry = self.entries[msg_id]
+        entry.attempt += 1
+        self.fire(msg_id, Event.CLAIM, Role.QUEUE, slot=slot)
+        return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)
+
+    def reschedule(self, msg_id: str, due: float, role: Role = Role.CREATOR) -> None:
+        """Change when a message in que runs."""
+        message = self.read(msg_id)
+        entry = self.entries[msg_id]
+        seq, since = entry.seq, entry.since
+        self.fire(msg_id, Event.RESCHEDULE, role, message=message.with_(due=due))
+        entry.seq, entry.since = seq, since
+
+    # ---- commit and settle
+
+    def commit(self) -> None:
+        """Make all events so far durable; DiskFailed: call again later."""
+        self.journal.commit()
+
+    def settle(self, msg_id: str) -> None:
+        """Make the folder of a message agree with its state; OSError when it cannot."""
+        entry = self.unsettled.get(msg_id)
+        if entry is None:
+            return
+        size = len(entry.body or b"")
+        if entry.state is State.GONE:
+            self._settle_gone(msg_id, entry)
+        elif entry.at is None and entry.at_new is None:
+            self._make(msg_id, entry)
+        else:
+            self._bring(msg_id, entry)
+        entry.body = entry.status = entry.at_new = None
+        entry.at = entry.state
+        self._settled(msg_id, entry, size)
+
+    def _settled(self, msg_id: str, entry: Entry, size: int) -> None:
+        del self.unsettled[msg_id]
+        self.lag_bytes = max(0, self.lag_bytes - size) if self.unsettled else 0
+        self.barrier.discard(msg_id)
+        self._spare.pop(msg_id, None)
+        self.stuck = None
+        if entry.state in FINAL or entry.state is State.GONE:
+            del self.entries[msg_id]
+
+    def _settle_gone(self, msg_id: str, entry: Entry) -> None:
+        path = self.place(msg_id)
+        if path is None:
+            return
+        try:
+            durable.move(path, f"gone/{msg_id}", self.dir_fd)
+        except FileNotFoundError:
+            return
+        self._doomed.append(msg_id)
+
+    def _make(self, msg_id: str, entry: Entry) -> None:
+        """Make a folder that is nowhere."""
+        path = folder(entry.state, msg_id)
+        try:
+            durable.make_dir(path, self.dir_fd)
+        except FileExistsError:
+            pass  # half made by an earlier try
+        except FileNotFoundError:
+            durable.make_dirs(path, self.dir_fd)
+        durable.checkpoint("make:before-msg")
+        if entry.body is not None:
+            durable.write_new(f"{path}/{MSG}", entry.body, self.dir_fd)
+        if entry.status is not None:
+            durable.write_new(f"{path}/{STATUS}", entry.status, self.dir_fd)
+
+    def _bring(self, msg_id: str, entry: Entry) -> None:
+        """Write what changed into a folder and move it where it belongs."""
+        here = self.place(msg_id) or ""
+        there = folder(entry.state, msg_id)
+        try:
+            if entry.body is not None:
+                durable.replace(f"{here}/{MSG}", entry.body, self.dir_fd)
+            if entry.status is not None:
+                durable.write_new(f"{here}/{STATUS}", entry.status, self.dir_fd)
+            if here != there:
+                durable.move(here, there, self.dir_fd)
+        except FileNotFoundError:
+            self._remake(msg_id, entry, here)
+
+    def _remake(self, msg_id: str, entry: Entry, here: str) -> None:
+        """Make again a folder that a hand or a script has removed."""
+        spare = self._spare.get(msg_id)
+        if entry.body is None and spare is None:
+            _log.error(
+                "the folder of a message is gone, removed by hand; RQ forgets it: %s",
+                fields(msg_id=msg_id, was=here, state=entry.state),
+            )
+            return
+        _log.warning(
+            "the folder of a message was removed by hand; RQ makes it again: %s",
+            fields(msg_id=msg_id, was=here, state=entry.state),
+        )
+        if entry.body is None and spare is not None:
+            again = {**spare.extra, REBUILT: True}
+            entry.body = spare.with_(extra=again, attachments={}).encode()
+        entry.at = entry.at_new = None
+        self._make(msg_id, entry)
+
+    def settle_some(self, seconds: float) -> bool:
+        """Settle the oldest folders for `seconds`; return whether some are left.
+
+        A folder that cannot be moved now (no space, no permission) stays for later, and
+        `stuck` says why.
+        """
+        until = time.perf_counter() + seconds
+        for msg_id in list(_first(self.unsettled, 512)):
+            if self.unsettled[msg_id].busy:
+                continue
+            try:
+                self.settle(msg_id)
+            except OSError as error:
+                self._stick(msg_id, error)
+                return False
+            if time.perf_counter() > until:
+                return True
+        while self._doomed and time.perf_counter() < until:
+            durable.remove_tree(f"gone/{self._doomed.popleft()}", self.dir_fd)
+        return bool(self.unsettled or self._doomed)
+
+    def _stick(self, msg_id: str, error: OSError) -> None:
+        reason = f"{error.strerror or error} (folder of {msg_id})"
+        if self.stuck != reason:
+            _log.error(
+                "a folder cannot be made or moved; the message stays accepted and it "
+                "is tried again: %s",
+                fields(msg_id=msg_id, reason=error.strerror or error),
+            )
+        self.stuck = reason
+
+    def settle_all(self) -> None:
+        """Settle everything; OSError when something cannot be."""
+        for msg_id in list(self.unsettled):
+            self.settle(msg_id)
+        while self._doomed:
+            durable.remove_tree(f"gone/{self._doomed.popleft()}", self.dir_fd)
+
+    def empty_gone(self) -> None:
+        """Remove what an earlier process left on its way out."""
+        self._doomed.extend(os.listdir(os.path.join(self.queue.path, "gone")))
+
+    def close(self) -> None:
+        os.close(self.dir_fd)
+
+
+def _first(table: Mapping[str, Entry], number: int) -> Iterable[str]:
+    for _, one in zip(range(number), table, strict=False):
+        yield one
+
+
+# ---- the file `status`
+
+STATUS_FIELDS = (
+    "cause",
+    "exit",
+    "signal",
+    "attempt",
+    "count",
+    "wait_us",
+    "run_us",
+    "cpu_us",
+    "max_rss",
+    "outcome",
+)
+
+
+def status_file(record: Mapping[str, Any]) -> bytes:
+    """Return the content of the file `status` that a line of the journal asks for."""
+    shown: dict[str, Any] = {"job_status": record.get("text", "")}
+    for name in STATUS_FIELDS:
+        value = record.get(name)
+        if value is not None:
+            shown[name] = value
+    shown["finished"] = record["ts"] / 1e6
+    return orjson.dumps(shown)
