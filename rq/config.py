@@ -16,7 +16,7 @@ from typing import Any
 
 from rq import durable, names
 from rq.errors import BadConfig, BadInput
-from rq.layout import QueueDir, Root
+from rq.layout import QUEUE_DIRS, QueueDir, Root
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
@@ -119,6 +119,17 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise BadConfig(f"{path} does not hold a JSON object")
     return data
+
+
+def find_root(option: str | None) -> Root:
+    """Return the root: the option, else $RQ_ROOT, else the checkout this code lies in."""
+    chosen = option or os.environ.get("RQ_ROOT")
+    if chosen:
+        return Root(Path(chosen).absolute())
+    checkout = Path(__file__).resolve().parent.parent
+    if (checkout / "bin" / "rq").exists():
+        return Root(checkout)
+    raise BadConfig("no root: say --root DIR or set RQ_ROOT to the directory of RQ")
 
 
 def read_root(root: Root) -> RootConfig:
@@ -342,6 +353,26 @@ def write_link(target: str, path: Path) -> None:
 def remove_link(path: Path) -> None:
     """Remove a file or symlink, durably."""
     durable.unlink_durable(path)
+
+
+def make_queue(queue: QueueDir, config: Mapping[str, Any], mark: object) -> None:
+    """Make or complete a queue directory, durably; config.json last, it makes a queue."""
+    for name in QUEUE_DIRS:
+        durable.make_dirs(str(queue.path / name))
+    write_state(queue.scandir_mark, mark)
+    write_state(queue.config, config)
+    durable.sync_path(queue.path.parent)
+
+
+def move_queue(source: Path, target: Path) -> None:
+    """Rename a queue directory, durably; the caller holds its lock."""
+    durable.make_dirs(str(target.parent))
+    durable.rename_durable(source, target)
+
+
+def remove_queue(path: Path) -> None:
+    """Remove a queue directory with all its messages; the caller holds its lock."""
+    durable.remove_tree(str(path))
 
 
 def make_root(root: Root) -> None:

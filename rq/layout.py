@@ -70,6 +70,10 @@ class Root:
         return self.path / "config" / "timers.state"
 
     @property
+    def scandir_state(self) -> Path:
+        return self.path / "config" / "scandir.state"
+
+    @property
     def log(self) -> Path:
         return self.path / "log"
 

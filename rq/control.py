@@ -1,0 +1,112 @@
+"""The server side of a control socket: frames in, replies out, each one guarded.
+
+A bad packet, a silent client, a huge frame or a failing command costs its sender an
+error or the connection, never the process that serves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from rq import wire
+from rq.errors import BadInput, RQError
+
+IDLE = 60.0  # seconds that a connection may say nothing
+FRAME = 10.0  # seconds from the first byte of a frame to its last
+WRITE = 10.0  # seconds for the asker to take a reply
+CONNECTIONS = 200
+REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
+_READ = 256 * 1024
+
+Answer = Callable[[bytes], Awaitable[Any]]
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """Serves one listening socket; `answer` gives the JSON value for a payload."""
+
+    def __init__(
+        self, sock: socket.socket, answer: Answer, magic: bytes = wire.MAGIC
+    ) -> None:
+        self._sock = sock
+        self._answer = answer
+        self._magic = magic
+        self._open: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, sock=self._sock)
+
+    def close(self) -> None:
+        if self._server:
+            self._server.close()
+        for writer in self._open:
+            writer.close()
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if len(self._open) >= CONNECTIONS:
+            log.warning("a connection was refused: %d are open", CONNECTIONS)
+            writer.close()
+            return
+        self._open.add(writer)
+        try:
+            await self._talk(reader, writer)
+        except (OSError, TimeoutError) as error:
+            log.debug("a connection ended: %s", error)
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    async def _talk(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        frames = wire.Frames(self._magic, REQUEST_LIMIT)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + IDLE
+        while True:
+            async with asyncio.timeout_at(deadline):
+                data = await reader.read(_READ)
+            if not data:
+                return
+            was_partial = frames.partial
+            try:
+                payloads = frames.feed(data)
+            except BadInput as error:
+                await self._send(writer, ["fail", str(error)])
+                return
+            for payload in payloads:
+                await self._send(writer, await self._guarded(payload))
+            if not frames.partial:
+                deadline = loop.time() + IDLE
+            elif payloads or not was_partial:
+                deadline = loop.time() + FRAME
+
+    async def _guarded(self, payload: bytes) -> Any:
+        try:
+            return await self._answer(payload)
+        except RQError as error:
+            return ["fail", str(error)]
+        except Exception:
+            log.exception("command failed: %r", payload[:200])
+            return ["fail", "the command failed; the log of this process says why"]
+
+    async def _send(self, writer: asyncio.StreamWriter, reply: Any) -> None:
+        writer.write(wire.frame(orjson.dumps(reply), self._magic))
+        async with asyncio.timeout(WRITE):
+            await writer.drain()
+
+
+def remove(sock: socket.socket) -> None:
+    """Close a listening socket; its name is the caller's to remove."""
+    with contextlib.suppress(OSError):
+        sock.close()

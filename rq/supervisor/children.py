@@ -1,0 +1,156 @@
+"""The children of the supervisor as values: what each is, what was wanted, what is next.
+
+Decides, starts and ends nothing. `wanted` and `state` are two fields: commands change
+the first, events of the machine the second, and `step` says how to bring them together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rq import retry
+from rq.states import Child, ChildEvent, next_child
+
+STABLE = 60.0  # seconds up, after which earlier failures are forgotten
+LATE = 60.0  # seconds of starting, after which status speaks of it
+HELPER_SILENCE = 120.0  # seconds of starting, after which a helper is killed
+DO_NOT_RESTART = 3  # exit status of a queue that only a person can mend
+
+
+class Kind(StrEnum):
+    """What a child does."""
+
+    QUEUE = "queue"
+    FORKS = "forks"  # the fork server
+    SCANDIR = "scandir"
+    TIMERS = "timers"
+    WEB = "web"
+
+
+class Step(StrEnum):
+    """What is to be done with a child now."""
+
+    START = "start"
+    STOP = "stop"
+    KILL = "kill"
+
+
+@dataclass(slots=True, kw_only=True)
+class Process:
+    """A child: what is wanted of it, how it is, and since when."""
+
+    kind: Kind
+    name: str
+    wanted: bool = True
+    state: Child = Child.DOWN
+    pid: int | None = None
+    since: float = 0.0  # monotonic, of the last change of state
+    restarts: int = 0
+    failures: int = 0  # ends in a row that were not asked for
+    reason: str = ""  # why it is not up, in a sentence
+    stop_again: bool = False  # a restart was asked for
+    killed: bool = False  # KILL was sent in this state
+    patience: float = 30.0  # seconds from TERM to KILL
+
+    @property
+    def running(self) -> bool:
+        return self.state in (Child.STARTING, Child.UP, Child.STOPPING)
+
+    @property
+    def start_at(self) -> float:
+        """When a child in BACKOFF is started again (monotonic)."""
+        return self.since + retry.delay(self.failures)
+
+    def started(self, now: float) -> None:
+        self._fire(ChildEvent.START, now)
+        self.pid = None
+        self.stop_again = self.killed = False
+
+    def ready(self, now: float) -> None:
+        self._fire(ChildEvent.READY, now)
+        self.reason = ""
+
+    def stopping(self, now: float) -> None:
+        self._fire(ChildEvent.STOP, now)
+        self.stop_again = False
+        self.killed = False
+
+    def ended(self, now: float, status: int | None, reason: str) -> None:
+        """Note the end of the process; `status` None when nobody could know it."""
+        was, up_for = self.state, now - self.since
+        self._fire(ChildEvent.EXIT, now)
+        self.pid = None
+        if self.state is Child.DOWN:
+            self.reason, self.failures = "", 0
+            return
+        if was is Child.UP and up_for >= STABLE:
+            self.failures = 0
+        self.failures += 1
+        self.restarts += 1
+        self.reason = reason
+        if status == DO_NOT_RESTART:
+            self._fire(ChildEvent.GIVE_UP, now)
+
+    def revive(self) -> None:
+        """Let a child that waits or was given up start at once."""
+        self.failures = 0
+        if self.state is Child.FATAL:
+            self.state = next_child(Child.FATAL, ChildEvent.STOP)
+
+    def _fire(self, event: ChildEvent, now: float) -> None:
+        self.state = next_child(self.state, event)
+        self.since = now
+
+    def to_json(self, now: float, wall: float) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "state": self.state,
+            "wanted": "UP" if self.wanted else "DOWN",
+            "pid": self.pid,
+            "since": round(wall - (now - self.since), 3),
+            "restarts": self.restarts,
+            "reason": self.reason or late_sentence(self, now),
+        }
+
+
+def step(process: Process, now: float) -> Step | None:
+    """Return what is to be done with `process` now."""
+    state = process.state
+    if state is Child.STOPPING:
+        late = now - process.since >= process.patience and not process.killed
+        return Step.KILL if late else None
+    if not process.wanted:
+        return None if state is Child.DOWN else Step.STOP
+    if state is Child.DOWN or (state is Child.BACKOFF and now >= process.start_at):
+        return Step.START
+    if process.stop_again and process.running:
+        return Step.STOP
+    if state is not Child.STARTING or process.kind is Kind.QUEUE or process.killed:
+        return None  # a queue may be reading ten million messages: shown, not killed
+    return Step.KILL if now - process.since >= HELPER_SILENCE else None
+
+
+def wake_at(process: Process) -> float | None:
+    """Return when `step` may next have something to say without an event."""
+    if process.state is Child.BACKOFF:
+        return process.start_at
+    if process.killed:
+        return None
+    if process.state is Child.STOPPING:
+        return process.since + process.patience
+    if process.state is Child.STARTING and process.kind is not Kind.QUEUE:
+        return process.since + HELPER_SILENCE
+    return None
+
+
+def late_sentence(process: Process, now: float) -> str:
+    """Say that a child takes long to start or to stop; "" when it does not."""
+    seconds = int(now - process.since)
+    if process.state is Child.STARTING and seconds >= LATE:
+        return f"starting for {seconds} s: it lives and has not said that it is ready"
+    if process.state is Child.STOPPING and seconds >= LATE:
+        return f"stopping for {seconds} s"
+    return ""

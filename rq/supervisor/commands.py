@@ -1,0 +1,230 @@
+"""The commands of the supervisor's control socket: a word and a text in, JSON out.
+
+Each checks its argument, asks the minder or writes a file, and answers; what goes wrong
+is the asker's answer and nobody else's concern.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rq import __version__, client, config, logs, wire
+from rq.errors import BadConfig, BadInput, Refused, RQError
+from rq.layout import Root
+from rq.states import Child
+from rq.supervisor import definitions
+from rq.supervisor.children import Process
+from rq.supervisor.minder import Minder
+
+CREATE_WAIT = 10.0  # seconds that create_queue waits for the new queue
+WAKE_TIMEOUT = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Commands:
+    """Answers what is asked of the supervisor."""
+
+    def __init__(self, minder: Minder, environment: str, fingerprint: str) -> None:
+        self._minder = minder
+        self._root: Root = minder.root
+        self._environment = environment
+        self._fingerprint = fingerprint
+        self._began = time.time()
+        self._errands: set[asyncio.Task[None]] = set()
+        self.stop_asked = False
+        self._table: dict[str, Callable[[str], Awaitable[Any]]] = {
+            "ping": self._ping,
+            "uptime": self._uptime,
+            "version": self._version,
+            "environment": self._environment_name,
+            "queues": self._queues,
+            "up_queue": self._up,
+            "down_queue": self._down,
+            "pause_queue": self._pause,
+            "resume_queue": self._resume,
+            "restart_queue": self._restart,
+            "create_queue": self._create,
+            "define_queue": self._define,
+            "delete_queue": self._delete,
+            "wake_queue": self._wake,
+            "status": self._status,
+            "shutdown": self._shutdown,
+        }
+
+    async def answer(self, payload: bytes) -> Any:
+        word, arg = wire.split_request(payload)
+        command = self._table.get(word)
+        if command is None:
+            return ["error"]
+        return await command(arg.decode("utf-8", "replace").strip())
+
+    # ---- about the supervisor
+
+    async def _ping(self, _arg: str) -> Any:
+        return ["pong"]
+
+    async def _uptime(self, _arg: str) -> Any:
+        return [int(time.time() - self._began)]
+
+    async def _version(self, _arg: str) -> Any:
+        return [__version__]
+
+    async def _environment_name(self, _arg: str) -> Any:
+        return [self._environment]
+
+    async def _queues(self, _arg: str) -> Any:
+        return sorted(self._minder.queues())
+
+    async def _status(self, _arg: str) -> Any:
+        now, wall = time.monotonic(), time.time()
+        table = self._minder.table
+        return {
+            "pid": os.getpid(),
+            "root": str(self._root.path),
+            "version": __version__,
+            "environment": self._environment,
+            "fingerprint": self._fingerprint,
+            "uptime": int(wall - self._began),
+            "children": [one.to_json(now, wall) for one in table.values()],
+            "scandir": _read(self._root.scandir_state),
+            "timers": _read(self._root.timers_state),
+        }
+
+    async def _shutdown(self, _arg: str) -> Any:
+        self.stop_asked = True
+        self._minder.wake()
+        return ["ok"]
+
+    # ---- about a queue that is there
+
+    async def _up(self, name: str) -> Any:
+        return self._set(name, "up", lambda: config.set_down(self._root, name, False))
+
+    async def _down(self, name: str) -> Any:
+        return self._set(name, "down", lambda: config.set_down(self._root, name, True))
+
+    async def _pause(self, name: str) -> Any:
+        set_to = config.set_pause
+        return self._set(name, "pause", lambda: set_to(self._root, name, True))
+
+    async def _resume(self, name: str) -> Any:
+        set_to = config.set_pause
+        return self._set(name, "resume", lambda: set_to(self._root, name, False))
+
+    def _set(self, name: str, verb: str, change: Callable[[], None]) -> Any:
+        if name not in self._minder.queues():
+            return ["fail", "invalid queue name"]
+        try:
+            change()
+        except OSError as error:
+            log.warning("%s", logs.fields(queue=name, wanted=verb, reason=error))
+            return ["fail", f"not allowed to {verb}"]
+        self._send_wake(name)
+        return ["ok", name]
+
+    async def _restart(self, name: str) -> Any:
+        if name not in self._minder.queues():
+            return ["fail", "invalid queue name"]
+        if self._minder.is_deleting(name):
+            return ["fail", f"queue {name} is being deleted"]
+        self._minder.restart(name)
+        return ["ok", name]
+
+    async def _wake(self, name: str) -> Any:
+        if name not in self._minder.queues():
+            return ["fail", "invalid queue name"]
+        self._minder.try_changed()
+        self._send_wake(name)
+        return ["ok", name]
+
+    def _send_wake(self, name: str) -> None:
+        """Tell the queue that something changed, without waiting for it."""
+        errand = asyncio.get_running_loop().create_task(self._tell(name))
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    async def _tell(self, name: str) -> None:
+        socket = self._root.queue(name).socket
+        try:
+            await client.ask_async(socket, "wake", timeout=WAKE_TIMEOUT)
+        except RQError as error:
+            # A hint: the queue looks at its files by itself within seconds.
+            log.debug("%s", error)
+
+    # ---- making and removing queues
+
+    async def _create(self, arg: str) -> Any:
+        data = _object(arg)
+        if data is None:
+            return ["fail", "queue not created"]
+        try:
+            name = definitions.create(self._root, data)
+        except BadInput:
+            return ["fail", "queue name has invalid characters"]
+        except Refused as error:
+            return ["fail", str(error)]
+        except BadConfig as error:
+            return ["fail", f"queue not created: {error}"]
+        process = await self._until_up(name)
+        if process is None or process.state is not Child.UP:
+            why = process.reason if process else "it was deleted meanwhile"
+            said = why or "it has not said that it is ready"
+            return ["fail", f"queue not created: it is there and does not run: {said}"]
+        return ["success", "queue created - awesome"]
+
+    async def _define(self, arg: str) -> Any:
+        """Make or change a queue that scandir declares; it need not be up yet."""
+        data = _object(arg)
+        if data is None:
+            raise BadInput("a definition is {config, link, form}")
+        name = str((data.get("config") or {}).get("name", ""))
+        if self._minder.is_deleting(name):
+            raise Refused(f"queue {name} is being deleted; it comes back after that")
+        name = definitions.define(self._root, data)
+        if name in self._minder.queues():
+            self._minder.reload(name)
+        else:
+            self._minder.mind_queue(name)
+        return ["ok", name]
+
+    async def _delete(self, name: str) -> Any:
+        if name not in self._minder.queues():
+            return ["fail", "no such queue"]
+        self._minder.delete(name)
+        return ["ok", "started deleting queue"]
+
+    async def _until_up(self, name: str) -> Process | None:
+        self._minder.mind_queue(name)
+        end = time.monotonic() + CREATE_WAIT
+        while (left := end - time.monotonic()) > 0:
+            seen = self._minder.changes
+            process = self._minder.queues().get(name)
+            if process is None or process.state in (Child.UP, Child.FATAL):
+                return process
+            await self._minder.change(seen, left)
+        return self._minder.queues().get(name)
+
+
+def _object(arg: str) -> dict[str, Any] | None:
+    try:
+        data = orjson.loads(arg)
+    except orjson.JSONDecodeError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what a helper wrote about itself; empty when it wrote nothing yet."""
+    try:
+        return config.read_json(path)
+    except BadConfig:
+        return {}

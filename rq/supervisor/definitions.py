@@ -1,0 +1,80 @@
+"""Making queues and putting them away: the only mover of queue directories.
+
+A queue carries a mark that says whose it is: the API's, or scandir's with the link that
+declares it. A queue without a mark comes from before there were marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rq import config, names, trash
+from rq.errors import BadConfig, BadInput, Refused
+from rq.layout import QueueDir, Root
+
+API_MARK: dict[str, Any] = {"owner": "api"}
+SCANDIR = "scandir"
+
+
+def queues_of(root: Root) -> list[str]:
+    """Return the names of the queues of a root, in order."""
+    if not root.queues.is_dir():
+        return []
+    return sorted(
+        path.name
+        for path in root.queues.iterdir()
+        if names.is_queue_name(path.name) and QueueDir(path).config.is_file()
+    )
+
+
+def mark_of(queue: QueueDir) -> dict[str, Any]:
+    """Return whose the queue is; empty when nobody said."""
+    try:
+        return config.read_json(queue.scandir_mark)
+    except BadConfig:
+        return {}
+
+
+def create(root: Root, data: Mapping[str, Any]) -> str:
+    """Make a queue that somebody asked for through the API; return its name."""
+    name = names.queue_name(data.get("name"))
+    queue = root.queue(name)
+    checked = config.queue_config(data, queue.config)
+    if queue.config.exists():
+        raise Refused("already created")
+    config.make_queue(queue, checked.to_json(), API_MARK)
+    return name
+
+
+def define(root: Root, data: Mapping[str, Any]) -> str:
+    """Make or change the queue that a scandir link declares; return its name.
+
+    `data` is {"config", "link", "form"}; a queue of that name in the trash comes back.
+    """
+    wanted = data.get("config")
+    if not isinstance(wanted, dict):
+        raise BadInput("a definition is {config, link, form}")
+    name = names.queue_name(wanted.get("name"))
+    queue = root.queue(name)
+    checked = config.queue_config(wanted, queue.config)
+    if mark_of(queue).get("owner") == "api" and queue.config.exists():
+        raise Refused(
+            f"queue {name} was made through the API; delete it there or rename the link"
+        )
+    removed = trash.newest(root, name)
+    if removed and not queue.path.exists():
+        trash.take_back(root, removed)
+    mark = {"owner": SCANDIR, "link": data.get("link")}
+    config.make_queue(queue, checked.to_json(), mark)
+    _link_form(queue, data.get("form"))
+    return name
+
+
+def _link_form(queue: QueueDir, form: object) -> None:
+    """Let form.json lead to the definition's, and to nothing when that has none."""
+    if isinstance(form, str) and Path(form).is_file():
+        config.write_link(form, queue.form)
+    elif queue.form.is_symlink():
+        config.remove_link(queue.form)

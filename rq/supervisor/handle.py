@@ -1,0 +1,157 @@
+"""A running child as the machine knows it: pid, descriptors, how it is started and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq import client, proc
+from rq.errors import RQError
+
+MIND_TIMEOUT = 3.0  # seconds for a live queue to answer a new supervisor
+
+
+@dataclass(slots=True)
+class Handle:
+    """What the supervisor holds of a running child; `close` gives it back."""
+
+    pid: int | None = None
+    pidfd: int | None = None
+    ready: int | None = None  # read end; the child says there that it is ready
+    said: str = ""  # what it said instead
+    popen: subprocess.Popen[bytes] | None = None  # of children that were exec'ed
+    line: client.Connection | None = None  # to an adopted queue, its sign of our life
+
+    def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        for fd in (self.pidfd, self.ready):
+            if fd is not None:
+                loop.remove_reader(fd)
+                os.close(fd)
+        self.pidfd = self.ready = None
+        if self.line:
+            self.line.close()
+
+    def is_process(self, pid: int) -> None:
+        """Take `pid`, which was just started and not yet reaped, as the process."""
+        self.pid = pid
+        with contextlib.suppress(OSError):
+            self.pidfd = proc.open_pidfd(pid)
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Let `call` be called when the process has ended."""
+        loop = asyncio.get_running_loop()
+        pidfd = self.pidfd
+        if pidfd is None:
+            loop.call_soon(call)
+            return
+
+        def ended() -> None:
+            loop.remove_reader(pidfd)
+            call()
+
+        loop.add_reader(pidfd, ended)
+
+    def on_word(self, call: Callable[[str], None]) -> None:
+        """Let `call` be called with what the child says of its readiness."""
+        ready = self.ready
+        if ready is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def readable() -> None:
+            data = os.read(ready, 4096)
+            loop.remove_reader(ready)
+            os.close(ready)
+            self.ready = None
+            if data:
+                call(data.decode("utf-8", "replace"))
+
+        loop.add_reader(ready, readable)
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal exactly this process, if it still is."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.pidfd is not None:
+                signal.pidfd_send_signal(self.pidfd, number)
+            elif self.popen is not None:
+                self.popen.send_signal(number)
+
+    def status(self) -> int | None:
+        """Return the exit status of an exec'ed child that has ended."""
+        return self.popen.wait() if self.popen else None
+
+
+def python(module: str, *args: str) -> list[str]:
+    """Return the command that runs a module of RQ with this interpreter."""
+    isolated = ["-I"] if sys.flags.isolated else []
+    return [sys.executable, *isolated, "-m", module, *args]
+
+
+def run_helper(module: str, root: Path, life: int) -> Handle:
+    """Start a helper program, which ends when the write end of `life` closes."""
+    ready, theirs = os.pipe()
+    args = ("--root", str(root), "--ready-fd", str(theirs), "--life-fd", str(life))
+    try:
+        popen = subprocess.Popen(
+            python(module, *args),
+            stdin=subprocess.DEVNULL,
+            pass_fds=(theirs, life),
+            start_new_session=True,
+            cwd="/",
+        )
+    except OSError:
+        os.close(ready)
+        raise
+    finally:
+        os.close(theirs)
+    handle = Handle(ready=ready, popen=popen)
+    handle.is_process(popen.pid)
+    return handle
+
+
+def run_fork_server(root: Path) -> tuple[Handle, socket.socket]:
+    """Start the fork server; return it and the socket to ask it over."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            popen = subprocess.Popen(
+                python("rq.supervisor.forkserver", str(root)),
+                stdin=theirs.fileno(),
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError:
+            ours.close()
+            raise
+    handle = Handle(popen=popen)
+    handle.is_process(popen.pid)
+    ours.setblocking(False)
+    return handle, ours
+
+
+def adopt(socket_path: Path) -> Handle | None:
+    """Ask a queue that may live from before to be ours; None when there is none."""
+    try:
+        line = client.Connection(socket_path, MIND_TIMEOUT)
+    except RQError:
+        return None
+    try:
+        word, pid = line.ask("mind")
+    except (RQError, ValueError, TypeError):
+        word, pid = "fail", None
+    handle = Handle(line=line)
+    if word == "ok" and isinstance(pid, int):
+        handle.is_process(pid)
+    if handle.pidfd is None:
+        line.close()
+        return None
+    return handle

@@ -1,0 +1,218 @@
+"""The supervisor's program: one instance per root, its signals, its socket, its end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from rq import client, config, control, logs, proc
+from rq.config import RootConfig
+from rq.errors import BadConfig, Refused, RQError
+from rq.layout import Root
+from rq.states import Child
+from rq.supervisor import fingerprint
+from rq.supervisor.children import Kind
+from rq.supervisor.commands import Commands
+from rq.supervisor.minder import HELPERS, Minder
+
+LOOK_AGAIN = 5.0  # seconds between looks at what no event tells
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _options(argv)
+    proc.own_descriptors([options.ready_fd] if options.ready_fd is not None else [])
+    try:
+        root = config.find_root(options.root)
+        settings = config.read_root(root)
+        config.make_root(root)
+        held = _lock(root)
+    except (RQError, OSError) as error:
+        _say(options.ready_fd, f"FATAL {error}\n")
+        sys.stderr.write(f"rq-mgr: {error}\n")
+        return 1
+    try:
+        _settle(root, options.foreground)
+        asyncio.run(_Program(root, settings, options.ready_fd).run())
+    finally:
+        config.remove_link(root.supervisor_pid)
+        os.close(held)
+    return 0
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="rq-mgr", description="Run the supervisor of one root until it is stopped."
+    )
+    parser.add_argument("--root", metavar="DIR", help="the root; else $RQ_ROOT")
+    parser.add_argument(
+        "--foreground", action="store_true", help="log to standard error"
+    )
+    parser.add_argument(
+        "--ready-fd", type=int, metavar="N", help="write a line here when it serves"
+    )
+    return parser.parse_args(argv)
+
+
+def _lock(root: Root) -> int:
+    held = proc.lock(root.supervisor_lock)
+    if held is None:
+        raise Refused(f"RQ already runs in {root.path}, as process {_pid_of(root)}")
+    config.write_state(root.supervisor_pid, os.getpid())
+    return held
+
+
+def _pid_of(root: Root) -> str:
+    try:
+        return root.supervisor_pid.read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def _settle(root: Root, foreground: bool) -> None:
+    """Leave what belongs to whoever started us: directory, terminal, standard files."""
+    os.chdir("/")
+    os.umask(0o027)
+    proc.title("rq-mgr")
+    proc.raise_descriptor_limit()
+    if foreground:
+        logs.open_log("rq-mgr", None)
+        return
+    path = root.log / "queuemgr.log"
+    logs.open_log("rq-mgr", path)
+    # What a child prints without a log of its own, say a traceback, ends up here too.
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    for fd, target in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(fd, target)
+    os.close(null)
+    os.close(out)
+
+
+def _say(fd: int | None, text: str) -> None:
+    if fd is None:
+        return
+    try:
+        os.write(fd, text.encode())
+        os.close(fd)
+    except OSError as error:
+        log.warning("nobody waits for us to be ready: %s", error)
+
+
+class _Program:
+    """The supervisor from start to stop."""
+
+    def __init__(self, root: Root, settings: RootConfig, ready_fd: int | None) -> None:
+        self._root = root
+        self._settings = settings
+        self._minder = Minder(root, settings.grace)
+        self._commands = Commands(self._minder, settings.env, fingerprint.of_source())
+        self._ready_fd = ready_fd
+        self._signals: list[signal.Signals] = []
+        self._stopping = False
+        self._told = ""
+        self._beat = int(os.environ.get("WATCHDOG_USEC", "0")) / 2e6  # seconds
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (*_STOP_SIGNALS, signal.SIGHUP):
+            loop.add_signal_handler(number, self._on_signal, number)
+        sock = client.listen(self._root.supervisor_socket)
+        server = control.Server(sock, self._commands.answer)
+        self._minder.mind_queues()
+        self._minder.adopt()
+        self._minder.mind_helpers()
+        await server.start()
+        log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
+        proc.notify("READY=1")
+        _say(self._ready_fd, "\n")
+        try:
+            await self._loop()
+        finally:
+            server.close()
+            config.remove_link(self._root.supervisor_socket)
+            self._minder.close()
+        log.info("stopped")
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._signals.append(number)
+        self._minder.wake()
+
+    async def _loop(self) -> None:
+        while True:
+            seen = self._minder.changes
+            try:
+                if self._pass():
+                    return
+            except Exception:
+                log.exception("a pass failed; the next one is in a second")
+                await asyncio.sleep(1.0)
+            await self._minder.change(seen, self._timeout())
+
+    def _timeout(self) -> float:
+        times = [LOOK_AGAIN, self._minder.next_wake(), self._beat or None]
+        return min(one for one in times if one is not None)
+
+    def _pass(self) -> bool:
+        """Do what is due; True when all is done and the program may end."""
+        for number in _take(self._signals):
+            self._obey(number)
+        if self._commands.stop_asked and not self._stopping:
+            self._begin_stop("shutdown")
+        self._minder.try_changed()
+        done = self._stopping and self._continue_stop()
+        self._minder.step()
+        self._tell()
+        return done
+
+    def _obey(self, number: signal.Signals) -> None:
+        if number in _STOP_SIGNALS:
+            self._begin_stop(number.name)
+            return
+        log.info("reading everything again: SIGHUP")
+        try:
+            self._settings = config.read_root(self._root)
+        except BadConfig as error:
+            log.error("the old config stays in force: %s", error)
+        self._minder.mind_queues()
+        for name in self._minder.queues():
+            self._minder.reload(name)
+
+    def _begin_stop(self, why: str) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        log.info("stopping: %s", why)
+        proc.notify("STOPPING=1")
+        self._minder.want({*HELPERS, Kind.WEB}, False)
+
+    def _continue_stop(self) -> bool:
+        """Stop the next row of children when the last is down; True at the end."""
+        rows: list[set[Kind]] = [{*HELPERS, Kind.WEB}, {Kind.QUEUE}, {Kind.FORKS}]
+        for row in rows:
+            self._minder.want(row, False)
+            if not self._minder.all_down(row):
+                return False
+        return True
+
+    def _tell(self) -> None:
+        """Tell systemd that we live, and how the queues are when that changed."""
+        if self._beat:
+            proc.notify("WATCHDOG=1")
+        states = [one.state for one in self._minder.queues().values()]
+        text = f"{states.count(Child.UP)} of {len(states)} queues up"
+        if text != self._told:
+            self._told = text
+            proc.notify(f"STATUS={text}")
+
+
+def _take(signals: list[signal.Signals]) -> list[signal.Signals]:
+    taken = list(signals)
+    signals.clear()
+    return taken

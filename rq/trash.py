@@ -1,0 +1,122 @@
+"""The trash: queue directories that were removed, whole, until somebody empties it.
+
+A directory goes in and comes out only under its own queue lock, so that no owner ever
+writes into what was renamed under it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rq import config, names, proc
+from rq.errors import BadConfig, NoSuchQueue, Refused
+from rq.layout import QueueDir, Root
+
+_NOTE = "trash.json"  # in the queue directory: when it was removed, whether it is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Trashed:
+    """A removed queue."""
+
+    name: str
+    path: Path
+    removed: float  # epoch seconds
+    kept: bool  # it stays here when its name is linked again
+    mark: dict[str, Any]  # whose it was, as queue/NAME/scandir.json had it
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "removed": self.removed,
+            "kept": self.kept,
+        }
+
+
+def ls(root: Root) -> list[Trashed]:
+    """Return what is in the trash, newest first."""
+    with contextlib.suppress(FileNotFoundError):
+        found = [one for path in root.trash.iterdir() if (one := _look(path))]
+        return sorted(found, key=lambda one: one.removed, reverse=True)
+    return []
+
+
+def newest(root: Root, name: str) -> Trashed | None:
+    """Return what was removed last under `name` and is not kept."""
+    return next((one for one in ls(root) if one.name == name and not one.kept), None)
+
+
+def put(root: Root, queue: QueueDir, now: float | None = None) -> Path:
+    """Move a queue to the trash; Refused while somebody owns it."""
+    target = root.trash / f"{queue.name}.{queue.path.stat().st_ino}"
+    with _locked(queue):
+        removed = time.time() if now is None else now
+        config.write_state(queue.path / _NOTE, {"removed": removed})
+        config.remove_link(queue.socket)
+        config.move_queue(queue.path, target)
+    return target
+
+
+def take_back(root: Root, trashed: Trashed) -> None:
+    """Move a queue from the trash to its place; Refused when the place is taken."""
+    place = root.queue(trashed.name)
+    if place.path.exists():
+        raise Refused(f"{place.path} is there: it cannot come back from the trash")
+    with _locked(QueueDir(trashed.path)):
+        config.move_queue(trashed.path, place.path)
+        config.remove_link(place.path / _NOTE)
+
+
+def keep(root: Root, name: str) -> list[Trashed]:
+    """Let all that was removed under `name` stay in the trash; return it."""
+    found = [one for one in ls(root) if one.name == names.queue_name(name)]
+    if not found:
+        raise NoSuchQueue(f"there is no {name} in the trash; see `rq trash ls`")
+    for one in found:
+        note = {"removed": one.removed, "keep": True}
+        config.write_state(one.path / _NOTE, note)
+    return found
+
+
+def empty(root: Root, name: str | None = None) -> list[Trashed]:
+    """Delete what is in the trash, or what was removed under `name`; return it."""
+    wanted = [one for one in ls(root) if name in (None, one.name)]
+    for one in wanted:
+        with _locked(QueueDir(one.path)):
+            config.remove_queue(one.path)
+    return wanted
+
+
+def _look(path: Path) -> Trashed | None:
+    name = path.name.rpartition(".")[0]
+    if not names.is_queue_name(name) or not path.is_dir():
+        return None
+    note = _read(path / _NOTE)
+    removed = note.get("removed", path.stat().st_ctime)
+    mark = _read(QueueDir(path).scandir_mark)
+    return Trashed(name, path, float(removed), bool(note.get("keep")), mark)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return config.read_json(path)
+    except BadConfig:
+        return {}
+
+
+@contextlib.contextmanager
+def _locked(queue: QueueDir) -> Iterator[None]:
+    held = proc.lock(queue.lock)
+    if held is None:
+        raise Refused(f"{queue.path} still has an owner: it is moved when that ends")
+    try:
+        yield
+    finally:
+        os.close(held)
