@@ -1,0 +1,7 @@
+"""`python -m rq.cli`."""
+
+import sys
+
+from rq.cli import main
+
+sys.exit(main())

@@ -1,0 +1,211 @@
+"""The ancestor's verbs: `RESULT TEXT` on one line, exit 0 when RESULT is `ok`, else 1."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rq import names
+from rq.cli import owner, place
+from rq.errors import BadInput
+from rq.layout import Root
+
+RELAY = "relay"
+_MESSAGE_OPTIONS = (
+    "dest",
+    "src",
+    "count",
+    "max_count",
+    "param1",
+    "param2",
+    "param3",
+    "param4",
+    "due",
+)
+_NEVER_A_VALUE = frozenset({"relay-ok", "local_fs_only", "help"})
+
+
+def options(words: list[str], known: tuple[str, ...]) -> dict[str, str | bool]:
+    """Return `--k=v`, `--k v` and bare `--k`; only with = may a value start with --."""
+    found: dict[str, str | bool] = {}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if not word.startswith("--"):
+            continue
+        name, has_value, value = word[2:].partition("=")
+        if name not in known and name not in _NEVER_A_VALUE:
+            raise BadInput(f"unknown option --{name}")
+        if has_value:
+            found[name] = value
+        elif name in _NEVER_A_VALUE or at == len(words) or words[at].startswith("--"):
+            found[name] = True
+        else:
+            found[name] = words[at]
+            at += 1
+    return found
+
+
+def sendmesg(root: Root, words: list[str]) -> int:
+    return _new_message(root, "sendmesg", "create_message", words)
+
+
+def prepmesg(root: Root, words: list[str]) -> int:
+    return _new_message(root, "prepmesg", "prep_message", words)
+
+
+def single_que(root: Root, words: list[str]) -> int:
+    given = options(words, (*_MESSAGE_OPTIONS, "force_remote"))
+    if _wants_help(given):
+        return _usage("single_que", "--dest QUEUE [--param1 ..4 --due --src ...]")
+    fields = _fields(given)
+    return _tell(owner.ask(root, _local_queue(fields["dest"]), "single_que", fields))
+
+
+def _new_message(root: Root, verb: str, command: str, words: list[str]) -> int:
+    given = options(words, (*_MESSAGE_OPTIONS, "force_remote"))
+    if _wants_help(given):
+        return _usage(
+            verb,
+            "--dest QUEUE|URL [--src --count --max_count --param1 ..4 --due "
+            "--force_remote --relay-ok]",
+        )
+    fields = _fields(given)
+    return _tell(owner.ask(root, target(fields["dest"], given), command, fields))
+
+
+def target(dest: str, given: Mapping[str, object]) -> str:
+    """Return the local queue for `dest`: a URL goes through relay, when allowed."""
+    if not names.is_remote(dest):
+        return _local_queue(dest)
+    if not given.get("relay-ok"):
+        raise BadInput(f"{dest} is on some host: say --relay-ok to send it by relay")
+    return RELAY
+
+
+def _local_queue(dest: str) -> str:
+    return names.queue_name(dest)
+
+
+def _fields(given: Mapping[str, str | bool]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name in _MESSAGE_OPTIONS:
+        value = given.get(name)
+        if value is True:
+            raise BadInput(f"--{name} needs a value")
+        if value is not None:
+            fields[name] = value
+    if "dest" not in fields:
+        raise BadInput("--dest is missing: the name of a queue")
+    if given.get("force_remote"):
+        fields["force_remote"] = True
+    return fields
+
+
+def attachmesg(root: Root, words: list[str]) -> int:
+    given = options(words, ("msg_id", "pathname", "name"))
+    if _wants_help(given):
+        return _usage("attachmesg", "--msg_id ID --pathname P [--name N]")
+    queue, short = _msg_id(given)
+    pathname = given.get("pathname")
+    if not isinstance(pathname, str):
+        raise BadInput("--pathname is missing: the file to attach")
+    name = given.get("name")
+    reply = attach(root, queue, short, pathname, name if isinstance(name, str) else "")
+    result, text = reply[0], reply[1]
+    full = place.root_config(root).full_id(queue, short)
+    print(f"{result} {text} for Message: {full} attachment")
+    return 0 if result == "ok" else 1
+
+
+def attach(root: Root, queue: str, msg_id: str, pathname: str, name: str) -> Any:
+    """Open a file and pass its descriptor, so that the queue needs no right to read it."""
+    try:
+        fd = os.open(pathname, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise BadInput(f"cannot open {pathname}: {error.strerror}") from None
+    asked = {"msg_id": msg_id, "pathname": os.path.abspath(pathname)}
+    asked["name"] = name or os.path.basename(pathname)
+    try:
+        return owner.ask(root, queue, "attach_message", asked, [fd])
+    finally:
+        os.close(fd)
+
+
+def commitmesg(root: Root, words: list[str]) -> int:
+    return _about(root, "commitmesg", "commit_message", words)
+
+
+def state(root: Root, words: list[str]) -> int:
+    return _about(root, "state", "get_message_state", words)
+
+
+def clone(root: Root, words: list[str]) -> int:
+    return _about(root, "clone", "clone_message", words)
+
+
+def statusmesg(root: Root, words: list[str]) -> int:
+    return _field_of(root, "statusmesg", "get_message_status", words, "status")
+
+
+def statuscountmesg(root: Root, words: list[str]) -> int:
+    return _field_of(root, "statuscountmesg", "get_message", words, "count")
+
+
+def attachstatusmesg(root: Root, words: list[str]) -> int:
+    given = options(words, ("msg_id",))
+    if _wants_help(given):
+        return _usage("attachstatusmesg", "--msg_id ID")
+    queue, short = _msg_id(given)
+    reply = owner.ask(root, queue, "get_message", {"msg_id": short})
+    if reply[0] != "ok":
+        return _tell(reply)
+    attached: Mapping[str, Any] = reply[1].get("_attachments") or {}
+    print(f"ok {len(attached)}")
+    for name, one in sorted(attached.items()):
+        print(f"{name} {one['md5']} {one['size']} {one['path']}")
+    return 0
+
+
+def _about(root: Root, verb: str, command: str, words: list[str]) -> int:
+    given = options(words, ("msg_id",))
+    if _wants_help(given):
+        return _usage(verb, "--msg_id ID")
+    queue, short = _msg_id(given)
+    return _tell(owner.ask(root, queue, command, {"msg_id": short}))
+
+
+def _field_of(root: Root, verb: str, command: str, words: list[str], name: str) -> int:
+    given = options(words, ("msg_id",))
+    if _wants_help(given):
+        return _usage(verb, "--msg_id ID")
+    queue, short = _msg_id(given)
+    reply = owner.ask(root, queue, command, {"msg_id": short})
+    return _tell(["ok", reply[1].get(name)] if reply[0] == "ok" else reply)
+
+
+def _msg_id(given: Mapping[str, str | bool]) -> tuple[str, str]:
+    text = given.get("msg_id")
+    if not isinstance(text, str):
+        raise BadInput("--msg_id is missing: the full id of a message")
+    queue, short = names.split_url(text)
+    if short is None:
+        raise BadInput(f"--msg_id: {text} names a queue, not a message")
+    return queue, short
+
+
+def _tell(reply: Any) -> int:
+    result, text = reply[0], reply[1] if len(reply) > 1 else ""
+    print(f"{result} {text}".rstrip())
+    return 0 if result == "ok" else 1
+
+
+def _wants_help(given: Mapping[str, object]) -> bool:
+    return "help" in given
+
+
+def _usage(verb: str, text: str) -> int:
+    print(f"usage: rq {verb} {text}")
+    return 0

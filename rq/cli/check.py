@@ -1,0 +1,91 @@
+"""`rq check`: do journal, folders and counters agree?"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rq.cli import INTEGRITY, OK, owner, place, term
+from rq.errors import Damaged, Refused, RQError
+from rq.layout import Root
+
+
+def check(root: Root, words: list[str]) -> int:
+    args = _parser().parse_args(words)
+    queues = [place.queue_dir(root, one).name for one in args.queues]
+    found: list[dict[str, Any]] = []
+    for name in queues or place.queue_names(root):
+        found += _problems(root, name, fix=args.fix)
+    if args.json:
+        term.print_json(found)
+    else:
+        _print(found, len(queues or place.queue_names(root)))
+    return INTEGRITY if any(not one.get("fixed") for one in found) else OK
+
+
+def _problems(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
+    with owner.Reader(root) as reader:
+        reply = reader.answer(name, "check")
+    if reply is None:
+        return _offline(root, name, fix=fix)
+    if fix:
+        raise Refused(
+            f"{name} is running and mends itself: --fix is for a stopped RQ (`rq down`)"
+        )
+    listed = reply[1]["problems"] if reply[0] == "ok" else [{"text": reply[1]}]
+    return [{"queue": name, **_as_dict(one)} for one in listed]
+
+
+def _offline(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
+    from rq.spool import check as spool_check
+
+    try:
+        problems = spool_check.check(root.queue(name), fix=fix)
+    except Damaged as error:
+        return [{"queue": name, "kind": "damaged", "text": str(error)}]
+    except RQError as error:
+        return [{"queue": name, "kind": "unreadable", "text": str(error)}]
+    return [{"queue": name, **_as_dict(one)} for one in problems]
+
+
+def _as_dict(problem: Any) -> dict[str, Any]:
+    if isinstance(problem, dict):
+        return problem
+    import dataclasses
+
+    if dataclasses.is_dataclass(problem) and not isinstance(problem, type):
+        return dataclasses.asdict(problem)
+    return {"text": str(problem)}
+
+
+def _print(found: list[dict[str, Any]], queues: int) -> None:
+    if not found:
+        print(f"{queues} queues checked: journal, folders and counters agree")
+        return
+    term.table(
+        ("QUEUE", "KIND", "WHAT", "TEXT"),
+        [
+            (
+                one["queue"],
+                one.get("kind", ""),
+                one.get("msg_id") or one.get("path") or "",
+                one.get("text", ""),
+            )
+            for one in found
+        ],
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = term.parser(
+        "check",
+        "Prove that journal, folders and counters agree: exit 9 if they do not.",
+    )
+    made.add_argument("queues", nargs="*", metavar="QUEUE")
+    made.add_argument(
+        "--fix",
+        action="store_true",
+        help="with RQ stopped: replay the journal and mend; starts nothing",
+    )
+    term.json_option(made)
+    return made

@@ -1,0 +1,138 @@
+"""`rq-install`: a first config with safe values, and the bundled queues linked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rq import config
+from rq.cli import FAILED, OK, guarded, place, ports, take_root
+from rq.errors import BadConfig, BadInput
+from rq.layout import Root
+
+_PORTS_TRIED = 50
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `rq-install`."""
+    import sys
+
+    words = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _install(words))
+
+
+def _install(words: list[str]) -> int:
+    given, words = take_root(words)
+    args = _parser().parse_args(words)
+    root = config.find_root(given)
+    if root.config.exists() and not args.force:
+        print("Already installed")
+        return FAILED
+    write_config(root, {k: v for k, v in vars(args).items() if k != "force"})
+    for name in link_bundled(root, again=args.force):
+        print(f"Installed queue {name}")
+    return OK
+
+
+def write_config(root: Root, values: dict[str, Any]) -> None:
+    """Write config/config.json; values that cannot be used are refused before."""
+    data = {
+        **values,
+        "relative_root": "/",
+        "worker_env": config.default_worker_env(),
+    }
+    try:
+        config.root_config(data, root.config)
+    except BadConfig as error:
+        raise BadInput(str(error)) from None
+    config.make_root(root)
+    config.write_state(root.config, data)
+
+
+def first_config(root: Root) -> list[str]:
+    """Write a config with safe values and a free port; return what to say of it."""
+    said = []
+    port = config.DEFAULT_PORT
+    holder = ports.holder("127.0.0.1", port)
+    if holder is not None:
+        free = ports.first_free("127.0.0.1", port + 1, _PORTS_TRIED)
+        said.append(f"port {port} is taken by {holder}: RQ will use {free}")
+        port = free
+    write_config(root, {**_defaults(), "port": port})
+    said.append(f"wrote {root.config} (127.0.0.1, port {port})")
+    return said
+
+
+def link_bundled(root: Root, *, again: bool = False) -> list[str]:
+    """Link the queues that come with RQ; return the names linked now.
+
+    Each is offered once: a link that the operator removed stays removed.
+    """
+    known = [] if again else _offered(root)
+    found = sorted(
+        one.name for one in place.BUNDLED.iterdir() if (one / "run").is_file()
+    )
+    linked = []
+    for name in found:
+        link = root.scandir / name
+        if name not in known and not os.path.lexists(link):
+            config.write_link(_target(root, place.BUNDLED / name), link)
+            linked.append(name)
+    if set(found) - set(known):
+        config.write_state(_offer(root), {"offered": sorted({*known, *found})})
+    return linked
+
+
+def _target(root: Root, definition: Path) -> str:
+    """A root that is the checkout can be moved as a whole: its links are relative."""
+    if definition.is_relative_to(root.path):
+        return os.path.relpath(definition, root.scandir)
+    return str(definition)
+
+
+def _offer(root: Root) -> Path:
+    return root.config_dir / "bundled.json"
+
+
+def _offered(root: Root) -> list[str]:
+    try:
+        found = config.read_json(_offer(root)).get("offered", [])
+    except BadConfig:
+        return []
+    return [str(one) for one in found]
+
+
+def _defaults() -> dict[str, Any]:
+    return {k: v for k, v in vars(_parser().parse_args([])).items() if k != "force"}
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="rq-install",
+        description="Write config/config.json and link the bundled queues.",
+        allow_abbrev=False,
+    )
+    made.add_argument("--env", default="development", help="exported as RQ_ENV")
+    made.add_argument(
+        "--host", default="127.0.0.1", help="host part of message ids (127.0.0.1)"
+    )
+    made.add_argument("--port", default=config.DEFAULT_PORT, type=int, help="(3333)")
+    made.add_argument(
+        "--addr", default="127.0.0.1", help="address the web listens on (127.0.0.1)"
+    )
+    made.add_argument("--tmpdir", default=tempfile.gettempdir(), help="for uploads")
+    made.add_argument(
+        "--allow-new-queue",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="queues may be made by web (no)",
+    )
+    made.add_argument("--force", action="store_true", help="over an old config")
+    return made
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

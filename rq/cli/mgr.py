@@ -1,0 +1,211 @@
+"""`rq-mgr start|stop|restart|status|run`: the supervisor as a service."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rq import config
+from rq.cli import OK, guarded, place, take_root
+from rq.errors import BadConfig, OutcomeUnknown, RQError, Unreachable
+from rq.layout import Root
+
+START_PATIENCE = 60.0  # seconds from the start to the first pong
+STOP_PATIENCE = 180.0  # seconds for workers to end, folders to be made
+_TELL_EVERY = 5.0
+NOT_RUNNING = 3  # what an init script expects of `status`
+
+Say = Callable[[str], None]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `rq-mgr`."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return guarded(lambda: _run(words))
+
+
+def _run(words: list[str]) -> int:
+    given, words = take_root(words)
+    made = argparse.ArgumentParser(
+        prog="rq-mgr", description="Start, stop and ask the supervisor."
+    )
+    made.add_argument("what", choices=sorted(_VERBS))
+    args = made.parse_args(words)
+    return _VERBS[args.what](config.find_root(given))
+
+
+def _start(root: Root) -> int:
+    if not start(root, place.note):
+        print(f"rq-mgr: already running with pid {pid_of(root)}")
+        return OK
+    print(f"rq-mgr: started with pid {pid_of(root)}")
+    return OK
+
+
+def _stop(root: Root) -> int:
+    pid = pid_of(root)
+    if not stop(root, place.note):
+        print("rq-mgr: not running")
+        return OK
+    print(f"rq-mgr: stopped (was pid {pid})")
+    return OK
+
+
+def _restart(root: Root) -> int:
+    stop(root, place.note)
+    return _start(root)
+
+
+def _status(root: Root) -> int:
+    if not place.is_running(root):
+        print("rq-mgr: not running")
+        return NOT_RUNNING
+    print(f"rq-mgr: running with pid {pid_of(root)}")
+    return OK
+
+
+def _foreground(root: Root) -> int:
+    place.root_config(root)
+    words = [*command(root), "--foreground"]
+    sys.stdout.flush()
+    os.execv(words[0], words)
+
+
+_VERBS: dict[str, Callable[[Root], int]] = {
+    "start": _start,
+    "stop": _stop,
+    "restart": _restart,
+    "status": _status,
+    "run": _foreground,
+}
+
+
+def command(root: Root) -> list[str]:
+    """Return the words that run the supervisor of a root."""
+    return [sys.executable, "-I", "-m", "rq.supervisor", "--root", str(root.path)]
+
+
+def start(root: Root, say: Say) -> bool:
+    """Start the supervisor, detached; return once it answers. False: it ran already."""
+    if place.is_running(root):
+        return False
+    place.root_config(root)
+    config.make_root(root)
+    words_file = root.log / "start.log"
+    with words_file.open("wb") as last_words:
+        # A session of its own and nobody's descriptors: `rq up | tee x` returns.
+        process = subprocess.Popen(
+            command(root),
+            stdin=subprocess.DEVNULL,
+            stdout=last_words,
+            stderr=last_words,
+            start_new_session=True,
+            cwd="/",
+            env=_environment(),
+        )
+    _await_pong(root, process, words_file, say)
+    # Its parent is init from now on; this process has nothing to wait for.
+    process.returncode = 0
+    return True
+
+
+def _environment() -> dict[str, str]:
+    """What the shell had stays behind, but for what finds libraries and home."""
+    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
+    wanted = {name: os.environ[name] for name in kept if name in os.environ}
+    if os.environ.get("RQ_CRASH_AT"):
+        wanted["RQ_CRASH_AT"] = os.environ["RQ_CRASH_AT"]
+    return wanted
+
+
+def _await_pong(
+    root: Root, process: subprocess.Popen[bytes], last_words: Path, say: Say
+) -> None:
+    begun = time.monotonic()
+    told = begun
+    while not place.is_running(root):
+        if process.poll() is not None and not place.is_running(root):
+            raise BadConfig(
+                f"the supervisor ended at once with status {process.returncode}: "
+                f"{_tail(root, last_words)}"
+            )
+        now = time.monotonic()
+        if now - begun > START_PATIENCE:
+            raise Unreachable(
+                f"the supervisor (pid {process.pid}) was started and does not answer; "
+                f"{root.log} says why"
+            )
+        if now - told > _TELL_EVERY:
+            told = now
+            say(f"waiting for the supervisor ({now - begun:.0f} s)")
+        time.sleep(0.02)
+
+
+def _tail(root: Root, last_words: Path) -> str:
+    for path in (last_words, root.log / "queuemgr.log"):
+        try:
+            lines = path.read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            continue
+        if lines:
+            return lines[-1]
+    return f"look into {root.log}"
+
+
+def stop(root: Root, say: Say) -> bool:
+    """Stop all of RQ and wait for its end. False: it did not run."""
+    pid = pid_of(root)
+    if pid is None:
+        return False
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        place.ask_supervisor(root, "shutdown")
+        _await_end(root, handle, say)
+    finally:
+        os.close(handle)
+    _await_owners(root, say)
+    return True
+
+
+def _await_end(root: Root, handle: int, say: Say) -> None:
+    begun = time.monotonic()
+    while not select.select([handle], [], [], _TELL_EVERY)[0]:
+        waited = time.monotonic() - begun
+        if waited > STOP_PATIENCE:
+            raise OutcomeUnknown(f"the supervisor has not ended after {waited:.0f} s")
+        say(f"waiting for workers and queues to end ({waited:.0f} s)")
+
+
+def _await_owners(root: Root, say: Say) -> None:
+    """Queues end with their supervisor; wait for those that still write."""
+    deadline = time.monotonic() + STOP_PATIENCE
+    while left := [
+        name for name in place.queue_names(root) if place.answers(root.queue(name))
+    ]:
+        if time.monotonic() > deadline:
+            raise OutcomeUnknown(f"still there: {', '.join(left)}")
+        time.sleep(0.1)
+
+
+def pid_of(root: Root) -> int | None:
+    """Return the supervisor's pid, from itself; None when it does not run."""
+    try:
+        facts: Any = place.ask_supervisor(root, "status")
+    except RQError:
+        return None
+    pid = facts.get("pid") if isinstance(facts, dict) else None
+    return pid if isinstance(pid, int) else None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,44 @@
+"""Times and durations as people type them; pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from rq.errors import BadInput
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)", re.ASCII)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?", re.ASCII)
+_EPOCH = re.compile(r"@?\d{9,11}(?:\.\d+)?", re.ASCII)
+
+
+def duration(text: str) -> float:
+    """Return the seconds in `90`, `10m`, `1h30m`.
+
+    >>> [duration(t) for t in ("90", "10m", "1h30m", "0.5s")]
+    [90.0, 600.0, 5400.0, 0.5]
+    """
+    if not _DURATION.fullmatch(text):
+        raise BadInput(f"not a duration: {text!r}; say 90, 10m, 1h30m or 2d")
+    return sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(text))
+
+
+def due(text: str, now: float) -> float:
+    """Return the epoch seconds meant by `+10m`, `10m`, an epoch or ISO 8601.
+
+    Without a zone, ISO 8601 is the local time of the person who types it.
+
+    >>> due("+10m", 1000.0), due("1h", 1000.0), due("@1700000000", 0.0)
+    (1600.0, 4600.0, 1700000000.0)
+    """
+    if _EPOCH.fullmatch(text):
+        return float(text.removeprefix("@"))
+    if _DURATION.fullmatch(text.removeprefix("+")):
+        return now + duration(text.removeprefix("+"))
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise BadInput(
+            f"not a time: {text!r}; say +10m, epoch seconds or 2026-01-02T03:04"
+        ) from None

@@ -1,0 +1,131 @@
+"""`rq logs`: what a message's script wrote, and what it writes now."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from rq.cli import owner, place, term
+from rq.errors import NoSuchMessage
+from rq.layout import JOB, STDIO_LOG, Root
+from rq.states import FINAL, State
+
+_CHUNK = 256 * 1024
+_PAUSE = 0.1
+_LOST_AFTER = 20  # looks in a row that find the message nowhere
+
+
+def logs(root: Root, words: list[str]) -> int:
+    made = term.parser("logs", "Print the output of a message's script, all attempts.")
+    made.add_argument("id", metavar="ID")
+    made.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="go on with what is written, until the message has ended",
+    )
+    made.add_argument("--tail", type=int, metavar="N", help="the last N lines only")
+    made.add_argument("--path", action="store_true", help="print the file's name")
+    args = made.parse_args(words)
+    with owner.Reader(root) as reader:
+        queue, msg_id = owner.resolve(reader, args.id)
+        path = log_path(reader, queue, msg_id)
+        if args.path:
+            print(path)
+            return 0
+        start = 0 if args.tail is None else _start_of_tail(path, args.tail)
+        if args.follow:
+            follow(reader, queue, msg_id, start)
+        elif path.exists():
+            _print_from(path, start)
+        else:
+            place.note("nothing yet: its script has not run")
+    return 0
+
+
+def log_path(reader: owner.Reader, queue: str, msg_id: str) -> Path:
+    """Return where a message's log is, or will be."""
+    state = reader.state(queue, msg_id)
+    if state is None:
+        raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
+    return reader.root.queue(queue).message(state, msg_id) / JOB / STDIO_LOG
+
+
+def follow(reader: owner.Reader, queue: str, msg_id: str, offset: int) -> None:
+    """Print the log from `offset` on, across attempts, until the message has ended.
+
+    By file name, not by descriptor: after a crash the file may be another one.
+    """
+    lost = 0
+    told = False
+    while lost < _LOST_AFTER:
+        state = _where(reader, queue, msg_id)
+        lost = lost + 1 if state is None else 0
+        if state is not None:
+            path = reader.root.queue(queue).message(state, msg_id) / JOB / STDIO_LOG
+            more = _print_from(path, offset)
+            offset += more
+            if state in FINAL and not more and path.parent.parent.is_dir():
+                return
+            told = told or offset > 0 or _say_why(reader, queue, msg_id, state)
+        if state is not None and state not in FINAL and not reader.online(queue):
+            place.note("nobody runs its queue: nothing more will be written")
+            return
+        time.sleep(_PAUSE)
+    raise NoSuchMessage(f"{queue}/{msg_id} was removed")
+
+
+def _where(reader: owner.Reader, queue: str, msg_id: str) -> State | None:
+    """The folders come first: they lag behind the owner, and the log is in them."""
+    from rq.spool import folders
+
+    found = folders.find(reader.root.queue(queue), msg_id)
+    return found if found is not None else reader.state(queue, msg_id)
+
+
+def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> bool:
+    if state is State.QUE:
+        why = reader.message(queue, msg_id).get("story", {}).get("why", "")
+        place.note(f"it waits: {term.plain(why)}" if why else "it waits")
+        return True
+    return False
+
+
+def _print_from(path: Path, offset: int) -> int:
+    """Print a file from a byte on; return how many bytes."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    printed = 0
+    try:
+        while data := os.pread(fd, _CHUNK, offset + printed):
+            sys.stdout.buffer.write(data)
+            printed += len(data)
+    finally:
+        os.close(fd)
+    if printed:
+        sys.stdout.flush()
+    return printed
+
+
+def _start_of_tail(path: Path, lines: int) -> int:
+    """Return the offset of the last `lines` lines, read from the end."""
+    try:
+        with path.open("rb") as file:
+            at = file.seek(0, os.SEEK_END)
+            found = -1  # the newline at the very end closes the last line
+            while at > 0:
+                size = min(_CHUNK, at)
+                at -= size
+                file.seek(at)
+                block = file.read(size)
+                for index in range(len(block) - 1, -1, -1):
+                    found += block[index] == 10
+                    if found == lines:
+                        return at + index + 1
+    except FileNotFoundError:
+        pass
+    return 0

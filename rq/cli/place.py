@@ -1,0 +1,97 @@
+"""Which root is meant, and whether RQ runs there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import rq
+from rq import client, config, names
+from rq.errors import BadInput, NoSuchQueue, RQError, Unreachable
+from rq.layout import QueueDir, Root
+
+CHECKOUT = Path(rq.__file__).resolve().parent.parent
+BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
+ASK_TIMEOUT = 10.0
+
+
+def root_config(root: Root) -> config.RootConfig:
+    """Return the config; a root that was never set up is told how."""
+    if not root.config.exists():
+        raise BadInput(f"RQ is not installed in {root.path}: run `rq up`")
+    return config.read_root(root)
+
+
+def queue_names(root: Root) -> list[str]:
+    """Return the names of the queues that have a directory."""
+    try:
+        with os.scandir(root.queues) as entries:
+            found = [one.name for one in entries if names.is_queue_name(one.name)]
+    except FileNotFoundError:
+        return []
+    return sorted(found)
+
+
+def queue_dir(root: Root, name: str) -> QueueDir:
+    """Return the directory of a queue; NoSuchQueue suggests the near name."""
+    names.queue_name(name)
+    known = queue_names(root)
+    if name in known:
+        return root.queue(name)
+    import difflib
+
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else "; `rq queue ls` lists them"
+    raise NoSuchQueue(f"there is no queue {name!r} in {root.path}{hint}")
+
+
+def ask_supervisor(
+    root: Root, command: str, arg: object = b"", timeout: float = ASK_TIMEOUT
+) -> object:
+    """Return the supervisor's reply; Unreachable says how to start it."""
+    try:
+        return client.ask(root.supervisor_socket, command, arg, timeout=timeout)
+    except Unreachable:
+        raise Unreachable(f"RQ is not running in {root.path}: run `rq up`") from None
+
+
+def is_running(root: Root) -> bool:
+    """Return whether a supervisor answers."""
+    try:
+        reply = client.ask(root.supervisor_socket, "ping", timeout=ASK_TIMEOUT)
+    except RQError:
+        return False
+    return bool(reply == ["pong"])
+
+
+def answers(queue: QueueDir) -> bool:
+    """Return whether somebody listens for this queue."""
+    try:
+        client.Connection(queue.path / "queue.sock", ASK_TIMEOUT).close()
+    except RQError:
+        return False
+    return True
+
+
+def warn_of_unclean_end(root: Root) -> None:
+    """Say it when RQ was killed: then the folders alone do not tell the truth."""
+    if not root.queues.is_dir() or is_running(root):
+        return
+    from rq import spool
+
+    unclean = [
+        name
+        for name in queue_names(root)
+        if not answers(root.queue(name)) and not spool.stopped_cleanly(root.queue(name))
+    ]
+    if unclean:
+        note(
+            f"{', '.join(unclean)}: not stopped cleanly: run `rq check --fix` "
+            "(replays, starts nothing) before you move anything"
+        )
+
+
+def note(text: str) -> None:
+    """Tell the person something that is not the answer, on stderr."""
+    print(text, file=sys.stderr)

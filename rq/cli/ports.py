@@ -1,0 +1,73 @@
+"""Who listens on a TCP port; best effort, from /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+from rq.errors import Refused
+
+_LISTEN = "0A"
+
+
+def holder(addr: str, port: int) -> str | None:
+    """Return who holds a port, in words; None when it is free."""
+    if is_free(addr, port):
+        return None
+    inodes = _listening(port)
+    for process in Path("/proc").glob("[0-9]*"):
+        if _holds(process, inodes):
+            return f"{_name(process)} (pid {process.name})"
+    return "another process (run `ss -ltnp` as root to see which)"
+
+
+def is_free(addr: str, port: int) -> bool:
+    """Return whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in addr else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((addr, port))
+            sock.listen(1)
+        except OSError:
+            return False
+    return True
+
+
+def first_free(addr: str, port: int, tries: int) -> int:
+    """Return the first free port from `port` up."""
+    for one in range(port, port + tries):
+        if is_free(addr, one):
+            return one
+    raise Refused(f"no free port from {port} to {port + tries - 1}: see rq-install")
+
+
+def _listening(port: int) -> set[str]:
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == (
+                    port
+                ):
+                    found.add(f"socket:[{fields[9]}]")
+    return found
+
+
+def _holds(process: Path, inodes: set[str]) -> bool:
+    try:
+        return any(os.readlink(fd) in inodes for fd in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _name(process: Path) -> str:
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "a process"
+    shown = " ".join(word.decode("utf-8", "replace") for word in words[:3] if word)
+    return shown[:60] or "a process"

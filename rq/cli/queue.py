@@ -1,0 +1,53 @@
+"""`rq queue`: the queues, and what the operator wants of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rq.cli import owner, place, status, term
+from rq.errors import Refused
+from rq.layout import Root
+
+# word: (command to the supervisor, what is true afterwards)
+_WANTED = {
+    "pause": ("pause_queue", "paused: it takes messages and starts none"),
+    "resume": ("resume_queue", "resumed"),
+    "down": ("down_queue", "down: it takes no messages and starts none"),
+    "up": ("up_queue", "up"),
+    "restart": ("restart_queue", "restarting"),
+}
+
+
+def queue(root: Root, words: list[str]) -> int:
+    made = term.parser("queue", "List the queues, or tell one what is wanted of it.")
+    kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
+    listing = kinds.add_parser("ls", help="list the queues with their counts")
+    term.json_option(listing)
+    for word, (_, text) in _WANTED.items():
+        one = kinds.add_parser(word, help=text)
+        one.add_argument("queues", nargs="+", metavar="QUEUE")
+    args = made.parse_args(words)
+    if args.what == "ls":
+        return _ls(root, as_json=args.json)
+    for name in args.queues:
+        print(f"{name} {_tell(root, args.what, name)}")
+    return 0
+
+
+def _tell(root: Root, word: str, name: str) -> str:
+    place.queue_dir(root, name)
+    command, text = _WANTED[word]
+    reply: Any = place.ask_supervisor(root, command, name, timeout=60.0)
+    if not isinstance(reply, list) or not reply or reply[0] != "ok":
+        raise Refused(f"{name}: {reply[1] if len(reply) > 1 else reply}")
+    return text
+
+
+def _ls(root: Root, *, as_json: bool) -> int:
+    with owner.Reader(root) as reader:
+        rows = [status.queue_row(reader, name) for name in place.queue_names(root)]
+    if as_json:
+        term.print_json(rows)
+    else:
+        status.queue_table(rows)
+    return 0

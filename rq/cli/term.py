@@ -1,0 +1,144 @@
+"""How things look: tables, colours, times, JSON, questions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+
+from rq.errors import BadInput
+
+_COLOURS = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+_COLOUR_OF = {
+    "done": "green",
+    "relayed": "green",
+    "UP": "green",
+    "err": "red",
+    "FATAL": "red",
+    "SCRIPTERROR": "red",
+    "BACKOFF": "red",
+    "run": "cyan",
+    "DOWN": "yellow",
+    "PAUSE": "yellow",
+}
+
+
+def parser(verb: str, about: str) -> argparse.ArgumentParser:
+    """Return the parser of a verb; `--root` was taken before."""
+    return argparse.ArgumentParser(
+        prog=f"rq {verb}",
+        description=about,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="--root DIR names another root than the checkout or $RQ_ROOT.",
+    )
+
+
+def json_option(into: argparse.ArgumentParser) -> None:
+    into.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def print_json(value: object) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
+
+
+def colour(text: str, name: str | None) -> str:
+    """Return `text` coloured, when a person looks at it and wants colours."""
+    if name is None or os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+        return text
+    return f"\033[{_COLOURS[name]}m{text}\033[0m"
+
+
+def state(text: str) -> str:
+    """Return the name of a state in its colour."""
+    return colour(text, _COLOUR_OF.get(text.strip()))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under their heads; the last column takes what the line has left."""
+    shown = [[plain(cell) for cell in row] for row in rows]
+    widths = [
+        max(len(head[i]), *(len(row[i]) for row in shown)) if shown else len(head[i])
+        for i in range(len(head))
+    ]
+    print(colour(_line(head, widths), "bold"))
+    for row in shown:
+        print(_coloured(_line(row, widths), row))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    aligned = [
+        cell.rjust(width) if _is_number(cell) else cell.ljust(width)
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    line = "  ".join(aligned).rstrip()
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)
+    return line if len(line) <= room else line[: room - 1] + "…"
+
+
+def _coloured(line: str, row: Sequence[str]) -> str:
+    for cell in row:
+        if cell in _COLOUR_OF:
+            return line.replace(cell, state(cell), 1)
+    return line
+
+
+def _is_number(cell: str) -> bool:
+    return cell.isdigit() or cell == "-"
+
+
+def plain(value: object) -> str:
+    """Return text that cannot move the cursor: what a script wrote stays in its line."""
+    text = "" if value is None else str(value)
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def moment(epoch: float | None) -> str:
+    """Return a time as people read it, in their own zone."""
+    if epoch is None:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
+
+
+def from_now(seconds: float) -> str:
+    """Return `in 3 min` or `4 s ago`."""
+    from rq.causes import duration
+
+    if abs(seconds) < 1:
+        return "now"
+    text = duration(abs(seconds))
+    return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Ask before something that cannot be undone; a program must say --yes."""
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput(f"{question} Nobody is there to ask: say --yes")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def size(count: float) -> str:
+    """Return bytes as people say them.
+
+    >>> size(512), size(3 * 1024**2)
+    ('512 B', '3.0 MiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,227 @@
+"""`rq up`, `rq down`, `rq demo`: from a fresh checkout to a first message, and back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rq import config, disk
+from rq.cli import FAILED, OK, install, mgr, owner, place, term
+from rq.errors import NoSuchQueue, RQError
+from rq.layout import Root
+from rq.states import Child
+
+DEMO = "demo"
+READY_PATIENCE = 60.0  # seconds for all queues to be up
+_TELL_EVERY = 3.0
+
+# param1 of a sample, and what to expect of it.
+_SAMPLES = (
+    ("succeed", "reports its progress and succeeds"),
+    ("fail", "fails, by design"),
+    ("retry", "asks to be run again once, then succeeds"),
+)
+
+
+def up(root: Root, words: list[str]) -> int:
+    made = term.parser(
+        "up", "Set up what is missing, start RQ, wait until it is ready."
+    )
+    made.add_argument(
+        "--no-samples", action="store_true", help="send none on the first run"
+    )
+    args = made.parse_args(words)
+    first = not root.config.exists()
+    _set_up(root, first=first)
+    started = _start_or_renew(root)
+    ready = _await_ready(root)
+    if started:
+        _warn_of_disk(root)
+    if first and ready and not args.no_samples:
+        _samples(root)
+    _where_next(root, first=first)
+    return OK if ready else FAILED
+
+
+def down(root: Root, words: list[str]) -> int:
+    term.parser(
+        "down", "Stop RQ and wait until all its processes have ended."
+    ).parse_args(words)
+    begun = time.monotonic()
+    if mgr.stop(root, place.note):
+        print(f"RQ has stopped ({time.monotonic() - begun:.1f} s)")
+    else:
+        print(f"RQ is not running in {root.path}")
+    return OK
+
+
+def demo(root: Root, words: list[str]) -> int:
+    made = term.parser(
+        "demo", "Send three sample messages and show what becomes of them."
+    )
+    made.parse_args(words)
+    _samples(root)
+    return OK
+
+
+# ---- setting up
+
+
+def _set_up(root: Root, *, first: bool) -> None:
+    if first:
+        for line in install.first_config(root):
+            print(line)
+    linked = install.link_bundled(root)
+    if linked:
+        print(f"linked the bundled queues into scandir/: {', '.join(linked)}")
+
+
+def _start_or_renew(root: Root) -> bool:
+    """Start the supervisor; a running one of older code is restarted gracefully."""
+    if mgr.start(root, place.note):
+        print(f"started the supervisor (pid {mgr.pid_of(root)})", flush=True)
+        return True
+    facts = _facts(root)
+    if facts.get("fingerprint") in (None, _fingerprint()):
+        print(f"RQ is running (pid {facts.get('pid')})", flush=True)
+        return False
+    print("the running version is older than this checkout: restarting", flush=True)
+    mgr.stop(root, place.note)
+    mgr.start(root, place.note)
+    print(f"restarted the supervisor (pid {mgr.pid_of(root)})", flush=True)
+    return True
+
+
+def _fingerprint() -> str:
+    from rq.supervisor import fingerprint
+
+    return fingerprint.of_source()
+
+
+def _facts(root: Root) -> Mapping[str, Any]:
+    facts = place.ask_supervisor(root, "status")
+    return facts if isinstance(facts, dict) else {}
+
+
+def _await_ready(root: Root) -> bool:
+    """Wait until every queue is up; say which is not, and why."""
+    begun = told = time.monotonic()
+    while True:
+        facts = _facts(root)
+        missing = _not_yet(root, facts)
+        if not missing:
+            break
+        now = time.monotonic()
+        if now - begun > READY_PATIENCE:
+            place.note(f"not ready after {now - begun:.0f} s: {', '.join(missing)}")
+            return False
+        if now - told > _TELL_EVERY:
+            told = now
+            place.note(f"waiting for {', '.join(missing)} ({now - begun:.0f} s)")
+        time.sleep(0.05)
+    names = place.queue_names(root)
+    print(f"{len(names)} queues are ready: {', '.join(names)}", flush=True)
+    for line in _given_up(facts):
+        place.note(line)
+    return True
+
+
+def _not_yet(root: Root, facts: Mapping[str, Any]) -> list[str]:
+    """Name what is still starting, and the definitions that are no queue yet."""
+    children = {str(one["name"]): one for one in facts.get("children", [])}
+    starting = {
+        name
+        for name, one in children.items()
+        if one.get("state") == Child.STARTING
+        or (one.get("state") == Child.DOWN and one.get("wanted") == "UP")
+    }
+    linked = {
+        name
+        for name in (os.listdir(root.scandir) if root.scandir.is_dir() else [])
+        if os.access(root.scandir / name / "run", os.X_OK)
+        and (root.scandir / name).is_symlink()
+    }
+    return sorted(starting | (linked - children.keys()))
+
+
+def _given_up(facts: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{one['name']} is {one['state']}: {one.get('reason') or 'see log/'}"
+        for one in facts.get("children", [])
+        if one.get("state") in (Child.FATAL, Child.BACKOFF)
+    ]
+
+
+def _warn_of_disk(root: Root) -> None:
+    for line in disk.describe(root.path).warnings:
+        place.note(f"warning: {line}")
+
+
+# ---- samples
+
+
+def _samples(root: Root) -> None:
+    if DEMO not in place.queue_names(root):
+        raise NoSuchQueue(f"there is no queue {DEMO}: link {place.BUNDLED / DEMO}")
+    from rq.cli import output, send, waiting
+
+    sent = []
+    for param, text in _SAMPLES:
+        fields = {"dest": DEMO, "param1": param, "src": "rq demo"}
+        msg_id = send.submit(root, DEMO, fields, [])
+        print(f"sent {DEMO}/{msg_id}, which {text}")
+        sent.append((DEMO, msg_id))
+    print("\nthe log of the first, as its script writes it:", flush=True)
+    with owner.Reader(root) as reader:
+        output.follow(reader, *sent[0], 0)
+        states = waiting.until_ended(reader, sent, READY_PATIENCE)
+        print()
+        term.table(
+            ("MESSAGE", "STATE", "TRY", "WHAT HAPPENED AND WHY"),
+            [_sample_row(reader, *target, str(states[target])) for target in sent],
+        )
+
+
+def _sample_row(
+    reader: owner.Reader, queue: str, msg_id: str, state: str
+) -> tuple[object, ...]:
+    try:
+        found = reader.message(queue, msg_id)
+    except RQError as error:
+        return msg_id, state, "-", str(error)
+    told = found.get("story") or {}
+    text = f"{told.get('what', '')} {told.get('why', '')}"
+    return f"{queue}/{msg_id}", state, found.get("attempt", "-"), text
+
+
+def _where_next(root: Root, *, first: bool) -> None:
+    rq = _own_name(root)
+    if not first:
+        print(f"`{rq} status` shows it, `{rq} demo` sends samples")
+        return
+    print(
+        f"""
+where to look next:
+  {rq} status                       what runs and waits
+  {rq} ls demo                      its messages; `{rq} show ID` says why
+  {rq} send demo -p1 hello --follow send one and watch it
+  ls {_shown(root, "queue/demo")}                    the messages are folders
+  {rq} down                         stop all"""
+    )
+
+
+def _own_name(root: Root) -> str:
+    """Return the command as the person can type it again."""
+    launcher = place.CHECKOUT / "bin" / "rq"
+    name = f"./{os.path.relpath(launcher)}" if launcher.exists() else "rq"
+    if len(name) > len(str(launcher)):
+        name = str(launcher)
+    given = config.find_root(None).path == root.path
+    return name if given else f"{name} --root {root.path}"
+
+
+def _shown(root: Root, inner: str) -> str:
+    shown = os.path.relpath(root.path / inner)
+    return min(shown, str(root.path / inner), key=len)
