@@ -82,7 +82,7 @@ _UNWARNED = frozenset({"up", "down", "check", "version"})
 def main(argv: list[str] | None = None) -> int:
     """Run `rq VERB …` and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    return guarded(lambda: _run(words), ancestor=bool(set(words[:1]) & set(ANCESTOR)))
+    return guarded(lambda: _run(words))
 
 
 def guarded(act: Callable[[], int], *, ancestor: bool = False) -> int:
@@ -139,6 +139,8 @@ def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
     asks_for_help = bool({"-h", "--help"} & set(rest))
     if verb not in _UNWARNED and not asks_for_help:
         place.warn_of_unclean_end(found)
+    if verb in ANCESTOR:
+        return guarded(lambda: act(found, rest), ancestor=True)
     return act(found, rest)
 
 

@@ -8,7 +8,7 @@ import pwd
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rq.cli import OK, owner, term
+from rq.cli import OK, ids, owner, place, term
 from rq.errors import RQError, WrongState
 from rq.layout import Root
 from rq.states import State
@@ -134,8 +134,9 @@ def who() -> str:
 
 def _each(root: Root, args: argparse.Namespace, act: _Change) -> int:
     """Do it to all, tell of each; one failure does not keep the others from it."""
+    place.demand_running(root)
     with owner.Reader(root) as reader:
-        targets = [owner.resolve(reader, one) for one in args.ids]
+        targets = [ids.resolve(reader, one) for one in args.ids]
     if len(targets) == 1:
         queue, msg_id = targets[0]
         print(f"{queue}/{msg_id} {act(root, queue, msg_id)}")

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from rq.cli import owner, place, term
+from rq.cli import ids, owner, place, term
 from rq.errors import NoSuchMessage
 from rq.layout import JOB, STDIO_LOG, Root
 from rq.states import FINAL, State
@@ -30,7 +30,7 @@ def logs(root: Root, words: list[str]) -> int:
     made.add_argument("--path", action="store_true", help="print the file's name")
     args = made.parse_args(words)
     with owner.Reader(root) as reader:
-        queue, msg_id = owner.resolve(reader, args.id)
+        queue, msg_id = ids.resolve(reader, args.id)
         path = log_path(reader, queue, msg_id)
         if args.path:
             print(path)

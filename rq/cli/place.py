@@ -53,7 +53,17 @@ def ask_supervisor(
     try:
         return client.ask(root.supervisor_socket, command, arg, timeout=timeout)
     except Unreachable:
-        raise Unreachable(f"RQ is not running in {root.path}: run `rq up`") from None
+        raise _not_running(root) from None
+
+
+def demand_running(root: Root) -> None:
+    """Raise Unreachable when no supervisor answers."""
+    if not is_running(root):
+        raise _not_running(root)
+
+
+def _not_running(root: Root) -> Unreachable:
+    return Unreachable(f"RQ is not running in {root.path}: run `rq up`")
 
 
 def is_running(root: Root) -> bool:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rq.causes import duration
-from rq.cli import output, owner, term
+from rq.cli import ids, output, owner, term
 from rq.layout import Root
 from rq.message import PARAMS
 
@@ -39,7 +39,7 @@ def show(root: Root, words: list[str]) -> int:
     term.json_option(made)
     args = made.parse_args(words)
     with owner.Reader(root) as reader:
-        queue, msg_id = owner.resolve(reader, args.id)
+        queue, msg_id = ids.resolve(reader, args.id)
         found = reader.message(queue, msg_id)
         log = str(output.log_path(reader, queue, msg_id))
     if args.json:

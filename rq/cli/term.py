@@ -66,21 +66,23 @@ def state(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows under their heads; the last column takes what the line has left."""
+    """Print rows under their heads; columns of numbers stand at the right."""
     shown = [[plain(cell) for cell in row] for row in rows]
+    columns = list(zip(*shown, strict=True)) if shown else [() for _ in head]
     widths = [
-        max(len(head[i]), *(len(row[i]) for row in shown)) if shown else len(head[i])
-        for i in range(len(head))
+        max(len(title), *(len(cell) for cell in column), 0)
+        for title, column in zip(head, columns, strict=True)
     ]
-    print(colour(_line(head, widths), "bold"))
+    right = [bool(column) and all(map(_is_number, column)) for column in columns]
+    print(colour(_line(head, widths, right), "bold"))
     for row in shown:
-        print(_coloured(_line(row, widths), row))
+        print(_coloured(_line(row, widths, right), row))
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
     aligned = [
-        cell.rjust(width) if _is_number(cell) else cell.ljust(width)
-        for cell, width in zip(cells, widths, strict=True)
+        cell.rjust(width) if to_right else cell.ljust(width)
+        for cell, width, to_right in zip(cells, widths, right, strict=True)
     ]
     line = "  ".join(aligned).rstrip()
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(line)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import time
 
-from rq.cli import ENDED_IN_ERR, NOT_FOUND, OK, TIMEOUT, moments, owner, place, term
+from rq.cli import (
+    ENDED_IN_ERR,
+    NOT_FOUND,
+    OK,
+    TIMEOUT,
+    ids,
+    moments,
+    owner,
+    place,
+    term,
+)
 from rq.errors import NoSuchMessage, RQError, Unreachable
 from rq.layout import Root
 from rq.states import FINAL, State
@@ -26,7 +36,7 @@ def wait(root: Root, words: list[str]) -> int:
     args = made.parse_args(words)
     timeout = None if args.timeout is None else moments.duration(args.timeout)
     with owner.Reader(root) as reader:
-        targets = [owner.resolve(reader, one) for one in args.ids]
+        targets = [ids.resolve(reader, one) for one in args.ids]
         ended = until_ended(reader, targets, timeout)
         if args.json:
             term.print_json(
@@ -65,7 +75,8 @@ def _state(reader: owner.Reader, target: Target, deadline: float | None) -> Stat
         state = reader.state(*target)
         if state in FINAL or reader.online(target[0]):
             break
-        if time.monotonic() > min(given_up, deadline or given_up):
+        over = time.monotonic() > min(given_up, deadline or given_up)
+        if over or not place.is_running(reader.root):
             raise Unreachable(
                 f"{target[0]}/{target[1]} is in {state} and nobody runs its queue"
             )
