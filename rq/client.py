@@ -57,7 +57,11 @@ class Connection:
 
     def send(self, command: str, arg: object = b"", fds: Sequence[int] = ()) -> None:
         """Send a request without waiting for its reply."""
-        data = wire.frame(command.encode() + b" " + encode_arg(arg), self._magic)
+        self.send_payload(command.encode() + b" " + encode_arg(arg), fds)
+
+    def send_payload(self, payload: bytes, fds: Sequence[int] = ()) -> None:
+        """Send a payload that is framed here and nothing else."""
+        data = wire.frame(payload, self._magic)
         try:
             if fds:
                 packed = array.array("i", fds)
@@ -97,6 +101,15 @@ def ask(
     """
     with Connection(path, timeout) as line:
         return line.ask(command, arg, fds)
+
+
+def ask_timers(
+    path: Path, command: str, payload: object = None, timeout: float = TIMEOUT
+) -> Any:
+    """Ask the timers process, whose requests are arrays in `rq2` frames."""
+    with Connection(path, timeout, wire.MAGIC2) as line:
+        line.send_payload(orjson.dumps([command, payload]))
+        return line.receive()
 
 
 async def ask_async(

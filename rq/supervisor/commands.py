@@ -54,6 +54,7 @@ class Commands:
             "restart_queue": self._restart,
             "create_queue": self._create,
             "define_queue": self._define,
+            "undefine_queue": self._undefine,
             "delete_queue": self._delete,
             "wake_queue": self._wake,
             "status": self._status,
@@ -194,6 +195,14 @@ class Commands:
             self._minder.reload(name)
         else:
             self._minder.mind_queue(name)
+        return ["ok", name]
+
+    async def _undefine(self, name: str) -> Any:
+        """Put away a queue whose scandir link is gone."""
+        if name not in self._minder.queues():
+            return ["fail", "no such queue"]
+        definitions.undefine(self._root, name)
+        self._minder.delete(name)
         return ["ok", name]
 
     async def _delete(self, name: str) -> Any:

@@ -72,6 +72,16 @@ def define(root: Root, data: Mapping[str, Any]) -> str:
     return name
 
 
+def undefine(root: Root, name: str) -> None:
+    """Note that no link declares a queue any more, before it goes to the trash.
+
+    What the API deletes keeps its link in the mark: so scandir can tell a queue that
+    was deleted while linked, which stays deleted, from one whose link was removed.
+    """
+    mark = {"owner": SCANDIR, "link": None}
+    config.write_state(root.queue(name).scandir_mark, mark)
+
+
 def _link_form(queue: QueueDir, form: object) -> None:
     """Let form.json lead to the definition's, and to nothing when that has none."""
     if isinstance(form, str) and Path(form).is_file():

@@ -110,6 +110,7 @@ class ForkServer:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a handler
             os.setsid()
             # The queue parks 3 and 4; what it is given must lie above.
             ready, life = proc.move_above(ready), proc.move_above(life)

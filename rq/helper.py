@@ -1,0 +1,52 @@
+"""What the supervisor's helper programs share: how they start, and that they end with it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+
+from rq import config, logs, proc
+from rq.errors import Refused
+from rq.layout import Root
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A helper program that has started."""
+
+    root: Root
+    ready_fd: int | None
+    life_fd: int | None  # readable at its end: the supervisor is gone
+
+    def say_ready(self) -> None:
+        if self.ready_fd is not None:
+            os.write(self.ready_fd, b"\n")
+            os.close(self.ready_fd)
+
+
+def start(name: str, argv: list[str] | None) -> Helper:
+    """Start a helper program; Refused when another one serves this root."""
+    options = _options(name, argv)
+    given = [fd for fd in (options.ready_fd, options.life_fd) if fd is not None]
+    proc.own_descriptors()
+    if given:
+        proc.die_with_parent()
+    root = config.find_root(options.root)
+    config.make_root(root)
+    os.chdir("/")
+    os.umask(0o027)
+    proc.title(f"rq-{name}")
+    logs.open_log(f"rq-{name}", root.log / f"{name}.log" if given else None)
+    # Held until the process ends.
+    if proc.lock(root.config_dir / f"{name}.lock") is None:
+        raise Refused(f"another {name} process serves {root.path}")
+    return Helper(root, options.ready_fd, options.life_fd)
+
+
+def _options(name: str, argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"rq-{name}")
+    parser.add_argument("--root", metavar="DIR", help="the root; else $RQ_ROOT")
+    parser.add_argument("--ready-fd", type=int, metavar="N", help=argparse.SUPPRESS)
+    parser.add_argument("--life-fd", type=int, metavar="N", help=argparse.SUPPRESS)
+    return parser.parse_args(argv)

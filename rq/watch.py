@@ -1,0 +1,148 @@
+"""Hints of the file system that something changed; the only importer of watchdog.
+
+A hint may be late, twice or never: whoever asks for hints also looks by itself, only
+less often. Without watchdog, or where the kernel has no room for a watch, there are
+none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+from collections.abc import Iterable
+from pathlib import Path
+
+try:
+    from watchdog import events, observers
+except ImportError:  # as good as a file system that gives no hints
+    HINTS = False
+else:
+    HINTS = True
+
+log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """Watches directories, not what lies deeper; readable when there are hints."""
+
+    def __init__(self) -> None:
+        self._paths: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._read, self._write = os.pipe()
+        for fd in (self._read, self._write):
+            os.set_blocking(fd, False)
+        self._watches: dict[Path, tuple[tuple[int, int], _Watch]] = {}
+        self._observer = _start_observer()
+
+    @property
+    def works(self) -> bool:
+        """Whether hints can be hoped for."""
+        return self._observer is not None
+
+    def fileno(self) -> int:
+        return self._read
+
+    def follow(self, paths: Iterable[Path]) -> None:
+        """Watch exactly these directories; one that is not there is left out."""
+        if self._observer is None:
+            return
+        wanted = {path: found for path in paths if (found := _identity(path))}
+        for path in [one for one in self._watches if one not in wanted]:
+            self._drop(path)
+        for path, identity in wanted.items():
+            known = self._watches.get(path)
+            if known and known[0] != identity:
+                self._drop(path)  # another directory has taken its name
+            if path not in self._watches:
+                self._add(path, identity)
+
+    def hints(self) -> set[Path]:
+        """Return the paths of which something was heard since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                continue
+        heard = set()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                heard.add(Path(self._paths.get_nowait()))
+        return heard
+
+    def close(self) -> None:
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join()
+        os.close(self._read)
+        os.close(self._write)
+
+    def _add(self, path: Path, identity: tuple[int, int]) -> None:
+        if self._observer is None:
+            return
+        handler = _handler(self._paths, self._write)
+        try:
+            watch = self._observer.schedule(
+                handler, str(path), recursive=False, event_filter=_FILTER
+            )
+        except OSError as error:
+            log.debug("no hints of %s: %s", path, error)
+            return
+        self._watches[path] = (identity, watch)
+
+    def _drop(self, path: Path) -> None:
+        _, watch = self._watches.pop(path)
+        if self._observer is not None:
+            with contextlib.suppress(KeyError, OSError):
+                self._observer.unschedule(watch)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
+
+
+if HINTS:
+    _Watch = observers.api.ObservedWatch
+    # Not of opening and reading: our own looks would then be hints to look.
+    _FILTER: list[type[events.FileSystemEvent]] = [
+        events.FileCreatedEvent,
+        events.FileDeletedEvent,
+        events.FileModifiedEvent,
+        events.FileMovedEvent,
+        events.FileClosedEvent,
+        events.DirCreatedEvent,
+        events.DirDeletedEvent,
+        events.DirMovedEvent,
+    ]
+
+    class _Handler(events.FileSystemEventHandler):
+        """Called in a thread of watchdog; hands the paths over."""
+
+        def __init__(self, paths: queue.SimpleQueue[str], wake: int) -> None:
+            self._paths = paths
+            self._wake = wake
+
+        def on_any_event(self, event: events.FileSystemEvent) -> None:
+            for path in (event.src_path, event.dest_path):
+                if path:
+                    self._paths.put(os.fsdecode(path))
+            with contextlib.suppress(OSError):
+                os.write(self._wake, b"!")
+
+
+def _handler(paths: queue.SimpleQueue[str], wake: int) -> _Handler:
+    return _Handler(paths, wake)
+
+
+def _start_observer() -> observers.api.BaseObserver | None:
+    if not HINTS:
+        return None
+    observer = observers.Observer()
+    try:
+        observer.start()
+    except OSError as error:
+        log.warning("no hints of changed files: %s", error)
+        return None
+    return observer
