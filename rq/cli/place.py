@@ -8,7 +8,7 @@ from pathlib import Path
 
 import rq
 from rq import client, config, names
-from rq.errors import BadInput, NoSuchQueue, RQError, Unreachable
+from rq.errors import BadConfig, NoSuchQueue, RQError, Unreachable
 from rq.layout import QueueDir, Root
 
 CHECKOUT = Path(rq.__file__).resolve().parent.parent
@@ -19,7 +19,7 @@ ASK_TIMEOUT = 10.0
 def root_config(root: Root) -> config.RootConfig:
     """Return the config; a root that was never set up is told how."""
     if not root.config.exists():
-        raise BadInput(f"RQ is not installed in {root.path}: run `rq up`")
+        raise BadConfig(f"RQ is not installed in {root.path}: run `rq up`")
     return config.read_root(root)
 
 

@@ -109,6 +109,9 @@ def _trouble(facts: Mapping[str, Any]) -> None:
         reason = child.get("reason") or child.get("why") or ""
         text = f"{child.get('name', '?')} is {state}"
         print(term.plain(f"  {text}: {reason}" if reason else f"  {text}"))
+    for helper in ("scandir", "timers"):
+        for name, text in ((facts.get(helper) or {}).get("errors") or {}).items():
+            print(term.plain(f"  {helper}/{name}: {text}"))
 
 
 def _children(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:

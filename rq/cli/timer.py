@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from rq import client, config, wire
+from rq import client, config
 from rq.cli import place, term
-from rq.errors import BadConfig, RQError, Unreachable
+from rq.errors import BadConfig, Unreachable
 from rq.layout import Root
 
 
@@ -29,8 +31,7 @@ def timer(root: Root, words: list[str]) -> int:
 
 def _rows(root: Root) -> list[dict[str, Any]]:
     try:
-        with client.Connection(root.timers_socket, 10.0, wire.MAGIC2) as line:
-            reply = line.ask('["status",null]')
+        reply = client.ask_timers(root.timers_socket, "status", timeout=10.0)
     except Unreachable:
         place.note(
             "timers do not answer: read from the folders"
@@ -38,11 +39,12 @@ def _rows(root: Root) -> list[dict[str, Any]]:
             else "RQ is not running: read from the folders"
         )
         return _from_folder(root)
-    if not isinstance(reply, list) or reply[0] != "ok":
-        raise RQError(f"timers: {reply}")
-    found = reply[1]
-    listed = found.get("timers", []) if isinstance(found, dict) else found
-    return [dict(one) for one in listed]
+    found: Mapping[str, Any] = reply[1]
+    rows = [dict(one) for one in found["timers"]]
+    errors: Mapping[str, str] = found.get("errors") or {}
+    known = {row["name"] for row in rows}
+    broken = [{"name": n, "error": e} for n, e in errors.items() if n not in known]
+    return [*rows, *broken]
 
 
 def _from_folder(root: Root) -> list[dict[str, Any]]:
@@ -50,11 +52,17 @@ def _from_folder(root: Root) -> list[dict[str, Any]]:
         links = sorted(one for one in root.timers.iterdir() if one.suffix == ".json")
     except FileNotFoundError:
         return []
-    return [_from_file(link) for link in links]
+    try:
+        fired = config.read_json(root.timers_state).get("timers") or {}
+    except BadConfig:
+        fired = {}
+    return [_from_file(link, fired) for link in links]
 
 
-def _from_file(link: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": link.name.partition(".")[0]}
+def _from_file(link: Path, fired: Mapping[str, Any]) -> dict[str, Any]:
+    name = link.name.partition(".")[0]
+    past = fired.get(name) or {}
+    row: dict[str, Any] = {"name": name, "last": past.get("last")}
     try:
         data = config.read_json(link)
         message = data.get("msg")
@@ -68,7 +76,7 @@ def _from_file(link: Any) -> dict[str, Any]:
 def _table(rows: list[dict[str, Any]]) -> None:
     now = time.time()
     term.table(
-        ("TIMER", "PERIOD", "DEST", "DUE", "LAST", "NOTE"),
+        ("TIMER", "PERIOD", "DEST", "DUE", "LAST", "RESULT"),
         [
             (
                 one.get("name"),
@@ -76,7 +84,7 @@ def _table(rows: list[dict[str, Any]]) -> None:
                 one.get("dest") or "",
                 term.from_now(float(one["due"]) - now) if one.get("due") else "",
                 term.moment(one.get("last")) if one.get("last") else "",
-                one.get("error") or one.get("note") or "",
+                one.get("error") or one.get("result") or "",
             )
             for one in rows
         ],

@@ -134,7 +134,7 @@ def _not_yet(root: Root, facts: Mapping[str, Any]) -> list[str]:
     starting = {
         name
         for name, one in children.items()
-        if one.get("state") == Child.STARTING
+        if one.get("state") in (Child.STARTING, Child.BACKOFF)
         or (one.get("state") == Child.DOWN and one.get("wanted") == "UP")
     }
     linked = {
@@ -150,7 +150,7 @@ def _given_up(facts: Mapping[str, Any]) -> list[str]:
     return [
         f"{one['name']} is {one['state']}: {one.get('reason') or 'see log/'}"
         for one in facts.get("children", [])
-        if one.get("state") in (Child.FATAL, Child.BACKOFF)
+        if one.get("state") == Child.FATAL
     ]
 
 

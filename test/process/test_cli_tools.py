@@ -8,35 +8,13 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 import support_ancestor as ancestor
+from support_cli import CHECKOUT, rq, run
 
 pytestmark = pytest.mark.process
-CHECKOUT = Path(__file__).resolve().parents[2]
 HELP_LIMIT = 0.1  # seconds
-
-
-def run(module, *words, root=None, env=None, **options):
-    """Run a tool of RQ as its launcher does; return the finished process."""
-    command = [sys.executable, "-m", module]
-    if root is not None:
-        command += ["--root", str(root)]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **(env or {})}
-    return subprocess.run(
-        [*command, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=environment,
-        **{"stdin": subprocess.DEVNULL, **options},
-    )
-
-
-def rq(*words, **options):
-    return run("rq.cli", *words, **options)
 
 
 @pytest.fixture(scope="module")

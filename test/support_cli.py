@@ -1,0 +1,77 @@
+"""Running the tools of RQ in tests, and an RQ of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def run(module, *words, root=None, env=None, **options):
+    """Run a tool of RQ as its launcher does; return the finished process."""
+    command = [sys.executable, "-m", module]
+    if root is not None:
+        command += ["--root", str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **(env or {})}
+    return subprocess.run(
+        [*command, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env=environment,
+        **{"stdin": subprocess.DEVNULL, **options},
+    )
+
+
+def rq(*words, **options):
+    return run("rq.cli", *words, **options)
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def define(root, name, script, **config):
+    """Link a definition into scandir; `script` is its program, with its first line."""
+    import json
+
+    directory = root / "definitions" / name
+    directory.mkdir(parents=True)
+    (directory / "run").write_text(script)
+    (directory / "run").chmod(0o755)
+    (directory / "config.json").write_text(json.dumps(config))
+    (root / "scandir").mkdir(exist_ok=True)
+    (root / "scandir" / name).symlink_to(f"../definitions/{name}")
+
+
+@contextlib.contextmanager
+def running(root):
+    """Give an RQ that runs in `root` and is ready; stop it at the end."""
+    if not (root / "config/config.json").exists():
+        done = run("rq.cli.install", "--port", free_port(), root=root)
+        assert done.returncode == 0, done.stderr
+    try:
+        done = rq("up", "--no-samples", root=root)
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield root
+    finally:
+        ended = rq("down", root=root)
+    assert ended.returncode == 0, ended.stderr
+
+
+def wait_until(condition, timeout=20.0):
+    """Return what `condition` returns, once it is true."""
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout} s: {condition}"
+        time.sleep(0.02)
+    return found

@@ -1,0 +1,279 @@
+"""The new verbs against a running RQ: one message's life as an operator sees it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from support_cli import CHECKOUT, define, rq, run, running, wait_until
+
+pytestmark = pytest.mark.system
+
+WORK = """#!/bin/sh
+case $RQ_PARAM1 in
+fail) echo "breaking"; echo "err it broke" >&3 ;;
+hold) echo "begun"; echo "run holding" >&3
+      while [ ! -e "$RQ_PARAM2" ]; do sleep 0.05; done
+      echo "ended"; echo "done let go" >&3 ;;
+again) if [ "$RQ_COUNT" -eq 0 ]; then echo "first"; echo "resend 1-later" >&3
+       else echo "second"; echo "done at last" >&3; fi ;;
+*) echo "got $RQ_PARAM1"; echo "done fine" >&3 ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    path = tmp_path_factory.mktemp("life") / "root"
+    path.mkdir()
+    define(path, "work", WORK, num_workers=4)
+    with running(path):
+        yield path
+
+
+def ok(root, *words):
+    done = rq(*words, root=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def sent(root, *words):
+    return ok(root, "send", "work", "--id-only", *words).strip()
+
+
+def shown(root, msg_id):
+    return json.loads(ok(root, "show", msg_id, "--json"))
+
+
+def test_send_and_wait_tells_what_became_of_it(root):
+    done = rq("send", "work", "-p1", "x", "--wait", root=root)
+    assert done.returncode == 0
+    assert done.stdout.startswith("sent work/")
+    assert " done: It succeeded" in done.stderr
+    failed = rq("send", "work", "-p", "1=fail", "--wait", root=root)
+    assert failed.returncode == 8
+    assert "it broke" in failed.stderr
+
+
+def test_send_with_a_file_names_its_digest_in_show(root, tmp_path):
+    file = tmp_path / "a file.txt"
+    file.write_text("content")
+    msg_id = sent(root, "-a", str(file), "--wait")
+    found = shown(root, msg_id)["_attachments"]["a file.txt"]
+    assert found["size"] == 7
+    assert len(found["sha256"]) == 64
+    assert found["sha256"] in ok(root, "show", msg_id)
+
+
+def test_a_file_that_is_not_there_sends_nothing(root, tmp_path):
+    before = ok(root, "queue", "ls", "--json")
+    done = rq("send", "work", "-a", tmp_path / "none", root=root)
+    assert done.returncode == 2
+    counts = [
+        json.loads(text)[0]["counts"]
+        for text in (before, ok(root, "queue", "ls", "--json"))
+    ]
+    assert counts[0]["que"] == counts[1]["que"]
+
+
+def test_follow_shows_the_log_across_attempts_and_ends_with_the_message(root):
+    done = rq("send", "work", "-p1", "again", "--follow", root=root)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("first\n") < done.stdout.index("second\n")
+
+
+def test_logs_f_shows_lines_as_they_are_written(root, tmp_path):
+    gate = tmp_path / "gate"
+    msg_id = sent(root, "-p1", "hold", "-p2", str(gate))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rq.cli", "--root", str(root), "logs", "-f", msg_id],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    with process:
+        line = ""
+        while line != "begun\n":
+            line = process.stdout.readline()
+            assert line, "the log ended before the script did"
+        gate.touch()
+        rest = process.stdout.read()
+    assert "ended\n" in rest
+    assert process.returncode == 0
+    assert ok(root, "logs", msg_id).endswith(rest[-20:])
+    assert ok(root, "logs", "--tail", "1", msg_id) == rest.splitlines(True)[-1]
+
+
+def test_a_waiting_message_runs_at_once_with_run_and_is_removed_by_cancel(root):
+    late = sent(root, "--due", "+1h")
+    assert shown(root, late)["state"] == "que"
+    assert rq("wait", late, "--timeout", "0.2", root=root).returncode == 7
+    refused = rq("cancel", late, root=root)
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+    ok(root, "run", late)
+    ok(root, "wait", late)
+    later = sent(root, "--due", "+1h")
+    ok(root, "cancel", later, "--yes")
+    assert rq("show", later, root=root).returncode == 3
+
+
+def test_cancel_of_a_running_message_ends_it_as_err_by_name(root, tmp_path):
+    msg_id = sent(root, "-p1", "hold", "-p2", str(tmp_path / "never"))
+    wait_until(lambda: shown(root, msg_id)["status"] == "run - holding")
+    refused = rq("delete", msg_id, "--yes", root=root)
+    assert refused.returncode == 4
+    ok(root, "cancel", msg_id)
+    assert rq("wait", msg_id, root=root).returncode == 8
+    assert "cancelled by" in shown(root, msg_id)["status"]
+
+
+def test_retry_sends_a_failed_message_round_again_under_its_id(root):
+    msg_id = sent(root, "-p1", "fail")
+    assert rq("wait", msg_id, root=root).returncode == 8
+    attempts = shown(root, msg_id)["attempt"]
+    ok(root, "retry", msg_id)
+    wait_until(lambda: shown(root, msg_id).get("attempt") == attempts + 1)
+    assert rq("wait", msg_id, root=root).returncode == 8
+    assert rq("retry", sent(root, "--wait"), root=root).returncode == 4
+
+
+def test_ack_and_delete_of_failed_messages(root):
+    one, two = sent(root, "-p1", "fail"), sent(root, "-p1", "fail")
+    assert rq("wait", one, two, root=root).returncode == 8
+    ok(root, "ack", one)
+    assert one not in ok(root, "ls", "work", "--state", "err")
+    assert two in ok(root, "ls", "work", "--state", "err")
+    ok(root, "delete", two, "--yes")
+    assert rq("show", two, root=root).returncode == 3
+    assert "marked as seen" in ok(root, "ack", "--all", "work")
+
+
+def test_ls_json_has_stable_keys(root):
+    msg_id = sent(root, "--due", "+1h", "-p1", "listed")
+    rows = json.loads(ok(root, "ls", "work", "--state", "que", "--json"))
+    row = next(one for one in rows if one["msg_id"] == msg_id)
+    assert {"queue", "state", "msg_id", "due", "count", "attempt", "status"} <= set(row)
+    assert row["param1"] == "listed"
+    ok(root, "cancel", msg_id, "--yes")
+
+
+def queue_status(root, name):
+    rows = json.loads(ok(root, "queue", "ls", "--json"))
+    return next(row["status"] for row in rows if row["name"] == name)
+
+
+def test_a_paused_queue_takes_messages_and_a_queue_that_is_down_refuses(root):
+    ok(root, "queue", "pause", "work")
+    wait_until(lambda: queue_status(root, "work") == "PAUSE")
+    msg_id = sent(root)
+    assert "PAUSE" in shown(root, msg_id)["story"]["why"]
+    ok(root, "queue", "resume", "work")
+    ok(root, "wait", msg_id)
+    ok(root, "queue", "down", "work")
+    wait_until(lambda: queue_status(root, "work") == "DOWN")
+    assert rq("send", "work", root=root).returncode == 4
+    ok(root, "queue", "up", "work")
+    wait_until(lambda: queue_status(root, "work") == "UP")
+    ok(root, "queue", "restart", "work")
+    wait_until(lambda: rq("send", "work", "--wait", root=root).returncode == 0)
+    assert rq("queue", "pause", "nosuch", root=root).returncode == 3
+
+
+def test_status_timer_trash_version_and_check_of_a_running_rq(root):
+    assert "RQ " in ok(root, "status")
+    facts = json.loads(ok(root, "status", "--json"))
+    assert facts["running"] is True
+    assert json.loads(ok(root, "timer", "ls", "--json")) == []
+    assert json.loads(ok(root, "trash", "ls", "--json")) == []
+    assert "running in" in ok(root, "version")
+    assert "agree" in ok(root, "check")
+    fixing = rq("check", "--fix", root=root)
+    assert fixing.returncode == 4
+
+
+# ---- up and down
+
+
+def test_the_first_up_shows_three_samples_and_a_second_is_quick(tmp_path):
+    root = tmp_path / "root"
+    try:
+        piped = subprocess.run(
+            ["/bin/sh", "-c", f"{sys.executable} -m rq.cli --root {root} up | tee x"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        )
+        first = piped.stdout
+        assert "step 1 of 6\n" in first
+        assert "step 6 of 6\n" in first
+        rows = [line.split() for line in first.splitlines() if line.startswith("demo/")]
+        assert [row[1] for row in rows] == ["done", "err", "done"]
+        assert [row[2] for row in rows] == ["1", "1", "2"]
+        assert "where to look next" in first
+        began = time.monotonic()
+        second = rq("up", root=root)
+        assert time.monotonic() - began < 3
+        assert second.returncode == 0
+        assert "sent" not in second.stdout
+        counts = json.loads(ok(root, "queue", "ls", "--json"))
+        assert sum(sum(row["counts"].values()) for row in counts) == 3
+    finally:
+        ended = rq("down", root=root)
+    assert "RQ has stopped" in ended.stdout
+    assert rq("down", root=root).returncode == 0
+    assert "not stopped cleanly" not in rq("ls", root=root).stderr
+
+
+def test_after_kill_9_every_verb_says_what_to_do(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    define(root, "work", WORK)
+    with running(root):
+        sent(root, "--wait")
+        facts = json.loads(ok(root, "status", "--json"))["supervisor"]
+        pids = [one["pid"] for one in facts["children"] if one["pid"]]
+        for pid in (facts["pid"], *pids):
+            os.kill(pid, signal.SIGKILL)
+        told = "not stopped cleanly: run `rq check --fix`"
+        wait_until(lambda: told in rq("ls", root=root).stderr)
+        assert rq("check", "--fix", root=root).returncode in (0, 9)
+        assert rq("check", root=root).returncode == 0
+        assert told not in rq("ls", root=root).stderr
+
+
+def test_a_taken_port_names_its_holder_and_another_is_used(tmp_path):
+    import socket
+
+    from rq.cli import ports
+
+    if not ports.is_free("127.0.0.1", 3333):
+        pytest.skip("port 3333 is in use on this machine")
+    root = tmp_path / "root"
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 3333))
+        sock.listen()
+        try:
+            done = rq("up", "--no-samples", root=root)
+        finally:
+            rq("down", root=root)
+    assert "port 3333 is taken by " in done.stdout
+    assert f"(pid {os.getpid()})" in done.stdout
+    port = json.loads((root / "config/config.json").read_text())["port"]
+    assert port > 3333
+
+
+def test_an_operator_who_removed_a_bundled_queue_does_not_get_it_back(tmp_path):
+    root = tmp_path / "root"
+    assert run("rq.cli.install", root=root).returncode == 0
+    (root / "scandir/debug").unlink()
+    with running(root):
+        assert not (root / "scandir/debug").exists()
+        assert (root / "scandir/demo").exists()
