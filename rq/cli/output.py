@@ -47,7 +47,7 @@ def logs(root: Root, words: list[str]) -> int:
 
 def log_path(reader: owner.Reader, queue: str, msg_id: str) -> Path:
     """Return where a message's log is, or will be."""
-    state = reader.state(queue, msg_id)
+    state = _where(reader, queue, msg_id)
     if state is None:
         raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
     return reader.root.queue(queue).message(state, msg_id) / JOB / STDIO_LOG

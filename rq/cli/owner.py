@@ -30,7 +30,10 @@ _KINDS: tuple[tuple[str, type[RQError]], ...] = (
     ("input missing", BadInput),
     ("not a message id", BadInput),
     ("cannot", WrongState),
-    ("msg not in", WrongState),
+    ("msg ", WrongState),
+    ("a message in", WrongState),
+    ("attachment name", BadInput),
+    ("queue name", BadInput),
 )
 
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rq import config, disk
+from rq import config, disk, names
 from rq.cli import FAILED, OK, install, mgr, owner, place, term
-from rq.errors import NoSuchQueue, RQError
+from rq.errors import BadConfig, NoSuchQueue, RQError
 from rq.layout import Root
 from rq.states import Child
 
@@ -73,6 +73,7 @@ def _set_up(root: Root, *, first: bool) -> None:
     if first:
         for line in install.first_config(root):
             print(line)
+    config.make_root(root)
     linked = install.link_bundled(root)
     if linked:
         print(f"linked the bundled queues into scandir/: {', '.join(linked)}")
@@ -121,8 +122,8 @@ def _await_ready(root: Root) -> bool:
             told = now
             place.note(f"waiting for {', '.join(missing)} ({now - begun:.0f} s)")
         time.sleep(0.05)
-    names = place.queue_names(root)
-    print(f"{len(names)} queues are ready: {', '.join(names)}", flush=True)
+    queues = place.queue_names(root)
+    print(f"{len(queues)} queues are ready: {', '.join(queues)}", flush=True)
     for line in _given_up(facts):
         place.note(line)
     return True
@@ -137,21 +138,37 @@ def _not_yet(root: Root, facts: Mapping[str, Any]) -> list[str]:
         if one.get("state") in (Child.STARTING, Child.BACKOFF)
         or (one.get("state") == Child.DOWN and one.get("wanted") == "UP")
     }
-    linked = {
-        name
-        for name in (os.listdir(root.scandir) if root.scandir.is_dir() else [])
-        if os.access(root.scandir / name / "run", os.X_OK)
-        and (root.scandir / name).is_symlink()
+    broken = _scandir_errors(facts)
+    declared = _declared(root) - children.keys() - broken.keys()
+    return sorted(starting | declared)
+
+
+def _declared(root: Root) -> set[str]:
+    """Name the definitions that scandir will make queues of."""
+    try:
+        links = [one for one in root.scandir.iterdir() if one.is_symlink()]
+    except FileNotFoundError:
+        return set()
+    return {
+        one.name
+        for one in links
+        if names.is_queue_name(one.name) and os.access(one / "run", os.X_OK)
     }
-    return sorted(starting | (linked - children.keys()))
+
+
+def _scandir_errors(facts: Mapping[str, Any]) -> Mapping[str, str]:
+    found = (facts.get("scandir") or {}).get("errors")
+    return found if isinstance(found, dict) else {}
 
 
 def _given_up(facts: Mapping[str, Any]) -> list[str]:
-    return [
+    given_up = [
         f"{one['name']} is {one['state']}: {one.get('reason') or 'see log/'}"
         for one in facts.get("children", [])
         if one.get("state") == Child.FATAL
     ]
+    broken = _scandir_errors(facts).items()
+    return given_up + [f"scandir/{name}: {text}" for name, text in broken]
 
 
 def _warn_of_disk(root: Root) -> None:
@@ -201,15 +218,19 @@ def _where_next(root: Root, *, first: bool) -> None:
     if not first:
         print(f"`{rq} status` shows it, `{rq} demo` sends samples")
         return
-    print(
-        f"""
-where to look next:
-  {rq} status                       what runs and waits
-  {rq} ls demo                      its messages; `{rq} show ID` says why
-  {rq} send demo -p1 hello --follow send one and watch it
-  ls {_shown(root, "queue/demo")}                    the messages are folders
-  {rq} down                         stop all"""
-    )
+    folders = _shown(root, f"queue/{DEMO}")
+    print("\nwhere to look next:")
+    rows = [
+        (f"{rq} status", "what runs and waits"),
+        (f"{rq} ls {DEMO}", "its messages"),
+        (f"{rq} show ID", "what happened to one, why, what to do"),
+        (f"{rq} send {DEMO} -p1 hello --follow", "send one and watch it"),
+        (f"ls {folders}/done", "a message is a folder"),
+        (f"{rq} down", "stop all"),
+    ]
+    width = max(len(command) for command, _ in rows)
+    for command, text in rows:
+        print(f"  {command:<{width}}  {text}")
 
 
 def _own_name(root: Root) -> str:
@@ -218,8 +239,14 @@ def _own_name(root: Root) -> str:
     name = f"./{os.path.relpath(launcher)}" if launcher.exists() else "rq"
     if len(name) > len(str(launcher)):
         name = str(launcher)
-    given = config.find_root(None).path == root.path
-    return name if given else f"{name} --root {root.path}"
+    return name if _is_default(root) else f"{name} --root {root.path}"
+
+
+def _is_default(root: Root) -> bool:
+    try:
+        return config.find_root(None) == root
+    except BadConfig:
+        return False
 
 
 def _shown(root: Root, inner: str) -> str:

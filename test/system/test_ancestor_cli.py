@@ -69,7 +69,8 @@ def test_a_prepared_message_takes_files_and_is_committed_once(root, tmp_path):
     file = tmp_path / "cat.jpg"
     file.write_bytes(b"a cat")
     words = ["attachmesg", "--msg_id", msg_id, "--pathname", str(file)]
-    said = f"ok MD5-Attached successfully for Message: {msg_id} attachment\n"
+    md5 = hashlib.md5(b"a cat").hexdigest()
+    said = f"ok {md5}-Attached successfully for Message: {msg_id} attachment\n"
     assert ask(root, *words) == (0, said)
     assert ask(root, *words, "--name", "other.jpg", "--local_fs_only") == (0, said)
     code, listed = ask(root, "attachstatusmesg", "--msg_id", msg_id)
