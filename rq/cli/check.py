@@ -20,7 +20,7 @@ def check(root: Root, words: list[str]) -> int:
         term.print_json(found)
     else:
         _print(found, len(queues or place.queue_names(root)))
-    return INTEGRITY if any(not one.get("fixed") for one in found) else OK
+    return INTEGRITY if found else OK
 
 
 def _problems(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
@@ -32,8 +32,9 @@ def _problems(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
         raise Refused(
             f"{name} is running and mends itself: --fix is for a stopped RQ (`rq down`)"
         )
-    listed = reply[1]["problems"] if reply[0] == "ok" else [{"text": reply[1]}]
-    return [{"queue": name, **_as_dict(one)} for one in listed]
+    if reply[0] != "ok":
+        raise Refused(f"{name}: {reply[1]}")
+    return [{"queue": name, **one} for one in reply[1]["problems"]]
 
 
 def _offline(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
@@ -42,20 +43,14 @@ def _offline(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
     try:
         problems = spool_check.check(root.queue(name), fix=fix)
     except Damaged as error:
-        return [{"queue": name, "kind": "damaged", "text": str(error)}]
+        return [_unreadable(name, "damage", error)]
     except RQError as error:
-        return [{"queue": name, "kind": "unreadable", "text": str(error)}]
-    return [{"queue": name, **_as_dict(one)} for one in problems]
+        return [_unreadable(name, "unreadable", error)]
+    return [{"queue": name, **one.to_json()} for one in problems]
 
 
-def _as_dict(problem: Any) -> dict[str, Any]:
-    if isinstance(problem, dict):
-        return problem
-    import dataclasses
-
-    if dataclasses.is_dataclass(problem) and not isinstance(problem, type):
-        return dataclasses.asdict(problem)
-    return {"text": str(problem)}
+def _unreadable(name: str, kind: str, error: RQError) -> dict[str, Any]:
+    return {"queue": name, "kind": kind, "subject": name, "text": str(error)}
 
 
 def _print(found: list[dict[str, Any]], queues: int) -> None:
@@ -67,9 +62,9 @@ def _print(found: list[dict[str, Any]], queues: int) -> None:
         [
             (
                 one["queue"],
-                one.get("kind", ""),
-                one.get("msg_id") or one.get("path") or "",
-                one.get("text", ""),
+                one["kind"],
+                one["subject"],
+                one["text"],
             )
             for one in found
         ],

@@ -158,7 +158,9 @@ class Reader:
             return {str(k): int(v) for k, v in reply.items()}
         from rq.spool import folders
 
-        return folders.count(self.root.queue(queue)).to_json()
+        listed = folders.count(self.root.queue(queue)).to_json()
+        listed["errack"] = listed.pop(State.DISMISSED, 0)  # as the owner calls it
+        return listed
 
     def messages(self, queue: str, state: State, limit: int) -> list[dict[str, Any]]:
         """Return the newest messages of a state, a short object each."""

@@ -14,7 +14,7 @@ from rq.layout import Root
 from rq.states import Child
 
 DEMO = "demo"
-READY_PATIENCE = 60.0  # seconds for all queues to be up
+READY_PATIENCE = 30.0  # seconds for all queues to be up
 _TELL_EVERY = 3.0
 
 # param1 of a sample, and what to expect of it.
@@ -117,6 +117,8 @@ def _await_ready(root: Root) -> bool:
         now = time.monotonic()
         if now - begun > READY_PATIENCE:
             place.note(f"not ready after {now - begun:.0f} s: {', '.join(missing)}")
+            for line in _not_up(facts):
+                place.note(line)
             return False
         if now - told > _TELL_EVERY:
             told = now
@@ -124,7 +126,7 @@ def _await_ready(root: Root) -> bool:
         time.sleep(0.05)
     queues = place.queue_names(root)
     print(f"{len(queues)} queues are ready: {', '.join(queues)}", flush=True)
-    for line in _given_up(facts):
+    for line in _not_up(facts):
         place.note(line)
     return True
 
@@ -161,14 +163,14 @@ def _scandir_errors(facts: Mapping[str, Any]) -> Mapping[str, str]:
     return found if isinstance(found, dict) else {}
 
 
-def _given_up(facts: Mapping[str, Any]) -> list[str]:
-    given_up = [
+def _not_up(facts: Mapping[str, Any]) -> list[str]:
+    children = [
         f"{one['name']} is {one['state']}: {one.get('reason') or 'see log/'}"
         for one in facts.get("children", [])
-        if one.get("state") == Child.FATAL
+        if one.get("state") != Child.UP and one.get("wanted") == "UP"
     ]
     broken = _scandir_errors(facts).items()
-    return given_up + [f"scandir/{name}: {text}" for name, text in broken]
+    return children + [f"scandir/{name}: {text}" for name, text in broken]
 
 
 def _warn_of_disk(root: Root) -> None:
