@@ -345,6 +345,11 @@ def write_state(path: Path, data: object) -> None:
     durable.write_durable(path, text.encode() + b"\n")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Replace a small file, so that a reader sees the old or the new one."""
+    durable.replace(str(path), text.encode())
+
+
 def write_link(target: str, path: Path) -> None:
     """Make or replace a symlink, durably."""
     durable.symlink_durable(target, path)

@@ -296,17 +296,18 @@ def copy_hashed(
     return sha.hexdigest(), md5.hexdigest(), size
 
 
-def digest(path: str, dir_fd: int | None = None) -> tuple[str, int]:
-    """Return (SHA-256, bytes) of a file."""
+def digests(path: str, dir_fd: int | None = None) -> tuple[str, str, int]:
+    """Return (SHA-256, MD5, bytes) of a file."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
-    sha, size = hashlib.sha256(), 0
+    sha, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
     try:
         while chunk := os.read(fd, _COPY_BYTES):
             sha.update(chunk)
+            md5.update(chunk)
             size += len(chunk)
     finally:
         os.close(fd)
-    return sha.hexdigest(), size
+    return sha.hexdigest(), md5.hexdigest(), size
 
 
 def _reflink(source: int, target: int) -> bool:

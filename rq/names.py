@@ -47,6 +47,21 @@ def is_msg_id(text: str) -> bool:
     return MSG_ID.fullmatch(text) is not None
 
 
+def created(short: str) -> float:
+    """Return when an id was given, in epoch seconds.
+
+    >>> created("19700102.0304.05.006.7")
+    97445.006
+    """
+    day, clock, second, millis, _ = short.split(".")
+    date = int(day[:4]), int(day[4:6]), int(day[6:])
+    try:
+        when = datetime(*date, int(clock[:2]), int(clock[2:]), int(second), tzinfo=UTC)
+    except ValueError:
+        return 0.0  # a foreign id that is no date
+    return when.timestamp() + int(millis) / 1000
+
+
 def attachment(text: object) -> str:
     """Return `text` if an attachment may be called that."""
     if (

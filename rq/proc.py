@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rq.errors import Refused
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -93,6 +95,7 @@ def notify(text: str) -> None:
     if address.startswith("@"):
         address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.setblocking(False)  # a systemd that does not read must not stop us
         with contextlib.suppress(OSError):
             line.sendto(text.encode(), address)
 
@@ -276,7 +279,7 @@ def signal_found(found: Found, sig: int) -> None:
 class Start:
     """What a script is started with; descriptors are the caller's."""
 
-    argv: Sequence[str]
+    argv: list[str]  # the first is a path
     env: Mapping[str, str]
     directory: str
     null: int
@@ -304,12 +307,10 @@ def spawn(start: Start) -> int:
         (os.POSIX_SPAWN_DUP2, start.read, 4),
         (os.POSIX_SPAWN_DUP2, start.lease, start.lease_as),
     ]
-    program = start.argv[0]
-    run = os.posix_spawn if "/" in program else os.posix_spawnp
     os.chdir(start.directory)
     try:
-        return run(
-            program,
+        return os.posix_spawn(
+            start.argv[0],
             start.argv,
             start.env,
             file_actions=actions,
@@ -375,6 +376,12 @@ def peer_of(sock: socket.socket) -> Peer:
     data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, uid, gid = (int.from_bytes(data[i : i + 4], "little") for i in (0, 4, 8))
     return Peer(pid, uid, gid)
+
+
+def check_own(peer: Peer) -> None:
+    """Refused unless the asker is our user, or root."""
+    if peer.uid not in (0, os.getuid()):
+        raise Refused(f"user {peer.uid} may not ask this")
 
 
 def open_as(path: str, peer: Peer) -> int:

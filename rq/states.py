@@ -61,7 +61,6 @@ class Note(StrEnum):
     """Lines of the journal that change no state."""
 
     OPEN = "open"  # first line of a segment
-    STARTED = "started"  # pid of a worker
     SENT = "sent"  # an entry of an outbox was delivered
     CLOCK = "clock"  # the wall clock stepped
     STOPPED = "stopped"  # last line of a clean stop
@@ -72,6 +71,7 @@ _C, _Q, _K = Role.CREATOR, Role.QUEUE, Role.CLEANER
 TRANSITIONS: dict[tuple[State, Event], tuple[State, frozenset[Role]]] = {
     (State.NOWHERE, Event.PREPARE): (State.PREP, frozenset({_C})),
     (State.NOWHERE, Event.COMMIT): (State.QUE, frozenset({_C})),
+    (State.NOWHERE, Event.FAIL): (State.ERR, frozenset({_Q})),  # malformed, at the door
     (State.PREP, Event.COMMIT): (State.QUE, frozenset({_C})),
     (State.PREP, Event.DISCARD): (State.GONE, frozenset({_C})),
     (State.PREP, Event.EXPIRE): (State.GONE, frozenset({_Q, _K})),

@@ -93,7 +93,7 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
             size = os.stat(f"{place}/{name}", dir_fd=spool_fd).st_size
             whole = size == wanted.size
             if whole and deep:
-                whole = durable.digest(f"{place}/{name}", spool_fd)[0] == wanted.sha256
+                whole = durable.digests(f"{place}/{name}", spool_fd)[0] == wanted.sha256
         except FileNotFoundError:
             whole = False
         if not whole:

@@ -12,11 +12,11 @@ import orjson
 
 from rq import durable, proc
 from rq.layout import QueueDir
-from rq.spool import outbox
+from rq.spool import index, outbox
 from rq.spool.entry import Counts, counts_from
 from rq.spool.outbox import Owed
 from rq.spool.store import Spool
-from rq.states import State
+from rq.states import Note, State
 
 AFTER_BYTES = 64 * 1024 * 1024
 AFTER_SECONDS = 60.0
@@ -109,6 +109,28 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
         durable.write_durable(queue.checkpoint, point.encode())
     finally:
         os.close(turn)
+
+
+def stop(spool: Spool) -> None:
+    """Write a clean end: `stopped` is the last line, and the checkpoint covers it.
+
+    All is settled. Blocks; OSError or DiskFailed: the end was not clean.
+    """
+    writing = index.Writing(
+        spool.queue,
+        index.lines(
+            spool.journal.journal_id, spool.journal.seq + 1, spool.entries, spool.keys
+        ),
+    )
+    while writing.write_slice(1000):
+        pass
+    writing.finish()
+    spool.note(Note.STOPPED)
+    spool.commit()
+    durable.checkpoint("stop:before-checkpoint")
+    point = begin(spool, proc.boot_id(), clean=True)
+    spool.journal.close()
+    finish(spool.dir_fd, spool.queue, point)
 
 
 def turn_file(queue: QueueDir) -> Path:

@@ -6,7 +6,7 @@ recovery after a crash in the first comes to the same end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -96,11 +96,11 @@ def _count(folded: Folded, was: State, state: State) -> None:
         folded.deltas[state] += 1
 
 
-def rider_record(record: dict[str, Any], rider: str) -> dict[str, Any]:
+def rider_record(record: Mapping[str, Any], rider: str) -> dict[str, Any]:
     """Return what a finish line says of one of its riders."""
     return {
         "ts": record["ts"],
-        "seq": record["seq"],
+        "seq": record.get("seq", 0),
         "msg": rider,
         "ev": record["ev"],
         "state": record["state"],

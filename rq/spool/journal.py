@@ -82,7 +82,7 @@ class Journal:
         self.no_space: str | None = None  # why the next segment cannot be made
         self._retry_at = 0.0
         self.failed: str | None = None  # why the last commit did not succeed
-        self._history_made = False
+        self.bytes_written = 0  # since the last checkpoint began
         self._segment = self._open(self._make(SMALLEST))
 
     # ---- what it knows
@@ -152,6 +152,7 @@ class Journal:
             self._drop(segment)
             raise
         segment.offset += len(data)
+        self.bytes_written += len(data)
         segment.empty = False
         self._durable = Position(
             segment.name, segment.offset, self.seq, self._durable.g + 1

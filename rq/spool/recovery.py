@@ -119,9 +119,7 @@ def _open(
         queue, dir_fd, found.journal, found.start, found.last, boot, threads
     )
     _retire(queue, dir_fd, found)
-    spool = Spool(
-        queue, dir_fd, journal, {}, _counts(queue, found), {}, {}, clock, threads
-    )
+    spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, {}, clock, threads)
     _remember(spool, found, clock())
     opened = Opened(spool, lock, prefix, _was_clean(found), ghosts)
     _act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
@@ -290,14 +288,12 @@ def _retire(queue: QueueDir, dir_fd: int, found: _Found) -> None:
         history.seal(queue, dir_fd, found.journal, one.name, read.end, last)
 
 
-def _counts(queue: QueueDir, found: _Found) -> Counts:
+def _counts(found: _Found) -> Counts:
     """Return the counts of final states; the live ones are added as they are found."""
     counts = Counts()
     point = found.checkpoint
     for state in HASHED:
-        if point is None:
-            counts.by_state[state] = sum(1 for _ in folders.list_state(queue, state))
-        else:
+        if point is not None:
             counts.by_state[state] = point.counts.of(state)
             counts.by_state[state] += found.folded.deltas[state]
     return counts
@@ -352,6 +348,17 @@ def _act(opened: Opened, found: _Found, lost: Cause) -> None:
             _believe(opened, msg_id, at, lost, ghosts, found)
             _commit_when_full(spool)
     _read_unknown(spool, unknown)
+    if found.checkpoint is None:
+        _count_final(spool)
+
+
+def _count_final(spool: Spool) -> None:
+    """Count what has ended by listing it: there is no checkpoint that tells."""
+    for state in HASHED:
+        there = set(folders.list_state(spool.queue, state))
+        coming = {i for i, one in spool.unsettled.items() if one.state is state}
+        leaving = {i for i, one in spool.unsettled.items() if one.at is state}
+        spool.counts.by_state[state] = len((there | coming) - (leaving - coming))
 
 
 def _commit_when_full(spool: Spool) -> None:
@@ -454,6 +461,8 @@ def _act_on(
         return
     entry = _entry_of(msg_id, one, at, door)
     spool.entries[msg_id] = entry
+    if "dup" in one.record and entry.body is None and at is not None:
+        _mark_rider(spool, msg_id, str(one.record["dup"]))
     if action is Action.RECOVER:
         entry.state = State.RUN
         spool.counts.moved(State.NOWHERE, State.RUN)
@@ -462,6 +471,13 @@ def _act_on(
     spool.unsettled[msg_id] = entry
     if one.state not in HASHED and one.state is not State.GONE:
         spool.counts.moved(State.NOWHERE, one.state)
+
+
+def _mark_rider(spool: Spool, msg_id: str, leader: str) -> None:
+    try:
+        spool.entries[msg_id].body = spool.read(msg_id).with_(dup=leader).encode()
+    except (BadMessage, NoSuchMessage) as error:
+        _log.error("a rider cannot be read: %s", fields(msg_id=msg_id, reason=error))
 
 
 def _entry_of(msg_id: str, one: Fold, at: State | None, door: str | None) -> Entry:

@@ -8,6 +8,7 @@ between an event and the `commit` that holds it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -20,11 +21,12 @@ import orjson
 
 from rq import durable, names
 from rq.errors import BadMessage, NoSuchMessage, WrongState
-from rq.layout import MSG, STATUS, QueueDir, folder
+from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
 from rq.spool import folders
 from rq.spool.entry import Counts, Entry
+from rq.spool.fold import rider_record
 from rq.spool.journal import Journal
 from rq.spool.outbox import Owed
 from rq.states import FINAL, Event, Note, Role, State, next_state
@@ -143,12 +145,12 @@ class Spool:
         facts: Mapping[str, Any] | None = None,
         spare: Message | None = None,
         **more: Any,
-    ) -> Entry:
+    ) -> dict[str, Any]:
         """Change the state of a message: one line in the journal, and memory.
 
         `message` is its new content, if that changed. `facts` tell of its last attempt
         and go into the line and its file `status`. `spare` makes the folder again if a
-        hand has removed it. `more` are further fields of the line.
+        hand has removed it. `more` are further fields of the line. Returns the line.
         """
         entry, source = self._entry(msg_id)
         target = next_state(source, event, role)
@@ -173,7 +175,7 @@ class Spool:
             record.update(facts)
             entry.status = status_file(record)
         record.update(more)
-        seq = self.journal.append(record)
+        seq = record["seq"] = self.journal.append(record)
         if target is State.QUE:
             entry.seq, entry.since = seq, now
         if spare is not None:
@@ -181,7 +183,7 @@ class Spool:
         self._note_key(record, msg_id, now)
         self._note_owed(record, seq, now)
         self._changed(msg_id, entry, source, target)
-        return entry
+        return record
 
     def _entry(self, msg_id: str) -> tuple[Entry, State]:
         entry = self.entries.get(msg_id)
@@ -234,14 +236,12 @@ class Spool:
         self.counts.moved(State.NOWHERE, State.PREP)
 
     def submit(self, message: Message, **more: Any) -> Entry:
-        """Accept a new message: nowhere → que in one line."""
-        return self.fire(
-            message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more
-        )
+        """Accept a message, new or prepared: → que, in one line.
 
-    def commit_prepared(self, message: Message, **more: Any) -> Entry:
-        """Accept a prepared message whose attachments are durable: prep → que."""
-        return self.submit(message, **more)
+        The attachments of a prepared one are durable by now.
+        """
+        self.fire(message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more)
+        return self.entries[message.msg_id]
 
     def claim(self, msg_id: str, slot: int) -> Message:
         """que → run: an attempt begins. BadMessage when its file cannot be used."""
@@ -258,6 +258,34 @@ class Spool:
         seq, since = entry.seq, entry.since
         self.fire(msg_id, Event.RESCHEDULE, role, message=message.with_(due=due))
         entry.seq, entry.since = seq, since
+
+    def ride(self, rider: str, event: Event, line: Mapping[str, Any]) -> None:
+        """Let a rider end as its leader did; the leader's line names it."""
+        record = rider_record(line, rider)
+        entry = self.entries[rider]
+        source = entry.state
+        target = next_state(source, event, Role.QUEUE)
+        try:
+            entry.body = self.read(rider).with_(dup=record["dup"]).encode()
+        except BadMessage as error:
+            _log.error("a rider cannot be read: %s", fields(msg_id=rider, reason=error))
+        entry.status = status_file(record)
+        self._changed(rider, entry, source, target)
+
+    # ---- folders of messages that run
+
+    def work_dir(self, msg_id: str) -> str:
+        """Make the worker's directory of a claimed message; return its whole path."""
+        path = f"{folder(State.RUN, msg_id)}/{JOB}"
+        with contextlib.suppress(FileExistsError):
+            durable.make_dir(path, self.dir_fd)
+        return f"{self.queue.path}/{path}"
+
+    def write_progress(self, msg_id: str, text: str) -> None:
+        """Show what a running script has said; not promised."""
+        path = f"{folder(State.RUN, msg_id)}/{STATUS}"
+        with contextlib.suppress(OSError):
+            durable.replace(path, orjson.dumps({"job_status": text}), self.dir_fd)
 
     # ---- commit and settle
 
@@ -323,7 +351,9 @@ class Spool:
             if entry.body is not None:
                 durable.replace(f"{here}/{MSG}", entry.body, self.dir_fd)
             if entry.status is not None:
-                durable.write_new(f"{here}/{STATUS}", entry.status, self.dir_fd)
+                # In its last place it may be an old one that a power cut has torn.
+                write = durable.replace if here == there else durable.write_new
+                write(f"{here}/{STATUS}", entry.status, self.dir_fd)
             if here != there:
                 durable.move(here, there, self.dir_fd)
         except FileNotFoundError:

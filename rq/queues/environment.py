@@ -1,0 +1,76 @@
+"""The environment a script is started with, whole: nothing is inherited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import rq
+from rq import names
+from rq.config import QueueConfig, RootConfig, default_worker_env
+from rq.message import PARAMS, Message, param_text
+
+_REMOVED = ("RUBYOPT",)
+
+
+def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
+    """Return what is the same for every message of a queue."""
+    env = dict(config.worker_env) or default_worker_env()
+    if config.tmpdir:
+        env["TMPDIR"] = config.tmpdir
+    for name, value in queue.env_vars.items():
+        if not name.startswith("RQ_"):
+            env[name] = value
+    for name in _REMOVED:
+        env.pop(name, None)
+    env.update(
+        RQ_ROOT=str(root),
+        RQ_VER=rq.__version__,
+        RQ_ENV=config.env,
+        RQ_HOST=config.base_url,
+        RQ_PORT=str(config.port),
+        RQ_SCRIPT=queue.script,
+        RQ_WRITE="3",
+        RQ_READ="4",
+        RQ_PIPE="3",
+    )
+    return env
+
+
+def for_message(
+    base: Mapping[str, str],
+    config: RootConfig,
+    name: str,
+    message: Message,
+    *,
+    script: str,
+    directory: str,
+    lease: str,
+) -> dict[str, str]:
+    """Return the whole environment of one run."""
+    full_id = config.full_id(name, message.msg_id)
+    env = dict(base)
+    env.update(
+        RQ_REALSCRIPT=script,
+        RQ_MSG_ID=message.msg_id,
+        RQ_FULL_MSG_ID=full_id,
+        RQ_ORIG_MSG_ID=message.orig_msg_id or full_id,
+        RQ_MSG_DIR=directory,
+        RQ_COUNT=str(message.count),
+        RQ_LEASE=lease,
+    )
+    env.update(_dest(config, message.dest))
+    for param in PARAMS:
+        value = message.params.get(param)
+        env[f"RQ_{param.upper()}"] = "" if value is None else param_text(value)
+    if message.force_remote:
+        env["RQ_FORCE_REMOTE"] = "1"
+    return env
+
+
+def _dest(config: RootConfig, dest: str) -> dict[str, str]:
+    if not names.is_remote(dest):
+        return {"RQ_DEST": f"{config.base_url}q/{dest}/", "RQ_DEST_QUEUE": dest}
+    rest = dest.partition("/q/")[2]
+    queue = rest.partition("/")[0]
+    return {"RQ_DEST": dest, **({"RQ_DEST_QUEUE": queue} if queue else {})}

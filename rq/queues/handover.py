@@ -1,0 +1,215 @@
+"""Copies of messages: clones here, dups to other queues, and what the outbox owes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rq import client, config, names, pipe, proc
+from rq.config import Admin
+from rq.errors import (
+    BadInput,
+    NoSuchMessage,
+    NoSuchQueue,
+    OutcomeUnknown,
+    Refused,
+    RQError,
+    Unreachable,
+    WrongState,
+)
+from rq.layout import folder
+from rq.logs import fields
+from rq.message import ENV_STRING_LIMIT, Attachment, Message
+from rq.queues.outcome import Outcome
+from rq.queues.owner import Owner
+from rq.spool import attach, folders, outbox
+from rq.states import FINAL, Event, Role, State
+
+RELAY = "relay"
+WEBHOOK = "webhook"
+DELIVER_SECONDS = 6 * 86400.0  # longer, and the receiver may have forgotten the key
+_NOT_COPIED = ("msg_id", "attempt", "attachments", "dup", "dups", "cloned_from")
+# A dup is a new message: what was asked of the old one in these is not passed on.
+_NOT_DUPED = (*_NOT_COPIED, "force_remote", "count", "due", "dest")
+
+log = logging.getLogger(__name__)
+
+
+# ---- a copy with its attachments, into this queue
+
+
+async def take_copy(
+    owner: Owner,
+    asked: Mapping[str, Any],
+    source: Path | None,
+    attachments: Mapping[str, Attachment],
+    **more: Any,
+) -> str:
+    """Accept a new message with the attachments of the folder `source`; return its
+    full id once it is durable."""
+    owner.check_open()
+    message = owner.make(asked).with_(attachments=dict(attachments))
+    if source is not None and attachments:
+        await _prepare_copy(owner, message, source)
+    owner.accept(message, **more)
+    await owner.committed()
+    return owner.full_id(message.msg_id)
+
+
+async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
+    spool = owner.spool
+    copied = owner.config.clone == "copy"
+    spool.prepare(message)
+    entry = spool.entries[message.msg_id]
+    entry.busy = True
+    try:
+        run = owner.loop.run_in_executor
+        await run(owner.threads, attach.share, spool, source, message, copied)
+        await run(owner.threads, attach.verify, spool.dir_fd, message, False)
+    except (OSError, BadInput) as error:
+        entry.busy = False
+        spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
+        raise Refused(f"its attachments cannot be copied: {error}") from None
+    entry.busy = False
+
+
+async def clone(owner: Owner, msg_id: str) -> str:
+    """Accept a copy of a message that has ended; return its full id."""
+    state = owner.spool.state_of(msg_id)
+    if state not in FINAL:
+        raise WrongState(f"cannot clone message in {state} state")
+    if msg_id in owner.spool.unsettled:
+        owner.spool.settle(msg_id)
+    message = owner.spool.read(msg_id)
+    asked = _copied(message, _NOT_COPIED)
+    asked.update(count=0, cloned_from=msg_id, due=message.due)
+    source = owner.queue.path / folder(state, msg_id)
+    return await take_copy(owner, asked, source, message.attachments)
+
+
+def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Any]:
+    return {k: v for k, v in message.to_json().items() if k not in without}
+
+
+# ---- dup: a copy into any queue of this root
+
+
+async def dup(owner: Owner, message: Message, asked: pipe.Dup) -> str:
+    """Copy a running message to another queue; return the full id of the copy.
+
+    The texts of its errors are what the script reads.
+    """
+    name = RELAY if names.is_remote(asked.dest) else asked.dest
+    if not names.is_queue_name(name) or not owner.root.queue(name).path.is_dir():
+        raise NoSuchQueue(f"couldn't connect to queue - {name}")
+    copy = _copied(message, _NOT_DUPED)
+    copy["dest"] = asked.dest
+    copy["due"] = owner.spool.clock() + asked.delay
+    copy["count"] = 0
+    try:
+        return await _send_copy(owner, name, copy, message)
+    except (Unreachable, NoSuchQueue):
+        raise NoSuchQueue(f"couldn't connect to queue - {name}") from None
+    except RQError as error:
+        raise Refused(f"dup failed - {error}") from None
+
+
+async def _send_copy(
+    owner: Owner, name: str, copy: dict[str, Any], message: Message
+) -> str:
+    admin = config.admin_status(owner.root, name)
+    if admin is not Admin.UP:
+        raise Refused(f"status: {admin}")
+    if name == owner.name:
+        source = owner.queue.path / folder(State.RUN, message.msg_id)
+        return await take_copy(owner, copy, source, message.attachments)
+    asked = {"message": copy, "queue": owner.name, "msg_id": message.msg_id}
+    reply = await client.ask_async(owner.root.queue(name).socket, "take_copy", asked)
+    return _accepted(reply)
+
+
+def _accepted(reply: Any) -> str:
+    if isinstance(reply, list) and len(reply) == 2 and reply[0] == "ok":
+        return str(reply[1])
+    reason = reply[1] if isinstance(reply, list) and len(reply) > 1 else reply
+    raise Refused(str(reason))
+
+
+async def take_copy_from(
+    owner: Owner, asked: Mapping[str, Any], peer: proc.Peer
+) -> str:
+    """Accept a copy of a message of another queue of this root, attachments included."""
+    proc.check_own(peer)
+    source_queue = owner.root.queue(names.queue_name(asked.get("queue")))
+    msg_id = names.msg_id(asked.get("msg_id"))
+    state = folders.find(source_queue, msg_id)
+    if state is None:
+        raise NoSuchMessage(f"msg not found: no message {msg_id} in that queue")
+    message = folders.read_message(source_queue, state, msg_id)
+    source = source_queue.message(state, msg_id)
+    return await take_copy(owner, asked["message"], source, message.attachments)
+
+
+# ---- the outbox
+
+
+def webhooks(
+    owner: Owner, message: Message, decided: Outcome, facts: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return what the end of a message owes to the webhook queue."""
+    if not message.post_run_webhook:
+        return []
+    story = {
+        **message.to_json(),
+        "msg_id": owner.full_id(message.msg_id),
+        "state": decided.name,
+        "status": f"{decided.name} - {decided.text}" if decided.text else decided.name,
+        "outcome": facts,
+    }
+    text = orjson.dumps(story).decode()
+    if len(text.encode()) > ENV_STRING_LIMIT - 1024:
+        kept = ("msg_id", "dest", "state", "outcome", "orig_msg_id")
+        text = orjson.dumps({k: story[k] for k in kept if k in story}).decode()
+    return [
+        {
+            "dest": WEBHOOK,
+            "message": {"dest": WEBHOOK, "param1": url, "param2": text},
+        }
+        for url in message.post_run_webhook
+    ]
+
+
+async def deliver(owner: Owner) -> bool:
+    """Deliver what the outbox owes; return whether something is left to try again.
+
+    The receiver knows each delivery by its key and takes it once.
+    """
+    left = False
+    for (seq, number), one in list(owner.spool.owed.items()):
+        if owner.spool.clock() - one.since > DELIVER_SECONDS:
+            continue  # in doubt: listed, not sent again
+        if not owner.root.queue(one.dest).socket.exists():
+            left = True
+            continue
+        key = outbox.key(owner.spool.journal.journal_id, seq, number)
+        try:
+            reply = await client.ask_async(
+                owner.root.queue(one.dest).socket,
+                "create_message",
+                {**one.message, "_key": key},
+            )
+            _accepted(reply)
+        except (Refused, Unreachable, OutcomeUnknown) as error:
+            left = True
+            log.warning(
+                "a message is still owed, RQ tries again: %s",
+                fields(dest=one.dest, key=key, reason=error),
+            )
+            continue
+        owner.spool.sent(seq, number)
+        owner.wake()
+    return left

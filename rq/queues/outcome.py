@@ -1,0 +1,105 @@
+"""What becomes of a message when its script has ended: one rule, pure.
+
+The first completion word of a run decides; the text is that of its last line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rq import pipe
+from rq.causes import Cause
+from rq.errors import BadInput
+from rq.pipe import COMPLETIONS, Report, Verb
+from rq.states import Event
+
+
+@dataclass(slots=True)
+class Said:
+    """What a script has said in one run; a new one for each run."""
+
+    word: Verb | None = None
+    text: str = ""
+    delay: float = 0.0
+    unreadable: str | None = None
+    by: str | None = field(default=None)  # who cancelled it
+
+    def hear(self, report: Report) -> None:
+        """Take one report."""
+        self.text = report.text
+        if report.verb not in COMPLETIONS or self.word is not None:
+            return
+        self.word = report.verb
+        if report.verb is Verb.RESEND:
+            self._hear_resend(report.text)
+
+    def _hear_resend(self, text: str) -> None:
+        try:
+            asked = pipe.parse_resend(text)
+        except BadInput as error:
+            self.word, self.unreadable = Verb.ERR, str(error)
+            return
+        self.delay = asked.delay
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The event that ends an attempt, why, and what to tell."""
+
+    event: Event
+    cause: Cause
+    text: str
+    delay: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return _OUTCOMES[self.event]
+
+
+_OUTCOMES = {
+    Event.FINISH: "done",
+    Event.RELAY: "relayed",
+    Event.FAIL: "err",
+    Event.RETRY: "retry",
+    Event.REQUEUE: "requeue",
+}
+
+
+def decide(
+    said: Said, exit_status: int | None, signal: str | None, count: int, max_count: int
+) -> Outcome:
+    """Return the outcome of a run; `count` is that of the message before it."""
+    if said.by is not None:
+        return Outcome(Event.FAIL, Cause.CANCELLED, f"cancelled by {said.by}")
+    if said.unreadable is not None:
+        return Outcome(Event.FAIL, Cause.BAD_REPORT, said.unreadable)
+    if said.word is Verb.ERR:
+        return Outcome(Event.FAIL, Cause.SAID_ERR, said.text)
+    if exit_status != 0:
+        return _improper(said, exit_status, signal)
+    return _proper(said, count, max_count)
+
+
+def _improper(said: Said, exit_status: int | None, signal: str | None) -> Outcome:
+    word = said.word or "none"
+    how = signal if exit_status is None else exit_status
+    text = (
+        "PROCESS EXITED IMPROPERLY - MOVING TO ERR - "
+        f"Completion was {word} but exit status was {how}"
+    )
+    if said.text:
+        text = f"{text} - {said.text}"
+    return Outcome(Event.FAIL, Cause.SIGNAL if signal else Cause.EXIT, text)
+
+
+def _proper(said: Said, count: int, max_count: int) -> Outcome:
+    if said.word is Verb.DONE:
+        return Outcome(Event.FINISH, Cause.DONE, said.text)
+    if said.word is Verb.RELAYED:
+        return Outcome(Event.RELAY, Cause.RELAYED, said.text)
+    if said.word is None:
+        return Outcome(Event.FAIL, Cause.NO_WORD, said.text)
+    if count + 1 >= max_count:
+        text = "HIT MAX RESEND COUNT - MOVING TO ERR"
+        return Outcome(Event.FAIL, Cause.RESEND_LIMIT, text)
+    return Outcome(Event.RETRY, Cause.RESEND, said.text, said.delay)

@@ -1,0 +1,300 @@
+"""What the owner of a queue knows and decides: config, states, what waits, who runs.
+
+No sockets and no processes here; `runner` starts and ends workers, `server` talks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from rq import config as configs
+from rq.config import Admin, QueueConfig, RootConfig
+from rq.errors import BadConfig, BadMessage, NoSuchMessage, Refused, WrongState
+from rq.layout import Root
+from rq.message import Message, from_request
+from rq.queues import coalesce, environment
+from rq.queues.coalesce import Groups
+from rq.queues.schedule import Item, Waiting
+from rq.queues.worker import Worker
+from rq.spool import Opened
+from rq.spool.entry import Entry
+from rq.spool.store import LAG_BYTES, LAG_MESSAGES
+from rq.states import Event, Role, State
+
+SPACE_SECONDS = 1.0  # how long a look at the room on disk holds
+SCRIPTERROR = "SCRIPTERROR"
+
+log = logging.getLogger(__name__)
+
+
+class Owner:
+    """One queue, seen from its process."""
+
+    def __init__(
+        self,
+        root: Root,
+        name: str,
+        opened: Opened,
+        main: RootConfig,
+        config: QueueConfig,
+        loop: asyncio.AbstractEventLoop,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self.root = root
+        self.name = name
+        self.opened = opened
+        self.spool = opened.spool
+        self.main = main
+        self.config = config
+        self.loop = loop
+        self.threads = threads
+        self.wake: Callable[[], None] = lambda: None
+        self.workers: dict[str, Worker] = {}
+        self.claimed: set[str] = set()  # claimed, not yet started
+        self.riders: dict[str, list[str]] = {}  # leader: its riders
+        self.busy_keys: dict[str, str] = {}  # exclusion key: who runs with it
+        self.waiting = Waiting(self._is_waiting)
+        self.groups = Groups()
+        self.waiters: list[asyncio.Future[None]] = []
+        self.began = time.monotonic()
+        self.began_at = time.time()
+        self.stopping = False
+        self.checkpoint_seq = 0
+        self.oper: str | None = None  # SCRIPTERROR, with its reason
+        self.config_error: str | None = None
+        self.disk_failed: str | None = None
+        self.left_at_door: dict[str, str] = {}
+        self.base_env = environment.fixed(root.path, main, config)
+        self.queue = self.spool.queue
+        self._admin: Admin | None = None
+        self._space: tuple[float, str | None] = (0.0, None)
+        self._fill()
+
+    # ---- what waits
+
+    def _fill(self) -> None:
+        """Take all messages in que into the schedule."""
+        que = [
+            (msg_id, one)
+            for msg_id, one in self.spool.entries.items()
+            if one.state is State.QUE
+        ]
+        self.waiting = Waiting(self._is_waiting)
+        self.waiting.fill(Item(one.due, one.seq, msg_id) for msg_id, one in que)
+        self.groups = Groups()
+        if self.config.coalesce_params:
+            for msg_id, one in sorted(que, key=lambda pair: pair[1].seq):
+                self._group(msg_id, one)
+
+    def _group(self, msg_id: str, entry: Entry) -> None:
+        try:
+            params = self.spool.read(msg_id).params
+        except (BadMessage, NoSuchMessage):
+            return  # claim will move it to err
+        entry.key = coalesce.key(params, self.config.coalesce_params)
+        if entry.key is not None:
+            self.groups.add(entry.key, msg_id)
+
+    def _is_waiting(self, item: Item) -> bool:
+        entry = self.spool.entries.get(item.msg_id)
+        return (
+            entry is not None
+            and entry.state is State.QUE
+            and entry.seq == item.seq
+            and entry.due == item.due
+            and entry.rider_of is None
+        )
+
+    def waits(self, msg_id: str, message: Message | None = None) -> None:
+        """Take a message that has come into que into the schedule."""
+        entry = self.spool.entries[msg_id]
+        entry.rider_of = None
+        self.waiting.add(Item(entry.due, entry.seq, msg_id))
+        if self.config.coalesce_params:
+            params = (message or self.spool.read(msg_id)).params
+            entry.key = coalesce.key(params, self.config.coalesce_params)
+            if entry.key is not None:
+                self.groups.add(entry.key, msg_id)
+
+    def leaves(self, msg_id: str) -> None:
+        """Forget a message that has left que."""
+        entry = self.spool.entries.get(msg_id)
+        if entry is None:
+            return
+        if entry.key is not None:
+            self.groups.remove(entry.key, msg_id)
+            entry.key = None
+        if entry.rider_of is not None:
+            mates = self.riders.get(entry.rider_of, [])
+            if msg_id in mates:
+                mates.remove(msg_id)
+            entry.rider_of = None
+
+    def exclusion_key(self, msg_id: str) -> str | None:
+        """Return what no running message may share with this one."""
+        if not self.config.blocking_params:
+            return None
+        try:
+            params = self.spool.read(msg_id).params
+        except (BadMessage, NoSuchMessage):
+            return None
+        return coalesce.key(params, self.config.blocking_params)
+
+    def gather_riders(self, leader: str, key: str | None) -> None:
+        """Let all other waiting messages that equal the leader ride with it."""
+        if key is None:
+            return
+        riders = self.groups.others(key, leader)
+        for rider in riders:
+            self.leaves(rider)
+            entry = self.spool.entries[rider]
+            entry.rider_of = leader
+        if riders:
+            self.riders[leader] = riders
+
+    def release_riders(self, leader: str) -> None:
+        """Give riders back to que: their leader did not succeed."""
+        for rider in self.riders.pop(leader, []):
+            if self.spool.find(rider) is State.QUE:
+                self.waits(rider)
+
+    @property
+    def riding(self) -> int:
+        return sum(len(one) for one in self.riders.values())
+
+    # ---- what is wanted and what is
+
+    @property
+    def admin(self) -> Admin:
+        """What the operator wants; read from the files once a turn."""
+        if self._admin is None:
+            self._admin = configs.admin_status(self.root, self.name)
+        return self._admin
+
+    def forget_admin(self) -> None:
+        self._admin = None
+
+    @property
+    def status(self) -> str:
+        return (self.oper and SCRIPTERROR) or str(self.admin)
+
+    @property
+    def may_start(self) -> bool:
+        return not self.stopping and not self.disk_failed and self.admin is Admin.UP
+
+    @property
+    def slots_free(self) -> int:
+        return self.config.num_workers - len(self.workers) - len(self.claimed)
+
+    def closed(self) -> str | None:
+        """Return why nothing new can be accepted; None while it can."""
+        if self.disk_failed:
+            return f"the disk failed: {self.disk_failed}"
+        if self.stopping:
+            return "the queue is stopping"
+        if self.spool.journal.no_space:
+            return f"no space for the journal: {self.spool.journal.no_space}"
+        if self.spool.stuck and (
+            self.spool.lag >= LAG_MESSAGES or self.spool.lag_bytes >= LAG_BYTES
+        ):
+            return f"folders cannot be made: {self.spool.stuck}"
+        return self._no_room()
+
+    def _no_room(self) -> str | None:
+        now = time.monotonic()
+        checked, answer = self._space
+        if now - checked > SPACE_SECONDS:
+            answer = self._look_for_room()
+            self._space = (now, answer)
+        return answer
+
+    def _look_for_room(self) -> str | None:
+        room = os.statvfs(self.spool.dir_fd)
+        free = room.f_bavail * room.f_frsize
+        if free < self.main.min_free_bytes:
+            return (
+                f"the disk is full: {free} bytes free, {self.main.min_free_bytes} kept"
+            )
+        if room.f_files and room.f_favail < self.main.min_free_inodes:
+            return (
+                f"the disk is out of inodes: {room.f_favail} free, "
+                f"{self.main.min_free_inodes} kept"
+            )
+        return None
+
+    # ---- accepting
+
+    def full_id(self, msg_id: str) -> str:
+        return self.main.full_id(self.name, msg_id)
+
+    def check_open(self) -> None:
+        """Refused when nothing new can be accepted."""
+        reason = self.closed()
+        if reason is not None:
+            raise Refused(f"not accepted: {reason}")
+
+    def make(self, asked: Mapping[str, Any]) -> Message:
+        """Return a new message with its id; BadMessage when it cannot be one."""
+        msg_id = self.spool.new_id()
+        return from_request(asked, msg_id, self.spool.clock(), self.full_id(msg_id))
+
+    def accept(self, message: Message, **more: Any) -> None:
+        """Accept a message; promised when the group is durable."""
+        self.spool.submit(message, **more)
+        self.waits(message.msg_id, message)
+        self.wake()
+
+    def run_now(self, msg_id: str) -> None:
+        """Let a message in que run before all others."""
+        entry = self.spool.entries.get(msg_id)
+        if entry is None or entry.state is not State.QUE or entry.rider_of:
+            raise WrongState("msg not in runnable state")
+        first = self.waiting.first_due()
+        now = self.spool.clock()
+        due = max(0.0, min(now, (now if first is None else first) - 1.0))
+        self.spool.reschedule(msg_id, due)
+        self.waiting.add(Item(entry.due, entry.seq, msg_id))
+        self.wake()
+
+    def discard(self, msg_id: str) -> None:
+        """Remove a message that does not run."""
+        self.leaves(msg_id)
+        self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+        self.wake()
+
+    def committed(self) -> asyncio.Future[None]:
+        """Return what is done when all events so far are durable."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self.waiters.append(future)
+        self.wake()
+        return future
+
+    # ---- config
+
+    def reload(self) -> None:
+        """Read the queue's config again; a bad one leaves the old one in force."""
+        try:
+            config = configs.read_queue(self.queue)
+        except BadConfig as error:
+            if self.config_error != str(error):
+                log.error("%s; the queue goes on with its old config", error)
+            self.config_error = str(error)
+            return
+        self.config_error = None
+        if config == self.config:
+            return
+        old, self.config = self.config, config
+        self.base_env = environment.fixed(self.root.path, self.main, config)
+        log.info("config read again")
+        self.waiting.release_all()
+        if old.coalesce_params != config.coalesce_params:
+            for leader in list(self.riders):
+                self.release_riders(leader)
+            self._fill()
+        self.wake()

@@ -1,0 +1,212 @@
+"""The control socket of a queue: many connections, each request guarded.
+
+A reply leaves only after everything that was fired before it is durable; so does an
+answer to a question. While the disk does not take writes, only the verbs that change
+nothing and look at no message are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import socket
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from rq import wire
+from rq.config import Admin
+from rq.errors import RQError
+from rq.queues.commands import COMMANDS, Command, Context
+from rq.queues.connection import Connection, Slot
+from rq.queues.owner import Owner
+from rq.spool.store import LAG_BYTES, LAG_MESSAGES
+
+CONNECTIONS = 1000
+FRAME_SECONDS = 30.0  # from the first byte of a frame to its last
+UNKNOWN_SECONDS = 30.0  # how long a reply waits for a disk that fails
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    """Answers for one queue."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        sock: socket.socket,
+        context: Callable[[Connection], Context],
+        on_minder_gone: Callable[[], None],
+    ) -> None:
+        self._owner = owner
+        self._sock = sock
+        self._context = context
+        self._on_minder_gone = on_minder_gone
+        self._connections: set[Connection] = set()
+        self._contexts: dict[Connection, Context] = {}
+        self._ready: list[Slot] = []  # replies that wait for the commit
+        self._paced: deque[Connection] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stalled_since: float | None = None
+        owner.loop.add_reader(sock, self._accept)
+
+    @property
+    def minded(self) -> bool:
+        """Whether somebody holds a connection as our parent."""
+        return any(one.minded for one in self._connections)
+
+    # ---- connections
+
+    def _accept(self) -> None:
+        for _ in range(64):
+            try:
+                sock, _ = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.error("no connection can be taken: %s; RQ waits a second", error)
+                self._owner.loop.remove_reader(self._sock)
+                self._owner.loop.call_later(1.0, self._listen_again)
+                return
+            sock.setblocking(False)
+            one = Connection(
+                sock, self._owner.loop, self._request, self._closed, time.monotonic
+            )
+            self._connections.add(one)
+            self._contexts[one] = self._context(one)
+            if len(self._connections) > CONNECTIONS:
+                one.refuse(f"too many connections ({CONNECTIONS})")
+
+    def _listen_again(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._owner.loop.add_reader(self._sock, self._accept)
+
+    def _closed(self, one: Connection) -> None:
+        self._connections.discard(one)
+        self._contexts.pop(one, None)
+        if one.minded and not self.minded:
+            self._on_minder_gone()
+
+    def drop_silent(self) -> None:
+        """Hang up on those that began a frame and do not end it."""
+        now = time.monotonic()
+        for one in list(self._connections):
+            if one.partial_since and now - one.partial_since > FRAME_SECONDS:
+                one.refuse("the rest of the request did not come in time")
+
+    # ---- requests
+
+    def _request(self, one: Connection, payload: bytes) -> None:
+        slot = one.slot()
+        word, arg = wire.split_request(payload)
+        command = COMMANDS.get(word)
+        if command is None:
+            self._reply(slot, ["ERROR"])
+            return
+        refusal = self._refusal(command)
+        if refusal is not None:
+            self._reply(
+                slot, ["fail", refusal], at_once=self._stalled_since is not None
+            )
+            return
+        self._run(slot, command, self._contexts[one], arg)
+        if command.creates:
+            self._pace(one)
+        if self._owner.spool.journal.full:
+            self._owner.wake()
+            one.pause()
+            self._paced.append(one)
+
+    def _refusal(self, command: Command) -> str | None:
+        if command.always:
+            return None
+        if self._owner.admin is Admin.DOWN:
+            return "status: DOWN"
+        if self._stalled_since is not None:
+            return f"the journal cannot be written: {self._owner.spool.journal.failed}"
+        return None
+
+    def _run(self, slot: Slot, command: Command, context: Context, arg: bytes) -> None:
+        try:
+            reply = command.handler(context, arg)
+        except RQError as error:
+            reply = ["fail", str(error)]
+        except Exception:
+            log.exception("a command failed: %s", command.handler.__name__)
+            reply = ["fail", "the command failed; the log of the queue says why"]
+        if inspect.isawaitable(reply):
+            task = self._owner.loop.create_task(self._later(slot, reply))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._reply(slot, reply, at_once=command.always)
+
+    async def _later(self, slot: Slot, coming: Awaitable[Any]) -> None:
+        try:
+            reply = await coming
+        except RQError as error:
+            reply = ["fail", str(error)]
+        except Exception:
+            log.exception("a command failed")
+            reply = ["fail", "the command failed; the log of the queue says why"]
+        self._reply(slot, reply)
+
+    def _reply(self, slot: Slot, reply: Any, at_once: bool = False) -> None:
+        slot.data = wire.frame(orjson.dumps(reply))
+        if at_once and self._stalled_since is not None:
+            slot.connection.send_ready()
+            return
+        self._ready.append(slot)
+        self._owner.wake()
+
+    # ---- replies
+
+    def flush(self) -> None:
+        """Send what waited for the commit that has just succeeded."""
+        self._stalled_since = None
+        ready, self._ready = self._ready, []
+        for slot in ready:
+            slot.connection.send_ready()
+
+    def stall(self) -> None:
+        """The commit failed: replies wait, and after a while say that nobody knows."""
+        now = time.monotonic()
+        if self._stalled_since is None:
+            self._stalled_since = now
+        if now - self._stalled_since < UNKNOWN_SECONDS:
+            return
+        text = f"outcome unknown: {self._owner.spool.journal.failed}"
+        ready, self._ready = self._ready, []
+        for slot in ready:
+            slot.data = wire.frame(orjson.dumps(["fail", text]))
+            slot.connection.send_ready()
+
+    # ---- pace
+
+    def _pace(self, one: Connection) -> None:
+        """Past half of the lag that is allowed, take requests as folders are made."""
+        spool = self._owner.spool
+        if spool.lag > LAG_MESSAGES // 2 or spool.lag_bytes > LAG_BYTES // 2:
+            one.pause()
+            self._paced.append(one)
+
+    def resume(self, settled: int) -> None:
+        """Let as many paced connections go on as folders were made."""
+        spool = self._owner.spool
+        behind = spool.lag > LAG_MESSAGES // 2 or spool.lag_bytes > LAG_BYTES // 2
+        for _ in range(min(settled, len(self._paced)) if behind else len(self._paced)):
+            self._paced.popleft().resume()
+
+    def close(self) -> None:
+        """Take no more connections and hang up."""
+        self._owner.loop.remove_reader(self._sock)
+        self._sock.close()
+        for one in list(self._connections):
+            one.minded = False
+            one.send_ready()
+            one.close()

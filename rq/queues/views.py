@@ -1,0 +1,287 @@
+"""What the owner shows of its messages and of itself; nothing here changes anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from rq.causes import duration, story
+from rq.config import Admin
+from rq.errors import BadInput, NoSuchMessage
+from rq.layout import folder
+from rq.message import PARAMS
+from rq.queues.owner import Owner
+from rq.spool import folders
+from rq.states import HASHED, State
+
+LIMIT = 20
+MOST = 10_000
+_PUBLIC = {State.DISMISSED: "err"}
+
+
+def public_state(state: State) -> str:
+    """Return a state as the ancestor's clients know it."""
+    return _PUBLIC.get(state, str(state))
+
+
+# ---- one message
+
+
+def status(owner: Owner, msg_id: str) -> dict[str, Any]:
+    """Return path, state and status of a message."""
+    state = owner.spool.state_of(msg_id)
+    text = _text(owner, msg_id, state)
+    shown = public_state(state)
+    return {
+        "path": _path(owner, msg_id, state),
+        "status": f"{shown} - {text}" if text else shown,
+        "state": shown,
+    }
+
+
+def _path(owner: Owner, msg_id: str, state: State) -> str:
+    place = owner.spool.place(msg_id) or folder(state, msg_id)
+    return f"queue/{owner.name}/{place}"
+
+
+def _text(owner: Owner, msg_id: str, state: State) -> str:
+    worker = owner.workers.get(msg_id)
+    if worker is not None:
+        return worker.said.text
+    if state is State.PREP:
+        return ""
+    return str(owner.spool.status(msg_id).get("job_status") or "")
+
+
+def message(owner: Owner, msg_id: str) -> dict[str, Any]:
+    """Return all that is known of a message."""
+    found = owner.spool.read(msg_id)
+    shown = status(owner, msg_id)
+    state = owner.spool.state_of(msg_id)
+    entry = owner.spool.entries.get(msg_id)
+    result = owner.spool.status(msg_id)
+    worker = owner.workers.get(msg_id)
+    if worker is not None:
+        result = {"job_status": worker.said.text, "attempt": worker.message.attempt}
+        result["pid"], result["started"] = worker.pid, worker.began_at
+    fields: dict[str, Any] = {**found.to_json(), **shown, "result": result}
+    if entry is not None:
+        fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
+    if state is State.RUN:
+        fields["phase"] = worker.phase if worker else "starting"
+    if state is State.DISMISSED:
+        fields["acknowledged"] = True
+    fields["_attachments"] = _attachments(owner, fields)
+    if not fields["_attachments"]:
+        del fields["_attachments"]
+    fields["story"] = _story(owner, msg_id, state, fields)
+    return fields
+
+
+def _attachments(owner: Owner, fields: Mapping[str, Any]) -> dict[str, Any]:
+    base = f"{owner.root.path}/{fields['path']}/attach"
+    return {
+        name: {**one, "path": f"{base}/{name}"}
+        for name, one in fields.get("attachments", {}).items()
+    }
+
+
+def _story(
+    owner: Owner, msg_id: str, state: State, fields: Mapping[str, Any]
+) -> dict[str, str]:
+    facts = {
+        "attempt": fields.get("attempt", 0),
+        "max_count": fields["max_count"],
+        **fields["result"],
+        "count": fields["count"],
+        "id": msg_id,
+    }
+    if state is State.QUE:
+        facts["waiting"] = why_waiting(owner, msg_id)
+    return story(state, facts).to_json()
+
+
+def why_waiting(owner: Owner, msg_id: str) -> str:
+    """Return in a sentence why a message in que has not started."""
+    entry = owner.spool.entries[msg_id]
+    if entry.rider_of is not None:
+        return f"It rides with {entry.rider_of}, which equals it and runs."
+    if owner.admin is not Admin.UP:
+        return f"The queue is {owner.admin}."
+    if owner.oper is not None:
+        return f"The script cannot be started: {owner.oper}."
+    away = entry.due - owner.spool.clock()
+    if away > 0:
+        when = datetime.fromtimestamp(entry.due, UTC)
+        return f"It is due in {duration(away)} ({when:%Y-%m-%d %H:%M:%S} UTC)."
+    key = owner.exclusion_key(msg_id)
+    if key is not None and key in owner.busy_keys:
+        return f"{owner.busy_keys[key]} runs with equal blocking_params."
+    if owner.slots_free <= 0:
+        return f"All {owner.config.num_workers} slots are taken (num_workers)."
+    return "It is next."
+
+
+# ---- lists
+
+
+def newest_waiting(owner: Owner) -> str | None:
+    """Return the message that came into que last; None when none waits."""
+    return next(_waiting(owner), None)
+
+
+def _waiting(owner: Owner) -> Iterator[str]:
+    """Give waiting messages, the newest first."""
+    entries = owner.spool.entries
+    for msg_id in reversed(entries):
+        entry = entries[msg_id]
+        if entry.state is State.QUE and entry.rider_of is None:
+            yield msg_id
+
+
+def in_err(owner: Owner) -> list[str]:
+    """Return the messages in err that nobody has acknowledged."""
+    return _ids(owner, State.ERR, None)
+
+
+def _ids(owner: Owner, state: State, limit: int | None) -> list[str]:
+    """Return ids in a state, newest first, also those whose folder is not there yet."""
+    spool = owner.spool
+    if state is State.QUE:
+        return list(islice(_waiting(owner), limit))
+    if state in (State.PREP, State.RUN):
+        live = spool.entries
+        return [i for i in reversed(live) if live[i].state is state][:limit]
+    coming = [i for i, one in spool.unsettled.items() if one.state is state]
+    leaving = {i for i, one in spool.unsettled.items() if one.state is not state}
+    listed = folders.list_state(spool.queue, state, limit and limit + len(leaving))
+    found = {i for i in (*coming, *listed) if i not in leaving}
+    return sorted(found, reverse=True)[:limit]
+
+
+def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
+    """Return what the ancestor's command `messages` does."""
+    name = asked.get("state")
+    limit = _limit(asked)
+    if name == "errack":
+        return [f".{i}" for i in _ids(owner, State.DISMISSED, MOST)]
+    if name == "que":
+        entries = owner.spool.entries
+        return [[i, entries[i].due] for i in _ids(owner, State.QUE, limit)]
+    if name == "run":
+        return [[i, _run_status(owner, i)] for i in _ids(owner, State.RUN, limit)]
+    if name == "prep" or name == "err":
+        return _ids(owner, State(name), MOST)
+    if name in HASHED:
+        return _filtered(owner, State(str(name)), limit, asked.get("filter"))
+    raise BadInput(f"invalid or missing 'state' field ({name})")
+
+
+def _run_status(owner: Owner, msg_id: str) -> str:
+    return str(status(owner, msg_id)["status"])
+
+
+def _limit(asked: Mapping[str, Any]) -> int | None:
+    limit = asked.get("limit", LIMIT)
+    if isinstance(limit, str) and limit.lstrip("-").isdigit():
+        limit = int(limit)
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise BadInput(f"limit is not a whole number: {limit!r:.40}")
+    return min(limit, MOST) if limit > 0 else MOST
+
+
+def _filtered(owner: Owner, state: State, limit: int | None, wanted: Any) -> list[str]:
+    ids = _ids(owner, state, limit)
+    if not isinstance(wanted, str) or not wanted.strip():
+        return ids
+    return [i for i in ids if wanted in owner.spool.read(i).encode().decode()]
+
+
+def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return messages of a state with their main fields, newest first."""
+    name = asked.get("state")
+    try:
+        state = State(str(name))
+    except ValueError:
+        raise BadInput(f"invalid or missing 'state' field ({name})") from None
+    after = asked.get("after")
+    limit = _limit(asked)
+    ids = _ids(owner, state, None if after else limit)
+    if after:
+        ids = [i for i in ids if i < str(after)][:limit]
+    return [one for i in ids if (one := _row(owner, i)) is not None]
+
+
+def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
+    try:
+        found = owner.spool.read(msg_id)
+        shown = status(owner, msg_id)
+    except (BadInput, NoSuchMessage):
+        return None
+    entry = owner.spool.entries.get(msg_id)
+    row = {
+        "msg_id": msg_id,
+        "due": entry.due if entry else found.due,
+        "count": entry.count if entry else found.count,
+        "attempt": entry.attempt if entry else found.attempt,
+        "status": shown["status"],
+        "state": shown["state"],
+    }
+    return {**row, **{p: found.params[p] for p in PARAMS if p in found.params}}
+
+
+# ---- the queue
+
+
+def counts(owner: Owner) -> dict[str, int]:
+    """Return how many messages are in each of the six states."""
+    kept = owner.spool.counts
+    names = (State.PREP, State.QUE, State.RUN, State.DONE, State.RELAYED, State.ERR)
+    shown = {str(state): kept.of(state) for state in names}
+    shown["que"] -= owner.riding
+    return shown
+
+
+def detail(owner: Owner) -> dict[str, Any]:
+    """Return what an operator wants to know of the queue."""
+    spool = owner.spool
+    closed = owner.closed()
+    first = owner.waiting.first_due()
+    return {
+        "name": owner.name,
+        "pid": os.getpid(),
+        "uptime": int(time.monotonic() - owner.began),
+        "status": owner.status,
+        "admin": str(owner.admin),
+        "oper": "SCRIPTERROR" if owner.oper else "UP",
+        "reason": owner.oper or owner.config_error,
+        "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
+        "accepting": closed is None,
+        "closed_reason": closed,
+        "lag": spool.lag,
+        "lag_bytes": spool.lag_bytes,
+        "stuck": spool.stuck,
+        "left_at_door": owner.left_at_door,
+        "num_workers": owner.config.num_workers,
+        "running": [_running(owner, i) for i in owner.workers],
+        "next_due": first,
+        "owed": len(spool.owed),
+        "journal_id": spool.journal.journal_id,
+        "seq": spool.journal.position.seq,
+        "checkpoint_seq": owner.checkpoint_seq,
+    }
+
+
+def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
+    worker = owner.workers[msg_id]
+    return {
+        "msg_id": msg_id,
+        "pid": worker.pid,
+        "phase": worker.phase,
+        "since": worker.began_at,
+        "status": worker.said.text,
+    }
