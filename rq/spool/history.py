@@ -8,6 +8,7 @@ other readers read sealed ones only.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ def events_after(queue: QueueDir, seq: int) -> Iterator[Read]:
     next one says that it ends. Damaged: one of them ends too early."""
     found = [one for one in segments(queue) if one.last is None or one.last > seq]
     reads = [read for one in found if (read := read_segment(one)) is not None]
-    for read, following in zip(reads, [*reads[1:], None], strict=True):
+    for read, following in itertools.zip_longest(reads, reads[1:]):
         if following is None:
             yield read
             continue
