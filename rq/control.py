@@ -19,7 +19,7 @@ from rq import wire
 from rq.errors import BadInput, RQError
 
 IDLE = 60.0  # seconds that a connection may say nothing
-FRAME = 10.0  # seconds from the first byte of a frame to its last
+FRAME = 5.0  # seconds from the first byte of a frame to its last
 WRITE = 10.0  # seconds for the asker to take a reply
 CONNECTIONS = 200
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes

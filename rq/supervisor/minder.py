@@ -13,9 +13,11 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
-from rq import logs
+from rq import logs, proc
 from rq.errors import Refused
 from rq.layout import Root
 from rq.states import Child
@@ -48,6 +50,7 @@ class Minder:
         self._deleting: dict[str, float] = {}  # queue: when to try (monotonic)
         self._given_up: dict[str, Any] = {}  # queue: its config when it gave up
         self._forgetting: set[str] = set()
+        self._errands: set[asyncio.Task[None]] = set()
         self.changes = 0
         self._waiting: set[asyncio.Future[None]] = set()
         # Held open for life: its end tells the children that the supervisor is gone.
@@ -173,6 +176,9 @@ class Minder:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
         process.started(now)
+        if process.kind is Kind.QUEUE and proc.is_locked(self._lock_of(process.name)):
+            self._run_errand(self._adopt_late(process.name))
+            return
         log.info("starting %s", logs.fields(kind=process.kind, name=process.name))
         try:
             self._launch(key, process)
@@ -204,7 +210,7 @@ class Minder:
 
     def _stop(self, key: Key, process: Process, now: float) -> None:
         process.stopping(now)
-        if process.state is Child.STOPPING:
+        if process.state is Child.STOPPING and key in self._handles:
             self._handles[key].send(signal.SIGTERM)
         self.wake()
 
@@ -212,7 +218,8 @@ class Minder:
         process.killed = True
         name = logs.fields(kind=process.kind, name=process.name)
         log.warning("killing %s: it did not do what it was asked in time", name)
-        self._handles[key].send(signal.SIGKILL)
+        if key in self._handles:
+            self._handles[key].send(signal.SIGKILL)
 
     # ---- what happens
 
@@ -372,6 +379,30 @@ class Minder:
         for name, held in zip(names, found, strict=True):
             if held:
                 self._adopted(name, held)
+
+    async def _adopt_late(self, name: str) -> None:
+        """Ask a process that owns a queue and is not ours to be; it may be ending."""
+        held = await asyncio.to_thread(handle.adopt, self.root.queue(name).socket)
+        process = self.queue(name)
+        if held is None:
+            why = "another process owns this queue and does not answer"
+            self._ended((Kind.QUEUE, name), None, why)
+        elif process.state is Child.STARTING:
+            process.ready(time.monotonic())
+            self._hold((Kind.QUEUE, name), process, held)
+            log.info("adopted %s", logs.fields(queue=name, pid=held.pid))
+        else:
+            self._hold((Kind.QUEUE, name), process, held)
+            held.send(signal.SIGTERM)
+        self.wake()
+
+    def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    def _lock_of(self, name: str) -> Path:
+        return self.root.queue(name).lock
 
     def _adopted(self, name: str, held: Handle) -> None:
         process = self.queue(name)

@@ -1,0 +1,302 @@
+"""scandir with a real supervisor: links are queues, and mistakes remove nothing."""
+
+import json
+import os
+import shutil
+import time
+
+import pytest
+from supervising import annoy, daemon_on, wait_until
+
+from rq import config, trash
+from rq.errors import NoSuchQueue, Refused
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with daemon_on(tmp_path / "root") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def running(daemon):
+    daemon.start()
+    daemon.until_up("scandir")
+    return daemon
+
+
+def hide_watchdog(daemon, tmp_path):
+    """Let the machine be one without watchdog."""
+    package = tmp_path / "hidden" / "watchdog"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('hidden')\n")
+    daemon.env["PYTHONPATH"] = str(tmp_path / "hidden")
+
+
+def linked(daemon, name, settings=None):
+    directory = daemon.define(name, settings)
+    daemon.link(name, directory)
+    daemon.until_up(name)
+    return directory
+
+
+def errors(daemon):
+    return daemon.ask("status")["scandir"].get("errors", {})
+
+
+def settings_of(daemon, name):
+    return daemon.ask_queue(name, "config")[1]
+
+
+def listed(daemon):
+    return daemon.ask("queues")
+
+
+# ---- making
+
+
+def test_a_link_is_a_queue_within_a_second(running):
+    directory = running.define("q", {"num_workers": "3", "coalesce_params": [1]})
+    (directory / "form.json").write_text('{"default": "hidden"}')
+    running.link("q", directory)
+    began = time.monotonic()
+    running.until_up("q")
+    assert time.monotonic() - began < 1.5
+    queue = running.root.queue("q")
+    written = config.read_json(queue.config)
+    assert written["name"] == "q"
+    assert written["script"] == str(directory / "run")
+    assert written["num_workers"] == 3
+    assert written["exec_prefix"] == ""
+    assert json.loads(queue.form.read_text()) == {"default": "hidden"}
+
+
+def test_a_link_is_a_queue_without_hints_too(daemon, tmp_path):
+    hide_watchdog(daemon, tmp_path)
+    daemon.start()
+    began = time.monotonic()
+    linked(daemon, "q")
+    assert time.monotonic() - began < 3
+    (daemon.root.scandir / "q").unlink()
+    wait_until(lambda: listed(daemon) == [], 4)
+
+
+def test_a_definition_without_config_gets_the_defaults(running):
+    linked(running, "q")
+    settings = settings_of(running, "q")
+    assert settings["num_workers"] == 1
+    assert settings["exec_prefix"] == ""
+
+
+def test_a_relative_link_works_and_its_form_does_not_dangle(running):
+    directory = running.define("q")
+    (directory / "form.json").write_text("{}")
+    (running.root.scandir / "q").symlink_to("../definitions/q")
+    running.until_up("q")
+    assert running.root.queue("q").form.exists()
+    (directory / "form.json").unlink()
+    wait_until(lambda: not running.root.queue("q").form.is_symlink(), 4)
+
+
+def test_a_link_through_a_moving_target_keeps_the_moving_part(running):
+    releases = running.root.path / "releases"
+    for number in ("1", "2"):
+        shutil.copytree(running.define("q"), releases / number / "q")
+    (releases / "current").symlink_to("1")
+    (running.root.scandir / "q").symlink_to(releases / "current" / "q")
+    running.until_up("q")
+    assert settings_of(running, "q")["script"] == str(releases / "current/q/run")
+
+
+def test_a_new_queue_is_not_restarted_afterwards(running):
+    linked(running, "q", {"num_workers": 2})
+    before = running.child("q")
+    end = time.monotonic() + 5
+    wait_until(lambda: time.monotonic() > end)
+    after = running.child("q")
+    assert (after["pid"], after["restarts"]) == (before["pid"], 0)
+
+
+def test_a_changed_config_arrives_without_a_restart(running):
+    directory = linked(running, "q", {"num_workers": 2})
+    pid = running.child("q")["pid"]
+    (directory / "config.json").write_text('{"num_workers": 5}')
+    wait_until(lambda: settings_of(running, "q")["num_workers"] == 5, 3)
+    (directory / "config.json").unlink()
+    wait_until(lambda: settings_of(running, "q")["num_workers"] == 1, 3)
+    assert running.child("q")["pid"] == pid
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda d: (d / "config.json").write_text("{"), "is not JSON"),
+        (lambda d: (d / "config.json").write_text('{"nice": "x"}'), "nice"),
+        (lambda d: (d / "config.json").write_text('{"num_worker": 1}'), "num_workers"),
+        (lambda d: (d / "run").chmod(0o644), "is not executable"),
+        (lambda d: (d / "run").unlink(), "is missing"),
+        (lambda d: d.rename(d.with_name("elsewhere")), "leads to"),
+    ],
+)
+def test_a_mistake_is_shown_and_the_queue_goes_on(running, mistake, told):
+    directory = linked(running, "q", {"num_workers": 2})
+    pid = running.child("q")["pid"]
+    mistake(directory)
+    wait_until(lambda: told in errors(running).get("q", ""), 4)
+    assert listed(running) == ["q"]
+    assert settings_of(running, "q")["num_workers"] == 2
+    assert running.child("q")["pid"] == pid
+
+
+def test_a_mistake_that_is_mended_is_shown_no_longer(running):
+    directory = linked(running, "q")
+    (directory / "config.json").write_text("{")
+    wait_until(lambda: "q" in errors(running))
+    (directory / "config.json").write_text('{"num_workers": 4}')
+    wait_until(lambda: errors(running) == {})
+    wait_until(lambda: settings_of(running, "q")["num_workers"] == 4)
+
+
+def test_what_is_no_link_or_has_no_good_name_is_shown(running):
+    (running.root.scandir / "folder").mkdir()
+    running.link("no.good", running.define("x"))
+    wait_until(lambda: set(errors(running)) == {"folder", "no.good"})
+    assert "is not a symlink" in errors(running)["folder"]
+    assert "invalid characters" in errors(running)["no.good"]
+    assert listed(running) == []
+
+
+def test_a_scandir_that_cannot_be_read_removes_nothing(running):
+    linked(running, "q")
+    running.root.scandir.rename(running.root.path / "away")
+    wait_until(lambda: "scandir" in errors(running), 5)
+    assert listed(running) == ["q"]
+    (running.root.path / "away").rename(running.root.scandir)
+    wait_until(lambda: errors(running) == {}, 5)
+    assert listed(running) == ["q"]
+
+
+# ---- removing, the trash, coming back
+
+
+def test_a_removed_link_moves_the_queue_to_the_trash_and_a_new_one_brings_it_back(
+    running,
+):
+    directory = linked(running, "q")
+    keepsake = running.root.queue("q").path / "keepsake"
+    keepsake.write_text("1")
+    (running.root.scandir / "q").unlink()
+    wait_until(lambda: listed(running) == [])
+    [one] = trash.ls(running.root)
+    assert one.name == "q"
+    assert (one.path / "keepsake").exists()
+    running.link("q", directory)
+    running.until_up("q")
+    assert keepsake.read_text() == "1"
+    assert trash.ls(running.root) == []
+
+
+def test_kept_trash_does_not_come_back(running):
+    directory = linked(running, "q")
+    (running.root.queue("q").path / "keepsake").write_text("1")
+    (running.root.scandir / "q").unlink()
+    wait_until(lambda: listed(running) == [])
+    trash.keep(running.root, "q")
+    running.link("q", directory)
+    running.until_up("q")
+    assert not (running.root.queue("q").path / "keepsake").exists()
+    [one] = trash.ls(running.root)
+    assert one.kept
+    assert trash.empty(running.root) == [one]
+    assert trash.ls(running.root) == []
+
+
+def test_a_link_that_is_replaced_in_two_steps_removes_nothing(running):
+    directory = linked(running, "q")
+    pid = running.child("q")["pid"]
+    for _ in range(5):
+        (running.root.scandir / "q").unlink()
+        running.link("q", directory)
+    end = time.monotonic() + 3
+    wait_until(lambda: time.monotonic() > end)
+    assert running.child("q")["pid"] == pid
+    assert trash.ls(running.root) == []
+
+
+def test_queues_made_through_the_api_are_not_scandirs(daemon):
+    daemon.start()
+    daemon.create("api")
+    directory = linked(daemon, "linked")
+    daemon.stop()
+    (daemon.root.scandir / "linked").unlink()
+    daemon.start()
+    wait_until(lambda: listed(daemon) == ["api"], 5)
+    daemon.link("api", directory)
+    wait_until(lambda: "was made through the API" in errors(daemon).get("api", ""))
+    assert settings_of(daemon, "api")["script"] == str(daemon.script)
+
+
+def test_a_linked_queue_that_was_deleted_stays_deleted_until_it_is_linked_anew(running):
+    directory = linked(running, "q")
+    assert running.ask("delete_queue", "q")[0] == "ok"
+    wait_until(lambda: "was deleted" in errors(running).get("q", ""), 5)
+    assert listed(running) == []
+    (running.root.scandir / "q").unlink()
+    running.link("q", directory)
+    running.until_up("q")
+
+
+def test_queues_of_the_ancestor_are_adopted_when_linked_and_else_left_alone(daemon):
+    for name in ("linked", "other"):
+        path = daemon.root.queue(name).path
+        for state in ("prep", "que", "run", "done", "relayed", "err"):
+            (path / state).mkdir(parents=True)
+        settings = {"name": name, "script": str(daemon.script), "num_workers": "1"}
+        (path / "config.json").write_text(json.dumps(settings))
+    directory = daemon.define("linked", {"num_workers": 2})
+    daemon.link("linked", directory)
+    daemon.start()
+    daemon.until_up("other")
+    daemon.until_up("linked")
+    wait_until(lambda: settings_of(daemon, "linked")["num_workers"] == 2, 4)
+    assert settings_of(daemon, "linked")["script"] == str(directory / "run")
+    (daemon.root.scandir / "linked").unlink()
+    wait_until(lambda: listed(daemon) == ["other"], 4)
+
+
+def test_a_trash_that_is_owned_or_unknown_is_not_touched(running):
+    running.create("q")
+    with pytest.raises(Refused):
+        trash.put(running.root, running.root.queue("q"))
+    with pytest.raises(NoSuchQueue):
+        trash.keep(running.root, "q")
+    assert running.ask_queue("q", "ping") == ["pong"]
+
+
+# ---- hints
+
+
+def test_a_flag_made_by_hand_reaches_the_queue_at_once(running):
+    linked(running, "q")
+    running.root.down("q").touch()
+    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"], 2)
+    running.root.down("q").unlink()
+    wait_until(lambda: running.ask_queue("q", "status") == ["UP"], 2)
+
+
+def test_scandir_goes_on_after_kill_and_when_the_supervisor_is_annoyed(running):
+    linked(running, "q")
+    dead = running.kill("scandir")
+    for line in annoy(running.root.supervisor_socket):
+        line.close()
+    wait_until(
+        lambda: running.is_up("scandir") and running.child("scandir")["pid"] != dead
+    )
+    assert running.child("q")["restarts"] == 0
+    linked(running, "r")
+    assert os.listdir(running.root.trash) == []

@@ -1,0 +1,422 @@
+"""The supervisor with real processes: what it promises when any of them is killed."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from supervising import annoy, daemon_on, wait_until
+
+from rq import client, config
+from rq.errors import Unreachable
+from rq.states import Child
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with daemon_on(tmp_path / "root") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def running(daemon):
+    daemon.start()
+    return daemon
+
+
+def inodes(pid):
+    """Return what the descriptors of a process are."""
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return found
+
+
+def writable_pipes(pid):
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fdinfo"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            flags = re.search(
+                r"flags:\s*(\d+)", Path(f"/proc/{pid}/fdinfo/{fd}").read_text()
+            )
+            if target.startswith("pipe:") and int(flags[1], 8) & os.O_WRONLY:
+                found.add(target)
+    return found
+
+
+# ---- commands
+
+
+def test_every_command_answers_as_the_ancestor_did(running):
+    ask = running.ask
+    assert ask("ping") == ["pong"]
+    assert isinstance(ask("uptime")[0], int)
+    assert ask("environment") == ["test"]
+    assert ask("queues") == []
+    running.create("one")
+    assert ask("queues") == ["one"]
+    one = {"name": "one", "script": str(running.script)}
+    assert ask("create_queue", one) == ["fail", "already created"]
+    bad = {"name": "../one", "script": "x"}
+    assert ask("create_queue", bad) == ["fail", "queue name has invalid characters"]
+    assert ask("create_queue", "no json") == ["fail", "queue not created"]
+    for verb in ("up", "down", "pause", "resume"):
+        assert ask(f"{verb}_queue", "one") == ["ok", "one"]
+        assert ask(f"{verb}_queue", "no") == ["fail", "invalid queue name"]
+        assert ask(f"{verb}_queue", "../x") == ["fail", "invalid queue name"]
+    assert ask("restart_queue", "one") == ["ok", "one"]
+    assert ask("restart_queue", "no") == ["fail", "invalid queue name"]
+    assert ask("restart_queue") == ["fail", "invalid queue name"]
+    assert ask("delete_queue", "no") == ["fail", "no such queue"]
+    assert ask("delete_queue", "one") == ["ok", "started deleting queue"]
+    assert ask("whatever") == ["error"]
+
+
+def test_a_created_queue_has_a_normal_config(running):
+    asked = {"name": "n", "script": str(running.script), "num_workers": "7"}
+    running.ask("create_queue", asked)
+    written = config.read_json(running.root.queue("n").config)
+    assert written == {
+        "name": "n",
+        "script": str(running.script),
+        "num_workers": 7,
+        "exec_prefix": "bash -lc ",
+        "env_vars": {},
+        "coalesce_params": [],
+        "blocking_params": [],
+    }
+
+
+def test_a_config_with_a_mistake_makes_no_queue(running):
+    reply = running.ask("create_queue", {"name": "n", "script": "x", "num_worker": 1})
+    assert reply[0] == "fail"
+    assert "num_workers" in reply[1]
+    assert not running.root.queue("n").path.exists()
+
+
+def test_down_and_pause_are_files_that_the_queue_heeds_at_once(running):
+    running.create("q")
+    running.ask("pause_queue", "q")
+    assert running.root.pause("q").exists()
+    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"], 2)
+    running.ask("down_queue", "q")
+    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"], 2)
+    running.ask("up_queue", "q")
+    running.ask("resume_queue", "q")
+    assert not running.root.down("q").exists()
+    wait_until(lambda: running.ask_queue("q", "status") == ["UP"], 2)
+
+
+def test_a_deleted_queue_lies_in_the_trash_whole(running):
+    running.create("q")
+    inode = running.root.queue("q").path.stat().st_ino
+    running.ask("delete_queue", "q")
+    wait_until(lambda: running.ask("queues") == [])
+    assert (running.root.trash / f"q.{inode}" / "config.json").exists()
+    assert not running.root.queue("q").path.exists()
+    running.create("q")
+
+
+def test_a_restart_gives_a_new_process(running):
+    running.create("q")
+    before = running.child("q")["pid"]
+    running.ask("restart_queue", "q")
+    wait_until(lambda: running.is_up("q") and running.child("q")["pid"] != before)
+    assert running.child("q")["restarts"] == 0
+
+
+# ---- one instance
+
+
+def test_a_second_supervisor_names_the_first_and_ends(running):
+    told = running.command("rq.supervisor")
+    second = subprocess.run(**told, capture_output=True, timeout=20, check=False)
+    assert second.returncode == 1
+    assert str(running.process.pid) in second.stderr.decode()
+    assert second.stderr.decode().count("\n") == 1
+    assert running.ask("ping") == ["pong"]
+
+
+def test_a_root_without_config_is_refused_in_one_sentence(tmp_path, daemon):
+    daemon.root.config.unlink()
+    told = daemon.command("rq.supervisor")
+    ended = subprocess.run(**told, capture_output=True, timeout=20, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.decode().count("\n") == 1
+    assert "config.json is missing" in ended.stderr.decode()
+
+
+# ---- kill -9
+
+
+def test_a_killed_queue_comes_back_each_time_a_little_later(running):
+    running.create("q")
+    gaps = []
+    for _ in range(2):
+        running.kill("q")
+        wait_until(lambda: running.child("q")["state"] == Child.BACKOFF, 2)
+        assert "SIGKILL" in running.child("q")["reason"]
+        began = time.monotonic()
+        running.until_up("q")
+        gaps.append(time.monotonic() - began)
+    assert gaps[0] >= 0.8
+    assert gaps[1] >= 1.8
+    assert running.child("q")["restarts"] == 2
+
+
+@pytest.mark.parametrize("helper", ["scandir", "timers"])
+def test_a_killed_helper_comes_back_and_takes_nothing_with_it(running, helper):
+    running.create("q")
+    queue = running.child("q")["pid"]
+    dead = running.kill(helper)
+    wait_until(lambda: running.is_up(helper) and running.child(helper)["pid"] != dead)
+    assert running.child("q")["pid"] == queue
+    assert running.process.poll() is None
+
+
+def test_queues_outlive_the_fork_server_and_a_new_one_serves(running):
+    running.create("q")
+    queue = running.child("q")["pid"]
+    dead = running.kill("forks")
+    wait_until(lambda: running.is_up("forks") and running.child("forks")["pid"] != dead)
+    assert running.child("q")["pid"] == queue
+    assert running.ask_queue("q", "ping") == ["pong"]
+    running.create("later")
+    # Its death is noticed although its parent is gone.
+    running.kill("q")
+    wait_until(lambda: running.is_up("q") and running.child("q")["pid"] != queue)
+
+
+def test_a_new_supervisor_takes_over_the_queues_of_a_killed_one(daemon):
+    daemon.start()
+    daemon.create("a")
+    daemon.create("b")
+    before = {name: daemon.child(name)["pid"] for name in ("a", "b")}
+    daemon.crash()
+    daemon.start()
+    after = {name: daemon.until_up(name)["pid"] for name in ("a", "b")}
+    assert after == before
+    # They are its own now: a death is seen, and they outlast the two seconds.
+    daemon.kill("a")
+    wait_until(lambda: daemon.is_up("a") and daemon.child("a")["pid"] != before["a"])
+    time_up = time.monotonic() + 2.0
+    wait_until(lambda: time.monotonic() > time_up)
+    assert daemon.child("b")["pid"] == before["b"]
+    assert daemon.stop() == 0
+    assert daemon.processes() == []
+
+
+def test_everything_ends_when_the_supervisor_is_killed_for_good(daemon):
+    daemon.start()
+    daemon.create("a")
+    assert len(daemon.processes()) >= 5
+    daemon.crash()
+    wait_until(lambda: daemon.processes() == [], 15)
+    daemon.start()
+    daemon.until_up("a")
+
+
+def test_a_supervisor_is_not_kept_from_starting_by_queues_that_still_end(daemon):
+    daemon.start()
+    daemon.create("a")
+    pid = daemon.child("a")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    daemon.crash()
+    daemon.start()
+    assert daemon.ask("ping") == ["pong"]
+    os.kill(pid, signal.SIGCONT)
+    daemon.until_up("a", 20)
+
+
+# ---- stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_leaves_no_process_no_socket_and_no_pid_file(running, number):
+    running.create("a")
+    running.create("b")
+    running.process.send_signal(number)
+    assert running.process.wait(20) == 0
+    assert running.processes() == []
+    assert not running.root.supervisor_socket.exists()
+    assert not running.root.supervisor_pid.exists()
+    assert not running.root.queue("a").socket.exists()
+
+
+def test_a_stop_ends_with_queues_that_had_given_up_or_wait(running):
+    running.create("a")
+    running.create("b")
+    running.kill("a")
+    running.root.queue("b").config.write_text("{")
+    running.ask("restart_queue", "b")
+    wait_until(lambda: running.child("b")["state"] == Child.FATAL)
+    assert running.stop() == 0
+
+
+def test_shutdown_by_command_stops_all(running):
+    running.create("a")
+    assert running.ask("shutdown") == ["ok"]
+    assert running.process.wait(20) == 0
+
+
+def test_systemd_is_told(daemon, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as inbox:
+        inbox.bind(str(tmp_path / "notify"))
+        inbox.settimeout(10)
+        daemon.env["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+        daemon.env["WATCHDOG_USEC"] = "400000"
+        daemon.start()
+        daemon.create("a")
+        heard = []
+        wait_until(lambda: heard.append(inbox.recv(999)) or b"WATCHDOG=1" in heard)
+        daemon.stop()
+        inbox.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                heard.append(inbox.recv(999))
+    assert heard[0] == b"READY=1"
+    assert b"STATUS=1 of 1 queues up" in heard
+    assert b"STOPPING=1" in heard
+
+
+# ---- queues that cannot start
+
+
+def test_a_queue_that_only_a_person_can_mend_is_not_tried_again(running):
+    running.create("q")
+    config_path = running.root.queue("q").config
+    good = config_path.read_text()
+    config_path.write_text('{"name": "q", "scrip": "x"}')
+    running.ask("restart_queue", "q")
+    wait_until(lambda: running.child("q")["state"] == Child.FATAL)
+    assert "script" in running.child("q")["reason"]
+    assert running.ask("queues") == ["q"]
+    assert running.ask("restart_queue", "q") == ["ok", "q"]
+    wait_until(lambda: running.child("q")["restarts"] == 2)
+    config_path.write_text(good)
+    running.until_up("q")
+
+
+def test_hup_takes_up_what_was_made_by_hand_and_drops_what_is_gone(running):
+    running.create("old")
+    path = running.root.queue("new").path
+    path.mkdir()
+    config.write_state(
+        path / "config.json", {"name": "new", "script": str(running.script)}
+    )
+    running.root.queue("old").config.unlink()
+    running.process.send_signal(signal.SIGHUP)
+    running.until_up("new")
+    wait_until(lambda: running.ask("queues") == ["new"])
+    assert running.root.queue("old").path.exists()
+
+
+def test_what_is_no_queue_is_left_alone(daemon):
+    for name in ("x.deleted.12", ".hidden", "no-config"):
+        daemon.root.queue(name).path.mkdir()
+    daemon.start()
+    assert daemon.ask("queues") == []
+
+
+# ---- bad clients
+
+
+def test_bad_clients_cost_only_themselves(running):
+    running.create("q")
+    before = {one["name"]: one["pid"] for one in running.children()}
+    sockets = [running.root.supervisor_socket, running.root.queue("q").socket]
+    silent = [line for path in sockets for line in annoy(path)]
+    began = time.monotonic()
+    assert running.ask("ping") == ["pong"]
+    assert running.ask_queue("q", "ping") == ["pong"]
+    assert time.monotonic() - began < 2
+    assert {one["name"]: one["pid"] for one in running.children()} == before
+    # Half a frame is given up after its deadline.
+    assert silent[0].recv(10) == b""
+    for line in silent:
+        line.close()
+
+
+def test_many_silent_connections_do_not_shut_others_out_for_good(running):
+    path = running.root.supervisor_socket
+    lines = []
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            line = socket.socket(socket.AF_UNIX)
+            line.connect(str(path))
+            lines.append(line)
+    for line in lines:
+        line.close()
+    wait_until(lambda: running.ask("ping") == ["pong"])
+
+
+# ---- descriptors, places
+
+
+def test_children_get_no_descriptor_but_their_own(daemon):
+    leak_read, leak = os.pipe()
+    os.set_inheritable(leak, True)
+    daemon.start(pass_fds=(leak,))
+    daemon.create("a")
+    daemon.create("b")
+    leaked = os.readlink(f"/proc/self/fd/{leak}")
+    pids = {one["name"]: one["pid"] for one in daemon.children()}
+    of_supervisor = inodes(daemon.process.pid)
+    for name, pid in pids.items():
+        seen = inodes(pid)
+        assert leaked not in seen, name
+        shared = {one for one in seen & of_supervisor if one.startswith("socket:")}
+        assert shared == set(), name
+        assert not any(one.startswith("anon_inode:[pidfd]") for one in seen), name
+    common = inodes(pids["a"]) & inodes(pids["b"])
+    pipes = {one for one in common if one.startswith(("pipe:", "socket:"))}
+    assert len(pipes) <= 1, "the sign of the supervisor's life alone"
+    # Nobody but the supervisor can make it live on.
+    for pid in pids.values():
+        assert not pipes & writable_pipes(pid)
+    os.close(leak)
+    os.close(leak_read)
+
+
+def test_a_deep_root_works(tmp_path):
+    deep = tmp_path / ("d" * 60) / ("e" * 60) / "root"
+    with daemon_on(deep) as daemon:
+        daemon.start()
+        daemon.create("q" * 100)
+        assert daemon.ask_queue("q" * 100, "ping") == ["pong"]
+        assert daemon.stop() == 0
+
+
+def test_nobody_answers_when_it_does_not_run(daemon):
+    with pytest.raises(Unreachable):
+        client.ask(daemon.root.supervisor_socket, "ping")
+
+
+def test_status_tells_what_the_command_line_needs(running):
+    running.create("q")
+    status = running.ask("status")
+    assert status["pid"] == running.process.pid
+    assert status["environment"] == "test"
+    kinds = {one["kind"] for one in status["children"]}
+    assert kinds == {"forks", "scandir", "timers", "queue"}
+    one = next(one for one in status["children"] if one["name"] == "q")
+    assert set(one) == {
+        "name",
+        "kind",
+        "state",
+        "wanted",
+        "pid",
+        "since",
+        "restarts",
+        "reason",
+    }
+    assert abs(one["since"] - time.time()) < 30

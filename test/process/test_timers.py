@@ -1,0 +1,219 @@
+"""The timers process with a real supervisor and real queues."""
+
+import json
+import time
+
+import pytest
+from supervising import annoy, connect, daemon_on, wait_until
+
+from rq import client, config, wire
+
+pytestmark = pytest.mark.process
+
+# Verbatim from the seed, with its blank line at the end.
+SAMPLE = """{
+  "period" : 86400,
+  "msg" :
+  {
+    "dest" : "cleaner"
+  }
+}
+
+"""
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with daemon_on(tmp_path / "root") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def running(daemon):
+    daemon.start()
+    daemon.until_up("timers")
+    return daemon
+
+
+def ask(daemon, command):
+    word, result = client.ask_timers(daemon.root.timers_socket, command)
+    assert word == "ok"
+    return result
+
+
+def row(daemon, name):
+    return {one["name"]: one for one in ask(daemon, "status")["timers"]}[name]
+
+
+def write(daemon, name, dest="q", period=86400, **params):
+    path = daemon.root.timers / f"{name}.json"
+    message = {"dest": dest, **params}
+    path.write_text(json.dumps({"period": period, "msg": message}))
+    return path
+
+
+def pause_for(seconds):
+    end = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > end, seconds + 1)
+
+
+def fired(daemon, name):
+    return daemon.messages(name)
+
+
+def test_the_seeds_sample_fires_at_once_and_then_daily(running):
+    running.create("cleaner")
+    sample = running.root.path / "sample.json"
+    sample.write_text(SAMPLE)
+    (running.root.timers / "daily.json").symlink_to(sample)
+    began = time.time()
+    wait_until(lambda: fired(running, "cleaner") == 1, 2)
+    [[name, due]] = ask(running, "get_timers")
+    assert name == "daily"
+    assert abs(due - began - 86400) < 2
+    assert ask(running, "get_status") == {"sent": 1, "errors": 0}
+    assert row(running, "daily")["result"].startswith("sent http://127.0.0.1:3333/q/cl")
+
+
+def test_touch_relink_and_restart_fire_nothing_again(daemon):
+    daemon.start()
+    daemon.create("q")
+    path = write(daemon, "t")
+    wait_until(lambda: fired(daemon, "q") == 1)
+    path.touch()
+    write(daemon, "t", param1="other")
+    target = path.rename(daemon.root.path / "t.json")
+    path.symlink_to(target)
+    daemon.kill("timers")
+    pause_for(0.3)
+    daemon.until_up("timers")
+    daemon.stop()
+    daemon.start()
+    daemon.until_up("q")
+    daemon.until_up("timers")
+    pause_for(2.5)
+    assert fired(daemon, "q") == 1
+
+
+def test_a_removed_timer_is_forgotten(running):
+    running.create("q")
+    path = write(running, "t")
+    wait_until(lambda: fired(running, "q") == 1)
+    path.unlink()
+    state = running.root.timers_state
+    wait_until(lambda: config.read_json(state)["timers"] == {})
+    assert ask(running, "get_timers") == []
+    write(running, "t")
+    wait_until(lambda: fired(running, "q") == 2)
+
+
+def test_a_due_timer_fires_within_a_second(daemon):
+    last = time.time() - 60 + 4
+    kept = {"timers": {"t": {"last": last}}, "errors": {}}
+    config.write_state(daemon.root.timers_state, kept)
+    write(daemon, "t", period=60)
+    daemon.start()
+    daemon.create("q")
+    assert fired(daemon, "q") == 0
+    wait_until(lambda: fired(daemon, "q") == 1, 6)
+    assert 0 <= time.time() - (last + 60) < 1
+    assert abs(row(daemon, "t")["due"] - (last + 120)) < 0.01
+
+
+def test_after_a_long_stop_it_fires_once(daemon):
+    kept = {"timers": {"t": {"last": time.time() - 1e6}}, "errors": {}}
+    config.write_state(daemon.root.timers_state, kept)
+    write(daemon, "t", period=60)
+    daemon.start()
+    daemon.create("q")
+    wait_until(lambda: fired(daemon, "q") == 1)
+    pause_for(1.5)
+    assert fired(daemon, "q") == 1
+
+
+def test_a_queue_that_is_not_up_is_skipped_and_that_is_shown(running):
+    running.create("q")
+    running.ask("pause_queue", "q")
+    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"])
+    write(running, "t")
+    wait_until(lambda: row(running, "t")["result"] == "skipped: queue q is PAUSE")
+    assert row(running, "t")["due"] > time.time() + 80000
+    assert fired(running, "q") == 0
+
+
+def test_a_queue_that_comes_later_gets_its_message_then(running):
+    write(running, "t")
+    wait_until(lambda: "nobody answers" in row(running, "t")["error"])
+    assert "t" in running.ask("status")["timers"]["errors"]
+    running.create("q")
+    wait_until(lambda: fired(running, "q") == 1, 10)
+    assert row(running, "t")["error"] == ""
+    wait_until(lambda: running.ask("status")["timers"]["errors"] == {})
+
+
+def test_wrong_files_are_shown_and_the_others_go_on(running):
+    running.create("q")
+    (running.root.timers / "bad.json").write_text("{")
+    (running.root.timers / "old.yaml").write_text("period: 60\n")
+    (running.root.timers / "gone.json").symlink_to("/nonexistent/gone.json")
+    write(running, "good")
+    wait_until(lambda: fired(running, "q") == 1)
+    errors = ask(running, "status")["errors"]
+    assert set(errors) == {"bad.json", "old.yaml", "gone.json"}
+    assert "YAML" in errors["old.yaml"]
+    assert [one for one, _ in ask(running, "get_timers")] == ["good"]
+    (running.root.timers / "bad.json").unlink()
+    wait_until(lambda: "bad.json" not in ask(running, "status")["errors"])
+
+
+def test_a_timer_that_breaks_and_is_mended_keeps_its_beat(running):
+    running.create("q")
+    path = write(running, "t")
+    wait_until(lambda: fired(running, "q") == 1)
+    due = row(running, "t")["due"]
+    path.write_text("{")
+    wait_until(lambda: ask(running, "get_timers") == [])
+    write(running, "t")
+    wait_until(lambda: row(running, "t")["due"] == due)
+    assert fired(running, "q") == 1
+
+
+def test_params_arrive_and_a_remote_dest_goes_to_relay(running):
+    running.create("relay")
+    write(running, "t", dest="http://127.0.0.1:1/q/far", param1="a", param2="b")
+    wait_until(lambda: fired(running, "relay") == 1)
+
+
+def test_a_queue_that_hangs_delays_no_other(running):
+    running.create("q")
+    hanging = running.root.queue("hang").path
+    hanging.mkdir()
+    sock = client.listen(hanging / "queue.sock")
+    write(running, "a", dest="hang")
+    write(running, "b")
+    wait_until(lambda: fired(running, "q") == 1, 3)
+    sock.close()
+
+
+def test_bad_clients_cost_only_themselves(running):
+    running.create("q")
+    pid = running.child("timers")["pid"]
+    path = running.root.timers_socket
+    silent = annoy(path, wire.MAGIC2)
+    with connect(path) as line:
+        line.sendall(wire.frame(b'["nonsense", {}]', wire.MAGIC2))
+        assert b'["fail","unknown command' in line.recv(999)
+    assert ask(running, "get_timers") == []
+    write(running, "t")
+    wait_until(lambda: fired(running, "q") == 1, 3)
+    assert running.child("timers")["pid"] == pid
+    for line in silent:
+        line.close()
+
+
+def test_a_lost_state_file_is_no_end(daemon):
+    daemon.root.timers_state.write_text('{"timers": {"t": 7}}')
+    write(daemon, "t")
+    daemon.start()
+    daemon.create("q")
+    wait_until(lambda: fired(daemon, "q") == 1)

@@ -1,0 +1,216 @@
+"""Running supervisors for tests: own roots, real processes, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rq import client, config, wire
+from rq.errors import RQError
+from rq.layout import Root
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SCRIPT = "#!/bin/sh\necho done ok >&3\n"
+
+
+def wait_until(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Return the first true value of `fact`; fail after `seconds`."""
+    end = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < end:
+        try:
+            if value := fact():
+                return value
+        except (RQError, OSError, ValueError, KeyError) as error:
+            last = error
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {last or fact()!r}")
+
+
+class Daemon:
+    """A root and the supervisor that runs on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.root = Root(path)
+        self.tag = uuid.uuid4().hex
+        self.env: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+        config.make_root(self.root)
+        settings = {"env": "test", "host": "127.0.0.1", "port": 3333, "grace": 1}
+        config.write_state(self.root.config, settings)
+        self.script = path / "script"
+        self.script.write_text(SCRIPT)
+        self.script.chmod(0o755)
+
+    # ---- the supervisor
+
+    def command(self, module: str, *args: str) -> dict[str, Any]:
+        path = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
+        env = {**os.environ, "RQ_TEST_TAG": self.tag, **self.env}
+        env["PYTHONPATH"] = os.pathsep.join([self.env.get("PYTHONPATH", ""), *path])
+        return {
+            "args": [
+                sys.executable,
+                "-m",
+                module,
+                "--root",
+                str(self.root.path),
+                *args,
+            ],
+            "env": env,
+        }
+
+    def start(self, **kwargs: Any) -> None:
+        ready, theirs = os.pipe()
+        told = self.command("rq.supervisor", "--ready-fd", str(theirs))
+        fds = (theirs, *kwargs.pop("pass_fds", ()))
+        self.process = subprocess.Popen(**told, pass_fds=fds, **kwargs)
+        os.close(theirs)
+        said = os.read(ready, 1000)
+        os.close(ready)
+        assert said == b"\n", said
+
+    def stop(self) -> int:
+        assert self.process
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def crash(self) -> None:
+        """kill -9 of the supervisor alone."""
+        assert self.process
+        self.process.kill()
+        self.process.wait(5)
+
+    def ask(self, command: str, arg: object = b"") -> Any:
+        return client.ask(self.root.supervisor_socket, command, arg, timeout=20)
+
+    def ask_queue(self, name: str, command: str, arg: object = b"") -> Any:
+        return client.ask(self.root.queue(name).socket, command, arg, timeout=10)
+
+    def create(self, name: str) -> None:
+        reply = self.ask("create_queue", {"name": name, "script": str(self.script)})
+        assert reply == ["success", "queue created - awesome"]
+
+    # ---- its children
+
+    def children(self) -> list[dict[str, Any]]:
+        return list(self.ask("status")["children"])
+
+    def child(self, name: str) -> dict[str, Any]:
+        return next(one for one in self.children() if one["name"] == name)
+
+    def is_up(self, name: str) -> bool:
+        return bool(self.child(name)["state"] == "UP")
+
+    def until_up(self, name: str, seconds: float = 10.0) -> dict[str, Any]:
+        wait_until(lambda: name in [one["name"] for one in self.children()], seconds)
+        wait_until(lambda: self.is_up(name), seconds)
+        return self.child(name)
+
+    def kill(self, name: str) -> int:
+        """kill -9 of a child; return the pid it had."""
+        pid = self.until_up(name)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        return int(pid)
+
+    def processes(self) -> list[int]:
+        """Return every process that this daemon started and that still is."""
+        mark = f"RQ_TEST_TAG={self.tag}".encode()
+        found = []
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(name)
+                if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                    found.append(pid)
+        return found
+
+    def close(self) -> None:
+        """End all that was started, by the tag in its environment."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.process:
+            self.process.wait(5)
+
+    # ---- definitions and timers
+
+    def define(self, name: str, settings: object = None) -> Path:
+        """Make a definition directory; return it."""
+        directory = self.root.path / "definitions" / name
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "run").write_text(SCRIPT)
+        (directory / "run").chmod(0o755)
+        if settings is not None:
+            (directory / "config.json").write_text(json.dumps(settings))
+        return directory
+
+    def link(self, name: str, directory: Path) -> None:
+        (self.root.scandir / name).symlink_to(directory)
+
+    def messages(self, name: str) -> int:
+        """Return how many messages the queue has had, in all states but prep."""
+        counts = self.ask_queue(name, "num_messages")
+        return sum(n for state, n in counts.items() if state != "prep")
+
+
+@contextlib.contextmanager
+def daemon_on(path: Path) -> Iterator[Daemon]:
+    daemon = Daemon(path)
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+# ---- bad clients
+
+
+def connect(path: Path) -> socket.socket:
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.settimeout(20)
+    line.connect(str(path))
+    return line
+
+
+def annoy(path: Path, magic: bytes = wire.MAGIC) -> list[socket.socket]:
+    """Send a socket what no client should; return the clients that stay silent."""
+    word = magic.strip()
+    for data in (
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0" * 4096,
+        word + b" 99999999 " + b"x" * 100_000,
+        word + b" abcdefgh ping",
+        wire.frame(b"", magic),
+        wire.frame(b"\xff\xfe \xff", magic),
+        wire.frame(b"[" * 100_000, magic),
+        wire.frame(b"no_such_command {}", magic),
+        wire.frame(b"restart_queue", magic),
+        wire.frame(b"create_queue [1]", magic),
+        wire.frame(b'create_queue {"name": {}, "script": []}', magic),
+        wire.frame(b"delete_queue ../../etc", magic),
+        wire.frame(b'["get_timers"]', magic),
+        wire.frame(b'["no_such", null]', magic),
+        wire.frame(b"{}", magic),
+    ):
+        with connect(path) as line, contextlib.suppress(OSError):
+            line.sendall(data)
+            line.shutdown(socket.SHUT_WR)
+            line.recv(4096)
+    silent = [connect(path) for _ in range(5)]
+    silent[0].sendall(magic + b"0000")
+    silent[1].sendall(magic + b"00001000 ping")
+    return silent
