@@ -71,7 +71,7 @@ def _why_silent(root: Root, queue: str) -> str:
     if place.is_running(root):
         return (
             f"RQ runs, but nobody answers for queue {queue}: `rq status` shows its "
-            f"state, log/{queue}.log says why"
+            f"state, log/queue-{queue}.log says why"
         )
     return f"RQ is not running in {root.path}: run `rq up`"
 
@@ -187,7 +187,7 @@ class Reader:
         """Return all about a message, as the owner's get_message shows it."""
         reply = self.answer(queue, "get_message", {"msg_id": msg_id})
         if _is_ok(reply):
-            return {"queue": queue, **reply[1]}
+            return {"queue": queue, **reply[1], "attempt": _attempts(reply[1])}
         if reply is not None and "DOWN" not in str(reply):
             raise refusal(f"{queue}/{msg_id}: {reply[1]}", str(reply[1]))
         return self._from_folder(queue, msg_id)
@@ -206,7 +206,7 @@ class Reader:
             "id": msg_id,
             "count": message.count,
             "max_count": message.max_count,
-            "attempt": message.attempt,
+            "attempt": _attempts({"attempt": message.attempt, "result": status}),
             "waiting": waiting(self.root, queue, message.due, time.time()),
         }
         text = status.get("job_status")
@@ -217,6 +217,7 @@ class Reader:
             "state": shown_state(state),
             "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
             "result": status,
+            "attempt": _attempts({"attempt": message.attempt, "result": status}),
             "story": story(state, facts).to_json(),
             "_attachments": _attachments(directory, state, msg_id, message.to_json()),
         }
@@ -267,6 +268,12 @@ def _short(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any] | None:
         "status": status.get("job_status") or "",
         **message.params,
     }
+
+
+def _attempts(found: Mapping[str, Any]) -> int:
+    """The last attempt is named in its result: `msg` is older than that."""
+    last = (found.get("result") or {}).get("attempt") or 0
+    return max(int(last), int(found.get("attempt") or 0))
 
 
 def _is_ok(reply: Any) -> bool:
