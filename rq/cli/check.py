@@ -14,8 +14,9 @@ def check(root: Root, words: list[str]) -> int:
     args = _parser().parse_args(words)
     queues = [place.queue_dir(root, one).name for one in args.queues]
     found: list[dict[str, Any]] = []
-    for name in queues or place.queue_names(root):
-        found += _problems(root, name, fix=args.fix)
+    with owner.Reader(root) as reader:
+        for name in queues or place.queue_names(root):
+            found += _problems(reader, name, fix=args.fix)
     if args.json:
         term.print_json(found)
     else:
@@ -23,11 +24,10 @@ def check(root: Root, words: list[str]) -> int:
     return INTEGRITY if found else OK
 
 
-def _problems(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
-    with owner.Reader(root) as reader:
-        reply = reader.answer(name, "check")
+def _problems(reader: owner.Reader, name: str, *, fix: bool) -> list[dict[str, Any]]:
+    reply = reader.answer(name, "check")
     if reply is None:
-        return _offline(root, name, fix=fix)
+        return _offline(reader.root, name, fix=fix)
     if fix:
         raise Refused(
             f"{name} is running and mends itself: --fix is for a stopped RQ (`rq down`)"

@@ -51,7 +51,7 @@ def _table(found: list[dict[str, Any]]) -> None:
                 _due(one, now),
                 one.get("attempt", "-"),
                 str(one.get("param1") or "")[:30],
-                one.get("status") or "",
+                str(one.get("status", "")).partition(" - ")[2],
             )
             for one in found
         ],

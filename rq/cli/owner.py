@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rq import client
@@ -19,7 +22,7 @@ from rq.errors import (
     Unreachable,
     WrongState,
 )
-from rq.layout import QueueDir, Root
+from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.states import State
 
 # How the words of a refusal tell which kind it is.
@@ -213,7 +216,7 @@ class Reader:
         return {
             "queue": queue,
             **message.to_json(),
-            "path": str(directory.message(state, msg_id)),
+            "path": f"queue/{queue}/{folder(state, msg_id)}",
             "state": shown_state(state),
             "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
             "result": status,
@@ -243,11 +246,28 @@ def shown_state(state: State) -> str:
 def _attachments(
     queue: QueueDir, state: State, msg_id: str, message: Mapping[str, Any]
 ) -> dict[str, Any]:
-    folder = queue.message(state, msg_id) / "attach"
+    """Return what is attached; the ancestor's messages do not name their digests."""
+    from rq.spool import folders
+
+    attach = queue.message(state, msg_id) / ATTACH
     named: Mapping[str, Any] = message.get("attachments", {})
     return {
-        name: {**facts, "path": str(folder / name)} for name, facts in named.items()
+        name: {
+            **(named.get(name) or _digests(attach / name)),
+            "path": str(attach / name),
+        }
+        for name in folders.attachments(queue, state, msg_id)
     }
+
+
+def _digests(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        md5 = hashlib.file_digest(
+            file, lambda: hashlib.md5(usedforsecurity=False)
+        ).hexdigest()
+        return {"sha256": sha256, "md5": md5, "size": file.seek(0, os.SEEK_END)}
 
 
 def _short(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any] | None:
@@ -258,14 +278,15 @@ def _short(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any] | None:
     except (RQError, OSError):
         return {"queue": queue.name, "state": str(state), "msg_id": msg_id}
     status = folders.read_status(queue, state, msg_id)
+    text = status.get("job_status")
     return {
         "queue": queue.name,
-        "state": str(state),
+        "state": shown_state(state),
         "msg_id": msg_id,
         "due": message.due,
         "count": message.count,
-        "attempt": message.attempt,
-        "status": status.get("job_status") or "",
+        "attempt": _attempts({"attempt": message.attempt, "result": status}),
+        "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
         **message.params,
     }
 

@@ -86,7 +86,7 @@ def queue_table(rows: list[dict[str, Any]]) -> None:
 
 def _next(detail: Mapping[str, Any]) -> str:
     due = detail.get("next_due")
-    return "" if due is None else term.from_now(float(due) - time.time())
+    return "" if due is None else term.from_now(max(0.0, float(due) - time.time()))
 
 
 def _headline(root: Root, running: bool, facts: Mapping[str, Any]) -> str:

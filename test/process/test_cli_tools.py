@@ -130,6 +130,13 @@ def test_a_message_of_the_ancestor_is_shown_where_it_lies(old_root):
         assert set(found["story"]) == {"what", "why", "todo"}
 
 
+def test_a_file_the_ancestor_attached_is_shown_with_its_digest(old_root):
+    shown = rq("show", ancestor.DONE_WITH_FILE, "--json", root=old_root).stdout
+    found = json.loads(shown)["_attachments"]["cat photo.jpg"]
+    assert found["sha256"] == ancestor.digest_of_attachment()
+    assert found["size"] == len(ancestor.ATTACHED)
+
+
 def test_counts_are_read_from_the_folders_too(old_root):
     rows = json.loads(rq("queue", "ls", "--json", root=old_root).stdout)
     counts = {row["name"]: row["counts"] for row in rows}
