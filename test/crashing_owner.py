@@ -1,0 +1,29 @@
+"""The process of one queue, for tests: SIGUSR1 lets it die at the point a file names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from rq import durable
+from rq.queues import process
+from rq.spool import checkpoint
+
+
+def main(root: Path, name: str, ready: int) -> int:
+    asked = root / f"{name}.crash_at"
+
+    def arm(_signal: int, _frame: object) -> None:
+        durable.arm(asked.read_text())
+        asked.unlink()
+
+    signal.signal(signal.SIGUSR1, arm)
+    if seconds := os.environ.get("TEST_CHECKPOINT_SECONDS"):
+        checkpoint.AFTER_SECONDS = float(seconds)
+    return process.main(root, name, ready_fd=ready, life_fd=None)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
