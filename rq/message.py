@@ -24,6 +24,8 @@ PARAMS = ("param1", "param2", "param3", "param4")
 _DROPPED = frozenset(
     {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
 )
+# What only RQ itself writes into a message.
+_NOT_ASKED = frozenset({"msg_id", "attempt", "dup", "dups", "attachments"})
 _WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
 
 
@@ -82,8 +84,14 @@ class Message:
         return shown
 
     def encode(self) -> bytes:
-        """Return the content of the file `msg`."""
-        return orjson.dumps(self.to_json())
+        """Return the content of the file `msg`; BadMessage when it is too large."""
+        data = orjson.dumps(self.to_json())
+        if len(data) > MESSAGE_LIMIT:
+            raise BadMessage(
+                f"the message is {len(data)} bytes of JSON, at most {MESSAGE_LIMIT} can "
+                "be taken; send large data as an attachment"
+            )
+        return data
 
     def with_(self, **changes: Any) -> Message:
         return replace(self, **changes)
@@ -113,20 +121,10 @@ def from_request(
     """
     if not isinstance(fields, Mapping):
         raise BadMessage("a message is a JSON object")
-    made = _from_fields(fields, msg_id, now)
-    made = made.with_(
-        orig_msg_id=made.orig_msg_id or origin,
-        attempt=0,
-        dup=None,
-        dups=(),
-        attachments={},
-    )
-    if len(made.encode()) > MESSAGE_LIMIT:
-        raise BadMessage(
-            f"the message is {len(made.encode())} bytes of JSON, at most "
-            f"{MESSAGE_LIMIT} can be taken; send large data as an attachment"
-        )
-    return made
+    asked = {name: fields[name] for name in fields if name not in _NOT_ASKED}
+    if not asked.get("orig_msg_id"):
+        asked["orig_msg_id"] = origin
+    return _from_fields(asked, msg_id, now)
 
 
 def from_disk(data: bytes, msg_id: str, now: float) -> Message:

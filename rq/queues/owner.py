@@ -72,6 +72,7 @@ class Owner:
         self.left_at_door: dict[str, str] = {}
         self.base_env = environment.fixed(root.path, main, config)
         self.queue = self.spool.queue
+        self._url = main.full_id(name, "")
         self._admin: Admin | None = None
         self._space: tuple[float, str | None] = (0.0, None)
         self._fill()
@@ -231,7 +232,7 @@ class Owner:
     # ---- accepting
 
     def full_id(self, msg_id: str) -> str:
-        return self.main.full_id(self.name, msg_id)
+        return self._url + msg_id
 
     def check_open(self) -> None:
         """Refused when nothing new can be accepted."""

@@ -30,6 +30,7 @@ from rq.spool.store import KEY_SECONDS, PREP_SECONDS
 from rq.states import Event, Note, Role, State
 
 SLICE = 0.005  # seconds of folder work between commits
+WAIT = 1.0  # seconds that folders may wait while requests come in
 TICK = 5.0  # seconds between looks at files, at the latest
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
 INDEX_EVENTS = 500_000
@@ -91,7 +92,9 @@ class Process:
         owner.forget_admin()
         self.runner.launch()
         lag = spool.lag
-        more = spool.settle_some(SLICE)
+        more = bool(lag)
+        if not self.server.busy or spool.waited > WAIT:
+            more = spool.settle_some(SLICE)
         self.server.resume(lag - spool.lag)
         more = self._mind_checkpoint() or more
         if more or spool.journal.pending:

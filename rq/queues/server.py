@@ -49,6 +49,7 @@ class Server:
         self._on_minder_gone = on_minder_gone
         self._connections: set[Connection] = set()
         self._contexts: dict[Connection, Context] = {}
+        self._busy = False
         self._ready: list[Slot] = []  # replies that wait for the commit
         self._paced: deque[Connection] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,6 +103,7 @@ class Server:
     # ---- requests
 
     def _request(self, one: Connection, payload: bytes) -> None:
+        self._busy = True
         slot = one.slot()
         word, arg = wire.split_request(payload)
         command = COMMANDS.get(word)
@@ -186,20 +188,30 @@ class Server:
             slot.data = wire.frame(orjson.dumps(["fail", text]))
             slot.connection.send_ready()
 
+    @property
+    def busy(self) -> bool:
+        """Whether requests come in and folders may well wait."""
+        busy, self._busy = self._busy, False
+        return busy and not self._behind
+
+    @property
+    def _behind(self) -> bool:
+        """Past half of the lag that is allowed."""
+        spool = self._owner.spool
+        return spool.lag > LAG_MESSAGES // 2 or spool.lag_bytes > LAG_BYTES // 2
+
     # ---- pace
 
     def _pace(self, one: Connection) -> None:
         """Past half of the lag that is allowed, take requests as folders are made."""
-        spool = self._owner.spool
-        if spool.lag > LAG_MESSAGES // 2 or spool.lag_bytes > LAG_BYTES // 2:
+        if self._behind:
             one.pause()
             self._paced.append(one)
 
     def resume(self, settled: int) -> None:
         """Let as many paced connections go on as folders were made."""
-        spool = self._owner.spool
-        behind = spool.lag > LAG_MESSAGES // 2 or spool.lag_bytes > LAG_BYTES // 2
-        for _ in range(min(settled, len(self._paced)) if behind else len(self._paced)):
+        number = len(self._paced)
+        for _ in range(min(settled, number) if self._behind else number):
             self._paced.popleft().resume()
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ from rq.spool.journal import Journal
 from rq.spool.outbox import Owed
 from rq.states import FINAL, Event, Note, Role, State, next_state
 
-LAG_MESSAGES = 20_000
+LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
 KEY_SECONDS = 7 * 86400.0
 PREP_SECONDS = 36 * 3600.0
@@ -125,6 +125,13 @@ class Spool:
     def lag(self) -> int:
         """How many folders do not yet agree with the journal."""
         return len(self.unsettled)
+
+    @property
+    def waited(self) -> float:
+        """How long, in seconds, the oldest folder has waited to be settled."""
+        for entry in self.unsettled.values():
+            return self.clock() - entry.since
+        return 0.0
 
     def new_id(self) -> str:
         return self.ids.next(self.clock())
@@ -238,8 +245,11 @@ class Spool:
     def submit(self, message: Message, **more: Any) -> Entry:
         """Accept a message, new or prepared: → que, in one line.
 
-        The attachments of a prepared one are durable by now.
+        The attachments of a prepared one are durable by now. An id that is not known
+        here was never given to another message, so the disk is not asked.
         """
+        if message.msg_id not in self.entries:
+            self.entries[message.msg_id] = Entry(State.NOWHERE, None, message.due, 0)
         self.fire(message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more)
         return self.entries[message.msg_id]
 
