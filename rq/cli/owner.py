@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import os
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from rq import client
-from rq.causes import story
 from rq.cli import place
 from rq.config import Admin, admin_status
 from rq.errors import (
@@ -22,7 +16,7 @@ from rq.errors import (
     Unreachable,
     WrongState,
 )
-from rq.layout import ATTACH, QueueDir, Root, folder
+from rq.layout import Root
 from rq.states import State
 
 # How the words of a refusal tell which kind it is.
@@ -159,23 +153,18 @@ class Reader:
         reply = self.answer(queue, "num_messages")
         if isinstance(reply, dict):
             return {str(k): int(v) for k, v in reply.items()}
-        from rq.spool import folders
+        from rq.cli import offline
 
-        listed = folders.count(self.root.queue(queue)).to_json()
-        listed["errack"] = listed.pop(State.DISMISSED, 0)  # as the owner calls it
-        return listed
+        return offline.counts(self.root.queue(queue))
 
     def messages(self, queue: str, state: State, limit: int) -> list[dict[str, Any]]:
         """Return the newest messages of a state, a short object each."""
         reply = self.answer(queue, "list", {"state": str(state), "limit": limit})
         if _is_ok(reply):
             return [{"queue": queue, "state": str(state), **one} for one in reply[1]]
-        from rq.spool import folders
+        from rq.cli import offline
 
-        directory = self.root.queue(queue)
-        found = folders.list_state(directory, state, limit)
-        views = (_short(directory, state, one) for one in found)
-        return [view for view in itertools.islice(views, limit) if view]
+        return offline.rows(self.root.queue(queue), state, limit)
 
     def state(self, queue: str, msg_id: str) -> State | None:
         """Return where a message is, None when the queue does not know it."""
@@ -189,112 +178,13 @@ class Reader:
     def message(self, queue: str, msg_id: str) -> dict[str, Any]:
         """Return all about a message, as the owner's get_message shows it."""
         reply = self.answer(queue, "get_message", {"msg_id": msg_id})
+        from rq.cli import offline
+
         if _is_ok(reply):
-            return {"queue": queue, **reply[1], "attempt": _attempts(reply[1])}
+            return {"queue": queue, **reply[1], "attempt": offline.attempts(reply[1])}
         if reply is not None and "DOWN" not in str(reply):
             raise refusal(f"{queue}/{msg_id}: {reply[1]}", str(reply[1]))
-        return self._from_folder(queue, msg_id)
-
-    def _from_folder(self, queue: str, msg_id: str) -> dict[str, Any]:
-        from rq.spool import folders
-
-        directory = self.root.queue(queue)
-        state = folders.find(directory, msg_id)
-        if state is None:
-            raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
-        message = folders.read_message(directory, state, msg_id)
-        status = folders.read_status(directory, state, msg_id)
-        facts = {
-            **status,
-            "id": msg_id,
-            "count": message.count,
-            "max_count": message.max_count,
-            "attempt": _attempts({"attempt": message.attempt, "result": status}),
-            "waiting": waiting(self.root, queue, message.due, time.time()),
-        }
-        text = status.get("job_status")
-        return {
-            "queue": queue,
-            **message.to_json(),
-            "path": f"queue/{queue}/{folder(state, msg_id)}",
-            "state": shown_state(state),
-            "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
-            "result": status,
-            "attempt": _attempts({"attempt": message.attempt, "result": status}),
-            "story": story(state, facts).to_json(),
-            "_attachments": _attachments(directory, state, msg_id, message.to_json()),
-        }
-
-
-def waiting(root: Root, queue: str, due: float, now: float) -> str:
-    """Return why a queued message has not started, while its queue is stopped."""
-    admin = admin_status(root, queue)
-    if admin is not Admin.UP:
-        return f"The queue is {admin}, and RQ is not running."
-    if due > now:
-        from rq.causes import duration
-
-        return f"It is due in {duration(due - now)}, and RQ is not running."
-    return "RQ is not running; it starts with `rq up`."
-
-
-def shown_state(state: State) -> str:
-    """Return a state as the ancestor's tools know it."""
-    return "err" if state is State.DISMISSED else str(state)
-
-
-def _attachments(
-    queue: QueueDir, state: State, msg_id: str, message: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what is attached; the ancestor's messages do not name their digests."""
-    from rq.spool import folders
-
-    attach = queue.message(state, msg_id) / ATTACH
-    named: Mapping[str, Any] = message.get("attachments", {})
-    return {
-        name: {
-            **(named.get(name) or _digests(attach / name)),
-            "path": str(attach / name),
-        }
-        for name in folders.attachments(queue, state, msg_id)
-    }
-
-
-def _digests(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        file.seek(0)
-        md5 = hashlib.file_digest(
-            file, lambda: hashlib.md5(usedforsecurity=False)
-        ).hexdigest()
-        return {"sha256": sha256, "md5": md5, "size": file.seek(0, os.SEEK_END)}
-
-
-def _short(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any] | None:
-    from rq.spool import folders
-
-    try:
-        message = folders.read_message(queue, state, msg_id)
-    except (RQError, OSError):
-        return {"queue": queue.name, "state": str(state), "msg_id": msg_id}
-    status = folders.read_status(queue, state, msg_id)
-    text = status.get("job_status")
-    return {
-        "queue": queue.name,
-        "state": shown_state(state),
-        "msg_id": msg_id,
-        "due": message.due,
-        "count": message.count,
-        "attempt": _attempts({"attempt": message.attempt, "result": status}),
-        "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
-        **message.params,
-    }
-
-
-def _attempts(found: Mapping[str, Any]) -> int:
-    """The last attempt is named in its result: `msg` is older than that."""
-    last = (found.get("result") or {}).get("attempt") or 0
-    return max(int(last), int(found.get("attempt") or 0))
+        return offline.message(self.root, queue, msg_id)
 
 
 def _is_ok(reply: Any) -> bool:
