@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rq import config, disk, names
-from rq.cli import FAILED, OK, install, mgr, owner, place, term
+from rq.cli import FAILED, OK, install, mgr, owner, place, ports, term
 from rq.errors import BadConfig, NoSuchQueue, RQError
 from rq.layout import Root
 from rq.states import Child
@@ -73,10 +73,22 @@ def _set_up(root: Root, *, first: bool) -> None:
     if first:
         for line in install.first_config(root):
             print(line)
+    elif not place.is_running(root):
+        _warn_of_port(root)
     config.make_root(root)
     linked = install.link_bundled(root)
     if linked:
         print(f"linked the bundled queues into scandir/: {', '.join(linked)}")
+
+
+def _warn_of_port(root: Root) -> None:
+    found = place.root_config(root)
+    holder = ports.holder(found.addr, found.port)
+    if holder is not None:
+        place.note(
+            f"warning: port {found.port} is taken by {holder}: the web needs it free, "
+            f"or another in {root.config}"
+        )
 
 
 def _start_or_renew(root: Root) -> bool:

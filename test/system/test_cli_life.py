@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,6 +120,57 @@ def test_a_waiting_message_runs_at_once_with_run_and_is_removed_by_cancel(root):
     later = sent(root, "--due", "+1h")
     ok(root, "cancel", later, "--yes")
     assert rq("show", later, root=root).returncode == 3
+
+
+def test_cancel_asks_a_person_and_takes_no_for_an_answer(root):
+    late = sent(root, "--due", "+1h")
+    assert answered(root, "n", "cancel", late) == f"work/{late} kept\n"
+    assert shown(root, late)["state"] == "que"
+    assert answered(root, "y", "cancel", late) == f"work/{late} removed\n"
+    assert rq("show", late, root=root).returncode == 3
+
+
+def answered(root, answer, *words):
+    """Run rq at a terminal, answer its question, return what it printed."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rq.cli", "--root", str(root), *words],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    os.close(theirs)
+    asked = b""
+    while not asked.endswith(b"[y/N] "):
+        asked += os.read(ours, 1024)
+    os.write(ours, f"{answer}\n".encode())
+    with process:
+        printed = process.stdout.read()
+    os.close(ours)
+    assert process.returncode == 0
+    return printed
+
+
+def test_an_interrupt_ends_a_verb_quietly_with_130(root, tmp_path):
+    gate = tmp_path / "gate"
+    msg_id = sent(root, "-p1", "hold", "-p2", str(gate))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rq.cli", "--root", str(root), "logs", "-f", msg_id],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    with process:
+        while process.stdout.readline() != "begun\n":
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert "Traceback" not in process.stderr.read()
+    assert process.returncode == 130
+    gate.touch()
+    ok(root, "wait", msg_id)
 
 
 def test_cancel_of_a_running_message_ends_it_as_err_by_name(root, tmp_path):
@@ -276,3 +328,23 @@ def test_an_operator_who_removed_a_bundled_queue_does_not_get_it_back(tmp_path):
     with running(root):
         assert not (root / "scandir/debug").exists()
         assert (root / "scandir/demo").exists()
+
+
+def test_up_after_an_update_restarts_what_runs_gracefully(tmp_path):
+    root, copy = tmp_path / "root", tmp_path / "copy"
+    ignored = shutil.ignore_patterns("__pycache__", ".*_cache")
+    shutil.copytree(CHECKOUT / "rq", copy / "rq", ignore=ignored)
+    env = {"PYTHONPATH": str(copy)}
+    # The supervisor is started with -I, which leaves PYTHONPATH out: it runs the same
+    # source from the checkout, whose times and sizes differ from the copy's once changed.
+    try:
+        assert rq("up", "--no-samples", root=root).returncode == 0
+        before = json.loads(ok(root, "status", "--json"))["supervisor"]["pid"]
+        with (copy / "rq/__init__.py").open("a") as file:
+            file.write("# an update\n")
+        done = rq("up", root=root, env=env, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "the running version is older" in done.stdout
+        assert json.loads(ok(root, "status", "--json"))["supervisor"]["pid"] != before
+    finally:
+        rq("down", root=root)
