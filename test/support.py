@@ -1,0 +1,246 @@
+"""Queues of a test's own: a root in its directory, real processes, nothing left behind.
+
+Every queue is checked at its end: alive, journal, folders and counters agree; stopped,
+its folders alone tell everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rq import client
+from rq.errors import RQError
+from rq.layout import Root
+from rq.spool import check
+from rq.states import FINAL
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SCRIPTS = CHECKOUT / "test/scripts"
+MAIN = (
+    "import sys; from pathlib import Path; from rq.queues.process import main; "
+    "sys.exit(main(Path(sys.argv[1]), sys.argv[2], ready_fd=int(sys.argv[3]), "
+    "life_fd=None))"
+)
+SETTINGS = {
+    "env": "development",
+    "host": "127.0.0.1",
+    "port": "3333",
+    "grace": 1,
+    "min_free_bytes": 0,
+    "min_free_inodes": 0,
+}
+
+
+def wait_until(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Return the first true value of `fact`; fail after `seconds`."""
+    end = time.monotonic() + seconds
+    last: object = None
+    while time.monotonic() < end:
+        try:
+            if value := fact():
+                return value
+        except (RQError, OSError, ValueError, KeyError) as error:
+            last = error
+        time.sleep(0.01)
+    raise AssertionError(f"not within {seconds} s: {last or fact()!r}")
+
+
+class RunningQueue:
+    """A queue and the process that owns it."""
+
+    def __init__(self, root: Path, name: str, script: Path | str, **settings: Any):
+        self.root = Root(root)
+        self.name = name
+        self.dir = self.root.queue(name)
+        self.env: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.script = self.script_file(script)
+        for directory in (self.root.config_dir, self.root.log, self.dir.path):
+            directory.mkdir(parents=True, exist_ok=True)
+        if not self.root.config.exists():
+            self.root.config.write_text(json.dumps(SETTINGS))
+        self.settings = {"name": name, "script": str(self.script), "exec_prefix": ""}
+        self.configure(**settings)
+
+    def script_file(self, script: Path | str) -> Path:
+        """Return a file of test/scripts by its name, or one with the text given."""
+        if isinstance(script, Path):
+            return script
+        if "\n" not in script:
+            return SCRIPTS / script
+        path = self.root.path / f"{self.name}.script"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(script)
+        path.chmod(0o755)
+        return path
+
+    def configure(self, **changes: Any) -> None:
+        """Write the queue's config; a process that runs sees it at its next look."""
+        self.settings.update(changes)
+        tmp = self.dir.path / "config.json.new"
+        tmp.write_text(json.dumps(self.settings))
+        tmp.rename(self.dir.config)
+
+    # ---- the process
+
+    def start(self, command: tuple[str, ...] = (), **popen: Any) -> None:
+        """Start the owner and wait until it serves; `command` goes before it."""
+        ready, theirs = os.pipe()
+        path = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **self.env}
+        words = [str(self.root.path), self.name, str(theirs)]
+        self.process = subprocess.Popen(
+            [*command, sys.executable, "-c", MAIN, *words],
+            env=env,
+            pass_fds=(theirs, *popen.pop("pass_fds", ())),
+            **popen,
+        )
+        os.close(theirs)
+        said = os.read(ready, 1000)
+        os.close(ready)
+        assert said == b"\n", f"{said!r}; {self.log()}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self) -> int:
+        """Stop it gracefully; return its exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(20)
+
+    def crash(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def restart(self) -> None:
+        assert self.stop() == 0, self.log()
+        self.start()
+
+    def log(self) -> str:
+        """Return what the process has logged."""
+        logs = self.root.log.glob(f"queue-{self.name}.log")
+        return "".join(one.read_text() for one in logs)
+
+    def close(self) -> None:
+        """End it and prove that it left everything in order."""
+        with contextlib.suppress(FileNotFoundError):
+            self.root.down(self.name).unlink()
+        if self.alive:
+            self.check()
+            assert self.stop() == 0, self.log()
+            problems = check.check(self.dir)
+        else:
+            problems = check.check(self.dir, fix=True)
+        assert problems == [], self.log()
+
+    def kill(self) -> None:
+        if self.alive:
+            self.crash()
+
+    # ---- asking it
+
+    def ask(self, command: str, arg: object = b"", fds: tuple[int, ...] = ()) -> Any:
+        return client.ask(self.dir.socket, command, arg, fds, timeout=20)
+
+    def ok(self, command: str, arg: object = b"", fds: tuple[int, ...] = ()) -> Any:
+        """Ask for what must succeed; return the second part of the reply."""
+        word, answer = self.ask(command, arg, fds)
+        assert word == "ok", answer
+        return answer
+
+    def refused(self, command: str, arg: object = b"") -> str:
+        """Ask for what must be refused; return the reason."""
+        word, answer = self.ask(command, arg)
+        assert word == "fail", answer
+        return str(answer)
+
+    def check(self) -> None:
+        assert self.ok("check") == {"problems": []}, self.log()
+
+    def send(self, **fields: Any) -> str:
+        """Send a message; return its short id."""
+        return short(self.ok("create_message", {"dest": self.name, **fields}))
+
+    def get(self, msg_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.ok("get_message", {"msg_id": msg_id})
+        return found
+
+    def state(self, msg_id: str) -> str:
+        return str(self.ok("get_message_state", {"msg_id": msg_id}))
+
+    def until(self, msg_id: str, *states: str, seconds: float = 10.0) -> dict[str, Any]:
+        """Wait for a message to be in one of `states`; return all of it."""
+        wait_until(lambda: self.state(msg_id) in states, seconds)
+        return self.get(msg_id)
+
+    def ended(self, msg_id: str, seconds: float = 10.0) -> dict[str, Any]:
+        """Wait for a message to end; return all of it."""
+        return self.until(msg_id, *map(str, FINAL), seconds=seconds)
+
+    def run(self, seconds: float = 10.0, **fields: Any) -> dict[str, Any]:
+        """Send a message and wait for its end."""
+        return self.ended(self.send(**fields), seconds)
+
+    def folder(self, msg_id: str) -> Path:
+        """Return where its folder lies, once everything has been written."""
+        self.ok("check")
+        return self.root.path / self.get(msg_id)["path"]
+
+    def output(self, msg_id: str) -> str:
+        """Return its stdio.log."""
+        return (self.folder(msg_id) / "job/stdio.log").read_text(errors="replace")
+
+
+def short(full_id: str) -> str:
+    """Return the short id at the end of a full one."""
+    return full_id.rpartition("/")[2]
+
+
+@contextlib.contextmanager
+def running_queue(
+    root: Path, script: Path | str = "obey", name: str = "t", **settings: Any
+) -> Iterator[RunningQueue]:
+    """Give a queue whose process runs; `script` is a file of test/scripts or a text.
+
+    At its end it is checked and stopped, and must be in order.
+    """
+    queue = RunningQueue(root, name, script, **settings)
+    try:
+        queue.start()
+        yield queue
+        queue.close()
+    finally:
+        queue.kill()
+
+
+def lives(pid: int) -> bool:
+    """Return whether a process is there and is no zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def end(pid: int) -> None:
+    """Kill a process that a test has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
