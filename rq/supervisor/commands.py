@@ -35,13 +35,14 @@ class Commands:
 
     def __init__(self, minder: Minder, environment: str, fingerprint: str) -> None:
         self._minder = minder
+        self._table = minder.table
         self._root: Root = minder.root
         self._environment = environment
         self._fingerprint = fingerprint
         self._began = time.time()
         self._errands: set[asyncio.Task[None]] = set()
         self.stop_asked = False
-        self._table: dict[str, Callable[[str], Awaitable[Any]]] = {
+        self._commands: dict[str, Callable[[str], Awaitable[Any]]] = {
             "ping": self._ping,
             "uptime": self._uptime,
             "version": self._version,
@@ -63,7 +64,7 @@ class Commands:
 
     async def answer(self, payload: bytes) -> Any:
         word, arg = wire.split_request(payload)
-        command = self._table.get(word)
+        command = self._commands.get(word)
         if command is None:
             return ["error"]
         return await command(arg.decode("utf-8", "replace").strip())
@@ -83,11 +84,11 @@ class Commands:
         return [self._environment]
 
     async def _queues(self, _arg: str) -> Any:
-        return sorted(self._minder.queues())
+        return sorted(self._table.queues())
 
     async def _status(self, _arg: str) -> Any:
         now, wall = time.monotonic(), time.time()
-        table = self._minder.table
+        table = self._table.children
         return {
             "pid": os.getpid(),
             "root": str(self._root.path),
@@ -102,7 +103,7 @@ class Commands:
 
     async def _shutdown(self, _arg: str) -> Any:
         self.stop_asked = True
-        self._minder.wake()
+        self._table.wake()
         return ["ok"]
 
     # ---- about a queue that is there
@@ -122,7 +123,7 @@ class Commands:
         return self._set(name, "resume", lambda: set_to(self._root, name, False))
 
     def _set(self, name: str, verb: str, change: Callable[[], None]) -> Any:
-        if name not in self._minder.queues():
+        if name not in self._table.queues():
             return ["fail", "invalid queue name"]
         try:
             change()
@@ -133,15 +134,15 @@ class Commands:
         return ["ok", name]
 
     async def _restart(self, name: str) -> Any:
-        if name not in self._minder.queues():
+        if name not in self._table.queues():
             return ["fail", "invalid queue name"]
-        if self._minder.is_deleting(name):
+        if self._table.is_deleting(name):
             return ["fail", f"queue {name} is being deleted"]
-        self._minder.restart(name)
+        self._table.restart(name)
         return ["ok", name]
 
     async def _wake(self, name: str) -> Any:
-        if name not in self._minder.queues():
+        if name not in self._table.queues():
             return ["fail", "invalid queue name"]
         self._minder.try_changed()
         self._send_wake(name)
@@ -188,39 +189,39 @@ class Commands:
         if data is None:
             raise BadInput("a definition is {config, link, form}")
         name = str((data.get("config") or {}).get("name", ""))
-        if self._minder.is_deleting(name):
+        if self._table.is_deleting(name):
             raise Refused(f"queue {name} is being deleted; it comes back after that")
         name = definitions.define(self._root, data)
-        if name in self._minder.queues():
+        if name in self._table.queues():
             self._minder.reload(name)
         else:
-            self._minder.mind_queue(name)
+            self._table.mind_queue(name)
         return ["ok", name]
 
     async def _undefine(self, name: str) -> Any:
         """Put away a queue whose scandir link is gone."""
-        if name not in self._minder.queues():
+        if name not in self._table.queues():
             return ["fail", "no such queue"]
         definitions.undefine(self._root, name)
-        self._minder.delete(name)
+        self._table.delete(name)
         return ["ok", name]
 
     async def _delete(self, name: str) -> Any:
-        if name not in self._minder.queues():
+        if name not in self._table.queues():
             return ["fail", "no such queue"]
-        self._minder.delete(name)
+        self._table.delete(name)
         return ["ok", "started deleting queue"]
 
     async def _until_up(self, name: str) -> Process | None:
-        self._minder.mind_queue(name)
+        self._table.mind_queue(name)
         end = time.monotonic() + CREATE_WAIT
         while (left := end - time.monotonic()) > 0:
-            seen = self._minder.changes
-            process = self._minder.queues().get(name)
+            seen = self._table.changes
+            process = self._table.queues().get(name)
             if process is None or process.state in (Child.UP, Child.FATAL):
                 return process
-            await self._minder.change(seen, left)
-        return self._minder.queues().get(name)
+            await self._table.change(seen, left)
+        return self._table.queues().get(name)
 
 
 def _object(arg: str) -> dict[str, Any] | None:

@@ -28,6 +28,8 @@ Entry = Callable[[str, int, int], int]  # name, readiness, life -> exit status
 
 
 def main() -> int:
+    # A collection would leave holes, and what a child puts there copies a shared page.
+    gc.disable()
     proc.own_descriptors()
     proc.title("rq-fork")
     root = Path(sys.argv[1])
@@ -40,7 +42,6 @@ def main() -> int:
         line.setblocking(False)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
-        gc.collect()
         gc.freeze()
         server = ForkServer(line, entry)
         server.say({"ready": True})
@@ -115,6 +116,7 @@ class ForkServer:
             # The queue parks 3 and 4; what it is given must lie above.
             ready, life = proc.move_above(ready), proc.move_above(life)
             _close_all_but({0, 1, 2, ready, life})
+            gc.enable()
             status = self._entry(name, ready, life)
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 1

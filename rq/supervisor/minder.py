@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import logging
 import os
 import signal
@@ -21,20 +20,17 @@ from rq import logs, proc
 from rq.errors import Refused
 from rq.layout import Root
 from rq.states import Child
-from rq.supervisor import children, definitions, handle
+from rq.supervisor import children, handle
 from rq.supervisor.children import Kind, Process, Step
 from rq.supervisor.forks import Forks
 from rq.supervisor.handle import Handle
+from rq.supervisor.table import FORKS, HELPERS, Key, Table
 from rq.trash import put
 
-HELPERS = {Kind.SCANDIR: "rq.scandir", Kind.TIMERS: "rq.timers"}
-HELPER_PATIENCE = 10.0  # seconds from TERM to KILL of a helper
-QUEUE_PATIENCE = 120.0  # beyond the grace of its workers: it may have much to write
 LOCK_RETRY = 1.0  # seconds until a queue that cannot yet be put away is tried again
 STATUS_WAIT = 1.0  # seconds for the fork server to tell how a queue ended
 _LOG_TAIL = 2048
 
-Key = tuple[Kind, str]
 log = logging.getLogger(__name__)
 
 
@@ -43,126 +39,29 @@ class Minder:
 
     def __init__(self, root: Root, grace: float) -> None:
         self.root = root
-        self.grace = grace
-        self.table: dict[Key, Process] = {}
+        self.table = Table(root, grace)
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
-        self._deleting: dict[str, float] = {}  # queue: when to try (monotonic)
         self._given_up: dict[str, Any] = {}  # queue: its config when it gave up
-        self._forgetting: set[str] = set()
         self._errands: set[asyncio.Task[None]] = set()
-        self.changes = 0
-        self._waiting: set[asyncio.Future[None]] = set()
         # Held open for life: its end tells the children that the supervisor is gone.
         self._life, self._alive = os.pipe()
-        self._mind(Kind.FORKS, "forks")
-
-    # ---- what is wanted
-
-    def mind_helpers(self) -> None:
-        for kind in HELPERS:
-            self._mind(kind, kind)
-
-    def mind_queues(self) -> None:
-        """Mind every queue directory, and no longer those that are gone."""
-        found = set(definitions.queues_of(self.root))
-        for name in found - self.queues().keys():
-            self.mind_queue(name)
-        for name in self.queues().keys() - found:
-            self.queue(name).wanted = False
-            self._forgetting.add(name)
-        self.wake()
-
-    def mind_queue(self, name: str) -> Process:
-        process = self._mind(Kind.QUEUE, name)
-        self.wake()
-        return process
-
-    def queues(self) -> dict[str, Process]:
-        return {
-            name: one for (kind, name), one in self.table.items() if kind is Kind.QUEUE
-        }
-
-    def queue(self, name: str) -> Process:
-        return self.table[Kind.QUEUE, name]
-
-    def delete(self, name: str) -> None:
-        """Stop a queue and move it to the trash when it has stopped."""
-        self.queue(name).wanted = False
-        self._deleting[name] = 0.0
-        self.wake()
-
-    def restart(self, name: str) -> None:
-        process = self.queue(name)
-        process.stop_again = process.running
-        process.revive()
-        self.wake()
-
-    def want(self, kinds: set[Kind], wanted: bool) -> None:
-        for (kind, _), process in self.table.items():
-            if kind in kinds and process.wanted is not wanted:
-                process.wanted = wanted
-                self.wake()
-
-    def all_down(self, kinds: set[Kind]) -> bool:
-        return all(
-            process.state is Child.DOWN
-            for (kind, _), process in self.table.items()
-            if kind in kinds
-        )
 
     def reload(self, name: str) -> None:
         """Let a queue read its config again, or start with it if it had given up."""
-        process = self.queue(name)
+        process = self.table.queue(name)
         if process.state in (Child.FATAL, Child.BACKOFF):
             process.revive()
         elif process.running and (found := self._handles.get((Kind.QUEUE, name))):
             found.send(signal.SIGHUP)
-        self.wake()
-
-    def _mind(self, kind: Kind, name: str) -> Process:
-        patience = HELPER_PATIENCE
-        if kind is Kind.QUEUE:
-            patience = self.grace + QUEUE_PATIENCE
-        now = time.monotonic()
-        process = Process(kind=kind, name=name, patience=patience, since=now)
-        return self.table.setdefault((kind, name), process)
-
-    # ---- waking
-
-    def wake(self) -> None:
-        """Note that something happened, and let go on who waits for that."""
-        self.changes += 1
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
-
-    async def change(self, seen: int, timeout: float) -> None:
-        """Wait until `changes` is no longer `seen`, `timeout` seconds at most."""
-        if self.changes != seen:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await future
-        self._waiting.discard(future)
-
-    def next_wake(self) -> float | None:
-        """Return the seconds until `step` has something to do without an event."""
-        times = [at for one in self.table.values() if (at := children.wake_at(one))]
-        times += [at for name, at in self._deleting.items() if self._is_down(name)]
-        if not times:
-            return None
-        return max(0.01, min(times) - time.monotonic())
+        self.table.wake()
 
     # ---- one pass
 
     def step(self) -> None:
         """Do what is due with every child."""
         now = time.monotonic()
-        for key, process in list(self.table.items()):
+        for key, process in list(self.table.children.items()):
             match children.step(process, now):
                 case Step.START:
                     self._start(key, process, now)
@@ -200,7 +99,7 @@ class Minder:
         started.on_word(lambda word: self._word(key, started, word))
 
     def _can_fork(self) -> bool:
-        return self.table[Kind.FORKS, "forks"].state is Child.UP
+        return self.table.children[FORKS].state is Child.UP
 
     def _hold(self, key: Key, process: Process, held: Handle) -> None:
         self._handles[key] = held
@@ -212,7 +111,7 @@ class Minder:
         process.stopping(now)
         if process.state is Child.STOPPING and key in self._handles:
             self._handles[key].send(signal.SIGTERM)
-        self.wake()
+        self.table.wake()
 
     def _kill(self, key: Key, process: Process) -> None:
         process.killed = True
@@ -226,12 +125,12 @@ class Minder:
     def _hear(self, said: dict[str, Any]) -> None:
         """Act on a line from the fork server."""
         if "ready" in said:
-            self.table[Kind.FORKS, "forks"].ready(time.monotonic())
+            self.table.children[FORKS].ready(time.monotonic())
         elif "exit" in said:
             self._exited(said["pid"], said["exit"])
         else:
             self._forked((Kind.QUEUE, said["name"]), said)
-        self.wake()
+        self.table.wake()
 
     def _forked(self, key: Key, said: dict[str, Any]) -> None:
         held = self._handles.get(key)
@@ -241,7 +140,7 @@ class Minder:
             self._ended(key, None, f"cannot be forked: {said['error']}")
             return
         held.is_process(said["pid"])
-        process = self.table[key]
+        process = self.table.children[key]
         self._hold(key, process, held)
         if process.state is Child.STOPPING:
             held.send(signal.SIGTERM)
@@ -266,16 +165,16 @@ class Minder:
             self._ended(key, None, held.said or "ended, and nobody saw how")
 
     def _word(self, key: Key, held: Handle, word: str) -> None:
-        process = self.table.get(key)
+        process = self.table.children.get(key)
         if word.startswith("FATAL "):
             held.said = word.removeprefix("FATAL ").strip()
         elif process and process.state is Child.STARTING:
             process.ready(time.monotonic())
             log.info("up %s", logs.fields(kind=process.kind, name=process.name))
-        self.wake()
+        self.table.wake()
 
     def _ended(self, key: Key, status: int | None, reason: str) -> None:
-        process = self.table[key]
+        process = self.table.children[key]
         held = self._handles.pop(key, None)
         said = held.said if held else ""
         if held:
@@ -289,7 +188,7 @@ class Minder:
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
         name = logs.fields(kind=process.kind, name=process.name, state=process.state)
         log.log(level, "ended %s", name + " " + logs.fields(reason=reason))
-        self.wake()
+        self.table.wake()
 
     def _forks_ended(self) -> None:
         """Go on without a fork server: what it forked lives, what was asked is lost."""
@@ -323,16 +222,11 @@ class Minder:
     # ---- queues that are removed, that gave up, that lived before
 
     def _put_away(self, now: float) -> None:
-        for name, at in list(self._deleting.items()):
-            if at <= now and self._is_down(name):
+        for name, at in list(self.table.deleting.items()):
+            if at <= now and self.table.is_down(name):
                 self._put(name, now)
-        for name in [one for one in self._forgetting if self._is_down(one)]:
-            self._forgetting.discard(name)
-            self.table.pop((Kind.QUEUE, name), None)
-
-    def _is_down(self, name: str) -> bool:
-        process = self.table.get((Kind.QUEUE, name))
-        return process is None or process.state is Child.DOWN
+        for name in [one for one in self.table.forgetting if self.table.is_down(one)]:
+            self.table.forget(name)
 
     def _put(self, name: str, now: float) -> None:
         queue = self.root.queue(name)
@@ -341,15 +235,10 @@ class Minder:
                 log.info("moved to %s", put(self.root, queue))
         except (OSError, Refused) as error:
             log.warning("queue %s is not yet in the trash: %s", name, error)
-            self._deleting[name] = now + LOCK_RETRY
+            self.table.deleting[name] = now + LOCK_RETRY
             return
-        del self._deleting[name]
-        self.table.pop((Kind.QUEUE, name), None)
+        self.table.forget(name)
         self._given_up.pop(name, None)
-        self.wake()
-
-    def is_deleting(self, name: str) -> bool:
-        return name in self._deleting
 
     def try_changed(self) -> None:
         """Start queues that had given up and whose config has changed since."""
@@ -357,10 +246,10 @@ class Minder:
             if stamp == self._config_stamp(name):
                 continue
             del self._given_up[name]
-            process = self.table.get((Kind.QUEUE, name))
+            process = self.table.children.get((Kind.QUEUE, name))
             if process and process.state is Child.FATAL:
                 process.revive()
-                self.wake()
+                self.table.wake()
 
     def _config_stamp(self, name: str) -> tuple[int, int, int] | None:
         try:
@@ -371,7 +260,7 @@ class Minder:
 
     def adopt(self) -> None:
         """Take over the queues that live from a supervisor before this one."""
-        names = [name for name, one in self.queues().items() if not one.running]
+        names = [name for name, one in self.table.queues().items() if not one.running]
         paths = [self.root.queue(name).socket for name in names]
         # Threads, since a stuck queue may take its whole time-out; they end here.
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -383,7 +272,7 @@ class Minder:
     async def _adopt_late(self, name: str) -> None:
         """Ask a process that owns a queue and is not ours to be; it may be ending."""
         held = await asyncio.to_thread(handle.adopt, self.root.queue(name).socket)
-        process = self.queue(name)
+        process = self.table.queue(name)
         if held is None:
             why = "another process owns this queue and does not answer"
             self._ended((Kind.QUEUE, name), None, why)
@@ -394,7 +283,7 @@ class Minder:
         else:
             self._hold((Kind.QUEUE, name), process, held)
             held.send(signal.SIGTERM)
-        self.wake()
+        self.table.wake()
 
     def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(errand)
@@ -405,7 +294,7 @@ class Minder:
         return self.root.queue(name).lock
 
     def _adopted(self, name: str, held: Handle) -> None:
-        process = self.queue(name)
+        process = self.table.queue(name)
         now = time.monotonic()
         process.started(now)
         process.ready(now)

@@ -17,7 +17,8 @@ from rq.states import Child
 from rq.supervisor import fingerprint
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
-from rq.supervisor.minder import HELPERS, Minder
+from rq.supervisor.minder import Minder
+from rq.supervisor.table import HELPERS
 
 LOOK_AGAIN = 5.0  # seconds between looks at what no event tells
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -112,6 +113,7 @@ class _Program:
         self._root = root
         self._settings = settings
         self._minder = Minder(root, settings.grace)
+        self._table = self._minder.table
         self._commands = Commands(self._minder, settings.env, fingerprint.of_source())
         self._ready_fd = ready_fd
         self._signals: list[signal.Signals] = []
@@ -125,9 +127,9 @@ class _Program:
             loop.add_signal_handler(number, self._on_signal, number)
         sock = client.listen(self._root.supervisor_socket)
         server = control.Server(sock, self._commands.answer)
-        self._minder.mind_queues()
+        self._table.mind_queues()
         self._minder.adopt()
-        self._minder.mind_helpers()
+        self._table.mind_helpers()
         await server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
         proc.notify("READY=1")
@@ -142,21 +144,21 @@ class _Program:
 
     def _on_signal(self, number: signal.Signals) -> None:
         self._signals.append(number)
-        self._minder.wake()
+        self._table.wake()
 
     async def _loop(self) -> None:
         while True:
-            seen = self._minder.changes
+            seen = self._table.changes
             try:
                 if self._pass():
                     return
             except Exception:
                 log.exception("a pass failed; the next one is in a second")
                 await asyncio.sleep(1.0)
-            await self._minder.change(seen, self._timeout())
+            await self._table.change(seen, self._timeout())
 
     def _timeout(self) -> float:
-        times = [LOOK_AGAIN, self._minder.next_wake(), self._beat or None]
+        times = [LOOK_AGAIN, self._table.next_wake(), self._beat or None]
         return min(one for one in times if one is not None)
 
     def _pass(self) -> bool:
@@ -180,8 +182,8 @@ class _Program:
             self._settings = config.read_root(self._root)
         except BadConfig as error:
             log.error("the old config stays in force: %s", error)
-        self._minder.mind_queues()
-        for name in self._minder.queues():
+        self._table.mind_queues()
+        for name in self._table.queues():
             self._minder.reload(name)
 
     def _begin_stop(self, why: str) -> None:
@@ -190,14 +192,14 @@ class _Program:
         self._stopping = True
         log.info("stopping: %s", why)
         proc.notify("STOPPING=1")
-        self._minder.want({*HELPERS, Kind.WEB}, False)
+        self._table.want({*HELPERS, Kind.WEB}, False)
 
     def _continue_stop(self) -> bool:
         """Stop the next row of children when the last is down; True at the end."""
         rows: list[set[Kind]] = [{*HELPERS, Kind.WEB}, {Kind.QUEUE}, {Kind.FORKS}]
         for row in rows:
-            self._minder.want(row, False)
-            if not self._minder.all_down(row):
+            self._table.want(row, False)
+            if not self._table.all_down(row):
                 return False
         return True
 
@@ -205,7 +207,7 @@ class _Program:
         """Tell systemd that we live, and how the queues are when that changed."""
         if self._beat:
             proc.notify("WATCHDOG=1")
-        states = [one.state for one in self._minder.queues().values()]
+        states = [one.state for one in self._table.queues().values()]
         text = f"{states.count(Child.UP)} of {len(states)} queues up"
         if text != self._told:
             self._told = text

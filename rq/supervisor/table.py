@@ -1,0 +1,142 @@
+"""The table of children: which there are, what is wanted of each, who waits for news.
+
+Commands change it; the minder reads it at each pass and makes it so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from rq.layout import Root
+from rq.states import Child
+from rq.supervisor import children, definitions
+from rq.supervisor.children import Kind, Process
+
+HELPERS = {Kind.SCANDIR: "rq.scandir", Kind.TIMERS: "rq.timers"}
+HELPER_PATIENCE = 10.0  # seconds from TERM to KILL of a helper
+QUEUE_PATIENCE = 120.0  # beyond the grace of its workers: it may have much to write
+
+Key = tuple[Kind, str]
+FORKS: Key = (Kind.FORKS, "forks")
+
+
+class Table:
+    """All children of the supervisor."""
+
+    def __init__(self, root: Root, grace: float) -> None:
+        self.root = root
+        self.grace = grace
+        self.children: dict[Key, Process] = {}
+        self.deleting: dict[str, float] = {}  # queue: when to try (monotonic)
+        self.forgetting: set[str] = set()  # queues whose directory is gone
+        self.changes = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._mind(*FORKS)
+
+    # ---- what is wanted
+
+    def mind_helpers(self) -> None:
+        for kind in HELPERS:
+            self._mind(kind, kind)
+
+    def mind_queues(self) -> None:
+        """Mind every queue directory, and no longer those that are gone."""
+        found = set(definitions.queues_of(self.root))
+        for name in found - self.queues().keys():
+            self.mind_queue(name)
+        for name in self.queues().keys() - found:
+            self.queue(name).wanted = False
+            self.forgetting.add(name)
+        self.wake()
+
+    def mind_queue(self, name: str) -> Process:
+        process = self._mind(Kind.QUEUE, name)
+        self.wake()
+        return process
+
+    def queues(self) -> dict[str, Process]:
+        return {
+            name: one
+            for (kind, name), one in self.children.items()
+            if kind is Kind.QUEUE
+        }
+
+    def queue(self, name: str) -> Process:
+        return self.children[Kind.QUEUE, name]
+
+    def delete(self, name: str) -> None:
+        """Stop a queue and move it to the trash when it has stopped."""
+        self.queue(name).wanted = False
+        self.deleting[name] = 0.0
+        self.wake()
+
+    def restart(self, name: str) -> None:
+        process = self.queue(name)
+        process.stop_again = process.running
+        process.revive()
+        self.wake()
+
+    def want(self, kinds: set[Kind], wanted: bool) -> None:
+        for (kind, _), process in self.children.items():
+            if kind in kinds and process.wanted is not wanted:
+                process.wanted = wanted
+                self.wake()
+
+    def all_down(self, kinds: set[Kind]) -> bool:
+        return all(
+            process.state is Child.DOWN
+            for (kind, _), process in self.children.items()
+            if kind in kinds
+        )
+
+    def is_down(self, name: str) -> bool:
+        process = self.children.get((Kind.QUEUE, name))
+        return process is None or process.state is Child.DOWN
+
+    def is_deleting(self, name: str) -> bool:
+        return name in self.deleting
+
+    def forget(self, name: str) -> None:
+        self.children.pop((Kind.QUEUE, name), None)
+        self.deleting.pop(name, None)
+        self.forgetting.discard(name)
+        self.wake()
+
+    def _mind(self, kind: Kind, name: str) -> Process:
+        patience = HELPER_PATIENCE
+        if kind is Kind.QUEUE:
+            patience = self.grace + QUEUE_PATIENCE
+        now = time.monotonic()
+        process = Process(kind=kind, name=name, patience=patience, since=now)
+        return self.children.setdefault((kind, name), process)
+
+    # ---- waking
+
+    def wake(self) -> None:
+        """Note that something happened, and let go on who waits for that."""
+        self.changes += 1
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+        self._waiting.clear()
+
+    async def change(self, seen: int, timeout: float) -> None:
+        """Wait until `changes` is no longer `seen`, `timeout` seconds at most."""
+        if self.changes != seen:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await future
+        self._waiting.discard(future)
+
+    def next_wake(self) -> float | None:
+        """Return the seconds until `step` has something to do without an event."""
+        times = [at for one in self.children.values() if (at := children.wake_at(one))]
+        times += [at for name, at in self.deleting.items() if self.is_down(name)]
+        if not times:
+            return None
+        return max(0.01, min(times) - time.monotonic())
