@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from rq.errors import BadInput
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
-MSG_ID = re.compile(r"\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20}")
+MSG_ID = re.compile(r"\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20}", re.ASCII)
 ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
 ATTACHMENT_BYTES = 200
 REMOTE = re.compile(r"https?://[^/\s]+", re.ASCII)
@@ -88,7 +88,13 @@ def split_url(text: str) -> tuple[str, str | None]:
     The host part is not looked at: `http://h:1/any/q/NAME/ID` and `q/NAME/ID` are
     the same message of this machine.
     """
-    path = text.split("/q/", 1)[1] if "/q/" in text else text.removeprefix("q/")
+    path = text
+    if text.startswith("q/"):
+        inner = text.removeprefix("q/")
+        own = is_msg_id(inner.partition("/")[0].removeprefix("."))  # a queue called q
+        path = text if own else inner
+    elif "/q/" in text:
+        path = text.split("/q/", 1)[1]
     name, _, rest = path.partition("/")
     short = rest.partition("/")[0]
     return queue_name(name), (msg_id(short) if short else None)
