@@ -209,6 +209,7 @@ class Commands:
     async def _delete(self, name: str) -> Any:
         if name not in self._table.queues():
             return ["fail", "no such queue"]
+        definitions.begin_deletion(self._root, name)
         self._table.delete(name)
         return ["ok", "started deleting queue"]
 

@@ -72,14 +72,25 @@ def define(root: Root, data: Mapping[str, Any]) -> str:
     return name
 
 
-def undefine(root: Root, name: str) -> None:
-    """Note that no link declares a queue any more, before it goes to the trash.
+def begin_deletion(root: Root, name: str) -> None:
+    """Note on disk that a queue goes to the trash, so that a crash does not keep it.
 
-    What the API deletes keeps its link in the mark: so scandir can tell a queue that
-    was deleted while linked, which stays deleted, from one whose link was removed.
+    The mark keeps the link of a queue that the API deletes: so scandir can tell it,
+    which stays deleted, from one whose link was removed.
     """
-    mark = {"owner": SCANDIR, "link": None}
+    queue = root.queue(name)
+    config.write_state(queue.scandir_mark, {**mark_of(queue), "deleting": True})
+
+
+def undefine(root: Root, name: str) -> None:
+    """Note that no link declares a queue any more and that it goes to the trash."""
+    mark = {"owner": SCANDIR, "link": None, "deleting": True}
     config.write_state(root.queue(name).scandir_mark, mark)
+
+
+def half_deleted(root: Root) -> list[str]:
+    """Return the queues that were to go to the trash when RQ was killed."""
+    return [one for one in queues_of(root) if mark_of(root.queue(one)).get("deleting")]
 
 
 def _link_form(queue: QueueDir, form: object) -> None:

@@ -14,7 +14,7 @@ from rq.config import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
 from rq.states import Child
-from rq.supervisor import fingerprint
+from rq.supervisor import definitions, fingerprint
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
 from rq.supervisor.minder import Minder
@@ -128,6 +128,8 @@ class _Program:
         sock = client.listen(self._root.supervisor_socket)
         server = control.Server(sock, self._commands.answer)
         self._table.mind_queues()
+        for name in definitions.half_deleted(self._root):
+            self._table.delete(name)
         self._minder.adopt()
         self._table.mind_helpers()
         await server.start()

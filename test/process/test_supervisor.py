@@ -126,6 +126,19 @@ def test_a_deleted_queue_lies_in_the_trash_whole(running):
     running.create("q")
 
 
+def test_a_deletion_that_was_answered_is_done_after_a_crash(daemon):
+    daemon.start()
+    daemon.create("q")
+    os.kill(daemon.child("q")["pid"], signal.SIGSTOP)
+    daemon.ask("delete_queue", "q")
+    pid = daemon.child("q")["pid"]
+    daemon.crash()
+    os.kill(pid, signal.SIGKILL)
+    daemon.start()
+    wait_until(lambda: daemon.ask("queues") == [])
+    assert len(os.listdir(daemon.root.trash)) == 1
+
+
 def test_a_restart_gives_a_new_process(running):
     running.create("q")
     before = running.child("q")["pid"]
