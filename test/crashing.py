@@ -295,7 +295,7 @@ class Queue:
 
     def segment(self) -> Path:
         """Return the segment that is being written."""
-        return sorted(self.dir.journal.glob("0*"))[-1]
+        return max(self.dir.journal.glob("0*"))
 
 
 def short(full_id: str) -> str:

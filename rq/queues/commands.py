@@ -264,7 +264,10 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
     asked, msg_id = _with_id(arg)
     owner = ctx.owner
     message = owner.spool.read(msg_id)
-    again = message.with_(count=0, due=owner.spool.clock())
+    began = int(owner.spool.status(msg_id).get("attempt", 0))
+    again = message.with_(
+        count=0, attempt=max(message.attempt, began), due=owner.spool.clock()
+    )
     facts = {
         "cause": "operator",
         "outcome": "requeue",

@@ -71,6 +71,8 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     fields: dict[str, Any] = {**found.to_json(), **shown, "result": result}
     if entry is not None:
         fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
+    elif "attempt" in result:
+        fields["attempt"] = result["attempt"]  # a start alone does not rewrite msg
     if state is State.RUN:
         fields["phase"] = worker.phase if worker else "starting"
     if state is State.DISMISSED:

@@ -495,6 +495,8 @@ def _entry_of(msg_id: str, one: Fold, at: State | None, door: str | None) -> Ent
         entry.at, entry.at_new = None, door
     if one.message is not None:
         changed = {**one.message, "due": entry.due or one.message["due"]}
+        if "dup" in record:
+            changed["dup"] = record["dup"]
         if at is None and door is None:
             changed[REBUILT] = True
         entry.body = orjson.dumps(changed)

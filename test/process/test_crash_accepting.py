@@ -247,7 +247,7 @@ def test_a_client_that_sees_the_queue_die_hears_that_nobody_knows(queue):
     queue.arm("journal:written")
     with (
         client.Connection(queue.dir.socket) as line,
-        pytest.raises(OutcomeUnknown, match="without an answer|hung up"),
+        pytest.raises(OutcomeUnknown, match=r"without an answer|hung up"),
     ):
         line.ask("create_message", {"dest": queue.name})
     assert queue.died()
