@@ -84,8 +84,15 @@ class Message:
         return shown
 
     def encode(self) -> bytes:
-        """Return the content of the file `msg`; BadMessage when it is too large."""
-        data = orjson.dumps(self.to_json())
+        """Return the content of the file `msg`."""
+        return orjson.dumps(self.to_json())
+
+    def encode_new(self) -> bytes:
+        """As `encode`; BadMessage when it is too large to be accepted.
+
+        A message that was accepted may grow (attempts, riders), and still has to end.
+        """
+        data = self.encode()
         if len(data) > MESSAGE_LIMIT:
             raise BadMessage(
                 f"the message is {len(data)} bytes of JSON, at most {MESSAGE_LIMIT} can "
@@ -162,14 +169,23 @@ def _from_fields(fields: Mapping[str, Any], msg_id: str, now: float) -> Message:
         dup=_text(fields, "dup"),
         dups=_texts(fields, "dups"),
         attachments=_attachments(fields.get("attachments")),
-        extra={
-            name: value
-            for name, value in fields.items()
-            if name not in _KNOWN and name not in _DROPPED
-        }
-        if not fields.keys() <= _KNOWN
-        else {},
+        extra={} if fields.keys() <= _KNOWN else _extra(fields),
     )
+
+
+def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = fields.keys() - _KNOWN - _DROPPED
+    for name in unknown:
+        _json(name, fields[name])
+    return {name: fields[name] for name in fields if name in unknown}
+
+
+def _json(name: str, value: Any) -> str:
+    """Return `value` as JSON: it will have to be written again and again."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise BadMessage(f"{name} cannot be kept as JSON: {error}") from None
 
 
 def param_text(value: Any) -> str:
@@ -180,7 +196,7 @@ def param_text(value: Any) -> str:
 
 
 def _check_param(name: str, value: Any) -> None:
-    text = value if isinstance(value, str) else param_text(value)
+    text = value if isinstance(value, str) else _json(name, value)
     if "\0" in text:
         raise BadMessage(f"{name} holds a NUL byte, which no environment can hold")
     room = ENV_STRING_LIMIT - len(f"RQ_{name.upper()}=") - 1
@@ -194,7 +210,7 @@ def _check_param(name: str, value: Any) -> None:
 def _due(value: Any) -> float:
     try:
         due = float(value) if not isinstance(value, bool | dict | list) else None
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         due = None
     if due is None or not 0 <= due <= _WHOLE_SECONDS_LIMIT:
         raise BadMessage(f"due is not epoch seconds: {value!r:.80}")
@@ -205,8 +221,9 @@ def _whole(fields: Mapping[str, Any], name: str, default: int) -> int:
     value = fields.get(name)
     if value is None or value == "":
         return default
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        value = int(value[:12])
+    digits = value.strip() if isinstance(value, str) else ""
+    if digits.isascii() and digits.isdigit():
+        value = int(digits[:12])
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
         return value
     raise BadMessage(f"{name} is not a whole number from 0 up: {value!r:.80}")

@@ -77,6 +77,7 @@ def _adopt_one(spool: Spool, name: str, origin: str) -> Message:
     if msg_id != name and names.is_msg_id(name):
         message = message.with_(orig_msg_id=name)
     message = message.with_(attachments=_attachments(spool.dir_fd, path))
+    message.encode_new()  # BadMessage before anything remembers it
     _sync(spool.dir_fd, path, message)
     entry = spool.entries[msg_id] = Entry(State.NOWHERE, None, message.due, 0)
     entry.at_new = name

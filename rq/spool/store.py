@@ -159,7 +159,7 @@ class Spool:
         and go into the line and its file `status`. `spare` makes the folder again if a
         hand has removed it. `more` are further fields of the line. Returns the line.
         """
-        entry, source = self._entry(msg_id)
+        entry, source = self._entry(msg_id, event)
         target = next_state(source, event, role)
         now = self.clock()
         record: dict[str, Any] = {
@@ -171,7 +171,8 @@ class Spool:
             "was": source,
         }
         if message is not None:
-            entry.body = message.encode()
+            new = event is Event.COMMIT
+            entry.body = message.encode_new() if new else message.encode()
             entry.count, entry.attempt = message.count, message.attempt
             entry.due = message.due
             record["message"] = orjson.Fragment(entry.body)
@@ -192,12 +193,16 @@ class Spool:
         self._changed(msg_id, entry, source, target)
         return record
 
-    def _entry(self, msg_id: str) -> tuple[Entry, State]:
+    def _entry(self, msg_id: str, event: Event) -> tuple[Entry, State]:
         entry = self.entries.get(msg_id)
         if entry is not None:
             if entry.busy:
                 raise WrongState(f"message {msg_id} is being worked on; ask again")
             return entry, entry.state
+        if event is Event.COMMIT:
+            # An id that is not known here was never given to another message, and the
+            # door asks `free_id` first: no look at the disk is needed.
+            return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
         state = folders.find_final(self.dir_fd, msg_id)
         if state is None:
             return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
@@ -234,9 +239,9 @@ class Spool:
 
     def prepare(self, message: Message) -> None:
         """Make a folder in prep; not yet promised, so no line."""
-        path = folder(State.PREP, message.msg_id)
+        path, body = folder(State.PREP, message.msg_id), message.encode_new()
         durable.make_dir(path, self.dir_fd)
-        durable.write_new(f"{path}/{MSG}", message.encode(), self.dir_fd)
+        durable.write_new(f"{path}/{MSG}", body, self.dir_fd)
         next_state(State.NOWHERE, Event.PREPARE, Role.CREATOR)
         entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
         self.entries[message.msg_id] = entry
@@ -245,11 +250,8 @@ class Spool:
     def submit(self, message: Message, **more: Any) -> Entry:
         """Accept a message, new or prepared: → que, in one line.
 
-        The attachments of a prepared one are durable by now. An id that is not known
-        here was never given to another message, so the disk is not asked.
+        The attachments of a prepared one are durable by now.
         """
-        if message.msg_id not in self.entries:
-            self.entries[message.msg_id] = Entry(State.NOWHERE, None, message.due, 0)
         self.fire(message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more)
         return self.entries[message.msg_id]
 

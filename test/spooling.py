@@ -1,0 +1,103 @@
+"""Messages and spools of a test's own: opened, crashed and closed as an owner does it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rq.layout import QueueDir
+from rq.message import Message, from_request
+from rq.spool import Opened, Spool, checkpoint, open_spool
+from rq.spool.check import close_cleanly
+from rq.states import Event, Role
+
+ORIGIN = "http://127.0.0.1:3333/q/q/"
+NOW = 1_800_000_000.0  # 2027-01-15, 08:00 UTC
+
+
+def a_message(msg_id: str = "20270115.0800.00.000.1", **fields: Any) -> Message:
+    """Return a message as a client asks for it."""
+    return from_request({"dest": "q", **fields}, msg_id, NOW, ORIGIN + msg_id)
+
+
+class Clock:
+    """A clock that stands still until it is told otherwise."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Owner:
+    """A queue directory, opened and closed as its owner process does it."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
+        self.queue = QueueDir(path / "queue" / "q")
+        self.queue.path.mkdir(parents=True, exist_ok=True)
+        self.clock = clock or Clock()
+        self._opened: Opened | None = None
+
+    @property
+    def spool(self) -> Spool:
+        return self.opened.spool
+
+    @property
+    def opened(self) -> Opened:
+        assert self._opened is not None, "the queue is not open"
+        return self._opened
+
+    def open(self) -> Spool:
+        """Recover the queue and own it."""
+        self._opened = open_spool(self.queue, clock=self.clock, grace=0.1)
+        return self._opened.spool
+
+    def crash(self) -> None:
+        """Forget everything, as kill -9 does: only what was written stays."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            for fd in (opened.spool.journal._segment.fd, opened.lock):
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+            opened.spool.close()
+
+    def stop(self) -> None:
+        """End cleanly."""
+        opened = self.opened
+        opened.spool.commit()
+        close_cleanly(opened.spool)
+        self._opened = None
+        os.close(opened.lock)
+        opened.spool.close()
+
+    def again(self) -> Spool:
+        """Crash, and recover."""
+        self.crash()
+        return self.open()
+
+    # ---- what happens to messages, in one word
+
+    def submit(self, **fields: Any) -> str:
+        """Accept a message; it is not yet durable."""
+        msg_id = self.spool.new_id()
+        self.spool.submit(a_message(msg_id, **fields))
+        return msg_id
+
+    def end(self, msg_id: str, event: Event = Event.FINISH, **more: Any) -> None:
+        """Let a running message end."""
+        facts = {"cause": "done", "text": "", "outcome": "done"}
+        self.spool.fire(msg_id, event, Role.QUEUE, facts=facts, **more)
+
+    def apply(self) -> None:
+        """Make all durable, and all folders."""
+        self.spool.commit()
+        self.spool.settle_all()
+
+    def checkpoint(self) -> None:
+        self.apply()
+        point = checkpoint.begin(self.spool, "boot")
+        checkpoint.finish(self.spool.dir_fd, self.queue, point)
