@@ -70,6 +70,7 @@ class Owner:
         self.config_error: str | None = None
         self.disk_failed: str | None = None
         self.left_at_door: dict[str, str] = {}
+        self.argv_prefix = config.argv_prefix
         self.base_env = environment.fixed(root.path, main, config)
         self.queue = self.spool.queue
         self._url = main.full_id(name, "")
@@ -187,7 +188,8 @@ class Owner:
 
     @property
     def may_start(self) -> bool:
-        return not self.stopping and not self.disk_failed and self.admin is Admin.UP
+        failed = self.disk_failed or self.spool.journal.failed
+        return not self.stopping and not failed and self.admin is Admin.UP
 
     @property
     def slots_free(self) -> int:
@@ -291,6 +293,7 @@ class Owner:
         if config == self.config:
             return
         old, self.config = self.config, config
+        self.argv_prefix = config.argv_prefix
         self.base_env = environment.fixed(self.root.path, self.main, config)
         log.info("config read again")
         self.waiting.release_all()

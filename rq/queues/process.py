@@ -86,11 +86,14 @@ class Process:
         owner = self.owner
         spool = owner.spool
         later = self.runner.claim_due()
+        durable_seq = spool.journal.position.seq
+        if spool.journal.write():
+            self.runner.launch(durable_seq)
         if spool.journal.pending and not self._commit():
             return
         self._answer()
         owner.forget_admin()
-        self.runner.launch()
+        self.runner.launch(spool.journal.position.seq)
         lag = spool.lag
         more = bool(lag)
         if not self.server.busy or spool.waited > WAIT:
@@ -399,6 +402,7 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
     must not be started again. `life_fd` reads EOF when the parent ends.
     """
     proc.own_descriptors(fd for fd in (ready_fd, life_fd) if fd is not None)
+    proc.own_signals()
     ready = None if ready_fd is None else proc.move_above(ready_fd)
     life = None if life_fd is None else proc.move_above(life_fd)
     null = proc.park_descriptors()

@@ -44,6 +44,7 @@ class _Claim:
     lease: int
     key: str | None  # exclusion key
     wait_us: int
+    seq: int  # of the event that brought the message into que
 
 
 class Runner:
@@ -89,6 +90,7 @@ class Runner:
         key = owner.exclusion_key(msg_id)
         entry = owner.spool.entries[msg_id]
         group = entry.key
+        seq = entry.seq
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
         slot, lease = self._take_slot()
         owner.leaves(msg_id)
@@ -102,7 +104,7 @@ class Runner:
         owner.claimed.add(msg_id)
         if key is not None:
             owner.busy_keys[key] = msg_id
-        self._claims.append(_Claim(message, slot, lease, key, wait_us))
+        self._claims.append(_Claim(message, slot, lease, key, wait_us, seq))
 
     def _take_slot(self) -> tuple[int, int]:
         """Return a free lease slot and its locked descriptor."""
@@ -121,9 +123,16 @@ class Runner:
 
     # ---- starting
 
-    def launch(self) -> None:
-        """Start what was claimed; its claim is durable now."""
-        claims, self._claims = self._claims, []
+    def launch(self, seq: int) -> None:
+        """Start what was claimed and accepted no later than event `seq`.
+
+        Its claim is written, so a kill -9 does not forget the attempt; the sync of the
+        claim need not be waited for, that of its acceptance is.
+        """
+        claims = [one for one in self._claims if one.seq <= seq]
+        if not claims:
+            return
+        self._claims = [one for one in self._claims if one.seq > seq]
         for claim in claims:
             msg_id = claim.message.msg_id
             self.owner.claimed.discard(msg_id)
@@ -151,7 +160,7 @@ class Runner:
             directory=directory,
             lease=lease,
         )
-        argv = find_program([*owner.config.argv_prefix, script], env.get("PATH", ""))
+        argv = find_program([*owner.argv_prefix, script], env.get("PATH", ""))
         worker = Worker(
             Plan(
                 message=message,
@@ -219,8 +228,8 @@ class Runner:
     # ---- the script
 
     def _real_script(self) -> str:
-        path = Path(self.owner.root.path, self.owner.config.script)
-        return os.path.realpath(path)
+        root = str(self.owner.root.path)
+        return os.path.realpath(os.path.join(root, self.owner.config.script))
 
     def _script_ready(self, now: float) -> bool:
         """Return whether the script looks as if it could be started."""

@@ -81,10 +81,16 @@ def _take(folded: Folded, record: dict[str, Any]) -> None:
     if state is State.QUE and record["ev"] != Event.RESCHEDULE:
         one.seq, one.since = record["seq"], record["ts"] / 1e6
     _count(folded, State(record["was"]), state)
+    _take_others(folded, record)
+
+
+def _take_others(folded: Folded, record: dict[str, Any]) -> None:
+    """Take what a line says beside its own message: its key, what it owes, riders."""
+    when = record["ts"] / 1e6
     if "key" in record:
-        folded.keys[record["key"]] = (msg_id, record["ts"] / 1e6)
+        folded.keys[record["key"]] = (record["msg"], when)
     for number, out in enumerate(record.get("out", ())):
-        folded.owed.append((record["seq"], number, out, record["ts"] / 1e6))
+        folded.owed.append((record["seq"], number, out, when))
     for rider in record.get("riders", ()):
         _take(folded, rider_record(record, rider))
 
@@ -125,17 +131,18 @@ def decide(one: Fold | None, at: State | None) -> Action:
         return Action.FORGET if at is None else Action.SETTLE
     if one.state in FINAL:
         return _decide_final(one, at)
-    if at in FINAL:
-        if at in (State.ERR, State.DISMISSED) and one.requeued:
-            return Action.RECOVER if one.state is State.RUN else Action.SETTLE
+    came_back = at in (State.ERR, State.DISMISSED) and one.requeued
+    if at in FINAL and not came_back:
         return Action.OBSERVE
-    if one.state is State.RUN:
-        return Action.RECOVER if at or one.message else Action.REPORT
-    if at is None:
-        return Action.MAKE if one.message else Action.REPORT
-    if at is State.RUN and one.event in _UNSTARTED:
+    return _decide_live(one, at)
+
+
+def _decide_live(one: Fold, at: State | None) -> Action:
+    if at is None and not one.message:
+        return Action.REPORT
+    if one.state is State.RUN or (at is State.RUN and one.event in _UNSTARTED):
         return Action.RECOVER
-    return Action.SETTLE
+    return Action.MAKE if at is None else Action.SETTLE
 
 
 def _decide_final(one: Fold, at: State | None) -> Action:

@@ -119,7 +119,9 @@ class Writing:
         self._file.flush()
         durable.sync_path(self._tmp)
         self._file.close()
+        durable.checkpoint("index:before-rename")
         durable.rename_durable(self._tmp, self._queue.index)
+        durable.checkpoint("index:after-rename")
 
     def abandon(self) -> None:
         self._file.close()

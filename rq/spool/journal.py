@@ -76,6 +76,9 @@ class Journal:
         self._threads = threads
         self._bodies: list[bytes] = []
         self._bytes = 0
+        self._group: list[bytes] | None = None  # closed: being written or synced
+        self._group_seq = self._group_bytes = 0
+        self._placed = 0  # bytes of the group that are written
         self._size = SMALLEST
         self._ahead: Future[tuple[int, int]] | None = None
         self._made: tuple[int, int] | None = None
@@ -95,7 +98,7 @@ class Journal:
     @property
     def pending(self) -> bool:
         """Whether events wait for `commit`."""
-        return bool(self._bodies)
+        return bool(self._bodies) or self._group is not None
 
     @property
     def full(self) -> bool:
@@ -115,53 +118,81 @@ class Journal:
     def append(self, record: dict[str, Any]) -> int:
         """Add an event to the open group; return its seq."""
         self.seq += 1
-        body = line.body({"g": self._durable.g + 1, "seq": self.seq, **record})
+        g = self._durable.g + (1 if self._group is None else 2)
+        body = line.body({"g": g, "seq": self.seq, **record})
         self._bodies.append(body)
         self._bytes += len(body) + 18
         return self.seq
+
+    def write(self) -> bool:
+        """Write what was appended; return whether a kill -9 can no longer lose it.
+
+        It closes the group; only `commit` makes it durable, and reports a failure.
+        """
+        if self._bodies and self._group is None and not self.failed:
+            self._close_group()
+            with contextlib.suppress(OSError):
+                self._place()
+        return not self._bodies and (self._group is None or self._placed > 0)
 
     def commit(self) -> None:
         """Make all appended events durable; DiskFailed: try again later.
 
         After a failure the same events go to a new segment, with the same seqs.
         """
-        if not self._bodies:
-            return
         try:
-            if (
-                self.failed
-                or self._segment.offset + self._bytes + 64 > self._segment.size
-            ):
-                self._switch()
-            self._write()
+            while self._bodies or self._group is not None:
+                if self._group is None:
+                    self._close_group()
+                if not self._placed:
+                    self._place()
+                self._sync()
         except OSError as error:
             self.failed = error.strerror or str(error)
             raise DiskFailed(f"the journal cannot be written: {self.failed}") from None
-        self.failed = None
         self._look_ahead()
 
-    def _write(self) -> None:
+    def _close_group(self) -> None:
+        self._group, self._bodies = self._bodies, []
+        self._group_seq, self._group_bytes = self.seq, self._bytes
+        self._bytes = 0
+
+    def _place(self) -> None:
+        """Write the closed group behind what is durable."""
+        needed = self._group_bytes + 64
+        if self.failed or self._segment.offset + needed > self._segment.size:
+            self._switch(needed)
         segment = self._segment
-        data = line.group(self._bodies, segment.seed)
+        data = line.group(self._group or [], segment.seed)
         durable.checkpoint("journal:before-write")
         try:
             durable.write_at(segment.fd, data, segment.offset)
-            durable.checkpoint("journal:written")
-            durable.sync_data(segment.fd)
         except OSError:
             self._drop(segment)
             raise
-        segment.offset += len(data)
-        self.bytes_written += len(data)
+        durable.checkpoint("journal:written")
+        self._placed = len(data)
+
+    def _sync(self) -> None:
+        """Make the placed group durable; after a failure it has to be placed anew."""
+        segment, size = self._segment, self._placed
+        try:
+            durable.sync_data(segment.fd)
+        except OSError:
+            self._placed = 0
+            self._drop(segment)
+            raise
+        segment.offset += size
         segment.empty = False
+        self.bytes_written += size
         self._durable = Position(
-            segment.name, segment.offset, self.seq, self._durable.g + 1
+            segment.name, segment.offset, self._group_seq, self._durable.g + 1
         )
-        self._bodies.clear()
-        self._bytes = 0
+        self._group, self._placed, self.failed = None, 0, None
 
     def _drop(self, segment: _Segment) -> None:
-        """Close a descriptor whose writes failed; nothing on it is trusted again."""
+        """Close a descriptor that failed; nothing on it is trusted again."""
+        self.failed = self.failed or "a write failed"
         if segment.fd >= 0:
             with contextlib.suppress(OSError):
                 os.close(segment.fd)
@@ -171,9 +202,9 @@ class Journal:
 
     def seal(self) -> bool:
         """Let what is durable become history; return whether there was anything."""
-        if self._segment.empty or self._bodies:
+        if self._segment.empty or self.pending or self.failed:
             return False
-        self._switch()
+        self._switch(0)
         return True
 
     def close(self) -> None:
@@ -190,12 +221,12 @@ class Journal:
             if not segment.empty:
                 self._retire(segment, self._durable)
 
-    def _switch(self) -> None:
+    def _switch(self, needed: int) -> None:
         old, last = self._segment, self._durable
         quick = time.monotonic() - old.opened < QUICK and not self.failed
         if quick and old.offset > old.size // 2:
             self._size = min(self._size * 2, LARGEST)
-        self._segment = self._open(self._take(self._bytes + 4096))
+        self._segment = self._open(self._take(needed + 4096))
         if old.fd >= 0:
             os.close(old.fd)
             if not old.empty:

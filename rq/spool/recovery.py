@@ -466,7 +466,7 @@ def _act_on(
     if action is Action.RECOVER:
         entry.state = State.RUN
         spool.counts.moved(State.NOWHERE, State.RUN)
-        _recover(opened, msg_id, one, lost, ghosts)
+        _recover(opened, msg_id, one.event != Event.CLAIM, lost, ghosts)
         return
     spool.unsettled[msg_id] = entry
     if one.state not in HASHED and one.state is not State.GONE:
@@ -560,17 +560,17 @@ def _believe(
     running = found.checkpoint.running.get(msg_id) if found.checkpoint else None
     if running is not None:
         entry.attempt = max(entry.attempt, running)
-    _recover(opened, msg_id, None, lost, ghosts)
+    _recover(opened, msg_id, running is None, lost, ghosts)
 
 
 def _recover(
-    opened: Opened, msg_id: str, one: Fold | None, lost: Cause, ghosts: set[str]
+    opened: Opened, msg_id: str, unclaimed: bool, lost: Cause, ghosts: set[str]
 ) -> None:
     """run → que, counted; or err past the limit. A message whose process does not end
     stays in run, for the owner to wait for."""
     if msg_id in ghosts:
         return
-    recover(opened.spool, msg_id, one is None or one.event != Event.CLAIM, lost)
+    recover(opened.spool, msg_id, unclaimed, lost)
 
 
 def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
