@@ -59,6 +59,16 @@ def park_descriptors() -> int:
     return null
 
 
+def own_signals() -> None:
+    """Ignore no signal that our starter ignored (nohup, a careless shell).
+
+    With SIGCHLD ignored no script could be waited for; the others go on to scripts.
+    """
+    for number in signal.valid_signals() - set(_IGNORED):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def raise_descriptor_limit() -> None:
     """Allow as many descriptors as the hard limit does, up to 65536."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
