@@ -21,7 +21,7 @@ def main(root: Path, name: str, ready: int) -> int:
 
     signal.signal(signal.SIGUSR1, arm)
     if seconds := os.environ.get("TEST_CHECKPOINT_SECONDS"):
-        checkpoint.AFTER_SECONDS = float(seconds)
+        checkpoint.AFTER_SECONDS = process.TICK = float(seconds)
     return process.main(root, name, ready_fd=ready, life_fd=None)
 
 
