@@ -68,6 +68,7 @@ def test_the_seeds_sample_fires_at_once_and_then_daily(running):
     (running.root.timers / "daily.json").symlink_to(sample)
     began = time.time()
     wait_until(lambda: fired(running, "cleaner") == 1, 2)
+    wait_until(lambda: row(running, "daily")["last"], 2)
     [[name, due]] = ask(running, "get_timers")
     assert name == "daily"
     assert abs(due - began - 86400) < 2
@@ -80,6 +81,10 @@ def test_touch_relink_and_restart_fire_nothing_again(daemon):
     daemon.create("q")
     path = write(daemon, "t")
     wait_until(lambda: fired(daemon, "q") == 1)
+    # A kill between the message and this note would fire again: rather twice than never.
+    wait_until(
+        lambda: config.read_json(daemon.root.timers_state)["timers"]["t"]["last"]
+    )
     path.touch()
     write(daemon, "t", param1="other")
     target = path.rename(daemon.root.path / "t.json")
@@ -170,6 +175,7 @@ def test_a_timer_that_breaks_and_is_mended_keeps_its_beat(running):
     running.create("q")
     path = write(running, "t")
     wait_until(lambda: fired(running, "q") == 1)
+    wait_until(lambda: row(running, "t")["last"])
     due = row(running, "t")["due"]
     path.write_text("{")
     wait_until(lambda: ask(running, "get_timers") == [])

@@ -139,34 +139,46 @@ def test_a_silent_start_kills_a_helper_and_never_a_queue():
     assert "starting for 70 s" in slow.to_json(70.0, 1000.0)["reason"]
 
 
+def settle(process: Process, now: float, seconds: float) -> float:
+    """Do for some seconds what `step` says; return the time after it."""
+    for _ in range(int(seconds * 2)):
+        now += 0.5
+        match step(process, now):
+            case Step.START:
+                up(process, now)
+            case Step.STOP:
+                process.stopping(now)
+                if process.state is Child.STOPPING:
+                    process.ended(now, 0, "")
+    return now
+
+
+def die(process: Process, now: float, status: int) -> None:
+    if process.running:
+        process.ended(now, status, "died")
+
+
+def restart(process: Process) -> None:
+    process.stop_again = process.running
+    process.revive()
+
+
 @given(st.lists(st.sampled_from(["pass", "die", "fatal", "want", "drop", "restart"])))
 def test_any_course_of_events_leads_back_up(events):
     process, now = queue(), 0.0
-
-    def settle(until: float) -> None:
-        nonlocal now
-        while now < until:
-            now += 0.5
-            match step(process, now):
-                case Step.START:
-                    process.started(now)
-                    process.ready(now)
-                case Step.STOP:
-                    process.stopping(now)
-                    if process.state is Child.STOPPING:
-                        process.ended(now, 0, "")
-
     for event in events:
-        if event == "pass":
-            settle(now + 1)
-        elif event in ("die", "fatal") and process.running:
-            process.ended(now, 1 if event == "die" else DO_NOT_RESTART, "died")
-        elif event in ("want", "drop"):
-            process.wanted = event == "want"
-        elif event == "restart":
-            process.stop_again = process.running
-            process.revive()
+        match event:
+            case "pass":
+                now = settle(process, now, 1)
+            case "die":
+                die(process, now, 1)
+            case "fatal":
+                die(process, now, DO_NOT_RESTART)
+            case "restart":
+                restart(process)
+            case _:
+                process.wanted = event == "want"
     process.wanted = True
-    process.revive()
-    settle(now + 100)
+    restart(process)
+    settle(process, now, 100)
     assert process.state is Child.UP
