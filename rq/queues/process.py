@@ -30,6 +30,7 @@ from rq.spool.store import KEY_SECONDS, PREP_SECONDS
 from rq.states import Event, Note, Role, State
 
 SLICE = 0.005  # seconds of folder work between commits
+QUIET = 0.002  # seconds without a request before folders are made
 WAIT = 1.0  # seconds that folders may wait while requests come in
 TICK = 5.0  # seconds between looks at files, at the latest
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
@@ -48,6 +49,7 @@ class Process:
         self.server: Server
         self._turning = False
         self._alarm: asyncio.TimerHandle | None = None
+        self._quiet: asyncio.TimerHandle | None = None
         self._failures = 0
         self._boot = proc.boot_id()
         self._point: checkpoint.Checkpoint | None = None
@@ -95,9 +97,7 @@ class Process:
         owner.forget_admin()
         self.runner.launch(spool.journal.position.seq)
         lag = spool.lag
-        more = bool(lag)
-        if not self.server.busy or spool.waited > WAIT:
-            more = spool.settle_some(SLICE)
+        more = self._settle()
         self.server.resume(lag - spool.lag)
         more = self._mind_checkpoint() or more
         if more or spool.journal.pending:
@@ -107,6 +107,25 @@ class Process:
         self._set_alarm(later)
         if spool.owed:
             self._deliver()
+
+    def _settle(self) -> bool:
+        """Make folders for a slice; return whether more can be made at once.
+
+        While requests come in and the lag is small, folders wait: an answer is worth
+        more to the one who waits for it than a folder to nobody.
+        """
+        spool = self.owner.spool
+        if not self.server.busy(QUIET):
+            return spool.settle_some(SLICE)
+        if spool.waited > WAIT:
+            return spool.settle_some(SLICE / 5)
+        if spool.unsettled and self._quiet is None:
+            self._quiet = self.owner.loop.call_later(QUIET, self._is_quiet)
+        return False
+
+    def _is_quiet(self) -> None:
+        self._quiet = None
+        self.wake()
 
     def _commit(self) -> bool:
         spool = self.owner.spool

@@ -376,6 +376,8 @@ class Runner:
         if decided.event is Event.RETRY:
             due = owner.spool.clock() + decided.delay
             changed = message.with_(count=message.count + 1, due=due)
+        if decided.cause is Cause.RESEND_LIMIT:
+            changed = message.with_(count=message.count + 1)
         riders = owner.riders.get(msg_id, [])
         if decided.event in (Event.FINISH, Event.RELAY):
             if riders:

@@ -49,7 +49,7 @@ class Server:
         self._on_minder_gone = on_minder_gone
         self._connections: set[Connection] = set()
         self._contexts: dict[Connection, Context] = {}
-        self._busy = False
+        self._requested = 0.0
         self._ready: list[Slot] = []  # replies that wait for the commit
         self._paced: deque[Connection] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,7 +103,7 @@ class Server:
     # ---- requests
 
     def _request(self, one: Connection, payload: bytes) -> None:
-        self._busy = True
+        self._requested = time.monotonic()
         slot = one.slot()
         word, arg = wire.split_request(payload)
         command = COMMANDS.get(word)
@@ -188,11 +188,9 @@ class Server:
             slot.data = wire.frame(orjson.dumps(["fail", text]))
             slot.connection.send_ready()
 
-    @property
-    def busy(self) -> bool:
-        """Whether requests come in and folders may well wait."""
-        busy, self._busy = self._busy, False
-        return busy and not self._behind
+    def busy(self, quiet: float) -> bool:
+        """Whether a request came in the last `quiet` seconds, and folders may wait."""
+        return time.monotonic() - self._requested < quiet and not self._behind
 
     @property
     def _behind(self) -> bool:
