@@ -21,7 +21,9 @@ def queue(shared):
 
 def run(queue, script, **fields):
     """Run lines of shell as a message; return it when it has ended."""
-    return queue.run(param1=f"exec 2>&1\nsay() {{ echo \"$@\" >&3; }}\n{script}", **fields)
+    return queue.run(
+        param1=f'exec 2>&1\nsay() {{ echo "$@" >&3; }}\n{script}', **fields
+    )
 
 
 # ---- the table
@@ -144,7 +146,9 @@ def test_a_resend_that_cannot_be_read_is_an_err_that_says_so(queue, text):
 
 
 def test_words_that_are_not_known_show_and_change_nothing(queue):
-    message = run(queue, "say DONE; say Done; say quit; say donee; say 'done\tx'; sleep .3")
+    message = run(
+        queue, "say DONE; say Done; say quit; say donee; say 'done\tx'; sleep .3"
+    )
     assert message["result"]["cause"] == "no_word"
     assert message["status"] == "err - done\tx"
 
