@@ -20,6 +20,7 @@ from rq.layout import Root
 from rq.message import Message, from_request
 from rq.queues import coalesce, environment
 from rq.queues.coalesce import Groups
+from rq.queues.rates import Rates
 from rq.queues.schedule import Item, Waiting
 from rq.queues.worker import Worker
 from rq.spool import Opened
@@ -61,6 +62,7 @@ class Owner:
         self.busy_keys: dict[str, str] = {}  # exclusion key: who runs with it
         self.waiting = Waiting(self._is_waiting)
         self.groups = Groups()
+        self.rates = Rates()
         self.waiters: list[asyncio.Future[None]] = []
         self.began = time.monotonic()
         self.began_at = time.time()
@@ -251,7 +253,12 @@ class Owner:
         """Accept a message; promised when the group is durable."""
         self.spool.submit(message, **more)
         self.waits(message.msg_id, message)
+        self.count("accepted")
         self.wake()
+
+    def count(self, what: str) -> None:
+        """Count an event of the last hour: accepted, done or err."""
+        self.rates.count(what, time.monotonic(), self.spool.counts.of(State.QUE))
 
     def run_now(self, msg_id: str) -> None:
         """Let a message in que run before all others."""

@@ -405,6 +405,8 @@ class Runner:
             owner.spool.ride(rider, decided.event, line)
         if decided.event in (Event.RETRY, Event.REQUEUE):
             owner.waits(msg_id, changed or message)
+        if decided.event not in (Event.RETRY, Event.REQUEUE):
+            owner.count("err" if decided.event is Event.FAIL else "done")
         log.info(
             "%s: %s",
             decided.event,

@@ -271,6 +271,8 @@ def detail(owner: Owner) -> dict[str, Any]:
         "num_workers": owner.config.num_workers,
         "running": [_running(owner, i) for i in owner.workers],
         "next_due": first,
+        "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
+        "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
         "owed": len(spool.owed),
         "journal_id": spool.journal.journal_id,
         "seq": spool.journal.position.seq,
