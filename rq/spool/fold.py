@@ -70,7 +70,9 @@ def _take(folded: Folded, record: dict[str, Any]) -> None:
     one = folded.by_id.get(msg_id)
     if one is None:
         one = folded.by_id[msg_id] = Fold(state, record["ev"], record)
-    one.state, one.event, one.record = state, record["ev"], record
+    if record["ev"] != Event.RESCHEDULE:  # it does not tell where the folder may lie
+        one.event = record["ev"]
+    one.state, one.record = state, record
     if "message" in record:
         one.message = record["message"]
     if "cause" in record:
@@ -152,4 +154,6 @@ def _decide_final(one: Fold, at: State | None) -> Action:
         return Action.SETTLE
     if at is State.ERR and one.state is State.DISMISSED:
         return Action.SETTLE
+    if at in (State.ERR, State.DISMISSED) and one.requeued:
+        return Action.SETTLE  # it ended again, and its folder has not left err
     return Action.OBSERVE

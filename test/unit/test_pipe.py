@@ -1,5 +1,7 @@
 """What a script says, however its bytes arrive."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from rq.pipe import LINE_LIMIT, Dup, Lines, Report, Resend, Verb
 
 def cut(data, places):
     edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def lines_of(chunks):

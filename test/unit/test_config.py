@@ -1,0 +1,203 @@
+"""Config files: what is taken, and the one sentence for what is not."""
+
+from pathlib import Path
+
+import pytest
+
+from rq.config import (
+    QueueConfig,
+    RootConfig,
+    queue_config,
+    read_json,
+    root_config,
+)
+from rq.errors import BadConfig
+
+MAIN = {"host": "h", "port": 3333}
+PATH = Path("/r/config.json")
+
+
+def main(**changes):
+    return root_config({**MAIN, **changes}, PATH)
+
+
+def queue(**changes):
+    return queue_config({"script": "./run", **changes}, PATH)
+
+
+def refused(make, **changes):
+    with pytest.raises(BadConfig) as caught:
+        make(**changes)
+    text = str(caught.value)
+    assert text.startswith(str(PATH))
+    assert len(text) < 250
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "meant"),
+    [
+        (queue, "num_worker", "num_workers"),
+        (queue, "coalesce_parms", "coalesce_params"),
+        (queue, "scrip", "script"),
+        (main, "hots", "host"),
+        (main, "relativeroot", "relative_root"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_suggests_the_right_one(make, key, meant):
+    assert f"did you mean '{meant}'?" in refused(make, **{key: 1})
+
+
+def test_an_unknown_key_like_no_other_is_named():
+    assert "unknown key 'zzz'" in refused(queue, zzz=1)
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "key"),
+    [
+        (root_config, {"port": 1}, "host"),
+        (root_config, {"host": "h"}, "port"),
+        (queue_config, {}, "script"),
+        (queue_config, {"script": ""}, "script"),
+        (queue_config, {"script": None}, "script"),
+    ],
+)
+def test_a_missing_mandatory_key_is_one_sentence(read, data, key):
+    with pytest.raises(BadConfig) as caught:
+        read(data, PATH)
+    assert str(caught.value) == f"{PATH}: the mandatory key {key!r} is missing"
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "written", "read"),
+    [
+        (main, "port", "3333", 3333),
+        (main, "port", " 3333 ", 3333),
+        (main, "grace", "2.5", 2.5),
+        (main, "allow_new_queue", "true", True),
+        (main, "allow_new_queue", "0", False),
+        (main, "allow_new_queue", 1, True),
+        (main, "tmpdir", None, None),
+        (main, "relative_root", "/", "/"),
+        (main, "relative_root", "/rq", "/rq/"),
+        (main, "relative_root", "/rq/", "/rq/"),
+        (main, "relative_root", "//rq///", "/rq/"),
+        (main, "relative_root", "/a/b", "/a/b/"),
+        (queue, "num_workers", "4", 4),
+        (queue, "num_workers", None, 1),
+        (queue, "num_workers", 0, 0),
+        (queue, "nice", "-5", -5),
+        (queue, "coalesce_params", ["2", 1, 2], (1, 2)),
+        (queue, "coalesce_params", [], ()),
+        (queue, "exec_prefix", "", ""),
+        (queue, "exec_prefix", None, "bash -lc "),
+        (queue, "env_vars", {"A": 1}, {"A": "1"}),
+    ],
+)
+def test_what_the_ancestors_files_hold_is_understood(make, key, written, read):
+    assert getattr(make(**{key: written}), key) == read
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "value"),
+    [
+        (main, "port", 0),
+        (main, "port", 65536),
+        (main, "port", "x"),
+        (main, "port", "\u00b2"),
+        (main, "port", True),
+        (main, "port", 3.5),
+        (main, "host", 7),
+        (main, "host", "a\0b"),
+        (main, "relative_root", "rq"),
+        (main, "grace", -1),
+        (main, "grace", "nan"),
+        (main, "grace", []),
+        (main, "allow_new_queue", "perhaps"),
+        (main, "allowed_ips", "1.2.3.4"),
+        (main, "basic_auth", []),
+        (main, "tmpdir", "/no/such/directory"),
+        (queue, "num_workers", -1),
+        (queue, "num_workers", "many"),
+        (queue, "num_workers", 10**9),
+        (queue, "nice", 20),
+        (queue, "coalesce_params", "1"),
+        (queue, "coalesce_params", [5]),
+        (queue, "coalesce_params", [{}]),
+        (queue, "exec_prefix", "bash 'unclosed"),
+        (queue, "exec_prefix", 7),
+        (queue, "env_vars", []),
+        (queue, "env_vars", {"A=B": "x"}),
+        (queue, "env_vars", {"": "x"}),
+        (queue, "env_vars", {"A": "x\0"}),
+        (queue, "env_vars", {"A": ["x"]}),
+        (queue, "clone", "steal"),
+        (queue, "leave_children", []),
+    ],
+)
+def test_a_wrong_value_is_one_sentence_with_its_key(make, key, value):
+    assert key in refused(make, **{key: value})
+
+
+@pytest.mark.parametrize("truth", [True, "true", "yes", "1", 1])
+def test_the_old_way_to_coalesce_is_understood(truth):
+    old = {"coalesce": truth, "coalesce_param1": truth, "coalesce_param3": "1"}
+    assert queue(**old, coalesce_param2="no").coalesce_params == (1, 3)
+
+
+def test_the_old_way_to_coalesce_is_off_when_it_says_so():
+    assert queue(coalesce="no", coalesce_param1="1").coalesce_params == ()
+
+
+def test_keys_of_old_files_that_mean_nothing_any_more_are_ignored():
+    assert queue(schedule="x", url="y", admin_status="UP") == queue()
+
+
+def test_a_queue_shows_the_keys_of_the_ancestor_and_what_is_not_default():
+    shown = queue(nice=5, name="q").to_json()
+    assert shown.pop("nice") == 5
+    assert list(shown) == [
+        "name",
+        "script",
+        "num_workers",
+        "exec_prefix",
+        "env_vars",
+        "coalesce_params",
+        "blocking_params",
+    ]
+
+
+def test_what_is_shown_can_be_read_again():
+    made = queue(coalesce_params=[1], env_vars={"A": "b"}, clone="copy", nice=3)
+    assert queue_config(made.to_json(), PATH) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "is missing"),
+        (b"", "is not JSON"),
+        (b"{", "is not JSON"),
+        (b"[]", "does not hold a JSON object"),
+        (b"\xff", "cannot be read"),
+        (b"[" * 100_000, "is not JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path, text, reason):
+    path = tmp_path / "config.json"
+    if text is not None:
+        path.write_bytes(text)
+    with pytest.raises(BadConfig, match=reason) as caught:
+        read_json(path)
+    assert str(path) in str(caught.value)
+
+
+def test_defaults_are_safe():
+    assert RootConfig().addr == "127.0.0.1"
+    assert RootConfig().allow_new_queue is False
+    assert QueueConfig().num_workers == 1
+
+
+def test_a_full_id_holds_the_relative_root():
+    assert main(relative_root="/rq").full_id("q", "1") == "http://h:3333/rq/q/q/1"

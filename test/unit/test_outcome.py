@@ -1,0 +1,118 @@
+"""What becomes of a message when its script has ended (spec: exit status and words)."""
+
+import itertools
+
+import pytest
+
+from rq import pipe
+from rq.causes import Cause
+from rq.pipe import Verb
+from rq.queues.outcome import Outcome, Said, decide
+from rq.states import Event
+
+WORDS = [None, *Verb]
+
+
+def said(*lines):
+    heard = Said()
+    for line in lines:
+        heard.hear(pipe.parse(line))
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("lines", "exit_status", "count", "event", "cause", "text"),
+    [
+        ([b"done ok"], 0, 0, Event.FINISH, Cause.DONE, "ok"),
+        ([b"relayed http://h/1"], 0, 0, Event.RELAY, Cause.RELAYED, "http://h/1"),
+        ([b"err bad"], 0, 0, Event.FAIL, Cause.SAID_ERR, "bad"),
+        ([b"err bad"], 1, 0, Event.FAIL, Cause.SAID_ERR, "bad"),
+        ([b"fail bad"], 7, 0, Event.FAIL, Cause.SAID_ERR, "bad"),
+        ([b"fails bad"], 0, 0, Event.FAIL, Cause.SAID_ERR, "bad"),
+        ([b"resend 5-x"], 0, 0, Event.RETRY, Cause.RESEND, "5-x"),
+        ([b"resend 5-x"], 0, 13, Event.RETRY, Cause.RESEND, "5-x"),
+        (
+            [b"resend 5-x"],
+            0,
+            14,
+            Event.FAIL,
+            Cause.RESEND_LIMIT,
+            "HIT MAX RESEND COUNT - MOVING TO ERR",
+        ),
+        ([b"run half"], 0, 0, Event.FAIL, Cause.NO_WORD, "half"),
+        ([], 0, 0, Event.FAIL, Cause.NO_WORD, ""),
+        ([b"dup 0-X-q", b"done ok"], 0, 0, Event.FINISH, Cause.DONE, "ok"),
+        # The first word decides, the text is that of the last line.
+        ([b"done ok", b"err bad"], 0, 0, Event.FINISH, Cause.DONE, "bad"),
+        ([b"err bad", b"done ok"], 0, 0, Event.FAIL, Cause.SAID_ERR, "ok"),
+        ([b"resend 5-x", b"done ok"], 0, 0, Event.RETRY, Cause.RESEND, "ok"),
+        ([b"resend soon"], 0, 0, Event.FAIL, Cause.BAD_REPORT, None),
+        ([b"done ok", b"resend soon"], 0, 0, Event.FINISH, Cause.DONE, "soon"),
+    ],
+)
+def test_the_first_word_and_the_exit_status_decide(
+    lines, exit_status, count, event, cause, text
+):
+    decided = decide(said(*lines), exit_status, None, count, 15)
+    assert (decided.event, decided.cause) == (event, cause)
+    assert text is None or decided.text == text
+
+
+@pytest.mark.parametrize(
+    ("lines", "word"),
+    [
+        ([], "none"),
+        ([b"done ok"], "done"),
+        ([b"resend 5-x"], "resend"),
+        ([b"run"], "none"),
+    ],
+)
+def test_a_bad_exit_is_an_error_whatever_was_said(lines, word):
+    prefix = (
+        "PROCESS EXITED IMPROPERLY - MOVING TO ERR - "
+        f"Completion was {word} but exit status was "
+    )
+    by_status = decide(said(*lines), 3, None, 0, 15)
+    assert (by_status.event, by_status.cause) == (Event.FAIL, Cause.EXIT)
+    assert by_status.text.startswith(prefix + "3")
+    by_signal = decide(said(*lines), None, "SIGKILL", 0, 15)
+    assert (by_signal.event, by_signal.cause) == (Event.FAIL, Cause.SIGNAL)
+    assert by_signal.text.startswith(prefix + "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("word", "exit_status", "count"),
+    list(itertools.product(WORDS, [0, 1, 255, None], [0, 14, 100])),
+)
+def test_every_end_has_an_outcome_and_only_a_clean_one_is_good(
+    word, exit_status, count
+):
+    line = {None: b"hello", Verb.RESEND: b"resend 1-x", Verb.DUP: b"dup 1-X-q"}
+    heard = said(line.get(word, str(word).encode()))
+    signal = "SIGTERM" if exit_status is None else None
+    decided = decide(heard, exit_status, signal, count, 15)
+    assert isinstance(decided, Outcome)
+    assert decided.name in {"done", "relayed", "err", "retry"}
+    if exit_status != 0 or word in (None, Verb.RUN, Verb.DUP, Verb.ERR):
+        assert decided.event is Event.FAIL
+    if decided.event is Event.RETRY:
+        assert count + 1 < 15
+
+
+def test_each_run_starts_with_nothing_said():
+    first = said(b"resend 0-x", b"done ok")
+    second = said(b"err bad")
+    assert decide(first, 0, None, 0, 15).event is Event.RETRY
+    assert decide(second, 0, None, 1, 15).event is Event.FAIL
+
+
+def test_a_cancelled_message_ends_in_err_and_names_who():
+    heard = said(b"done ok")
+    heard.by = "alice"
+    decided = decide(heard, 0, None, 0, 15)
+    assert decided.event is Event.FAIL
+    assert decided.text == "cancelled by alice"
+
+
+def test_the_delay_is_that_of_the_resend_that_decides():
+    assert decide(said(b"resend 5-x", b"resend 99-y"), 0, None, 0, 15).delay == 5.0

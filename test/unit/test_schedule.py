@@ -1,0 +1,99 @@
+"""Which message runs next, and which are equal."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rq.queues import coalesce
+from rq.queues.schedule import Item, Waiting
+
+
+def waiting(*items, gone=()):
+    made = Waiting(lambda item: item.msg_id not in gone)
+    made.fill(items)
+    return made
+
+
+def take(queue, now, keys=None, busy=()):
+    return queue.next_due(now, (keys or {}).get, busy)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100)), unique=True))
+def test_messages_run_by_due_and_then_as_they_came(pairs):
+    items = [Item(float(due), seq, f"m{due}-{seq}") for due, seq in pairs]
+    queue = waiting(*items[: len(items) // 2])
+    for item in items[len(items) // 2 :]:
+        queue.add(item)
+    taken = [take(queue, 10.0)[0] for _ in items]
+    assert taken == [item.msg_id for item in sorted(items)]
+    assert take(queue, 10.0) == (None, None)
+
+
+def test_the_next_wake_up_is_exactly_when_the_first_is_due():
+    queue = waiting(Item(5.5, 1, "a"), Item(7.0, 2, "b"))
+    assert take(queue, 5.4) == (None, 5.5)
+    assert take(queue, 5.5) == ("a", None)
+    assert take(queue, 5.5) == (None, 7.0)
+
+
+def test_a_message_that_has_moved_on_is_skipped():
+    queue = waiting(Item(1.0, 1, "a"), Item(2.0, 2, "b"), gone={"a"})
+    assert queue.first_due() == 2.0
+    assert take(queue, 3.0) == ("b", None)
+
+
+def test_two_of_one_exclusion_key_do_not_run_at_once():
+    keys = {"a": "k", "b": "k", "c": "other"}
+    queue = waiting(Item(1.0, 1, "a"), Item(1.0, 2, "b"), Item(1.0, 3, "c"))
+    assert take(queue, 2.0, keys) == ("a", None)
+    assert take(queue, 2.0, keys, busy={"k"}) == ("c", None)
+    assert take(queue, 2.0, keys, busy={"k", "other"}) == (None, None)
+    queue.release("other")
+    assert take(queue, 2.0, keys, busy={"k"}) == (None, None)
+    queue.release("k")
+    assert take(queue, 2.0, keys) == ("b", None)
+
+
+def test_what_is_held_still_counts_as_waiting():
+    queue = waiting(Item(1.0, 1, "a"), Item(9.0, 2, "b"))
+    assert take(queue, 2.0, {"a": "k"}, busy={"k"}) == (None, 9.0)
+    assert queue.first_due() == 1.0
+    queue.release_all()
+    assert take(queue, 2.0) == ("a", None)
+
+
+def test_nothing_waits_in_an_empty_queue():
+    assert waiting().first_due() is None
+    assert take(waiting(), 1e9) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ({"param1": "a"}, {"param1": "a", "param3": "x"}, True),
+        ({"param1": "a"}, {"param1": "b"}, False),
+        ({}, {}, True),
+        ({}, {"param1": ""}, False),
+        ({"param1": "1"}, {"param1": 1}, False),
+        ({"param1": "a", "param2": "b"}, {"param1": "ab", "param2": ""}, False),
+        ({"param1": ["a"]}, {"param1": ["a"]}, True),
+    ],
+)
+def test_equal_is_what_agrees_in_all_listed_params(one, other, equal):
+    assert (coalesce.key(one, (1, 2)) == coalesce.key(other, (1, 2))) is equal
+
+
+def test_nothing_is_equal_when_nothing_is_compared():
+    assert coalesce.key({"param1": "a"}, ()) is None
+
+
+def test_a_group_gives_the_others_in_the_order_they_came():
+    groups = coalesce.Groups()
+    for one in ("c", "a", "b"):
+        groups.add("k", one)
+    assert groups.others("k", "a") == ["c", "b"]
+    groups.remove("k", "c")
+    groups.remove("k", "c")
+    groups.remove("unknown", "x")
+    assert groups.others("k", "a") == ["b"]
+    assert groups.others("unknown", "x") == []
