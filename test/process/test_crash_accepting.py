@@ -224,9 +224,7 @@ def deposit(queue, name):
     "point",
     [
         "journal:before-write",
-        "journal:written",
         "journal:after-sync",
-        "write:before-rename",
         "move:before-rename",
         "move:after-rename",
     ],
