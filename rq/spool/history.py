@@ -65,15 +65,21 @@ def seal(
 
 def segments(queue: QueueDir, journal: str | None = None) -> list[Segment]:
     """Return the segments of a journal, oldest first; of the active one by default."""
+    active = active_segments(queue)
+    wanted = journal or journal_of(queue, active)
+    old = sealed_segments(queue, wanted) if wanted else []
+    # One that could not be sealed in its time lies before sealed ones.
+    return sorted(old + active, key=lambda one: one.first)
+
+
+def active_segments(queue: QueueDir) -> list[Segment]:
+    """Return the segments that are not sealed, oldest first."""
     active = [
         Segment(path, path.name, int(path.name), None)
         for path in _list(queue.journal)
-        if path.name.isdigit() and len(path.name) == DIGITS
+        if path.name.isdecimal() and len(path.name) == DIGITS
     ]
-    active.sort(key=lambda one: one.first)
-    wanted = journal or journal_of(queue, active)
-    old = sealed_segments(queue, wanted) if wanted else []
-    return old + active
+    return sorted(active, key=lambda one: one.first)
 
 
 def sealed_segments(queue: QueueDir, journal: str) -> list[Segment]:
@@ -98,12 +104,16 @@ def journals(queue: QueueDir) -> list[str]:
 
 
 def journal_of(queue: QueueDir, active: list[Segment]) -> str | None:
-    """Return the id of the journal that the last readable header names."""
+    """Return the id of the journal that the last readable header names, be it that of
+    a sealed segment: a stop may be cut short when all are sealed."""
     for one in reversed(active):
         header = read_header(one.path)
         if header is not None:
             return str(header["journal"])
-    return None
+    newest = [sealed_segments(queue, one)[-1:] for one in journals(queue)]
+    headers = [h for found in newest for one in found if (h := read_header(one.path))]
+    last = max(headers, key=lambda header: int(header["start"]), default=None)
+    return None if last is None else str(last["journal"])
 
 
 def read_header(path: Path) -> dict[str, Any] | None:
@@ -162,24 +172,48 @@ def _refuse_damage(
             )
 
 
-def events_after(queue: QueueDir, seq: int) -> Iterator[Read]:
+def events_after(
+    queue: QueueDir, seq: int, journal: str | None = None
+) -> Iterator[Read]:
     """Read the segments that hold events after `seq`, oldest first, each cut where the
     next one says that it ends. Damaged: one of them ends too early."""
-    found = [one for one in segments(queue) if one.last is None or one.last > seq]
+    every = segments(queue, journal)
+    found = [
+        one
+        for one, following in itertools.zip_longest(every, every[1:])
+        if following is None or (one.last or following.first - 1) > seq
+    ]
     reads = [read for one in found if (read := read_segment(one)) is not None]
     for read, following in itertools.zip_longest(reads, reads[1:]):
-        if following is None:
-            yield read
+        yield read if following is None else _bounded(read, following.header)
+
+
+def _bounded(read: Read, following: dict[str, Any]) -> Read:
+    """Cut what was read where the header of the `following` segment says."""
+    _, offset, last = following["prev"]
+    ends = read.events[-1]["seq"] if read.events else read.segment.first - 1
+    if ends < last:
+        raise Damaged(
+            f"{read.segment.path} ends with event {ends}, the next segment follows "
+            f"{last}; `rq check --fix` shows what can be saved"
+        )
+    kept = [event for event in read.events if event["seq"] <= last]
+    return Read(read.segment, read.header, kept, offset, False)
+
+
+def seal_left(queue: QueueDir, dir_fd: int, journal: str, but: str) -> None:
+    """Make history of the segments of earlier processes: all `but` the new one."""
+    every = segments(queue, journal)
+    for one, following in itertools.pairwise(every):
+        if one.last is not None or one.name == but:
             continue
-        _, offset, last = following.header["prev"]
-        ends = read.events[-1]["seq"] if read.events else read.segment.first - 1
-        if ends < last:
-            raise Damaged(
-                f"{read.segment.path} ends with event {ends}, the next segment follows "
-                f"{last}; `rq check --fix` shows what can be saved"
-            )
-        kept = [event for event in read.events if event["seq"] <= last]
-        yield Read(read.segment, read.header, kept, offset, False)
+        read, header = read_segment(one), read_header(following.path)
+        if read is not None and header is not None:
+            read = _bounded(read, header)
+        if read is None or not read.events:
+            durable.unlink(f"journal/{one.name}", dir_fd)
+            continue
+        seal(queue, dir_fd, journal, one.name, read.end, read.events[-1]["seq"])
 
 
 def _list(directory: Path) -> list[Path]:

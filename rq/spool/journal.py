@@ -106,6 +106,11 @@ class Journal:
         return self._bytes >= GROUP_BYTES or len(self._bodies) >= GROUP_EVENTS
 
     @property
+    def segment(self) -> str:
+        """The name of the segment that is written to."""
+        return self._segment.name
+
+    @property
     def segment_opened(self) -> float:
         return self._segment.opened
 
@@ -218,8 +223,8 @@ class Journal:
         if segment.fd >= 0:
             os.close(segment.fd)
             segment.fd = -1
-            if not segment.empty:
-                self._retire(segment, self._durable)
+        if not segment.empty:
+            self._retire(segment, self._durable)
 
     def _switch(self, needed: int) -> None:
         old, last = self._segment, self._durable
@@ -229,8 +234,8 @@ class Journal:
         self._segment = self._open(self._take(needed + 4096))
         if old.fd >= 0:
             os.close(old.fd)
-            if not old.empty:
-                self._in_thread(lambda: self._retire(old, last))
+        if not old.empty:  # of one that failed, what was durable before
+            self._in_thread(lambda: self._retire(old, last))
 
     def _retire(self, segment: _Segment, last: Position) -> None:
         history.seal(

@@ -60,19 +60,19 @@ class _Found:
     folded: Folded
     checkpoint: checkpoint.Checkpoint | None
     index: index.Index | None
-    old: list[history.Segment]
+    fresh: bool  # nothing was ever written here
 
 
 def stopped_cleanly(queue: QueueDir) -> bool:
     """Return whether the folders alone tell everything: the queue was never started,
     or its last end was a clean stop."""
     point = checkpoint.read(queue)
-    active = [one for one in history.segments(queue) if one.last is None]
+    active = history.active_segments(queue)
     if point is None:
         return not active and not history.journals(queue)
+    reads = [read for one in active if (read := history.read_segment(one)) is not None]
     return point.clean and not any(
-        (read := history.read_segment(one)) is not None and read.events
-        for one in active
+        read.events and read.events[-1]["seq"] > point.seq for read in reads
     )
 
 
@@ -118,7 +118,8 @@ def _open(
     journal = Journal(
         queue, dir_fd, found.journal, found.start, found.last, boot, threads
     )
-    _retire(queue, dir_fd, found)
+    durable.checkpoint("recovery:before-retire")
+    history.seal_left(queue, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, {}, clock, threads)
     _remember(spool, found, clock())
     opened = Opened(spool, lock, prefix, _was_clean(found), ghosts)
@@ -149,13 +150,13 @@ def _check_device(queue: QueueDir) -> None:
 def _look(queue: QueueDir, now: float) -> _Found:
     point = checkpoint.read(queue)
     known = index.read(queue)
-    active = [one for one in history.segments(queue) if one.last is None]
+    active = history.active_segments(queue)
     journal = history.journal_of(queue, active) or (point.journal if point else None)
     if known is not None and known.journal != journal:
         known = None
     after = point.seq if point else 0
     since = min(after, known.seq) if known else after
-    reads = list(history.events_after(queue, since)) if journal else []
+    reads = list(history.events_after(queue, since, journal)) if journal else []
     last, start, boot = _last(point, reads)
     events = [event for read in reads for event in read.events if event["seq"] > since]
     old = [event for event in events if event["seq"] <= after]
@@ -169,7 +170,7 @@ def _look(queue: QueueDir, now: float) -> _Found:
         folded=fold(_once(new)),
         checkpoint=point,
         index=known,
-        old=active,
+        fresh=point is None and journal is None,
     )
 
 
@@ -223,8 +224,7 @@ def _freshen(known: index.Index | None, events: Iterable[dict[str, Any]]) -> Non
 
 def _was_clean(found: _Found) -> bool:
     point = found.checkpoint
-    fresh = point is None and not found.old
-    return fresh or bool(point and point.clean and not found.folded.by_id)
+    return found.fresh or bool(point and point.clean and not found.folded.by_id)
 
 
 # ---- processes of the owner before
@@ -269,23 +269,6 @@ def end_processes(
 
 
 # ---- the journal's files
-
-
-def _retire(queue: QueueDir, dir_fd: int, found: _Found) -> None:
-    """Make history of the segments of earlier processes."""
-    durable.checkpoint("recovery:before-retire")
-    for one in found.old:
-        if one.name == history.segment_name(found.last.seq + 1):
-            continue  # it was empty, and the new one has taken its place
-        read = history.read_segment(one)
-        last = None
-        if read is not None:
-            kept = [e for e in read.events if e["seq"] <= found.last.seq]
-            last = kept[-1]["seq"] if kept else None
-        if read is None or last is None:
-            durable.unlink(f"journal/{one.name}", dir_fd)
-            continue
-        history.seal(queue, dir_fd, found.journal, one.name, read.end, last)
 
 
 def _counts(found: _Found) -> Counts:
