@@ -6,9 +6,11 @@ its reply leaves, after the group is durable.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +41,7 @@ class Context:
     connection: Connection
     stop: Callable[[], None]
     look: Callable[[], None]  # at files: config, admin, door
-    seal: Callable[[], bool]
+    seal: Callable[[], Future[None] | None]
 
 
 Handler = Callable[[Context, bytes], Any]
@@ -387,10 +389,16 @@ def wake(ctx: Context, arg: bytes) -> Any:
 
 
 def seal(ctx: Context, arg: bytes) -> Any:
-    """Make history of all events so far; answer whether there were any."""
-    sealed = ctx.seal()
-    position = ctx.owner.spool.journal.position
-    return ["ok", {"sealed": sealed, "seq": position.seq}]
+    """Make history of all events so far; answer up to which."""
+    return _sealed(ctx)
+
+
+async def _sealed(ctx: Context) -> Any:
+    sealing = ctx.seal()
+    seq = ctx.owner.spool.journal.position.seq
+    if sealing is not None:
+        await asyncio.wrap_future(sealing)
+    return ["ok", {"sealed": sealing is not None, "seq": seq}]
 
 
 def checked(ctx: Context, arg: bytes) -> Any:

@@ -186,7 +186,7 @@ class Owner:
 
     @property
     def status(self) -> str:
-        return (self.oper and SCRIPTERROR) or str(self.admin)
+        return SCRIPTERROR if self.oper else str(self.admin)
 
     @property
     def may_start(self) -> bool:

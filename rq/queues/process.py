@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -215,7 +216,7 @@ class Process:
             self._hour = hour
             self.seal()
 
-    def seal(self) -> bool:
+    def seal(self) -> Future[None] | None:
         """Make history of all events so far; they are durable first."""
         spool = self.owner.spool
         try:
@@ -223,7 +224,7 @@ class Process:
             return spool.journal.seal()
         except (OSError, DiskFailed) as error:
             log.error("the journal could not be sealed: %s", error)
-            return False
+            return None
 
     def _housekeep(self) -> None:
         now = time.monotonic()
@@ -496,6 +497,7 @@ async def _live(
     )
     process.expire()
     process.tick()
+    gc.freeze()  # what is here now stays; a million messages are not looked at again
     _say(ready, "\n")
     status = await process.done
     config.remove_link(queue.pid)

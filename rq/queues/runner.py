@@ -371,24 +371,13 @@ class Runner:
         owner, message = self.owner, worker.message
         msg_id = message.msg_id
         facts = self._facts(worker, claim, decided)
-        changed: Message | None = None
+        riders = self._riders(msg_id, decided.event)
+        changed = self._changed(message, decided, riders)
         more: dict[str, Any] = {}
-        if decided.event is Event.RETRY:
-            due = owner.spool.clock() + decided.delay
-            changed = message.with_(count=message.count + 1, due=due)
-        if decided.cause is Cause.RESEND_LIMIT:
-            changed = message.with_(count=message.count + 1)
-        riders = owner.riders.get(msg_id, [])
-        if decided.event in (Event.FINISH, Event.RELAY):
-            if riders:
-                owner.riders.pop(msg_id)
-                full = owner.full_id(msg_id)
-                more = {"riders": riders, "rides": full}
-                dups = tuple(owner.full_id(one) for one in reversed(riders))
-                changed = message.with_(dups=dups)
-        else:
-            owner.release_riders(msg_id)
-        if decided.event is not Event.RETRY and decided.event is not Event.REQUEUE:
+        if riders:
+            more.update(riders=riders, rides=owner.full_id(msg_id))
+        if decided.event not in _AGAIN:
+            owner.count("err" if decided.event is Event.FAIL else "done")
             out = handover.webhooks(owner, changed or message, decided, facts)
             if out:
                 more["out"] = out
@@ -401,12 +390,10 @@ class Runner:
             spare=changed or message,
             **more,
         )
-        for rider in more.get("riders", ()):
+        for rider in riders:
             owner.spool.ride(rider, decided.event, line)
-        if decided.event in (Event.RETRY, Event.REQUEUE):
+        if decided.event in _AGAIN:
             owner.waits(msg_id, changed or message)
-        if decided.event not in (Event.RETRY, Event.REQUEUE):
-            owner.count("err" if decided.event is Event.FAIL else "done")
         log.info(
             "%s: %s",
             decided.event,
@@ -414,6 +401,27 @@ class Runner:
                 msg_id=msg_id, cause=decided.cause, pid=worker.pid, text=decided.text
             ),
         )
+
+    def _riders(self, msg_id: str, event: Event) -> list[str]:
+        """Return who ends together with a message; give the others back to que."""
+        if event in (Event.FINISH, Event.RELAY):
+            return self.owner.riders.pop(msg_id, [])
+        self.owner.release_riders(msg_id)
+        return []
+
+    def _changed(
+        self, message: Message, decided: Outcome, riders: list[str]
+    ) -> Message | None:
+        """Return the new content of a message whose attempt has ended, if it changed."""
+        if decided.event is Event.RETRY:
+            due = self.owner.spool.clock() + decided.delay
+            return message.with_(count=message.count + 1, due=due)
+        if decided.cause is Cause.RESEND_LIMIT:
+            return message.with_(count=message.count + 1)
+        if riders:
+            dups = tuple(self.owner.full_id(one) for one in reversed(riders))
+            return message.with_(dups=dups)
+        return None
 
     def _facts(self, worker: Worker, claim: _Claim, decided: Outcome) -> dict[str, Any]:
         ending = worker.ending
@@ -471,7 +479,7 @@ class Runner:
 
     async def _idle(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
-        while self.owner.workers or self.tasks:
+        while self.owner.workers or self.owner.claimed or self.tasks:
             if time.monotonic() > until:
                 return False
             await asyncio.sleep(0.02)
@@ -495,6 +503,7 @@ class Runner:
         self._ghosts = still
 
 
+_AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
 _CUT = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
 _NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 

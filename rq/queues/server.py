@@ -50,7 +50,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._contexts: dict[Connection, Context] = {}
         self._requested = 0.0
-        self._ready: list[Slot] = []  # replies that wait for the commit
+        self._ready: list[tuple[Slot, bytes]] = []  # replies that wait for the commit
         self._paced: deque[Connection] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stalled_since: float | None = None
@@ -138,6 +138,8 @@ class Server:
             reply = command.handler(context, arg)
         except RQError as error:
             reply = ["fail", str(error)]
+        except OSError as error:
+            reply = ["fail", _not_done(error)]
         except Exception:
             log.exception("a command failed: %s", command.handler.__name__)
             reply = ["fail", "the command failed; the log of the queue says why"]
@@ -153,17 +155,22 @@ class Server:
             reply = await coming
         except RQError as error:
             reply = ["fail", str(error)]
+        except OSError as error:
+            reply = ["fail", _not_done(error)]
         except Exception:
             log.exception("a command failed")
             reply = ["fail", "the command failed; the log of the queue says why"]
         self._reply(slot, reply)
 
     def _reply(self, slot: Slot, reply: Any, at_once: bool = False) -> None:
-        slot.data = wire.frame(orjson.dumps(reply))
+        data = wire.frame(orjson.dumps(reply))
         if at_once and self._stalled_since is not None:
+            slot.data = data
             slot.connection.send_ready()
             return
-        self._ready.append(slot)
+        # The slot gets its data at the flush, not before: a connection sends whatever
+        # its first slots hold as soon as its socket takes it.
+        self._ready.append((slot, data))
         self._owner.wake()
 
     # ---- replies
@@ -172,7 +179,9 @@ class Server:
         """Send what waited for the commit that has just succeeded."""
         self._stalled_since = None
         ready, self._ready = self._ready, []
-        for slot in ready:
+        for slot, data in ready:
+            slot.data = data
+        for slot, _ in ready:
             slot.connection.send_ready()
 
     def stall(self) -> None:
@@ -184,7 +193,7 @@ class Server:
             return
         text = f"outcome unknown: {self._owner.spool.journal.failed}"
         ready, self._ready = self._ready, []
-        for slot in ready:
+        for slot, _ in ready:
             slot.data = wire.frame(orjson.dumps(["fail", text]))
             slot.connection.send_ready()
 
@@ -220,3 +229,8 @@ class Server:
             one.minded = False
             one.send_ready()
             one.close()
+
+
+def _not_done(error: OSError) -> str:
+    log.error("the disk refused a request: %s", error)
+    return f"not done, the disk refused it: {error.strerror or error}"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +71,7 @@ class Worker:
         self._log = f"{plan.directory}/stdio.log"
         self._reader = self._answers = -1
         self.pid = self._start(plan)
-        self.pidfd = proc.open_pidfd(self.pid)
+        self.pidfd = self._watched()
         loop.add_reader(self.pidfd, self._exited)
         loop.add_reader(self._reader, self._readable)
 
@@ -78,8 +80,8 @@ class Worker:
         return self.message.msg_id
 
     def _start(self, plan: Plan) -> int:
-        head = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        head = _open_log(self._log, os.O_CREAT)
+        log = _open_log(self._log, os.O_APPEND)
         self._reader, write = os.pipe2(os.O_CLOEXEC)
         read, self._answers = os.pipe2(os.O_CLOEXEC)
         try:
@@ -112,6 +114,17 @@ class Worker:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._answers, False)
         return pid
+
+    def _watched(self) -> int:
+        """Return the pidfd; a script that cannot be watched must not go on."""
+        try:
+            return proc.open_pidfd(self.pid)
+        except OSError:
+            proc.signal_group(self.pid, KILL)
+            os.waitpid(self.pid, 0)
+            os.close(self._reader)
+            os.close(self._answers)
+            raise
 
     # ---- while it runs
 
@@ -185,7 +198,7 @@ class Worker:
         how = f"exit {ending.exit}" if ending.signal is None else ending.signal
         line = f"{self.pid} - {_now()} - RQ END - {how} - {self.run_seconds:.3f} s\n"
         with contextlib.suppress(OSError):
-            fd = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            fd = _open_log(self._log, os.O_APPEND)
             os.write(fd, line.encode())
             os.close(fd)
 
@@ -196,6 +209,17 @@ class Worker:
     def has_children(self) -> bool:
         """Whether something of its group may live on; cheap, and never a false no."""
         return proc.group_lives(self.pid)
+
+
+def _open_log(path: str, flags: int) -> int:
+    """Open a log, which an earlier attempt may have replaced by anything."""
+    # Non-blocking: opening a fifo would wait for a reader.
+    flags |= os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o640)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return fd
 
 
 def _head(pid: int, began: str) -> bytes:

@@ -103,9 +103,11 @@ def read_message(
 ) -> Message:
     """Return a message from its folder; NoSuchMessage, or BadMessage when torn."""
     try:
-        data = (queue.message(state, msg_id) / MSG).read_bytes()
+        data = read_file(str(queue.message(state, msg_id) / MSG))
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchMessage(f"no message {msg_id} in {queue.name}") from None
+    except OSError as error:
+        raise BadMessage(f"msg couldn't be read: {error.strerror}") from None
     return from_disk(data, msg_id, now)
 
 
@@ -124,8 +126,9 @@ def read_status_at(path: str, dir_fd: int | None = None) -> dict[str, Any]:
 
 
 def read_file(path: str, dir_fd: int | None = None) -> bytes:
-    """Return the content of a small file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    """Return the content of a small file; never waits for a fifo in its place."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(path, flags, dir_fd=dir_fd)
     try:
         size = os.fstat(fd).st_size
         data = os.read(fd, size + 1)

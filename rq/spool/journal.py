@@ -205,12 +205,11 @@ class Journal:
 
     # ---- segments
 
-    def seal(self) -> bool:
-        """Let what is durable become history; return whether there was anything."""
+    def seal(self) -> Future[None] | None:
+        """Let what is durable become history; None when there is nothing new."""
         if self._segment.empty or self.pending or self.failed:
-            return False
-        self._switch(0)
-        return True
+            return None
+        return self._switch(0)
 
     def close(self) -> None:
         """Seal the last segment; nothing is appended afterwards."""
@@ -226,7 +225,8 @@ class Journal:
         if not segment.empty:
             self._retire(segment, self._durable)
 
-    def _switch(self, needed: int) -> None:
+    def _switch(self, needed: int) -> Future[None] | None:
+        """Go on in a new segment; the old one becomes history in a thread."""
         old, last = self._segment, self._durable
         quick = time.monotonic() - old.opened < QUICK and not self.failed
         if quick and old.offset > old.size // 2:
@@ -234,8 +234,10 @@ class Journal:
         self._segment = self._open(self._take(needed + 4096))
         if old.fd >= 0:
             os.close(old.fd)
-        if not old.empty:  # of one that failed, what was durable before
-            self._in_thread(lambda: self._retire(old, last))
+        if old.empty:
+            return None
+        # Of one that failed: what was durable before.
+        return self._in_thread(lambda: self._retire(old, last))
 
     def _retire(self, segment: _Segment, last: Position) -> None:
         history.seal(
@@ -315,17 +317,20 @@ class Journal:
             self.no_space = None
         except OSError as error:
             self.no_space = error.strerror or str(error)
+            self._size = SMALLEST  # there may be room for a small one
             self._retry_at = time.monotonic() + 2.0
 
     def look_again(self) -> None:
         """Try again to make the next segment, when that had failed."""
         self._look_ahead()
 
-    def _in_thread(self, work: Callable[[], None]) -> None:
-        if self._threads is None:
-            work()
-        else:
-            self._threads.submit(_logged, work)
+    def _in_thread(self, work: Callable[[], None]) -> Future[None]:
+        if self._threads is not None:
+            return self._threads.submit(_logged, work)
+        done: Future[None] = Future()
+        work()
+        done.set_result(None)
+        return done
 
 
 def _logged(work: Callable[[], None]) -> None:

@@ -23,11 +23,11 @@ import orjson
 from rq import durable, names, proc
 from rq.causes import Cause
 from rq.errors import BadConfig, BadMessage, NoSuchMessage, Refused
-from rq.layout import QUEUE_DIRS, QueueDir
+from rq.layout import MSG, QUEUE_DIRS, QueueDir
 from rq.logs import fields
 from rq.message import from_disk
 from rq.spool import checkpoint, folders, history, index, outbox
-from rq.spool.entry import Counts, Entry
+from rq.spool.entry import COUNTED, Counts, Entry
 from rq.spool.fold import Action, Fold, Folded, decide, fold
 from rq.spool.journal import Journal, Position
 from rq.spool.store import REBUILT, Spool, status_file
@@ -115,6 +115,8 @@ def _open(
     prefix = lease_prefix(queue, found.journal)
     same_boot = found.boot == boot
     ghosts = _end_leases(queue, prefix, grace) if same_boot else []
+    if found.fresh:
+        _adopt_modes(queue)
     journal = Journal(
         queue, dir_fd, found.journal, found.start, found.last, boot, threads
     )
@@ -126,6 +128,8 @@ def _open(
     _act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
     spool.commit()
     spool.empty_gone()
+    if opened.clean:
+        spool.renew_que()
     return opened
 
 
@@ -142,6 +146,19 @@ def _check_device(queue: QueueDir) -> None:
             f"{queue.path}: its directories are not on one file system; a rename "
             "between them could not be atomic"
         )
+
+
+def _adopt_modes(queue: QueueDir) -> None:
+    """Keep others out of a queue that was not made by this RQ."""
+    durable.allow(str(queue.path), durable.DIR_MODE)
+    for name in QUEUE_DIRS:
+        durable.allow(str(queue.path / name), durable.DIR_MODE)
+    for state in COUNTED:
+        for msg_id in folders.list_state(queue, state):
+            path = str(queue.message(state, msg_id))
+            durable.allow(path, durable.DIR_MODE)
+            if os.path.isfile(f"{path}/{MSG}"):
+                durable.allow(f"{path}/{MSG}", durable.FILE_MODE)
 
 
 # ---- looking

@@ -9,6 +9,7 @@ between an event and the `commit` that holds it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import time
@@ -33,9 +34,13 @@ from rq.states import FINAL, Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
+QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 KEY_SECONDS = 7 * 86400.0
 PREP_SECONDS = 36 * 3600.0
 REBUILT = "rebuilt"
+# What a script can make of its own folder: mended, where the disk's troubles are not.
+_RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
+                     errno.ELOOP, errno.ENXIO})  # fmt: skip
 
 _log = logging.getLogger(__name__)
 
@@ -241,7 +246,11 @@ class Spool:
         """Make a folder in prep; not yet promised, so no line."""
         path, body = folder(State.PREP, message.msg_id), message.encode_new()
         durable.make_dir(path, self.dir_fd)
-        durable.write_new(f"{path}/{MSG}", body, self.dir_fd)
+        try:
+            durable.write_new(f"{path}/{MSG}", body, self.dir_fd)
+        except OSError:
+            durable.remove_tree(path, self.dir_fd)
+            raise
         next_state(State.NOWHERE, Event.PREPARE, Role.CREATOR)
         entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
         self.entries[message.msg_id] = entry
@@ -292,6 +301,15 @@ class Spool:
         with contextlib.suppress(FileExistsError):
             durable.make_dir(path, self.dir_fd)
         return f"{self.queue.path}/{path}"
+
+    def stamp(self, msg_id: str) -> tuple[int, int, int] | None:
+        """Return what changes when anybody writes the file `msg` of a running message."""
+        path = f"{folder(State.RUN, msg_id)}/{MSG}"
+        try:
+            found = os.stat(path, dir_fd=self.dir_fd, follow_symlinks=False)
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def write_progress(self, msg_id: str, text: str) -> None:
         """Show what a running script has said; not promised."""
@@ -360,16 +378,29 @@ class Spool:
         here = self.place(msg_id) or ""
         there = folder(entry.state, msg_id)
         try:
-            if entry.body is not None:
-                durable.replace(f"{here}/{MSG}", entry.body, self.dir_fd)
-            if entry.status is not None:
-                # In its last place it may be an old one that a power cut has torn.
-                write = durable.replace if here == there else durable.write_new
-                write(f"{here}/{STATUS}", entry.status, self.dir_fd)
-            if here != there:
-                durable.move(here, there, self.dir_fd)
+            try:
+                self._carry(entry, here, there)
+            except OSError as error:
+                if error.errno not in _RUINED:
+                    raise
+                _log.warning(
+                    "a folder cannot be used as its script left it; RQ mends it: %s",
+                    fields(msg_id=msg_id, reason=error.strerror),
+                )
+                durable.clear_way(here, (MSG, STATUS), self.dir_fd)
+                self._carry(entry, here, there)
         except FileNotFoundError:
             self._remake(msg_id, entry, here)
+
+    def _carry(self, entry: Entry, here: str, there: str) -> None:
+        if entry.body is not None:
+            durable.replace(f"{here}/{MSG}", entry.body, self.dir_fd)
+        if entry.status is not None:
+            # In its last place it may be an old one that a power cut has torn.
+            write = durable.replace if here == there else durable.write_new
+            write(f"{here}/{STATUS}", entry.status, self.dir_fd)
+        if here != there:
+            durable.move(here, there, self.dir_fd)
 
     def _remake(self, msg_id: str, entry: Entry, here: str) -> None:
         """Make again a folder that a hand or a script has removed."""
@@ -384,7 +415,7 @@ class Spool:
             "the folder of a message was removed by hand; RQ makes it again: %s",
             fields(msg_id=msg_id, was=here, state=entry.state),
         )
-        if entry.body is None and spare is not None:
+        if spare is not None:
             again = {**spare.extra, REBUILT: True}
             entry.body = spare.with_(extra=again, attachments={}).encode()
         entry.at = entry.at_new = None
@@ -408,7 +439,7 @@ class Spool:
             if time.perf_counter() > until:
                 return True
         while self._doomed and time.perf_counter() < until:
-            durable.remove_tree(f"gone/{self._doomed.popleft()}", self.dir_fd)
+            self._remove_doomed()
         return bool(self.unsettled or self._doomed)
 
     def _stick(self, msg_id: str, error: OSError) -> None:
@@ -426,11 +457,30 @@ class Spool:
         for msg_id in list(self.unsettled):
             self.settle(msg_id)
         while self._doomed:
-            durable.remove_tree(f"gone/{self._doomed.popleft()}", self.dir_fd)
+            self._remove_doomed()
+
+    def _remove_doomed(self) -> None:
+        name = self._doomed.popleft()
+        try:
+            durable.remove_tree(f"gone/{name}", self.dir_fd)
+        except OSError as error:
+            _log.error(
+                "what is left of a removed message stays in gone/; RQ tries again at "
+                "its next start: %s",
+                fields(name=name, reason=error.strerror or error),
+            )
 
     def empty_gone(self) -> None:
         """Remove what an earlier process left on its way out."""
         self._doomed.extend(os.listdir(os.path.join(self.queue.path, "gone")))
+
+    def renew_que(self) -> None:
+        """Replace an empty que/ that once held very many: listing it stays slow."""
+        if self.counts.of(State.QUE) or self.counts.of(State.RUN) or self.unsettled:
+            return
+        size = os.stat("que", dir_fd=self.dir_fd).st_size
+        if size > QUE_BYTES and durable.remove_dir("que", self.dir_fd):
+            durable.make_dir("que", self.dir_fd)
 
     def close(self) -> None:
         os.close(self.dir_fd)
