@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import signal
+import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def write_new(
 ) -> None:
     """Write a file, over an old one if there is one; a crash may leave it torn."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(path, flags, mode, dir_fd=dir_fd)
+    # Non-blocking: a script may have put a fifo in its place.
+    fd = os.open(path, flags | os.O_NONBLOCK, mode, dir_fd=dir_fd)
     try:
         _write_all(fd, data)
     finally:
@@ -132,7 +134,45 @@ def remove_dir(path: str, dir_fd: int | None = None) -> bool:
 def remove_tree(path: str, dir_fd: int | None = None) -> None:
     """Remove a directory and all in it, never following a symlink."""
     with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path, dir_fd=dir_fd)
+        try:
+            shutil.rmtree(path, dir_fd=dir_fd)
+        except PermissionError:
+            _open_up(path, dir_fd)
+            shutil.rmtree(path, dir_fd=dir_fd)
+
+
+def _open_up(path: str, dir_fd: int | None) -> None:
+    """Let every directory of a tree be listed and emptied by its owner, which is us."""
+    os.chmod(path, DIR_MODE, dir_fd=dir_fd)
+    for _, folders, _, fd in os.fwalk(path, dir_fd=dir_fd):
+        for name in folders:
+            if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
+                os.chmod(name, DIR_MODE, dir_fd=fd)
+
+
+def clear_way(path: str, names: Iterable[str], dir_fd: int | None = None) -> None:
+    """Let a folder be written to and moved again, whatever a script made of it.
+
+    Its mode is put right, and what is no file goes from the places of `names`.
+    """
+    if not _is(stat.S_IFDIR, path, dir_fd):
+        unlink(path, dir_fd)
+        return
+    os.chmod(path, DIR_MODE, dir_fd=dir_fd)
+    for name in names:
+        for one in (f"{path}/{name}", f"{path}/{name}.tmp"):
+            if _is(stat.S_IFDIR, one, dir_fd):
+                remove_tree(one, dir_fd)
+            elif not _is(stat.S_IFREG, one, dir_fd):
+                unlink(one, dir_fd)
+
+
+def _is(kind: int, path: str, dir_fd: int | None) -> bool:
+    try:
+        found = os.lstat(path, dir_fd=dir_fd).st_mode
+    except OSError:
+        return False
+    return stat.S_IFMT(found) == kind
 
 
 def allow(path: str, mode: int, dir_fd: int | None = None) -> None:
@@ -143,10 +183,10 @@ def allow(path: str, mode: int, dir_fd: int | None = None) -> None:
 # ---- durable: after these return, a power cut does not undo them
 
 
-def write_durable(path: Path, data: bytes) -> None:
+def write_durable(path: Path, data: bytes, mode: int = FILE_MODE) -> None:
     """Replace a file durably: tmp, fsync, rename, fsync of the directory."""
     tmp = path.with_name(f".{path.name}.tmp")
-    fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         _write_all(fd, data)
         os.fsync(fd)

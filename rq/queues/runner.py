@@ -12,7 +12,7 @@ import errno
 import logging
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,9 @@ SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at a
 _MISSING = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR,
                       errno.ELOOP, errno.EPERM, errno.EISDIR})  # fmt: skip
 
+# What an earlier attempt can have made of a folder: no reason to try it again.
+_RUINED = _MISSING | {errno.EEXIST, errno.EINVAL, errno.ENXIO, errno.ENAMETOOLONG}
+
 log = logging.getLogger(__name__)
 
 
@@ -45,6 +48,7 @@ class _Claim:
     key: str | None  # exclusion key
     wait_us: int
     seq: int  # of the event that brought the message into que
+    stamp: tuple[int, int, int] | None = None  # of its file `msg` at the start
 
 
 class Runner:
@@ -59,6 +63,7 @@ class Runner:
         self._hold_until = 0.0
         self._failures = 0
         self._retry_script = 0.0
+        self._unfit = False  # the script's file cannot be started, as it looks
         self._chatty: set[Worker] = set()
         self._chat_timer: asyncio.TimerHandle | None = None
         self.tasks: set[asyncio.Task[None]] = set()
@@ -77,6 +82,8 @@ class Runner:
                 now, owner.exclusion_key, owner.busy_keys
             )
             if msg_id is None:
+                if later is None:
+                    self._script_is_back()  # nobody waits for it: nothing is known
                 return later
             if owner.spool.entries[msg_id].busy:
                 continue
@@ -160,6 +167,7 @@ class Runner:
             directory=directory,
             lease=lease,
         )
+        stamp = owner.spool.stamp(message.msg_id)
         argv = find_program([*owner.argv_prefix, script], env.get("PATH", ""))
         worker = Worker(
             Plan(
@@ -178,11 +186,9 @@ class Runner:
             self._exited,
         )
         owner.workers[message.msg_id] = worker
-        self._running[message.msg_id] = claim
+        self._running[message.msg_id] = replace(claim, stamp=stamp)
         self._failures = 0
-        if owner.oper is not None:
-            owner.oper = None
-            log.info("the script can be started again")
+        self._script_is_back()
 
     def _not_started(self, claim: _Claim, error: OSError) -> None:
         message = claim.message
@@ -198,7 +204,12 @@ class Runner:
             self._give_back(claim, Event.FAIL, Cause.TOO_LARGE, text)
             return
         now = self.owner.spool.clock()
-        if error.errno in _MISSING and not _no_folder(error, message.msg_id):
+        if _in_folder(error, message.msg_id):
+            text = f"{error.filename}: {error.strerror or error}"
+            if error.errno in _RUINED:
+                self._give_back(claim, Event.FAIL, Cause.BAD_MESSAGE, text)
+                return
+        elif error.errno in _MISSING:
             self._script_error(text, now)
             self._give_back(claim, Event.REQUEUE, Cause.SCRIPT, text)
             return
@@ -238,7 +249,10 @@ class Runner:
         script = self._real_script()
         if os.path.isfile(script) and os.access(script, os.X_OK):
             self._retry_script = 0.0
+            if self._unfit:
+                self._script_is_back()
             return True
+        self._unfit = True
         why = "not executable" if os.path.exists(script) else "no such file"
         self._script_error(f"{self.owner.config.script}: {why}", now)
         return False
@@ -248,6 +262,12 @@ class Runner:
             log.error("SCRIPTERROR: %s; messages wait in que until it is mended", text)
         self.owner.oper = text
         self._retry_script = now + SCRIPT_SECONDS
+
+    def _script_is_back(self) -> None:
+        self._unfit = False
+        if self.owner.oper is not None:
+            self.owner.oper = None
+            log.info("the script can be started again")
 
     def look_at_script(self) -> None:
         """Forget the pause after a script error: something may have changed."""
@@ -310,19 +330,23 @@ class Runner:
         if worker.dups:
             return
         slot = self._slot_path(worker.slot)
-        lingers = worker.has_children() or proc.is_locked(slot)
-        if lingers and not self.owner.config.leave_children:
+        if self.owner.config.leave_children:
+            self._finish(worker)
+        elif worker.has_children() or proc.is_locked(slot):
+            log.warning(
+                "a script has left processes behind; RQ ends them: %s",
+                fields(msg_id=worker.msg_id, pid=worker.pid),
+            )
+            worker.signal_left(TERM)
+            self._spawn_task(self._sweep(worker, slot))
+        elif self._decide(worker).event in _AGAIN:
+            # Whoever hid from the two cheap questions must not meet the next attempt.
             self._spawn_task(self._sweep(worker, slot))
         else:
             self._finish(worker)
 
     async def _sweep(self, worker: Worker, slot: Path) -> None:
         """End what a script has left behind, before its message goes on."""
-        log.warning(
-            "a script has left processes behind; RQ ends them: %s",
-            fields(msg_id=worker.msg_id, pid=worker.pid),
-        )
-        proc.signal_group(worker.pid, TERM)
         left = await self.owner.loop.run_in_executor(
             None,
             recovery.end_processes,
@@ -373,6 +397,8 @@ class Runner:
         facts = self._facts(worker, claim, decided)
         riders = self._riders(msg_id, decided.event)
         changed = self._changed(message, decided, riders)
+        if changed is None and owner.spool.stamp(msg_id) != claim.stamp:
+            changed = message  # what its script made of the file is not kept
         more: dict[str, Any] = {}
         if riders:
             more.update(riders=riders, rides=owner.full_id(msg_id))
@@ -508,6 +534,6 @@ _CUT = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
 _NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 
 
-def _no_folder(error: OSError, msg_id: str) -> bool:
-    """Whether what is missing is the message's folder, not the script."""
+def _in_folder(error: OSError, msg_id: str) -> bool:
+    """Whether it is the message's folder that cannot be used, not the script."""
     return msg_id in str(error.filename or "") or msg_id in str(error.filename2 or "")

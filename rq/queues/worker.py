@@ -159,6 +159,11 @@ class Worker:
         if self.ending is None:
             proc.signal_group(self.pid, sig)
 
+    def signal_left(self, sig: int) -> None:
+        """Signal what is left of its group, if anything: else the number is free."""
+        if self.has_children():
+            proc.signal_group(self.pid, sig)
+
     # ---- when it ends
 
     def _exited(self) -> None:

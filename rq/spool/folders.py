@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from rq import names
-from rq.errors import NoSuchMessage
+from rq.errors import BadMessage, NoSuchMessage
 from rq.layout import ATTACH, MSG, STATUS, QueueDir, folder
 from rq.message import Message, from_disk
 from rq.spool.entry import COUNTED, Counts
