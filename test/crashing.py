@@ -251,6 +251,13 @@ class Queue:
     def ok_wake(self) -> None:
         assert self.ask("wake") == ["ok"]
 
+    def busy(self) -> float:
+        """Return the seconds of CPU that the process has used."""
+        assert self.process is not None
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     # ---- proving
 
     def places(self, msg_id: str) -> list[str]:

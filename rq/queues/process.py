@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rq import client, config, logs, proc, retry
 from rq.causes import Cause
-from rq.errors import BadConfig, Damaged, DiskFailed, RQError
+from rq.errors import BadConfig, Damaged, DiskFailed, Refused, RQError
 from rq.layout import QueueDir, Root
 from rq.queues import handover
 from rq.queues.commands import Context
@@ -282,7 +282,10 @@ class Process:
         syncing, self._syncing = self._syncing, None
         point, self._point = self._point, None
         error = syncing.exception() if syncing else None
-        if error is not None:
+        if isinstance(error, Refused):
+            log.warning("%s; RQ tries again", error)
+            self._first_open = self._first_open or time.monotonic()
+        elif error is not None:
             self._disk_failed(str(error))
         elif point is not None:
             self.owner.checkpoint_seq = point.seq

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 import orjson
 
 from rq import durable, proc
+from rq.errors import Refused
 from rq.layout import QueueDir
 from rq.spool import index, outbox
 from rq.spool.entry import Counts, counts_from
@@ -98,6 +100,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
 def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
     """Make the folders durable and then the checkpoint; for a thread, once the barrier
     is empty. OSError: nothing that was written since the last one may be trusted.
+    Refused: there was no room for it; try again later.
 
     One at a time in a root, so that many owners do not sync one disk together.
     """
@@ -106,9 +109,19 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
         durable.checkpoint("checkpoint:before-syncfs")
         durable.sync_filesystem(spool_fd)
         durable.checkpoint("checkpoint:after-syncfs")
-        durable.write_durable(queue.checkpoint, point.encode())
+        _write(queue, point)
     finally:
         os.close(turn)
+
+
+def _write(queue: QueueDir, point: Checkpoint) -> None:
+    try:
+        durable.write_durable(queue.checkpoint, point.encode())
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # Nothing is lost: the last checkpoint still holds, and the folders are on disk.
+        raise Refused(f"no room for a checkpoint: {error.strerror}") from None
 
 
 def stop(spool: Spool) -> None:

@@ -1,0 +1,111 @@
+"""Disks that fail: a shim before libc, and small file systems of the test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from crashing import site_at
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="session")
+def shim_library(tmp_path_factory):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler -> apt-get install gcc libc6-dev")
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    words = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-o",
+        library,
+        HERE / "shim.c",
+        "-ldl",
+    ]
+    built = subprocess.run(words, capture_output=True, text=True, check=False)
+    if built.returncode:
+        pytest.skip("the shim cannot be compiled -> apt-get install gcc libc6-dev")
+    return library
+
+
+class Shim:
+    """What goes wrong, while it does."""
+
+    def __init__(self, library: Path, directory: Path) -> None:
+        self.directory = directory
+        self.env = {"LD_PRELOAD": str(library), "SHIM_DIR": str(directory)}
+
+    def set(self, what: str, path: str = "") -> None:
+        """Begin `hold.CALL`, `fail.CALL` or `full.CALL`, for paths that hold `path`."""
+        (self.directory / what).write_text(path)
+
+    def clear(self) -> None:
+        for one in self.directory.iterdir():
+            if one.name != "calls":
+                one.unlink()
+
+    def calls(self, call: str, path: str = "") -> list[str]:
+        """Return the files that were synced with `call`, in order."""
+        lines = (self.directory / "calls").read_text().splitlines()
+        pairs = (line.split(" ", 1) for line in lines)
+        return [file for name, file in pairs if name == call and path in file]
+
+
+@pytest.fixture
+def shim(shim_library, tmp_path):
+    directory = tmp_path / "shim"
+    directory.mkdir()
+    shim = Shim(shim_library, directory)
+    yield shim
+    shim.clear()
+
+
+@pytest.fixture
+def site(tmp_path):
+    with site_at(tmp_path / "root") as site:
+        site.act("hold", '[ "$RQ_COUNT" = 0 ] || return 0\nhold')
+        yield site
+
+
+def mounted(kind, source, target, options):
+    """Mount a small file system; skip when that is not allowed."""
+    target.mkdir()
+    words = ["mount", "-t", kind, "-o", options, source, target]
+    if os.geteuid() != 0 or subprocess.run(words, check=False, stderr=-3).returncode:
+        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh faults")
+
+
+def unmounted(target):
+    subprocess.run(["umount", target], check=False, stderr=-3)
+    subprocess.run(["umount", "-l", target], check=False, stderr=-3)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Give an ext4 of 24 MiB with a journal, as a directory."""
+    image, target = tmp_path / "image", tmp_path / "disk"
+    with image.open("wb") as file:
+        file.truncate(24 * 1024 * 1024)
+    words = ["mkfs.ext4", "-q", "-J", "size=4", image]
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("no mkfs.ext4 -> apt-get install e2fsprogs")
+    subprocess.run(words, check=True)
+    mounted("ext4", image, target, "loop,errors=remount-ro")
+    yield target
+    unmounted(target)
+
+
+@pytest.fixture
+def few_inodes(tmp_path):
+    """Give a tmpfs with room for few files."""
+    target = tmp_path / "few"
+    mounted("tmpfs", "none", target, "size=64m,nr_inodes=150")
+    yield target
+    unmounted(target)
