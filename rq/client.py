@@ -15,10 +15,31 @@ from typing import Any
 import orjson
 
 from rq import config, wire
-from rq.errors import BadInput, OutcomeUnknown, Unreachable
+from rq.errors import (
+    BadInput,
+    NoSuchMessage,
+    OutcomeUnknown,
+    Refused,
+    RQError,
+    Unreachable,
+    WrongState,
+)
 
 TIMEOUT = 60.0  # seconds for a whole reply
 _READ = 256 * 1024
+# How the words of a refusal tell which kind it is.
+_KINDS: tuple[tuple[str, type[RQError]], ...] = (
+    ("msg not found", NoSuchMessage),
+    ("cannot find message", NoSuchMessage),
+    ("lacking", BadInput),
+    ("input missing", BadInput),
+    ("not a message id", BadInput),
+    ("cannot", WrongState),
+    ("msg ", WrongState),
+    ("a message in", WrongState),
+    ("attachment name", BadInput),
+    ("queue name", BadInput),
+)
 
 
 class Connection:
@@ -31,7 +52,7 @@ class Connection:
         self._magic = magic
         self._frames = wire.Frames(magic, limit=64 * 1024 * 1024)
         self._replies: list[bytes] = []
-        self._socket = _connect(path, timeout)
+        self._socket = connect(path, timeout)
 
     def __enter__(self) -> Connection:
         return self
@@ -134,6 +155,24 @@ async def ask_async(
     return orjson.loads(body)
 
 
+def demanded(reply: object, about: str = "") -> Any:
+    """Return what follows `ok` in a reply; raise what follows `fail`."""
+    if not isinstance(reply, list) or not reply:
+        raise Refused(f"{about}{reply}")
+    if reply[0] == "ok":
+        return reply[1] if len(reply) > 1 else None
+    text = str(reply[-1])
+    raise refusal(f"{about}{text}", text)
+
+
+def refusal(shown: str, text: str) -> RQError:
+    """Return the error for the text of a `fail`; `shown` is what it says."""
+    for start, kind in _KINDS:
+        if text.startswith(start):
+            return kind(shown)
+    return Refused(shown)
+
+
 def encode_arg(arg: object) -> bytes:
     """Return an argument as the wire has it: raw text as it is, all else as JSON."""
     if isinstance(arg, bytes):
@@ -159,7 +198,8 @@ def listen(path: Path, backlog: int = 1024) -> socket.socket:
     return sock
 
 
-def _connect(path: Path, timeout: float) -> socket.socket:
+def connect(path: Path, timeout: float) -> socket.socket:
+    """Return a socket that is connected to `path`; Unreachable when nobody listens."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout)
     try:

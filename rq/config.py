@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -20,6 +21,7 @@ from rq.layout import QUEUE_DIRS, QueueDir, Root
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
+_SECRET_BYTES = 32
 WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -343,6 +345,17 @@ def write_state(path: Path, data: object) -> None:
     """Replace a JSON file durably."""
     text = json.dumps(data, indent=1, ensure_ascii=False)
     durable.write_durable(path, text.encode() + b"\n")
+
+
+def secret(root: Root) -> bytes:
+    """Return the secret of this installation's web; made when there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        found = root.web_secret.read_bytes()
+        if len(found) >= _SECRET_BYTES:
+            return found
+    made = os.urandom(_SECRET_BYTES)
+    durable.write_durable(root.web_secret, made, 0o600)
+    return made
 
 
 def write_text(path: Path, text: str) -> None:

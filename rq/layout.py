@@ -74,6 +74,15 @@ class Root:
         return self.path / "config" / "scandir.state"
 
     @property
+    def web_secret(self) -> Path:
+        return self.path / "config" / "web.secret"
+
+    @property
+    def uploads(self) -> Path:
+        """Where uploads lie, without a name, until an owner has copied them."""
+        return self.path / "config" / "tmp"
+
+    @property
     def log(self) -> Path:
         return self.path / "log"
 

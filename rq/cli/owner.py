@@ -8,30 +8,9 @@ from typing import Any
 from rq import client
 from rq.cli import place
 from rq.config import Admin, admin_status
-from rq.errors import (
-    BadInput,
-    NoSuchMessage,
-    Refused,
-    RQError,
-    Unreachable,
-    WrongState,
-)
+from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.states import State
-
-# How the words of a refusal tell which kind it is.
-_KINDS: tuple[tuple[str, type[RQError]], ...] = (
-    ("msg not found", NoSuchMessage),
-    ("cannot find message", NoSuchMessage),
-    ("lacking", BadInput),
-    ("input missing", BadInput),
-    ("not a message id", BadInput),
-    ("cannot", WrongState),
-    ("msg ", WrongState),
-    ("a message in", WrongState),
-    ("attachment name", BadInput),
-    ("queue name", BadInput),
-)
 
 
 def ask(
@@ -50,18 +29,7 @@ def demand(
 ) -> Any:
     """Return what follows `ok` in the owner's reply; raise what follows `fail`."""
     reply = ask(root, queue, command, arg, fds)
-    if isinstance(reply, list) and reply and reply[0] == "ok":
-        return reply[1] if len(reply) > 1 else None
-    text = str(reply[1]) if isinstance(reply, list) and len(reply) > 1 else str(reply)
-    raise refusal(f"{queue}: {text}", text)
-
-
-def refusal(shown: str, text: str) -> RQError:
-    """Return the error for the text of a `fail`."""
-    for start, kind in _KINDS:
-        if text.startswith(start):
-            return kind(shown)
-    return Refused(shown)
+    return client.demanded(reply, f"{queue}: ")
 
 
 def _why_silent(root: Root, queue: str) -> str:
@@ -183,7 +151,7 @@ class Reader:
         if _is_ok(reply):
             return {"queue": queue, **reply[1], "attempt": offline.attempts(reply[1])}
         if reply is not None and "DOWN" not in str(reply):
-            raise refusal(f"{queue}/{msg_id}: {reply[1]}", str(reply[1]))
+            raise client.refusal(f"{queue}/{msg_id}: {reply[1]}", str(reply[1]))
         return offline.message(self.root, queue, msg_id)
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from rq import names
+from rq import client, names
 from rq.cli import ancestor, moments, owner, place, term
 from rq.errors import BadInput
 from rq.layout import Root
@@ -37,7 +37,7 @@ def submit(root: Root, queue: str, fields: dict[str, Any], files: list[str]) -> 
         reply = ancestor.attach(root, queue, short, pathname, "")
         if reply[0] != "ok":
             owner.ask(root, queue, "delete_message", {"msg_id": short})
-            raise owner.refusal(f"{queue}: {pathname}: {reply[1]}", str(reply[1]))
+            raise client.refusal(f"{queue}: {pathname}: {reply[1]}", str(reply[1]))
     owner.demand(root, queue, "commit_message", {"msg_id": short})
     return short
 

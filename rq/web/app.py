@@ -1,0 +1,52 @@
+"""The application: all routes in one table, all failures explained in one place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import falcon
+import falcon.asgi
+
+from rq import config
+from rq.layout import Root
+from rq.web import health, pages, rest
+from rq.web import site as sites
+from rq.web.guard import Guard
+from rq.web.pages import templating
+from rq.web.refusals import Refusals
+from rq.web.routes import Routes
+from rq.web.session import Sessions
+from rq.web.site import Site
+
+App = falcon.asgi.App[Any, Any]
+
+
+def create_app(site: Site) -> App:
+    """Return the ASGI application that serves `site`."""
+    site.templates = templating.environment(site)
+    guard = Guard(site)
+    app: App = falcon.asgi.App(middleware=[guard, Sessions(site)])
+    app.req_options.strip_url_path_trailing_slash = False
+    app.req_options.keep_blank_qs_values = True
+    refusals = Refusals(site)
+    refusals.install(app)
+    table(site).install(app, site.prefix)
+    health.install(app, site)
+    return app
+
+
+def table(site: Site) -> Routes:
+    """Return every route below the relative root."""
+    routes = Routes()
+    rest.add_routes(routes, site)
+    pages.add_routes(routes, site)
+    return routes
+
+
+def get_app() -> App:
+    """Return the application for the root in $RQ_ROOT, for other ASGI servers."""
+    root = Root(Path(os.environ["RQ_ROOT"]).absolute())
+    settings = config.read_root(root)
+    return create_app(sites.make(root, settings, config.secret(root)))

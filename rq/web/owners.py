@@ -1,0 +1,251 @@
+"""Asking owners, supervisor and timers: lines that stay open and carry many requests.
+
+Each queue has one line for what it is to accept, which its owner may slow down, and one
+for the rest, so that looking never waits behind sending. What takes long, say a copy of
+a large file, goes over a line of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rq import client, names, wire
+from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
+from rq.layout import Root
+
+DEADLINE = 30.0  # seconds for a reply
+LONG = 3600.0  # of what copies or syncs files
+_CREATES = frozenset({"create_message", "prep_message", "single_que"})
+_SLOW = frozenset({"commit_message", "clone_message", "attach_message", "check"})
+# What changes nothing may be asked twice when a line broke under it.
+_LOOKS = frozenset(
+    {
+        "ping",
+        "uptime",
+        "config",
+        "status",
+        "detail",
+        "get_message",
+        "get_message_state",
+        "get_message_status",
+        "num_messages",
+        "messages",
+        "list",
+    }
+)
+
+
+class _Broken(OutcomeUnknown):
+    """The line broke under a request."""
+
+
+class Line(asyncio.Protocol):
+    """An open connection: requests go out at once, replies come in their order."""
+
+    def __init__(self, path: Path, magic: bytes = wire.MAGIC) -> None:
+        self._path = path
+        self._magic = magic
+        self._frames = wire.Frames(magic, limit=64 * 1024 * 1024)
+        self._waiting: deque[tuple[float, asyncio.Future[bytes]]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+
+    async def connect(self) -> Line:
+        """Open the line; Unreachable when nobody answers there."""
+        sock = client.connect(self._path, timeout=0)
+        await self._loop.create_unix_connection(lambda: self, sock=sock)
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def ask(self, payload: bytes, deadline: float) -> asyncio.Future[bytes]:
+        """Send a request; the future holds its reply."""
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        if self._transport is None or self._transport.is_closing():
+            future.set_exception(Unreachable(f"nobody answers at {self._path}"))
+            return future
+        self._waiting.append((self._loop.time() + deadline, future))
+        self._transport.write(wire.frame(payload, self._magic))
+        if self._alarm is None:
+            self._alarm = self._loop.call_later(deadline, self._look_at_clock)
+        return future
+
+    def close(self) -> None:
+        if self._transport:
+            self._transport.abort()
+
+    # ---- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            payloads = self._frames.feed(data)
+        except BadInput:
+            self.close()
+            return
+        for payload in payloads:
+            if not self._waiting:
+                self.close()
+                return
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(payload)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._fail(_Broken(f"{self._path} closed without an answer"))
+
+    def _look_at_clock(self) -> None:
+        """Hang up when the oldest request is late: those behind it wait for it too."""
+        self._alarm = None
+        if not self._waiting:
+            return
+        left = self._waiting[0][0] - self._loop.time()
+        if left > 0:
+            self._alarm = self._loop.call_later(left, self._look_at_clock)
+            return
+        self._fail(OutcomeUnknown(f"{self._path} did not answer in time"))
+        self.close()
+
+    def _fail(self, error: OutcomeUnknown) -> None:
+        if self._alarm:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._waiting:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(error)
+
+
+class Owners:
+    """The way to every process that can be asked."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._lines: dict[tuple[str, bool], asyncio.Future[Line]] = {}
+
+    async def ask(self, queue: str, command: str, arg: object = b"") -> Any:
+        """Return the whole reply of a queue's owner, as the socket gives it.
+
+        NoSuchQueue; Unreachable: nobody answers, nothing was asked. OutcomeUnknown: it
+        was asked and the answer did not come.
+        """
+        return orjson.loads(await self.ask_raw(queue, command, arg))
+
+    async def ask_raw(self, queue: str, command: str, arg: object = b"") -> bytes:
+        """As `ask`, but the reply as JSON text."""
+        payload = command.encode() + b" " + client.encode_arg(arg)
+        path = self._socket(queue)
+        try:
+            if command in _SLOW:
+                return await ask_once(path, payload, deadline=LONG)
+            return await self._ask(queue, command, payload)
+        except Unreachable as error:
+            raise self._why_silent(queue) from error
+
+    async def demand(self, queue: str, command: str, arg: object = b"") -> Any:
+        """Return what follows `ok` in the reply; raise what follows `fail`."""
+        return client.demanded(await self.ask(queue, command, arg))
+
+    async def attach(self, queue: str, asked: object, fd: int) -> Any:
+        """Ask for `attach_message` with an open file; return the whole reply."""
+        path = self._socket(queue)
+        try:
+            return await asyncio.to_thread(
+                client.ask, path, "attach_message", asked, (fd,), LONG
+            )
+        except Unreachable as error:
+            raise self._why_silent(queue) from error
+
+    async def supervisor(self, command: str, arg: object = b"") -> Any:
+        """Return the supervisor's whole reply."""
+        payload = command.encode() + b" " + client.encode_arg(arg)
+        reply = await ask_once(self._root.supervisor_socket, payload)
+        return orjson.loads(reply)
+
+    async def timers(self, command: str = "status") -> Any:
+        """Return what the timers process answers after `ok`."""
+        payload = orjson.dumps([command, None])
+        reply = await ask_once(self._root.timers_socket, payload, wire.MAGIC2)
+        return client.demanded(orjson.loads(reply))
+
+    async def each(
+        self, queues: Sequence[str], command: str, arg: object = b""
+    ) -> list[Any]:
+        """Ask many queues at the same time; a reply or the RQError for each."""
+        return list(
+            await asyncio.gather(*(self._or_error(q, command, arg) for q in queues))
+        )
+
+    async def _or_error(self, queue: str, command: str, arg: object) -> Any:
+        try:
+            return await self.ask(queue, command, arg)
+        except RQError as error:
+            return error
+
+    def close(self) -> None:
+        for opening in self._lines.values():
+            if opening.done() and not opening.exception():
+                opening.result().close()
+
+    # ---- lines
+
+    async def _ask(self, queue: str, command: str, payload: bytes) -> bytes:
+        line = await self._line(queue, command in _CREATES)
+        try:
+            return await line.ask(payload, DEADLINE)
+        except _Broken:
+            if command not in _LOOKS:
+                raise
+        line = await self._line(queue, command in _CREATES)
+        return await line.ask(payload, DEADLINE)
+
+    async def _line(self, queue: str, creates: bool) -> Line:
+        """Return the open line to a queue; those who ask meanwhile share its opening."""
+        opening = self._lines.get((queue, creates))
+        if opening is not None and (not opening.done() or _is_good(opening)):
+            return await asyncio.shield(opening)
+        opening = asyncio.ensure_future(Line(self._socket(queue)).connect())
+        self._lines[queue, creates] = opening
+        return await asyncio.shield(opening)
+
+    def _socket(self, queue: str) -> Path:
+        if not names.is_queue_name(queue):
+            raise NoSuchQueue(f"there is no queue {queue!r:.80}")
+        return self._root.queue(queue).socket
+
+    def _why_silent(self, queue: str) -> RQError:
+        if not self._root.queue(queue).config.is_file():
+            return NoSuchQueue(f"there is no queue {queue}")
+        return Unreachable(
+            f"nobody answers for queue {queue}: its process is not running; "
+            f"log/queue-{queue}.log says why"
+        )
+
+
+def _is_good(opening: asyncio.Future[Line]) -> bool:
+    return (
+        not opening.cancelled() and not opening.exception() and opening.result().is_open
+    )
+
+
+async def ask_once(
+    path: Path, payload: bytes, magic: bytes = wire.MAGIC, deadline: float = DEADLINE
+) -> bytes:
+    """Ask over a line of its own."""
+    line = await Line(path, magic).connect()
+    with contextlib.closing(line):
+        return await line.ask(payload, deadline)

@@ -1,0 +1,66 @@
+"""The session cookie: what is said once on the next page, signed, nothing else.
+
+Its value is JSON in base64 and an HMAC with the installation's own secret, so nobody
+can forge one, and no class is ever made of what it holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Any
+
+import orjson
+from falcon.asgi import Request, Response
+
+from rq.web.site import Site
+
+COOKIE = "rq_session"
+_LIMIT = 1500  # bytes of text, so that the cookie stays below 4 KiB
+
+
+class Sessions:
+    """Falcon's middleware: gives pages what is to be said, and forgets what was."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def process_request(self, req: Request, resp: Response) -> None:
+        req.context.flashes = []
+        if req.get_header("Cookie"):
+            req.context.flashes = _flashes(self._site, req.cookies.get(COOKIE, ""))
+
+    async def process_response(
+        self, req: Request, resp: Response, resource: Any, succeeded: bool
+    ) -> None:
+        said = (resp.content_type or "").startswith("text/html")
+        if said and getattr(req.context, "flashes", None):
+            path = self._site.config.relative_root
+            resp.unset_cookie(COOKIE, path=path, same_site="Lax")
+
+
+def flash(site: Site, resp: Response, kind: str, text: str) -> None:
+    """Let the next page say `text`."""
+    cut = text.encode()[:_LIMIT].decode("utf-8", "ignore")
+    data = base64.urlsafe_b64encode(orjson.dumps([kind, cut]))
+    value = f"{data.decode()}.{_signature(site, data).decode()}"
+    path = site.config.relative_root
+    resp.set_cookie(
+        COOKIE, value, path=path, http_only=True, secure=False, same_site="Lax"
+    )
+
+
+def _flashes(site: Site, value: str) -> list[tuple[str, str]]:
+    data, _, signature = value.partition(".")
+    if not hmac.compare_digest(_signature(site, data.encode()), signature.encode()):
+        return []
+    try:
+        kind, text = orjson.loads(base64.urlsafe_b64decode(data))
+    except (ValueError, TypeError):
+        return []
+    return [("error" if kind == "error" else "notice", str(text))]
+
+
+def _signature(site: Site, data: bytes) -> bytes:
+    return hmac.new(site.secret, data, hashlib.sha256).hexdigest().encode()

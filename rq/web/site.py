@@ -1,0 +1,46 @@
+"""What every page and resource works with: the root, its config, the way to the owners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rq.config import RootConfig
+from rq.layout import Root
+from rq.web.owners import Owners
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@dataclass(slots=True)
+class Site:
+    """One web process and the root it serves."""
+
+    root: Root
+    config: RootConfig
+    owners: Owners
+    secret: bytes  # signs the session cookie; one for each installation
+    warnings: list[str] = field(default_factory=list)  # shown on /system
+    templates: Environment | None = None  # the app gives them
+
+    @property
+    def prefix(self) -> str:
+        """The relative root without its last slash: "" or "/rq"."""
+        return self.config.relative_root.rstrip("/")
+
+    def url(self, path: str) -> str:
+        """Return the address, under the relative root, of a path like `/q/NAME`."""
+        return self.prefix + path
+
+    def full_id(self, queue: str, msg_id: str) -> str:
+        return self.config.full_id(queue, msg_id)
+
+    def render(self, template: str, **values: object) -> str:
+        """Return a page."""
+        assert self.templates, "create_app gives them"
+        return self.templates.get_template(template).render(**values)
+
+
+def make(root: Root, config: RootConfig, secret: bytes) -> Site:
+    return Site(root, config, Owners(root), secret)
