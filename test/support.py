@@ -25,11 +25,18 @@ from rq.states import FINAL
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPTS = CHECKOUT / "test/scripts"
-MAIN = (
-    "import sys; from pathlib import Path; from rq.queues.process import main; "
-    "sys.exit(main(Path(sys.argv[1]), sys.argv[2], ready_fd=int(sys.argv[3]), "
-    "life_fd=None))"
-)
+MAIN = """
+import os, sys
+from pathlib import Path
+from rq.queues.process import main
+
+root, name, ready, user = sys.argv[1:]
+if user:
+    os.setgroups([])
+    os.setgid(int(user))
+    os.setuid(int(user))
+sys.exit(main(Path(root), name, ready_fd=int(ready), life_fd=None))
+"""
 SETTINGS = {
     "env": "development",
     "host": "127.0.0.1",
@@ -92,12 +99,15 @@ class RunningQueue:
 
     # ---- the process
 
-    def start(self, command: tuple[str, ...] = (), **popen: Any) -> None:
-        """Start the owner and wait until it serves; `command` goes before it."""
+    def start(
+        self, command: tuple[str, ...] = (), user: str = "", **popen: Any
+    ) -> None:
+        """Start the owner, perhaps as another user id, and wait until it serves;
+        `command` goes before it."""
         ready, theirs = os.pipe()
         path = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **self.env}
-        words = [str(self.root.path), self.name, str(theirs)]
+        words = [str(self.root.path), self.name, str(theirs), user]
         self.process = subprocess.Popen(
             [*command, sys.executable, "-c", MAIN, *words],
             env=env,

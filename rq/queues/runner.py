@@ -48,7 +48,7 @@ class _Claim:
     key: str | None  # exclusion key
     wait_us: int
     seq: int  # of the event that brought the message into que
-    stamp: tuple[int, int, int] | None = None  # of its file `msg` at the start
+    stamp: tuple[int, int] | None = None  # of its file `msg` at the start
 
 
 class Runner:
@@ -192,7 +192,9 @@ class Runner:
 
     def _not_started(self, claim: _Claim, error: OSError) -> None:
         message = claim.message
-        text = f"{self.owner.config.script}: {error.strerror or error}"
+        in_folder = _in_folder(error, message.msg_id)
+        where = error.filename if in_folder else self.owner.config.script
+        text = f"{where}: {error.strerror or error}"
         log.warning(
             "a script could not be started: %s",
             fields(msg_id=message.msg_id, reason=text),
@@ -204,12 +206,10 @@ class Runner:
             self._give_back(claim, Event.FAIL, Cause.TOO_LARGE, text)
             return
         now = self.owner.spool.clock()
-        if _in_folder(error, message.msg_id):
-            text = f"{error.filename}: {error.strerror or error}"
-            if error.errno in _RUINED:
-                self._give_back(claim, Event.FAIL, Cause.BAD_MESSAGE, text)
-                return
-        elif error.errno in _MISSING:
+        if in_folder and error.errno in _RUINED:
+            self._give_back(claim, Event.FAIL, Cause.BAD_MESSAGE, text)
+            return
+        if error.errno in _MISSING and not in_folder:
             self._script_error(text, now)
             self._give_back(claim, Event.REQUEUE, Cause.SCRIPT, text)
             return

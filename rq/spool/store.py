@@ -302,14 +302,14 @@ class Spool:
             durable.make_dir(path, self.dir_fd)
         return f"{self.queue.path}/{path}"
 
-    def stamp(self, msg_id: str) -> tuple[int, int, int] | None:
-        """Return what changes when anybody writes the file `msg` of a running message."""
+    def stamp(self, msg_id: str) -> tuple[int, int] | None:
+        """Return what changes when anybody touches the file `msg` of a running message."""
         path = f"{folder(State.RUN, msg_id)}/{MSG}"
         try:
             found = os.stat(path, dir_fd=self.dir_fd, follow_symlinks=False)
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return found.st_ino, found.st_ctime_ns
 
     def write_progress(self, msg_id: str, text: str) -> None:
         """Show what a running script has said; not promised."""
