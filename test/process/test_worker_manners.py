@@ -199,7 +199,7 @@ def test_a_ruined_folder_does_not_hold_up_the_queue(queue, ruin, last):
 
 @pytest.mark.parametrize("ruin", RUINS)
 def test_a_message_with_a_ruined_folder_ends_and_others_run_meanwhile(queue, ruin):
-    script = f"exec >/dev/null 2>&1\n[ $RQ_COUNT = 0 ] || {{ echo done >&3; exit; }}\n"
+    script = "exec >/dev/null 2>&1\n[ $RQ_COUNT = 0 ] || { echo done >&3; exit; }\n"
     bad = queue.send(param1=f"{script}{RUINS[ruin]}\necho resend 0-x >&3")
     assert queue.run(param1="echo done >&3", seconds=2)["state"] == "done"
     message = queue.ended(bad, seconds=3)
