@@ -148,7 +148,7 @@ async def take_copy_from(
     msg_id = names.msg_id(asked.get("msg_id"))
     state = folders.find(source_queue, msg_id)
     if state is None:
-        raise NoSuchMessage(f"msg not found: no message {msg_id} in that queue")
+        raise NoSuchMessage("msg not found")
     message = folders.read_message(source_queue, state, msg_id)
     source = source_queue.message(state, msg_id)
     return await take_copy(owner, asked["message"], source, message.attachments)

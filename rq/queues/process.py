@@ -117,7 +117,8 @@ class Process:
         """
         spool = self.owner.spool
         if not self.server.busy(QUIET):
-            return spool.settle_some(SLICE)
+            at_work = self.owner.workers and not self.server.behind
+            return spool.settle_some(SLICE / 5 if at_work else SLICE)
         if spool.waited > WAIT:
             return spool.settle_some(SLICE / 5)
         if spool.unsettled and self._quiet is None:
@@ -249,8 +250,8 @@ class Process:
 
     def _mind_checkpoint(self) -> bool:
         """Move a checkpoint on; return whether it waits for folders."""
-        if self._index is not None:
-            self._write_index()
+        if self._index is not None and not self.owner.spool.journal.pending:
+            self._write_index()  # of what is durable only
         if self._syncing is not None:
             return False
         if self._point is None:
@@ -322,6 +323,8 @@ class Process:
     def _disk_failed(self, reason: str) -> None:
         """No checkpoint any more in this process: let workers end, then end."""
         self.owner.disk_failed = reason
+        self.owner.spool.note(Note.SUSPECT, reason=reason)
+        self.wake()
         log.error(
             "the disk failed: %s; nothing new is accepted, what runs may finish, then "
             "this process ends and the next one writes anew what is in doubt",

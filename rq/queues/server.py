@@ -199,10 +199,10 @@ class Server:
 
     def busy(self, quiet: float) -> bool:
         """Whether a request came in the last `quiet` seconds, and folders may wait."""
-        return time.monotonic() - self._requested < quiet and not self._behind
+        return time.monotonic() - self._requested < quiet and not self.behind
 
     @property
-    def _behind(self) -> bool:
+    def behind(self) -> bool:
         """Past half of the lag that is allowed."""
         spool = self._owner.spool
         return spool.lag > LAG_MESSAGES // 2 or spool.lag_bytes > LAG_BYTES // 2
@@ -211,14 +211,14 @@ class Server:
 
     def _pace(self, one: Connection) -> None:
         """Past half of the lag that is allowed, take requests as folders are made."""
-        if self._behind:
+        if self.behind:
             one.pause()
             self._paced.append(one)
 
     def resume(self, settled: int) -> None:
         """Let as many paced connections go on as folders were made."""
         number = len(self._paced)
-        for _ in range(min(settled, number) if self._behind else number):
+        for _ in range(min(settled, number) if self.behind else number):
             self._paced.popleft().resume()
 
     def close(self) -> None:

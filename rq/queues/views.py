@@ -16,6 +16,7 @@ from rq.layout import folder
 from rq.message import PARAMS
 from rq.queues.owner import Owner
 from rq.spool import folders
+from rq.spool.entry import COUNTED
 from rq.states import HASHED, State
 
 LIMIT = 20
@@ -167,7 +168,7 @@ def _ids(owner: Owner, state: State, limit: int | None) -> list[str]:
 
 def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
     """Return what the ancestor's command `messages` does."""
-    name = asked.get("state")
+    name = str(asked.get("state"))
     limit = _limit(asked)
     if name == "errack":
         return [f".{i}" for i in _ids(owner, State.DISMISSED, MOST)]
@@ -179,8 +180,12 @@ def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
     if name == "prep" or name == "err":
         return _ids(owner, State(name), MOST)
     if name in HASHED:
-        return _filtered(owner, State(str(name)), limit, asked.get("filter"))
-    raise BadInput(f"invalid or missing 'state' field ({name})")
+        return _filtered(owner, State(name), limit, asked.get("filter"))
+    raise _no_state(name)
+
+
+def _no_state(name: str) -> BadInput:
+    return BadInput(f"invalid or missing 'state' field ({name:.80})")
 
 
 def _run_status(owner: Owner, msg_id: str) -> str:
@@ -205,11 +210,10 @@ def _filtered(owner: Owner, state: State, limit: int | None, wanted: Any) -> lis
 
 def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return messages of a state with their main fields, newest first."""
-    name = asked.get("state")
-    try:
-        state = State(str(name))
-    except ValueError:
-        raise BadInput(f"invalid or missing 'state' field ({name})") from None
+    name = str(asked.get("state"))
+    if name not in COUNTED:
+        raise _no_state(name)
+    state = State(name)
     after = asked.get("after")
     limit = _limit(asked)
     ids = _ids(owner, state, None if after else limit)

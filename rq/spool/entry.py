@@ -29,6 +29,7 @@ class Entry:
         "since",
         "state",
         "status",
+        "written",
     )
 
     def __init__(
@@ -55,6 +56,7 @@ class Entry:
         self.rider_of: str | None = None
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = False  # a thread works in its folder
+        self.written = False  # body and status are probably in its files already
 
     @property
     def settled(self) -> bool:

@@ -51,6 +51,7 @@ class Folded:
     owed: list[tuple[int, int, dict[str, Any], float]]
     sent: set[tuple[int, int]]
     stopped: bool = False  # the last line is that of a clean stop
+    suspect: bool = False  # a sync failed: no file since the checkpoint can be trusted
 
 
 def fold(events: Iterable[dict[str, Any]]) -> Folded:
@@ -58,6 +59,7 @@ def fold(events: Iterable[dict[str, Any]]) -> Folded:
     folded = Folded({}, dict.fromkeys(HASHED, 0), {}, [], set())
     for record in events:
         folded.stopped = record["ev"] == Note.STOPPED
+        folded.suspect = folded.suspect or record["ev"] == Note.SUSPECT
         if "msg" in record and "state" in record:
             _take(folded, record)
         elif record["ev"] == Note.SENT:

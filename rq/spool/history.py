@@ -190,13 +190,15 @@ def events_after(
 
 def _bounded(read: Read, following: dict[str, Any]) -> Read:
     """Cut what was read where the header of the `following` segment says."""
-    _, offset, last = following["prev"]
+    segment, offset, last = following["prev"]
     ends = read.events[-1]["seq"] if read.events else read.segment.first - 1
     if ends < last:
         raise Damaged(
             f"{read.segment.path} ends with event {ends}, the next segment follows "
             f"{last}; `rq check --fix` shows what can be saved"
         )
+    if segment != read.segment.name:
+        return read
     kept = [event for event in read.events if event["seq"] <= last]
     return Read(read.segment, read.header, kept, offset, False)
 

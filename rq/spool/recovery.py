@@ -7,6 +7,7 @@ repeated by the next one, with the same end.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import secrets
@@ -45,6 +46,9 @@ class Opened:
     lock: int  # descriptor of the owner lock
     lease_prefix: str
     clean: bool  # the end before was a clean stop
+    trusted: bool = (
+        True  # files that were written are there: no power cut, no disk error
+    )
     ghosts: list[proc.Found] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
 
@@ -124,7 +128,8 @@ def _open(
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, {}, clock, threads)
     _remember(spool, found, clock())
-    opened = Opened(spool, lock, prefix, _was_clean(found), ghosts)
+    trusted = same_boot and not found.folded.suspect
+    opened = Opened(spool, lock, prefix, _was_clean(found), trusted, ghosts)
     _act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
     spool.commit()
     spool.empty_gone()
@@ -201,10 +206,14 @@ def _last(
         start, boot = point.start, point.boot
     for read in reads:
         start, boot = max(start, int(read.header["start"])), str(read.header["boot"])
-        seq = read.events[-1]["seq"] if read.events else read.segment.first - 1
-        g = read.events[-1]["g"] if read.events else int(read.header["g"])
-        if seq >= last.seq:
-            last = Position(read.segment.name, read.end, seq, max(g, last.g))
+        if not read.events:  # it will be replaced, so nothing can follow it
+            segment, offset, seq = read.header["prev"]
+            found = Position(segment, offset, seq, int(read.header["g"]))
+        else:
+            tail = read.events[-1]
+            found = Position(read.segment.name, read.end, tail["seq"], tail["g"])
+        if found.seq >= last.seq:
+            last = dataclasses.replace(found, g=max(found.g, last.g))
     return last, start, boot
 
 
@@ -468,6 +477,7 @@ def _act_on(
         spool.counts.moved(State.NOWHERE, State.RUN)
         _recover(opened, msg_id, one.event != Event.CLAIM, lost, ghosts)
         return
+    entry.written = opened.trusted and at is one.state
     spool.unsettled[msg_id] = entry
     if one.state not in HASHED and one.state is not State.GONE:
         spool.counts.moved(State.NOWHERE, one.state)

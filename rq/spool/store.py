@@ -90,7 +90,7 @@ class Spool:
         """As `find`; NoSuchMessage if there is none."""
         state = self.find(msg_id)
         if state is None:
-            raise NoSuchMessage(f"msg not found: no message {msg_id} in this queue")
+            raise NoSuchMessage("msg not found")
         return state
 
     def place(self, msg_id: str) -> str | None:
@@ -110,7 +110,7 @@ class Spool:
             return from_disk(entry.body, msg_id, self.clock())
         path = self.place(msg_id)
         if path is None:
-            raise NoSuchMessage(f"msg not found: no message {msg_id} in this queue")
+            raise NoSuchMessage("msg not found")
         try:
             data = folders.read_file(f"{path}/{MSG}", self.dir_fd)
         except OSError as error:
@@ -175,6 +175,7 @@ class Spool:
             "state": target,
             "was": source,
         }
+        entry.written = False
         if message is not None:
             new = event is Event.COMMIT
             entry.body = message.encode_new() if new else message.encode()
@@ -393,14 +394,25 @@ class Spool:
             self._remake(msg_id, entry, here)
 
     def _carry(self, entry: Entry, here: str, there: str) -> None:
-        if entry.body is not None:
-            durable.replace(f"{here}/{MSG}", entry.body, self.dir_fd)
-        if entry.status is not None:
+        body, status = entry.body, entry.status
+        if body is not None and not self._is_there(entry, f"{here}/{MSG}", body):
+            durable.replace(f"{here}/{MSG}", body, self.dir_fd)
+        if status is not None and not self._is_there(entry, f"{here}/{STATUS}", status):
             # In its last place it may be an old one that a power cut has torn.
             write = durable.replace if here == there else durable.write_new
-            write(f"{here}/{STATUS}", entry.status, self.dir_fd)
+            write(f"{here}/{STATUS}", status, self.dir_fd)
         if here != there:
             durable.move(here, there, self.dir_fd)
+
+    def _is_there(self, entry: Entry, path: str, data: bytes) -> bool:
+        """Whether recovery need not write a file again: no power cut came between, and
+        it is whole."""
+        if not entry.written:
+            return False
+        try:
+            return os.stat(path, dir_fd=self.dir_fd).st_size == len(data)
+        except FileNotFoundError:
+            return False
 
     def _remake(self, msg_id: str, entry: Entry, here: str) -> None:
         """Make again a folder that a hand or a script has removed."""

@@ -62,20 +62,19 @@ def _loop_image(here: Path) -> Path | None:
     image, target = here / "ext4.img", here / "ext4"
     target.mkdir()
     with image.open("wb") as file:
-        file.truncate(6 * 1024**3)
+        file.truncate(9 * 1024**3)
     made = subprocess.run(
-        ["mkfs.ext4", "-q", "-F", "-N", "2000000", "-E", "lazy_itable_init=0", image],
+        ["mkfs.ext4", "-q", "-F", "-N", "2600000", "-E", "lazy_itable_init=0", image],
         check=False,
     )
     mounted = subprocess.run(["mount", "-o", "loop", image, target], check=False)
     return target if made.returncode == mounted.returncode == 0 else None
 
 
-@contextlib.contextmanager
-def queue_at_work(
+def make_root(
     where: Path, script: str = SCRIPT, workers: int = 4, paused: bool = False, **config: object
-) -> Iterator[Path]:
-    """Run one queue process in a new root; give the path of its socket."""
+) -> Root:
+    """Make a root with one queue, `q`."""
     root = Root(Path(tempfile.mkdtemp(prefix="root-", dir=where)))
     for path in (root.config_dir, root.queue("q").path, root.log):
         path.mkdir(parents=True)
@@ -88,6 +87,13 @@ def queue_at_work(
     root.queue("q").config.write_text(json.dumps({**definition, **config}))
     if paused:
         root.pause("q").touch()
+    return root
+
+
+@contextlib.contextmanager
+def queue_at_work(where: Path, **config: object) -> Iterator[Path]:
+    """Run one queue process in a new root; give the path of its socket."""
+    root = make_root(where, **config)
     with process(root, "q"):
         yield root.queue("q").socket
     shutil.rmtree(root.path)
