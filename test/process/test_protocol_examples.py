@@ -1,0 +1,109 @@
+"""The examples in PROTOCOLS.md do what they say, as they stand there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from support import CHECKOUT, running_queue, wait_until
+
+from rq import config, timers
+
+pytestmark = pytest.mark.process
+
+FENCE = re.compile(r"^```(\w+) (\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = FENCE.findall((CHECKOUT / "PROTOCOLS.md").read_text())
+SCRIPT = "#!/bin/sh\necho done >&3\n"
+
+
+def examples(language, use):
+    return [text for lang, what, text in EXAMPLES if (lang, what) == (language, use)]
+
+
+def number(found):
+    """Return the examples as parameters of a test, counted."""
+    assert found
+    return [pytest.param(one, id=str(n)) for n, one in enumerate(found, 1)]
+
+
+@pytest.fixture
+def queue(tmp_path):
+    with running_queue(tmp_path, SCRIPT, name="demo") as queue:
+        yield queue
+
+
+def run(queue, *words):
+    """Run an example in the root of a queue."""
+    env = {"PATH": os.environ["PATH"], "RQ_ROOT": str(queue.root.path)}
+    ran = subprocess.run(
+        words, env=env, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def counts_at_rest(queue):
+    """Return the counts once everything that was handed over has ended."""
+
+    def rest():
+        queue.ask("wake")
+        waits = [*os.listdir(queue.dir.path / "new")]
+        counts = queue.ask("num_messages")
+        return None if waits or counts["que"] or counts["run"] else counts
+
+    return wait_until(rest)
+
+
+@pytest.mark.parametrize("text", number(examples("sh", "run")))
+def test_an_example_in_sh_hands_over_what_then_succeeds(queue, text):
+    run(queue, "sh", "-eu", "-c", text)
+    counts = counts_at_rest(queue)
+    assert counts["done"] == 1
+    assert counts["err"] == 0
+
+
+def test_the_client_in_python_gets_all_that_it_asserts(queue):
+    run(queue, sys.executable, "-c", "".join(examples("python", "run")))
+    counts = counts_at_rest(queue)
+    assert counts == {
+        "prep": 0,
+        "que": 0,
+        "run": 0,
+        "done": 103,
+        "relayed": 0,
+        "err": 0,
+    }
+
+
+@pytest.mark.parametrize("text", number(examples("sh", "script")))
+def test_an_example_of_a_script_ends_as_it_says(tmp_path, text):
+    with running_queue(tmp_path, text, name="demo") as queue:
+        ended = queue.run(dest="demo", seconds=5)
+        assert ended["state"] == "done", ended["status"]
+        assert counts_at_rest(queue)["err"] == 0
+
+
+@pytest.mark.parametrize(
+    ("use", "read"), [("root", config.root_config), ("queue", config.queue_config)]
+)
+def test_an_example_of_a_config_is_one(use, read):
+    [text] = examples("json", use)
+    data = json.loads(text)
+    found = asdict(read(data, Path("example")))
+    assert json.loads(json.dumps({name: found[name] for name in data})) == data
+
+
+def test_the_example_of_a_timer_is_one(tmp_path):
+    [text] = examples("json", "timer")
+    path = tmp_path / "example.json"
+    path.write_text(text)
+    assert timers.parse(path).queue == json.loads(text)["msg"]["dest"]
+
+
+def test_every_example_that_is_marked_is_run():
+    known = {("sh", "run"), ("python", "run"), ("sh", "script")}
+    known |= {("json", one) for one in ("root", "queue", "timer")}
+    assert {(language, use) for language, use, _ in EXAMPLES} == known
