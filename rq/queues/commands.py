@@ -78,7 +78,10 @@ def _with_id(arg: bytes) -> tuple[dict[str, Any], str]:
 
 def create_message(ctx: Context, arg: bytes) -> Any:
     """Accept a message."""
-    owner, asked = ctx.owner, _object(arg)
+    return _create(ctx.owner, _object(arg))
+
+
+def _create(owner: Owner, asked: dict[str, Any]) -> Any:
     key = asked.pop("_key", None)
     if key is None:
         owner.check_open()
@@ -115,7 +118,7 @@ def single_que(ctx: Context, arg: bytes) -> Any:
     newest = views.newest_waiting(ctx.owner)
     if newest is not None:
         return ["ok", ctx.owner.full_id(newest)]
-    return create_message(ctx, orjson.dumps(asked))
+    return _create(ctx.owner, asked)
 
 
 def attach_message(ctx: Context, arg: bytes) -> Any:

@@ -63,6 +63,7 @@ class Runner:
         self._hold_until = 0.0
         self._failures = 0
         self._retry_script = 0.0
+        self._script = ""  # real path, found at each claim
         self._unfit = False  # the script's file cannot be started, as it looks
         self._chatty: set[Worker] = set()
         self._chat_timer: asyncio.TimerHandle | None = None
@@ -154,7 +155,7 @@ class Runner:
         owner, message = self.owner, claim.message
         owner.spool.settle(message.msg_id)
         directory = owner.spool.work_dir(message.msg_id)
-        script = self._real_script()
+        script = self._script
         self._counter += 1
         start = owner.spool.journal.start
         lease = f"{owner.opened.lease_prefix}{claim.slot}/{start}.{self._counter}"
@@ -246,7 +247,7 @@ class Runner:
         """Return whether the script looks as if it could be started."""
         if now < self._retry_script:
             return False
-        script = self._real_script()
+        script = self._script = self._real_script()
         if os.path.isfile(script) and os.access(script, os.X_OK):
             self._retry_script = 0.0
             if self._unfit:

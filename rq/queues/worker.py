@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import errno
 import os
 import shutil
@@ -16,7 +17,7 @@ import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from rq import pipe, proc
 from rq.layout import LEASE_FD
@@ -234,7 +235,13 @@ def _head(pid: int, began: str) -> bytes:
 
 
 def _now() -> str:
-    return datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    return _moment(int(time.time()))
+
+
+@functools.lru_cache(maxsize=2)
+def _moment(seconds: int) -> str:
+    when = datetime.fromtimestamp(seconds, UTC).astimezone()
+    return when.strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def find_program(argv: list[str], path: str) -> list[str]:
