@@ -205,7 +205,15 @@ def _filtered(owner: Owner, state: State, limit: int | None, wanted: Any) -> lis
     ids = _ids(owner, state, limit)
     if not isinstance(wanted, str) or not wanted.strip():
         return ids
-    return [i for i in ids if wanted in owner.spool.read(i).encode().decode()]
+    return [i for i in ids if wanted in _json(owner, i)]
+
+
+def _json(owner: Owner, msg_id: str) -> str:
+    """Return a message as text; nothing for one that cannot be read."""
+    try:
+        return owner.spool.read(msg_id).encode().decode()
+    except (BadInput, NoSuchMessage):
+        return ""
 
 
 def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
