@@ -51,6 +51,10 @@ class Owner:
         assert self._opened is not None, "the queue is not open"
         return self._opened
 
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
     def open(self) -> Spool:
         """Recover the queue and own it."""
         self._opened = open_spool(self.queue, clock=self.clock, grace=0.1)

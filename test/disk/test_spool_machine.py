@@ -1,0 +1,489 @@
+"""Any course of events over a real spool, with crashes anywhere, against a plain model.
+
+The model knows two worlds: what is promised (`safe`: a commit returned, or the lines were
+written, which a kill -9 does not undo) and what has been said since (`now`). After a
+crash the spool must be exactly one of the two, with lost attempts counted once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import shutil
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from spooling import NOW, Clock, Owner, a_message
+
+from rq import durable
+from rq.layout import folder
+from rq.spool import check, checkpoint, folders, index
+from rq.spool.entry import COUNTED
+from rq.states import FINAL, Event, Role, State
+
+MAX_COUNT = 3
+MESSAGES = 8
+PICK = st.integers(0, MESSAGES)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the model knows of a message."""
+
+    state: State
+    count: int = 0
+    attempt: int = 0
+    due: float = NOW
+
+
+@dataclass
+class World:
+    """What the model knows of a queue."""
+
+    messages: dict[str, Known] = field(default_factory=dict)
+    owed: set[tuple[int, int]] = field(default_factory=set)
+    keys: dict[str, str] = field(default_factory=dict)
+
+    def recovered(self) -> World:
+        """Return the world after the crash of its owner: what ran was lost."""
+        found = {i: _lost(one) for i, one in self.messages.items()}
+        return World(found, set(self.owed), dict(self.keys))
+
+
+def _lost(one: Known) -> Known:
+    if one.state is not State.RUN:
+        return one
+    count = one.count + 1
+    state = State.ERR if count >= MAX_COUNT else State.QUE
+    return replace(one, state=state, count=count)
+
+
+@contextlib.contextmanager
+def dying_after(points: int):
+    """Let the process die at the n-th point where it could."""
+    left = [points]
+
+    def passing(_: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Crash
+
+    before = durable.checkpoint
+    durable.checkpoint = passing
+    try:
+        yield
+    finally:
+        durable.checkpoint = before
+
+
+class SpoolMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp(prefix="rq-machine-"))
+        self.clock = Clock()
+        self.owner = Owner(self.path, self.clock)
+        self.owner.open()
+        self.now, self.safe = World(), World()
+        self.running: dict[str, Any] = {}
+        self.point: checkpoint.Checkpoint | None = None
+        self.writing: index.Writing | None = None
+
+    @property
+    def spool(self):
+        return self.owner.spool
+
+    # ---- helpers
+
+    def pick(self, number: int, *states: State) -> str | None:
+        """Return some message that is in one of `states`."""
+        found = [i for i, one in self.now.messages.items() if one.state in states]
+        return found[number % len(found)] if found else None
+
+    def know(self, msg_id: str, **changes: Any) -> None:
+        one = self.now.messages.get(msg_id, Known(State.NOWHERE))
+        self.now.messages[msg_id] = replace(one, **changes)
+
+    def promise(self) -> None:
+        self.safe = copy.deepcopy(self.now)
+
+    # ---- events
+
+    @rule(due=st.integers(0, 9), key=st.booleans())
+    def submit(self, due: int, key: bool) -> None:
+        if len(self.now.messages) >= MESSAGES:
+            return
+        msg_id = self.spool.new_id()
+        assert msg_id not in self.now.messages
+        message = a_message(msg_id, due=due, max_count=MAX_COUNT, param1=msg_id)
+        more = {"key": f"k/{msg_id}"} if key else {}
+        self.spool.submit(message, **more)
+        self.know(msg_id, state=State.QUE, due=float(due))
+        if key:
+            self.now.keys[more["key"]] = msg_id
+
+    @rule()
+    def prepare(self) -> None:
+        if len(self.now.messages) >= MESSAGES:
+            return
+        msg_id = self.spool.new_id()
+        assert msg_id not in self.now.messages
+        self.spool.prepare(a_message(msg_id, max_count=MAX_COUNT, param1=msg_id))
+        self.know(msg_id, state=State.PREP)
+        self.safe.messages[msg_id] = Known(State.PREP)
+
+    @rule(number=PICK)
+    def commit_prepared(self, number: int) -> None:
+        if msg_id := self.pick(number, State.PREP):
+            self.spool.submit(self.spool.read(msg_id))
+            self.know(msg_id, state=State.QUE)
+
+    @rule(number=PICK, started=st.booleans())
+    def claim(self, number: int, started: bool) -> None:
+        msg_id = self.pick(number, State.QUE)
+        if msg_id is None:
+            return
+        message = self.spool.claim(msg_id, 0)
+        one = self.now.messages[msg_id]
+        self.know(msg_id, state=State.RUN, attempt=one.attempt + 1)
+        assert (message.count, message.attempt) == (one.count, one.attempt + 1)
+        assert message.due == one.due
+        self.running[msg_id] = message
+        if started:
+            if not self.spool.journal.write():
+                self.spool.commit()
+            self.promise()
+            self.spool.settle(msg_id)
+            self.spool.work_dir(msg_id)
+
+    @rule(
+        number=PICK,
+        event=st.sampled_from([Event.FINISH, Event.RELAY, Event.FAIL]),
+        riders=st.booleans(),
+        out=st.booleans(),
+    )
+    def end(self, number: int, event: Event, riders: bool, out: bool) -> None:
+        msg_id = self.pick(number, State.RUN)
+        if msg_id is None:
+            return
+        more: dict[str, Any] = {}
+        if riders and event is not Event.FAIL:
+            waiting = [i for i, o in self.now.messages.items() if o.state is State.QUE]
+            more = {"riders": waiting, "rides": "http://leader"}
+        if out:
+            more["out"] = [{"dest": "webhook", "message": {"dest": "webhook"}}]
+        facts = {"cause": "done", "text": "said", "outcome": str(event)}
+        line = self.spool.fire(
+            msg_id,
+            event,
+            Role.QUEUE,
+            facts=facts,
+            spare=self.running.pop(msg_id),
+            **more,
+        )
+        self.know(msg_id, state=State(line["state"]))
+        for rider in more.get("riders", ()):
+            self.spool.ride(rider, event, line)
+            self.know(rider, state=State(line["state"]))
+        if out:
+            self.now.owed.add((line["seq"], 0))
+
+    @rule(number=PICK, event=st.sampled_from([Event.RETRY, Event.REQUEUE]))
+    def give_back(self, number: int, event: Event) -> None:
+        msg_id = self.pick(number, State.RUN)
+        if msg_id is None:
+            return
+        message = self.running.pop(msg_id)
+        if event is Event.RETRY:
+            message = message.with_(count=message.count + 1, due=message.due + 1)
+        facts = {"cause": "resend", "text": "later", "outcome": "retry"}
+        self.spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts)
+        self.know(msg_id, state=State.QUE, count=message.count, due=message.due)
+
+    @rule(number=PICK)
+    def send_round_again(self, number: int) -> None:
+        msg_id = self.pick(number, State.ERR, State.DISMISSED)
+        if msg_id is None:
+            return
+        attempt = self.now.messages[msg_id].attempt
+        message = self.spool.read(msg_id).with_(count=0, due=NOW, attempt=attempt)
+        self.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=message)
+        self.know(msg_id, state=State.QUE, count=0, due=NOW)
+
+    @rule(number=PICK, due=st.integers(0, 9))
+    def reschedule(self, number: int, due: int) -> None:
+        if msg_id := self.pick(number, State.QUE):
+            seq = self.spool.entries[msg_id].seq
+            self.spool.reschedule(msg_id, float(due))
+            assert self.spool.entries[msg_id].seq == seq
+            self.know(msg_id, due=float(due))
+
+    @rule(number=PICK)
+    def dismiss(self, number: int) -> None:
+        if msg_id := self.pick(number, State.ERR):
+            self.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+            self.know(msg_id, state=State.DISMISSED)
+
+    @rule(number=PICK)
+    def discard(self, number: int) -> None:
+        if msg_id := self.pick(number, State.PREP, State.QUE, *FINAL):
+            self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+            self.know(msg_id, state=State.GONE)
+
+    @rule(number=PICK)
+    def expire(self, number: int) -> None:
+        if msg_id := self.pick(number, State.DONE, State.RELAYED, State.DISMISSED):
+            self.spool.fire(msg_id, Event.EXPIRE, Role.CLEANER)
+            self.know(msg_id, state=State.GONE)
+
+    @rule(number=PICK)
+    def deliver(self, number: int) -> None:
+        if owed := sorted(self.now.owed):
+            one = owed[number % len(owed)]
+            self.spool.sent(*one)
+            self.now.owed.discard(one)
+
+    @rule(step=st.sampled_from([0.0, 0.001, 1.0, -1.0, -100.0]))
+    def let_time_pass(self, step: float) -> None:
+        self.clock.now += step
+
+    # ---- what the process does with them
+
+    @rule()
+    def write(self) -> None:
+        if self.spool.journal.write():
+            self.promise()
+
+    @rule()
+    def commit(self) -> None:
+        self.spool.commit()
+        self.promise()
+
+    @rule(number=st.integers(1, 3))
+    def settle_some(self, number: int) -> None:
+        self.commit()
+        for msg_id in list(self.spool.unsettled)[:number]:
+            self.spool.settle(msg_id)
+
+    @rule()
+    def settle_all(self) -> None:
+        self.commit()
+        self.spool.settle_all()
+        self.agrees()
+
+    @rule()
+    def seal(self) -> None:
+        self.spool.journal.seal()
+
+    @rule()
+    def begin_checkpoint(self) -> None:
+        if self.point is None:
+            self.commit()
+            self.point = checkpoint.begin(self.spool, "boot")
+
+    @rule()
+    def finish_checkpoint(self) -> None:
+        if self.point is None:
+            return
+        self.commit()
+        for msg_id in list(self.spool.barrier):
+            self.spool.settle(msg_id)
+        point, self.point = self.point, None
+        checkpoint.finish(self.spool.dir_fd, self.owner.queue, point)
+
+    @rule()
+    def write_index(self) -> None:
+        """Begin an index, or end the one that was begun; of what is durable only."""
+        self.commit()
+        if self.writing is None:
+            journal = self.spool.journal
+            lines = index.lines(
+                journal.journal_id,
+                journal.position.seq,
+                self.spool.entries,
+                self.spool.keys,
+            )
+            self.writing = index.Writing(self.owner.queue, lines)
+            self.writing.write_slice(1)
+            return
+        while self.writing.write_slice():
+            pass
+        writing, self.writing = self.writing, None
+        writing.finish()
+
+    # ---- ends
+
+    @rule()
+    def crash(self) -> None:
+        self.forget()
+        self.owner.open()
+        self.meet()
+
+    @rule(
+        points=st.integers(0, 25),
+        doing=st.sampled_from(
+            ["commit", "settle_all", "checkpoint", "seal", "index", "stop"]
+        ),
+        again=st.none() | st.integers(0, 12),
+    )
+    def crash_while(self, points: int, doing: str, again: int | None) -> None:
+        """Die at some point of an act, and perhaps once more while recovering."""
+        try:
+            with dying_after(points):
+                self.act(doing)
+        except Crash:
+            pass
+        self.forget()
+        if again is not None:
+            with contextlib.suppress(Crash), dying_after(again):
+                self.owner.open()
+            self.owner.crash()
+        self.owner.open()
+        self.meet()
+
+    def act(self, doing: str) -> None:
+        match doing:
+            case "commit":
+                self.commit()
+            case "settle_all":
+                self.commit()
+                self.spool.settle_all()
+            case "checkpoint":
+                self.begin_checkpoint()
+                self.finish_checkpoint()
+            case "seal":
+                self.commit()
+                self.seal()
+            case "index":
+                self.write_index()
+                self.write_index()
+            case "stop":
+                self.give_all_back()
+                self.commit()
+                check.close_cleanly(self.spool)
+
+    def give_all_back(self) -> None:
+        for _ in list(self.running):
+            self.give_back(0, Event.REQUEUE)
+
+    @rule()
+    def stop_and_start(self) -> None:
+        self.give_all_back()
+        self.point = self.writing = None
+        self.owner.stop()
+        self.promise()
+        assert check.check(self.owner.queue) == []
+        self.owner.open()
+        assert self.owner.opened.clean
+        self.meet()
+
+    def forget(self) -> None:
+        self.owner.crash()
+        self.running.clear()
+        self.point = None
+        if self.writing is not None:
+            self.writing._file.close()
+            self.writing = None
+
+    def meet(self) -> None:
+        """Find the world that the spool has become, and go on from there."""
+        for msg_id in self.now.messages.keys() - self.safe.messages.keys():
+            self.safe.messages[msg_id] = Known(State.GONE)  # it never was
+        worlds = [self.safe.recovered(), self.now.recovered()]
+        told = [self.differences(world) for world in worlds]
+        assert [] in told, f"neither what was promised nor what was said: {told}"
+        self.now = worlds[told.index([])]
+        self.promise()
+        assert self.owner.opened.reports == []
+
+    def differences(self, world: World) -> list[str]:
+        spool, told = self.spool, []
+        for msg_id, one in world.messages.items():
+            state = spool.find(msg_id)
+            if state is not (None if one.state is State.GONE else one.state):
+                told.append(f"{msg_id} is {state}, not {one.state}")
+            elif state is State.QUE:
+                entry, message = spool.entries[msg_id], spool.read(msg_id)
+                wanted = (one.count, one.attempt, one.due)
+                for there in (entry, message):
+                    found = (there.count, there.attempt, there.due)
+                    if found != wanted:
+                        told.append(f"{msg_id} has {found}, not {wanted}: {there}")
+        if set(spool.owed) != world.owed:
+            told.append(f"owed {set(spool.owed)}, not {world.owed}")
+        if {k: v[0] for k, v in spool.keys.items()} != world.keys:
+            told.append(f"keys {spool.keys}, not {world.keys}")
+        return told
+
+    # ---- what always holds
+
+    @invariant()
+    def every_message_is_where_the_events_have_brought_it(self) -> None:
+        for msg_id, one in self.now.messages.items():
+            wanted = None if one.state is State.GONE else one.state
+            assert self.spool.find(msg_id) is wanted
+
+    @invariant()
+    def counts_agree_with_the_model(self) -> None:
+        states = [one.state for one in self.now.messages.values()]
+        for state in COUNTED:
+            assert self.spool.counts.of(state) == states.count(state)
+
+    @invariant()
+    def what_lives_can_be_read(self) -> None:
+        for msg_id, one in self.now.messages.items():
+            if one.state is not State.GONE:
+                assert self.spool.read(msg_id).params == {"param1": msg_id}
+
+    def agrees(self) -> None:
+        """Ensures that each message lies in exactly one place, and counters know it."""
+        queue = self.owner.queue
+        assert self.spool.counts.to_json() == folders.count(queue).to_json()
+        assert check.check_live(self.spool) == []
+        for msg_id, one in self.now.messages.items():
+            there = [
+                state
+                for state in COUNTED
+                if (queue.path / folder(state, msg_id)).exists()
+            ]
+            assert there == ([] if one.state is State.GONE else [one.state])
+
+    def teardown(self) -> None:
+        try:
+            if self.owner.is_open:  # not when it could not be opened
+                self.settle_all()
+                self.stop_and_start()
+                self.settle_all()
+        finally:
+            self.forget()
+            shutil.rmtree(self.path)
+
+
+CALM = settings(
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+SpoolMachine.TestCase.settings = settings(
+    CALM, max_examples=100, stateful_step_count=30
+)
+TestSpool = SpoolMachine.TestCase
+
+
+class LongMachine(SpoolMachine):
+    """The same, for longer."""
+
+
+LongMachine.TestCase.settings = settings(
+    CALM, max_examples=1500, stateful_step_count=60
+)
+TestSpoolForLonger = pytest.mark.stress(LongMachine.TestCase)
