@@ -47,6 +47,8 @@ class RootConfig:
     basic_auth: Mapping[str, Any] | None = None
     allowed_ips: tuple[str, ...] = ()
     open_without_auth: bool = False
+    web: bool = True  # the web is started
+    web_workers: int = 1  # processes that serve it
     worker_env: Mapping[str, str] = field(default_factory=dict)  # PATH, HOME, …
     grace: float = 10.0  # seconds between TERM and KILL of a worker
     min_free_bytes: int = 64 * 1024 * 1024  # below it nothing new is accepted
@@ -291,6 +293,8 @@ _ROOT_CHECKS: dict[str, Callable[[Any], Any]] = {
     "basic_auth": _object,
     "allowed_ips": _texts,
     "open_without_auth": _flag,
+    "web": _flag,
+    "web_workers": _whole(1, 64),
     "worker_env": _environment,
     "grace": _seconds,
     "min_free_bytes": _whole(0, 2**62),
@@ -397,7 +401,7 @@ def make_root(root: Root) -> None:
     """Make the directories of a root that are missing."""
     for path in (root.path, root.config_dir, root.scandir, root.timers, root.queues):
         durable.make_dirs(str(path))
-    for path in (root.trash, root.log):
+    for path in (root.trash, root.log, root.uploads):
         durable.make_dirs(str(path))
 
 

@@ -1,10 +1,157 @@
-"""The ancestor's REST (spec of its routes: PROTOCOLS.md), for programs and forms alike."""
+"""The ancestor's REST for queues, for programs and forms alike; messages: `messages`."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import falcon
+from falcon.asgi import Request, Response
+
+from rq import names
+from rq.errors import BadInput, NoSuchQueue
+from rq.web import attachments, downloads, forms, messages
+from rq.web.answers import say, say_json, say_text
 from rq.web.routes import Routes
 from rq.web.site import Site
+
+_STATES = ("prep", "que", "run", "done", "err", "relayed")
+_ADMIN = ("pause", "resume", "down", "up")
+_NEW_QUEUE = ("name", "script", "num_workers", "exec_prefix")
+_PARAM_LISTS = ("coalesce_params", "blocking_params")
 
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add every route that is no page."""
+    queues = Queues(site)
+    routes.get("/q.txt", queues.names_text)
+    routes.get("/q.json", queues.names_json)
+    routes.get("/q/{name}.txt", queues.text)
+    routes.get("/q/{name}.json", queues.json)
+    routes.get("/q/{name}/done.json", queues.done)
+    routes.get("/q/{name}/config.json", queues.config_file)
+    routes.get("/q/{name}/config", queues.config)
+    routes.post("/new_queue", queues.create)
+    routes.post("/delete_queue", queues.delete)
+    routes.post("/q/{name}/adminoper", queues.administer)
+    routes.post("/q/{name}/restart", queues.restart)
+    routes.post("/q/{name}/ack_errs", queues.acknowledge)
+    messages.add_routes(routes, site)
+    attachments.add_routes(routes, site)
+    downloads.add_routes(routes, site)
+
+
+class Queues:
+    """Lists, counts and settings of queues."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    # ---- looking
+
+    async def names_text(self, req: Request, resp: Response) -> None:
+        lines = [f"q/{name}.txt\n" for name in self._site.queue_names()]
+        say_text(resp, "".join(lines) + "\n")
+
+    async def names_json(self, req: Request, resp: Response) -> None:
+        say_json(resp, self._site.queue_names())
+
+    async def text(self, req: Request, resp: Response, name: str) -> None:
+        facts = await self._facts(name)
+        say_text(resp, "\n".join(f"{key}: {value}\n" for key, value in facts.items()))
+
+    async def json(self, req: Request, resp: Response, name: str) -> None:
+        facts = await self._facts(name)
+        shown = {f"{k}_size" if k in _STATES else k: v for k, v in facts.items()}
+        say_json(resp, shown)
+
+    async def _facts(self, name: str) -> dict[str, Any]:
+        found = await self._site.owners.demand(name, "detail")
+        if found["status"] == "DOWN":
+            return {"status": "DOWN"}
+        counts = {state: found["counts"][state] for state in _STATES}
+        return {"status": found["status"], "uptime": found["uptime"], **counts}
+
+    async def done(self, req: Request, resp: Response, name: str) -> None:
+        limit = req.get_param_as_int("limit", default=10)
+        asked = {"state": "done", "limit": limit}
+        say_json(resp, await self._site.owners.ask(name, "messages", asked))
+
+    async def config_file(self, req: Request, resp: Response, name: str) -> None:
+        try:
+            data = self._site.root.queue(_named(name)).config.read_bytes()
+        except OSError:
+            raise NoSuchQueue(f"there is no queue {name}") from None
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = data
+
+    async def config(self, req: Request, resp: Response, name: str) -> None:
+        say_json(resp, await self._site.owners.demand(name, "config"))
+
+    # ---- changing
+
+    async def create(self, req: Request, resp: Response) -> None:
+        if not self._site.config.allow_new_queue:
+            raise falcon.HTTPForbidden(
+                description='Queues are not made here: "allow_new_queue" is not true.'
+            )
+        form = await forms.read(req)
+        wanted = form.nested("queue")
+        if not wanted:
+            raise BadInput("say queue[name] and queue[script]")
+        reply = await self._site.owners.supervisor("create_queue", _config_of(wanted))
+        name = str(wanted.get("name", ""))
+        known = names.is_queue_name(name)
+        if not form.has("back"):
+            form.fields.append(("back", self._site.url(f"/q/{name}" if known else "/")))
+        say(self._site, req, resp, form, reply, "/", text="queue created")
+
+    async def delete(self, req: Request, resp: Response) -> None:
+        form = await forms.read(req)
+        name = form.get("queue_name")
+        reply = await self._site.owners.supervisor("delete_queue", name)
+        if not form.has("back"):
+            form.fields.append(("back", self._site.url("/")))
+        say(self._site, req, resp, form, reply, "/")
+
+    async def administer(self, req: Request, resp: Response, name: str) -> None:
+        form = await forms.read(req)
+        given = [one for one in _ADMIN if form.has(one)]
+        if not given or len(given) == len(_ADMIN):
+            raise BadInput(f"say one of {', '.join(_ADMIN)}")
+        self._must_exist(name)
+        reply = await self._site.owners.supervisor(f"{given[0]}_queue", name)
+        text = f"{name}: {given[0]}"
+        say(self._site, req, resp, form, reply, f"/q/{name}", text)
+
+    async def restart(self, req: Request, resp: Response, name: str) -> None:
+        form = await forms.read(req)
+        self._must_exist(name)
+        reply = await self._site.owners.supervisor("restart_queue", name)
+        say(self._site, req, resp, form, reply, f"/q/{name}", f"{name} is restarting")
+
+    async def acknowledge(self, req: Request, resp: Response, name: str) -> None:
+        form = await forms.read(req)
+        reply = await self._site.owners.ask(name, "ack_errs")
+        text = f"{reply[-1]} errors acknowledged"
+        say(self._site, req, resp, form, reply, f"/q/{name}", text)
+
+    def _must_exist(self, name: str) -> None:
+        if not self._site.root.queue(_named(name)).config.is_file():
+            raise NoSuchQueue(f"there is no queue {name}")
+
+
+def _named(name: str) -> str:
+    """Return a name that may become part of a path."""
+    if names.is_queue_name(name):
+        return name
+    raise NoSuchQueue(f"there is no queue {name!r:.80}")
+
+
+def _config_of(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the queue config that a form asks for; blank fields are not set."""
+    found = {key: wanted[key] for key in _NEW_QUEUE if wanted.get(key)}
+    for key in _PARAM_LISTS:
+        chosen = wanted.get(key)
+        if isinstance(chosen, list):
+            found[key] = [one for one in chosen if one]
+    return found

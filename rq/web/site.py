@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rq import names
 from rq.config import RootConfig
 from rq.layout import Root
 from rq.web.owners import Owners
@@ -22,6 +24,7 @@ class Site:
     owners: Owners
     secret: bytes  # signs the session cookie; one for each installation
     warnings: list[str] = field(default_factory=list)  # shown on /system
+    livelog: Any = None  # rq.web.livelog.Hub; the pages give it
     templates: Environment | None = None  # the app gives them
 
     @property
@@ -32,6 +35,18 @@ class Site:
     def url(self, path: str) -> str:
         """Return the address, under the relative root, of a path like `/q/NAME`."""
         return self.prefix + path
+
+    def queue_names(self) -> list[str]:
+        """Return the names of all queues, in order."""
+        try:
+            found = os.listdir(self.root.queues)
+        except FileNotFoundError:
+            return []
+        return sorted(
+            name
+            for name in found
+            if names.is_queue_name(name) and self.root.queue(name).config.is_file()
+        )
 
     def full_id(self, queue: str, msg_id: str) -> str:
         return self.config.full_id(queue, msg_id)

@@ -1,0 +1,158 @@
+"""Attachments over REST: streamed to a file without a name, then copied by the owner.
+
+However large a file is, this process holds a piece of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from typing import IO, Any
+
+import falcon
+from falcon.asgi import Request, Response
+from falcon.asgi.multipart import BodyPart
+from falcon.media.multipart import MultipartParseError
+
+from rq import client, names
+from rq.errors import Refused
+from rq.states import State
+from rq.web import forms
+from rq.web.answers import back_of, go, say_json, succeeded
+from rq.web.forms import Form
+from rq.web.routes import Routes
+from rq.web.site import Site
+
+PIECE = 1024 * 1024  # bytes that are written at a time
+_FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file
+_ROOM_EVERY = 64 * PIECE  # how often free space is looked at
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the routes that change attachments."""
+    found = Attachments(site)
+    routes.post("/q/{name}/{msg_id}/attach/new", found.upload)
+    routes.post("/q/{name}/{msg_id}/attach/{file}", found.change)
+
+
+class Attachments:
+    """Attachments of messages in prep."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def upload(
+        self, req: Request, resp: Response, name: str, msg_id: str
+    ) -> None:
+        asked = {"msg_id": names.msg_id(msg_id)}
+        known = await self._site.owners.ask(name, "get_message_state", asked)
+        if known == ["ok", State.PREP]:
+            reply, form = await self._take(req, name, asked)
+        else:
+            # Read to its end all the same: clients send before they listen.
+            form = await _skim(req)
+            text = known[-1] if known[0] != "ok" else "cannot find message"
+            reply = ["fail", text]
+        self._say(resp, form, name, msg_id, reply)
+
+    async def _take(
+        self, req: Request, name: str, asked: dict[str, str]
+    ) -> tuple[Any, Form]:
+        reply: Any = None
+        fields: list[tuple[str, str]] = []
+        body = await forms.parts(req)
+        try:
+            async for part in body:
+                if part.name == "filedata" and reply is None:
+                    reply = await self._store(part, name, asked)
+                else:
+                    data = await part.stream.read(_FIELD_LIMIT)
+                    fields.append((part.name or "", data.decode("utf-8", "replace")))
+        except MultipartParseError as error:
+            raise falcon.HTTPBadRequest(description=error.description) from None
+        if reply is None:
+            raise _no_file()
+        return reply, Form(fields)
+
+    async def _store(self, part: BodyPart, name: str, asked: dict[str, str]) -> Any:
+        """Write the file down and let the owner attach it; return its reply."""
+        file = _base_name(part.filename or "")
+        if not file:
+            raise _no_file()
+        with tempfile.TemporaryFile(dir=self._site.root.uploads, buffering=0) as sink:
+            await self._copy(part, sink)
+            wanted = {**asked, "name": file, "pathname": f"/{file}"}
+            return await self._site.owners.attach(name, wanted, sink.fileno())
+
+    async def _copy(self, part: BodyPart, sink: IO[bytes]) -> None:
+        since_look = _ROOM_EVERY
+        held: list[bytes] = []
+        size = 0
+        async for piece in part.stream:
+            held.append(piece)
+            size += len(piece)
+            if size < PIECE:
+                continue
+            since_look += size
+            if since_look >= _ROOM_EVERY:
+                self._check_room()
+                since_look = 0
+            await asyncio.to_thread(_write, sink, b"".join(held))
+            held, size = [], 0
+        await asyncio.to_thread(_write, sink, b"".join(held))
+
+    def _check_room(self) -> None:
+        room = os.statvfs(self._site.root.uploads)
+        if room.f_bavail * room.f_frsize < self._site.config.min_free_bytes + 2 * PIECE:
+            raise Refused("there is no room on the disk for this attachment")
+
+    async def change(
+        self, req: Request, resp: Response, name: str, msg_id: str, file: str
+    ) -> None:
+        form = await forms.read(req)
+        if form.get("_method") != "delete":
+            raise falcon.HTTPBadRequest(description="400 - Invalid method param")
+        asked = {"msg_id": names.msg_id(msg_id), "attachment_name": file}
+        reply = await self._site.owners.ask(name, "delete_attach_message", asked)
+        self._say(resp, form, name, msg_id, reply)
+
+    def _say(
+        self, resp: Response, form: Form, name: str, msg_id: str, reply: Any
+    ) -> None:
+        if form.get("x_format", "html") == "json":
+            say_json(resp, reply)
+            return
+        good, text = succeeded(reply), str(reply[-1])
+        if not good and not form.has("back"):
+            raise client.refusal(f"{name}/{msg_id}: {text}", text)
+        address = back_of(self._site, form, f"/q/{name}/{msg_id}")
+        go(self._site, resp, address, "notice" if good else "error", text)
+
+
+async def _skim(req: Request) -> Form:
+    """Read a body without keeping its files."""
+    fields = []
+    body = await forms.parts(req)
+    async for part in body:
+        if part.filename is None:
+            data = await part.stream.read(_FIELD_LIMIT)
+            fields.append((part.name or "", data.decode("utf-8", "replace")))
+        else:
+            await part.stream.exhaust()
+    return Form(fields)
+
+
+def _base_name(file: str) -> str:
+    """Return a file name without the directories that some browsers send."""
+    return file.replace("\\", "/").rpartition("/")[2]
+
+
+def _write(sink: IO[bytes], data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[sink.write(view) :]
+
+
+def _no_file() -> falcon.HTTPNotFound:
+    return falcon.HTTPNotFound(description="The field filedata holds no file.")

@@ -1,0 +1,226 @@
+"""Files of messages: attachments and what their scripts wrote, whole or by range.
+
+A file is never taken for a page of this site: what is not plain text is offered to be
+saved, and a sandbox holds whatever a browser shows all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import mimetypes
+import os
+import stat
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from email.utils import formatdate, parsedate_to_datetime
+from pathlib import Path
+
+import falcon
+from falcon.asgi import Request, Response
+
+from rq import names
+from rq.errors import BadInput, NoSuchMessage, Refused, Unreachable
+from rq.layout import ATTACH, JOB
+from rq.spool import folders
+from rq.web.routes import Routes
+from rq.web.site import Site
+
+CHUNK = 256 * 1024
+SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'self'"
+_TEXT = (".log", ".txt", ".out", ".err")
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the routes of files."""
+    found = Downloads(site)
+    routes.get("/q/{name}/{msg_id}/attach/{file}", found.attachment)
+    routes.get("/q/{name}/{msg_id}/log/{file}", found.log)
+
+
+class Downloads:
+    """Sends files of messages."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def attachment(
+        self, req: Request, resp: Response, name: str, msg_id: str, file: str
+    ) -> None:
+        fd = await open_file(self._site, name, msg_id, f"{ATTACH}/{_plain(file)}")
+        resp.downloadable_as = file
+        send_file(req, resp, fd, _type_of(file))
+
+    async def log(
+        self, req: Request, resp: Response, name: str, msg_id: str, file: str
+    ) -> None:
+        fd = await open_file(self._site, name, msg_id, f"{JOB}/{_plain(file)}")
+        if file.endswith(_TEXT):
+            send_file(req, resp, fd, "text/plain; charset=utf-8")
+        else:
+            resp.downloadable_as = file
+            send_file(req, resp, fd, _type_of(file))
+
+
+def _plain(file: str) -> str:
+    """Return a file name that stays in its directory and is no half upload."""
+    if not file or file.startswith(".") or "/" in file or "\0" in file:
+        raise _no_file(file)
+    return file
+
+
+def _type_of(file: str) -> str:
+    return mimetypes.guess_type(file)[0] or "application/octet-stream"
+
+
+def _no_file(file: str) -> falcon.HTTPNotFound:
+    return falcon.HTTPNotFound(description=f"There is no file {file}.")
+
+
+# ---- finding and opening
+
+
+async def folder_of(site: Site, queue: str, msg_id: str) -> Path:
+    """Return the folder of a message: its owner knows, the disk when nobody answers."""
+    short = names.msg_id(msg_id)
+    try:
+        shown = await site.owners.demand(queue, "get_message_status", {"msg_id": short})
+    except (Refused, Unreachable):
+        state = folders.find(site.root.queue(queue), short)
+        if state is None:
+            raise NoSuchMessage(f"there is no message {short} in {queue}") from None
+        return site.root.queue(queue).message(state, short)
+    return site.root.path / str(shown["path"])
+
+
+async def open_file(site: Site, queue: str, msg_id: str, inner: str) -> int:
+    """Return a descriptor of a regular file of a message; it may just be moving."""
+    for _ in range(3):
+        folder = await folder_of(site, queue, msg_id)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return _opened(folder / inner)
+    raise _no_file(inner.partition("/")[2])
+
+
+def _opened(path: Path) -> int:
+    # Not through a link that a script left, and without waiting at a pipe.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise falcon.HTTPNotFound(
+            description=f"{path.name} cannot be read: {error.strerror}."
+        ) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _no_file(path.name)
+    return fd
+
+
+# ---- sending
+
+
+def send_file(req: Request, resp: Response, fd: int, content_type: str) -> None:
+    """Answer with an open file, or the part of it that is asked for; closes it."""
+    info = os.fstat(fd)
+    etag = f'"{info.st_mtime_ns:x}-{info.st_size:x}"'
+    resp.content_type = content_type
+    resp.set_header("Content-Security-Policy", SANDBOX)
+    resp.set_header("Accept-Ranges", "bytes")
+    resp.set_header("ETag", etag)
+    resp.set_header("Last-Modified", formatdate(info.st_mtime, usegmt=True))
+    resp.set_header("Cache-Control", "private, no-cache")
+    if _is_known(req, etag, info.st_mtime):
+        os.close(fd)
+        resp.status = falcon.HTTP_304
+        return
+    header = (
+        req.get_header("Range") if _range_counts(req, etag, info.st_mtime) else None
+    )
+    try:
+        part = parse_range(header or "", info.st_size)
+    except BadInput:
+        os.close(fd)
+        raise falcon.HTTPRangeNotSatisfiable(info.st_size) from None
+    start, end = part or (0, info.st_size)
+    if part is not None:
+        resp.status = falcon.HTTP_206
+        resp.set_header("Content-Range", f"bytes {start}-{end - 1}/{info.st_size}")
+    resp.set_header("Content-Length", str(end - start))
+    if req.method == "HEAD":
+        os.close(fd)
+        return
+    resp.stream = _stream(fd, start, end)
+
+
+def parse_range(header: str, size: int) -> tuple[int, int] | None:
+    """Return (start, end) of the one range asked for, end exclusive; None for all.
+
+    BadInput: the file has no such bytes. What is no single range of bytes is ignored,
+    as RFC 9110 allows.
+    """
+    unit, _, spec = header.partition("=")
+    first, dash, last = spec.strip().partition("-")
+    digits = all(one.isascii() and one.isdigit() for one in (first, last) if one)
+    if unit.strip() != "bytes" or not dash or not digits or not (first or last):
+        return None
+    if max(len(first), len(last)) > 18:
+        raise BadInput("no such bytes")
+    if not first:
+        wanted = min(int(last), size)
+        if wanted == 0:
+            raise BadInput("no such bytes")
+        return size - wanted, size
+    start = int(first)
+    end = min(int(last) + 1, size) if last else size
+    if last and int(last) < start:
+        return None
+    if start >= size:
+        raise BadInput("no such bytes")
+    return start, end
+
+
+def _is_known(req: Request, etag: str, mtime: float) -> bool:
+    """Return whether the asker has this very content."""
+    known = req.get_header("If-None-Match")
+    if known is not None:
+        return known.strip() == "*" or etag in [one.strip() for one in known.split(",")]
+    return _not_newer(req.get_header("If-Modified-Since"), mtime)
+
+
+def _range_counts(req: Request, etag: str, mtime: float) -> bool:
+    """Return whether the asker's part is of this content (If-Range)."""
+    condition = req.get_header("If-Range")
+    return condition is None or condition == etag or _is_moment(condition, mtime)
+
+
+def _is_moment(text: str, mtime: float) -> bool:
+    return text == formatdate(mtime, usegmt=True)
+
+
+def _not_newer(text: str | None, mtime: float) -> bool:
+    if text is None:
+        return False
+    try:
+        since = parsedate_to_datetime(text)
+    except ValueError:
+        return False
+    if since.tzinfo is None:
+        return False
+    return datetime.fromtimestamp(int(mtime), UTC) <= since
+
+
+async def _stream(fd: int, start: int, end: int) -> AsyncIterator[bytes]:
+    """Read a file in pieces, on a thread: a cold disk must not stop all others."""
+    try:
+        while start < end:
+            size = min(CHUNK, end - start)
+            data = await asyncio.to_thread(os.pread, fd, size, start)
+            if not data:
+                return  # it was cut short meanwhile; the length tells the asker
+            start += len(data)
+            yield data
+    finally:
+        os.close(fd)

@@ -1,0 +1,109 @@
+"""The fields of a POST, urlencoded or multipart alike, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import falcon
+from falcon.asgi import Request
+from falcon.asgi.multipart import MultipartForm
+from falcon.media.multipart import MultipartParseError
+
+LIMIT = 4 * 1024 * 1024  # bytes: a message of a megabyte, percent-encoded
+_MOST_FIELDS = 1000
+_URLENCODED = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Names and texts, in the order they came."""
+
+    fields: list[tuple[str, str]]
+
+    def get(self, name: str, default: str = "") -> str:
+        """Return the first value of a field."""
+        return next((value for key, value in self.fields if key == name), default)
+
+    def has(self, name: str) -> bool:
+        return any(key == name for key, _ in self.fields)
+
+    def nested(self, name: str) -> dict[str, Any]:
+        """Return `name[a]=1&name[b][]=2` as {"a": "1", "b": ["2"]}."""
+        found: dict[str, Any] = {}
+        for key, value in self.fields:
+            if not key.startswith(f"{name}[") or not key.endswith("]"):
+                continue
+            inner = key[len(name) + 1 :]
+            if inner.endswith("][]"):
+                found.setdefault(inner.removesuffix("][]"), []).append(value)
+            else:
+                found.setdefault(inner.removesuffix("]"), value)
+        return found
+
+
+async def read(req: Request) -> Form:
+    """Return the fields of a request; 413 and 415 for what is no form."""
+    kind = (req.content_type or "").partition(";")[0].strip().lower()
+    if (req.content_length or 0) > LIMIT:
+        raise _too_large()
+    if kind == _MULTIPART:
+        return await _multipart(req)
+    data = await req.stream.read(LIMIT + 1)
+    if len(data) > LIMIT:
+        raise _too_large()
+    if kind not in (_URLENCODED, "") or (data and not kind):
+        raise not_a_form(req)
+    return Form(_urlencoded(data))
+
+
+def not_a_form(req: Request) -> falcon.HTTPError:
+    return falcon.HTTPUnsupportedMediaType(
+        description=f"{req.content_type or 'No Content-Type'} is not read here; send "
+        f"{_URLENCODED} or {_MULTIPART}."
+    )
+
+
+def _too_large() -> falcon.HTTPError:
+    return falcon.HTTPContentTooLarge(
+        description=f"A form is at most {LIMIT} bytes; send large data as attachments."
+    )
+
+
+def _urlencoded(data: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(
+            data.decode("utf-8", "replace"),
+            keep_blank_values=True,
+            errors="replace",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except ValueError as error:
+        raise falcon.HTTPBadRequest(description=f"not a form: {error}") from None
+
+
+async def _multipart(req: Request) -> Form:
+    fields = []
+    left = LIMIT
+    form = await parts(req)
+    try:
+        async for part in form:
+            data = await part.stream.read(left + 1)
+            left -= len(data)
+            if left < 0:
+                raise _too_large()
+            fields.append((part.name or "", data.decode("utf-8", "replace")))
+    except MultipartParseError as error:
+        raise falcon.HTTPBadRequest(description=error.description) from None
+    return Form(fields)
+
+
+async def parts(req: Request) -> MultipartForm:
+    """Return the parts of a multipart body, to be read one after the other."""
+    kind = (req.content_type or "").partition(";")[0].strip().lower()
+    if kind != _MULTIPART:
+        raise not_a_form(req)
+    form: MultipartForm = await req.get_media()
+    return form

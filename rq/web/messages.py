@@ -1,0 +1,159 @@
+"""The ancestor's REST for messages: sending, asking, changing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import falcon
+import orjson
+from falcon.asgi import Request, Response
+
+from rq import names
+from rq.errors import BadInput, BadMessage
+from rq.web import forms
+from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
+from rq.web.forms import Form
+from rq.web.routes import Routes
+from rq.web.site import Site
+
+_SEND = {
+    "commit": "create_message",
+    "prep": "prep_message",
+    "single_que": "single_que",
+}
+# _method: command, and where a browser goes when it is done.
+_CHANGE = {
+    "delete": ("delete_message", "queue"),
+    "destroy": ("destroy_message", "queue"),
+    "commit": ("commit_message", "message"),
+    "cancel": ("cancel_message", "message"),
+    "retry": ("retry_message", "message"),
+    "run_now": ("run_message", "message"),
+    "ack": ("ack_errs", "message"),
+}
+_NO_METHOD = "400 - Invalid method param"
+_IS_DOWN = "503 - Service Unavailable - Operationally Down"
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the routes of single messages, and of sending."""
+    found = Messages(site)
+    routes.post("/q/{name}/new_message", found.send)
+    routes.get("/q/{name}/{msg_id}.json", found.json)
+    routes.get("/q/{name}/{msg_id}/state.json", found.state)
+    routes.post("/q/{name}/{msg_id}", found.change)
+    routes.post("/q/{name}/{msg_id}/clone", found.clone)
+    routes.post("/q/{name}/{msg_id}/run_now", found.run_now)
+
+
+class Messages:
+    """Messages of a queue."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    # ---- sending
+
+    async def send(self, req: Request, resp: Response, name: str) -> None:
+        form = await forms.read(req)
+        command, fields = asked_for(form)
+        reply = await self._site.owners.ask_raw(name, command, orjson.dumps(fields))
+        if reply == b'["fail","status: DOWN"]':
+            raise falcon.HTTPServiceUnavailable(description=_IS_DOWN)
+        if form.get("x_format", "json") != "html":
+            resp.content_type = falcon.MEDIA_JSON
+            resp.data = reply
+            return
+        self._sent(resp, form, name, orjson.loads(reply))
+
+    def _sent(self, resp: Response, form: Form, name: str, reply: Any) -> None:
+        """Bring a browser to the new message, or back to where it was refused."""
+        site, text = self._site, str(reply[-1])
+        if succeeded(reply):
+            short = text.rpartition("/")[2]
+            address = back_of(site, form, f"/q/{name}/{short}")
+            go(site, resp, address, "notice", f"message {short} is accepted")
+        else:
+            address = back_of(site, form, f"/q/{name}/new_message")
+            go(site, resp, address, "error", text)
+
+    # ---- asking
+
+    async def json(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
+        asked = {"msg_id": names.msg_id(msg_id)}
+        say_json(resp, await self._site.owners.demand(name, "get_message", asked))
+
+    async def state(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
+        asked = {"msg_id": names.msg_id(msg_id)}
+        found = await self._site.owners.demand(name, "get_message_state", asked)
+        say_json(resp, [found])
+
+    # ---- changing
+
+    async def change(
+        self, req: Request, resp: Response, name: str, msg_id: str
+    ) -> None:
+        form = await forms.read(req)
+        method = form.get("_method")
+        if method not in _CHANGE:
+            raise falcon.HTTPBadRequest(description=_NO_METHOD)
+        command, then = _CHANGE[method]
+        reply = await self._ask(req, name, command, msg_id)
+        here = f"/q/{name}/{names.msg_id(msg_id)}"
+        if not wants_json(form) and not form.has("back"):
+            good = f"/q/{name}" if then == "queue" else here
+            path = good if succeeded(reply) else here
+            form.fields.append(("back", self._site.url(path)))
+        text = f"{msg_id} is acknowledged" if method == "ack" else ""
+        say(self._site, req, resp, form, reply, here, text)
+
+    async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
+        form = await forms.read(req)
+        reply = await self._ask(req, name, "clone_message", msg_id)
+        text = f"cloned as {str(reply[-1]).rpartition('/')[2]}"
+        say(self._site, req, resp, form, reply, f"/q/{name}", text)
+
+    async def run_now(
+        self, req: Request, resp: Response, name: str, msg_id: str
+    ) -> None:
+        form = await forms.read(req)
+        reply = await self._ask(req, name, "run_message", msg_id)
+        say(self._site, req, resp, form, reply, f"/q/{name}/{msg_id}")
+
+    async def _ask(self, req: Request, name: str, command: str, msg_id: str) -> Any:
+        asked = {"msg_id": names.msg_id(msg_id), "who": who(req)}
+        return await self._site.owners.ask(name, command, asked)
+
+
+def asked_for(form: Form) -> tuple[str, dict[str, Any]]:
+    """Return the command and the message that a form asks for.
+
+    Its field `mesg` is JSON, or there are fields `mesg[dest]` and so on, of which the
+    blank ones are not set.
+    """
+    if form.has("mesg"):
+        fields = _message(form.get("mesg"))
+    else:
+        fields = {k: v for k, v in form.nested("mesg").items() if v != ""}
+    if not fields:
+        raise BadInput("say mesg, the message as JSON, or mesg[dest] and so on")
+    method = fields.pop("_method", "commit")
+    if method not in _SEND:
+        raise falcon.HTTPBadRequest(description=_NO_METHOD)
+    return _SEND[method], fields
+
+
+def _message(text: str) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadMessage(f"mesg is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadMessage("mesg is not a JSON object")
+    return fields
+
+
+def who(req: Request) -> str:
+    """Return who asks, for the message's story."""
+    user = getattr(req.context, "user", None)
+    return str(user) if user else f"web from {req.remote_addr}"

@@ -1,0 +1,212 @@
+"""The web's program: gunicorn around the application, one listener, a quick clean stop.
+
+gunicorn's master holds the listener and starts the worker again when it dies; what a
+request needs lives in the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
+
+from rq import config, helper, logs, proc
+from rq.config import RootConfig
+from rq.errors import BadConfig, Refused, RQError
+from rq.helper import Helper
+from rq.web import app, guard, site
+from rq.web.site import Site
+
+KEEP_ALIVE = 75  # seconds that an idle connection stays open
+GRACE = 4  # seconds from TERM to the end, whatever is still open
+_POLL = 0.05
+DO_NOT_RESTART = 3  # only a person can mend it
+
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        started = helper.start("web", argv)
+    except (RQError, OSError) as error:
+        sys.stderr.write(f"rq-web: {error}\n")
+        return 1
+    try:
+        settings = config.read_root(started.root)
+        guard.check_config(settings)
+        listener = listen(settings)
+    except BadConfig as error:
+        return _refuse(started, str(error), DO_NOT_RESTART)
+    except (RQError, OSError) as error:
+        return _refuse(started, str(error), 1)
+    # systemd waits for the supervisor's word, not for gunicorn's.
+    os.environ.pop("NOTIFY_SOCKET", None)
+    _Server(started, settings, listener).run()
+    return 0
+
+
+def _refuse(started: Helper, text: str, status: int) -> int:
+    """End with a sentence for the supervisor, who shows it."""
+    log.error("%s", text)
+    if started.ready_fd is not None:
+        os.write(started.ready_fd, f"FATAL {text}\n".encode())
+    else:
+        sys.stderr.write(f"rq-web: {text}\n")
+    return status
+
+
+def listen(settings: RootConfig) -> socket.socket:
+    """Return the listening socket; Refused says in a sentence why there is none."""
+    where = f"{settings.addr}:{settings.port}"
+    try:
+        found = socket.getaddrinfo(
+            settings.addr.strip("[]"), settings.port, type=socket.SOCK_STREAM
+        )
+    except socket.gaierror as error:
+        raise BadConfig(f"addr {settings.addr}: {error.strerror}") from None
+    family, kind, number, _, address = found[0]
+    sock = socket.socket(family, kind, number)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        raise Refused(f"the web cannot listen on {where}: {error.strerror}") from None
+    return sock
+
+
+class _Log(Logger):
+    """gunicorn's own words go where all of this process's go."""
+
+    def setup(self, cfg: Any) -> None:
+        self.error_log.propagate = True
+        self.error_log.handlers[:] = []
+        self.error_log.setLevel(logging.WARNING)
+
+    def reopen_files(self) -> None:
+        """Nothing: the log is rotated by the process that writes it."""
+
+    def close_on_exec(self) -> None:
+        """Nothing: Python's files are."""
+
+
+class _Server(BaseApplication):
+    """gunicorn, told by this program and by nothing else."""
+
+    def __init__(
+        self, started: Helper, settings: RootConfig, listener: socket.socket
+    ) -> None:
+        self._started = started
+        self._settings = settings
+        self._fd = listener.detach()
+        self._counted: _Counted | None = None
+        super().__init__()
+
+    def load_config(self) -> None:
+        chosen: dict[str, Any] = {
+            "bind": f"fd://{self._fd}",
+            "worker_class": "asgi",
+            "workers": self._settings.web_workers,
+            "worker_connections": 10_000,
+            "asgi_loop": "asyncio",
+            "keepalive": KEEP_ALIVE,
+            "graceful_timeout": GRACE,
+            "control_socket_disable": True,
+            "logger_class": _Log,
+            "umask": 0o027,
+            "chdir": "/",
+            "proc_name": "rq-web",
+            # Nobody but a proxy on this machine may say who asks.
+            "forwarded_allow_ips": "127.0.0.1,::1",
+            "post_fork": self._forked,
+            "post_worker_init": self._ready,
+        }
+        for name, value in chosen.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Asgi:
+        root, settings = self._started.root, self._settings
+        made = site.make(root, settings, config.secret(root))
+        made.warnings = guard.warnings(settings)
+        for text in made.warnings:
+            log.warning("%s", text)
+        self._counted = _Counted(app.create_app(made), made)
+        return self._counted
+
+    # ---- in the worker
+
+    def _forked(self, arbiter: Any, worker: Any) -> None:
+        """Die with the master: another one could not take the place of both."""
+        proc.die_with_parent(signal.SIGKILL)
+        proc.title("rq-web")
+        if os.getppid() != arbiter.pid:
+            sys.exit(1)
+
+    def _ready(self, worker: Any) -> None:
+        """Stop as this program wants it, and tell the supervisor that we serve."""
+        counted = self._counted
+        assert counted, "load has been called"
+        loop: asyncio.AbstractEventLoop = worker.loop
+
+        def stop() -> None:
+            worker.handle_exit_signal()
+            counted.stopping = loop.create_task(_drain(counted))
+
+        loop.add_signal_handler(signal.SIGTERM, stop)
+        if self._started.life_fd is not None:
+            loop.add_reader(self._started.life_fd, _end_master, loop, self._started)
+        try:
+            self._started.say_ready()
+        except BrokenPipeError:
+            log.info("serving again %s", logs.fields(pid=os.getpid()))
+
+
+def _end_master(loop: asyncio.AbstractEventLoop, started: Helper) -> None:
+    """The supervisor is gone."""
+    assert started.life_fd is not None
+    loop.remove_reader(started.life_fd)
+    os.kill(os.getppid(), signal.SIGTERM)
+
+
+class _Counted:
+    """The application, and how many requests it is answering."""
+
+    def __init__(self, inner: app.App, served: Site) -> None:
+        self._inner = inner
+        self.site = served
+        self.active = 0
+        self.stopping: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        self.active += 1
+        try:
+            await self._inner(scope, receive, send)
+        finally:
+            self.active -= 1
+
+
+async def _drain(counted: _Counted) -> None:
+    """End streams at once, wait for answers, then end without waiting for the idle.
+
+    SIGQUIT is gunicorn's word for that; connections that only stay open would be
+    waited for otherwise.
+    """
+    if counted.site.livelog is not None:
+        counted.site.livelog.close()
+    while counted.active:
+        await asyncio.sleep(_POLL)
+    os.kill(os.getpid(), signal.SIGQUIT)
