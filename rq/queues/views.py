@@ -13,7 +13,7 @@ from rq.causes import duration, story
 from rq.config import Admin
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import folder
-from rq.message import PARAMS
+from rq.message import PARAMS, Message
 from rq.queues.owner import Owner
 from rq.spool import folders
 from rq.spool.entry import COUNTED
@@ -241,11 +241,17 @@ def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
         "msg_id": msg_id,
         "due": entry.due if entry else found.due,
         "count": entry.count if entry else found.count,
-        "attempt": entry.attempt if entry else found.attempt,
+        "attempt": entry.attempt if entry else _attempts(owner, found),
         "status": shown["status"],
         "state": shown["state"],
     }
     return {**row, **{p: found.params[p] for p in PARAMS if p in found.params}}
+
+
+def _attempts(owner: Owner, found: Message) -> int:
+    """Return the starts of a message that has ended: a start alone does not rewrite
+    its file `msg`."""
+    return int(owner.spool.status(found.msg_id).get("attempt", found.attempt))
 
 
 # ---- the queue
