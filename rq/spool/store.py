@@ -406,12 +406,12 @@ class Spool:
 
     def _is_there(self, entry: Entry, path: str, data: bytes) -> bool:
         """Whether recovery need not write a file again: no power cut came between, and
-        it is whole."""
+        it says the same (its size alone would not tell a new due from an old one)."""
         if not entry.written:
             return False
         try:
-            return os.stat(path, dir_fd=self.dir_fd).st_size == len(data)
-        except FileNotFoundError:
+            return folders.read_file(path, self.dir_fd) == data
+        except OSError:
             return False
 
     def _remake(self, msg_id: str, entry: Entry, here: str) -> None:

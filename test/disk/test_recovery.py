@@ -287,6 +287,18 @@ def test_the_due_of_a_retry_survives(owner):
     assert owner.spool.read(msg_id).due == 5.0
 
 
+def test_a_change_that_keeps_the_size_of_msg_is_not_taken_for_written(owner):
+    msg_id = then(then(new, Event.RESCHEDULE, due=5.0), Event.RESCHEDULE, due=4.0)(
+        owner
+    )
+    owner.spool.settle_all()
+    owner.spool.reschedule(msg_id, 7.0)
+    owner.spool.commit()
+    owner.again()
+    owner.apply()
+    assert folders.read_message(owner.queue, QUE, msg_id).due == 7.0
+
+
 def test_the_facts_of_an_attempt_survive(owner):
     msg_id = ended(new)(owner)
     owner.again()

@@ -378,7 +378,10 @@ class SpoolMachine(RuleBasedStateMachine):
     @rule()
     def stop_and_start(self) -> None:
         self.give_all_back()
-        self.point = self.writing = None
+        self.point = None
+        if self.writing is not None:
+            self.writing.abandon()
+            self.writing = None
         self.owner.stop()
         self.promise()
         assert check.check(self.owner.queue) == []
