@@ -62,7 +62,7 @@ class Note(StrEnum):
 
     OPEN = "open"  # first line of a segment
     SENT = "sent"  # an entry of an outbox was delivered
-    SUSPECT = "suspect"  # a sync failed: what was written since the checkpoint is in doubt
+    SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     CLOCK = "clock"  # the wall clock stepped
     STOPPED = "stopped"  # last line of a clean stop
 

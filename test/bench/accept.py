@@ -38,7 +38,9 @@ def main() -> None:
 def show(disk: bench.Disk) -> None:
     print(f"\n{disk.name}")
     growing = raw(disk.path, False)
-    print(f"  raw growing append + fdatasync    {growing:8.0f}/s {1e6 / growing:6.0f} µs")
+    print(
+        f"  raw growing append + fdatasync    {growing:8.0f}/s {1e6 / growing:6.0f} µs"
+    )
     filled = raw(disk.path, True)
     print(f"  raw zero-filled pwrite + fdatasync{filled:8.0f}/s {1e6 / filled:6.0f} µs")
     with bench.queue_at_work(disk.path, paused=True) as path:
@@ -46,12 +48,16 @@ def show(disk: bench.Disk) -> None:
         took = bench.crowd(path, 1, 4000)
         rate = 4000 / (time.perf_counter() - begun)
         report("1 client", rate, took)
-        print(f"      {rate / growing:.2f} × raw growing, "
-              f"{1e6 / rate - 1e6 / growing:.0f} µs over it")
+        print(
+            f"      {rate / growing:.2f} × raw growing, "
+            f"{1e6 / rate - 1e6 / growing:.0f} µs over it"
+        )
     with bench.queue_at_work(disk.path, paused=True) as path:
         begun = time.perf_counter()
         took = bench.crowd(path, 64, 20_000)
-        report("64 clients, burst of 20,000", 20_000 / (time.perf_counter() - begun), took)
+        report(
+            "64 clients, burst of 20,000", 20_000 / (time.perf_counter() - begun), took
+        )
         more = 20_000
         begun = time.perf_counter()
         seconds = float(os.environ.get("RQ_BENCH_SECONDS", "15"))
@@ -63,8 +69,11 @@ def show(disk: bench.Disk) -> None:
         with bench.client.Connection(path) as line:
             while line.ask("detail")[1]["lag"]:
                 time.sleep(0.01)
-        report(f"64 clients, {seconds:.0f} s, all folders made",
-               total / (time.perf_counter() - begun), lasting)
+        report(
+            f"64 clients, {seconds:.0f} s, all folders made",
+            total / (time.perf_counter() - begun),
+            lasting,
+        )
 
 
 def report(what: str, rate: float, took: list[float]) -> None:

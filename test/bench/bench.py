@@ -36,14 +36,18 @@ def file_system(path: Path) -> str:
     from rq import disk
 
     found = disk.describe(path)
-    journal = {True: " with journal", False: " without journal"}.get(found.has_journal, "")
+    journal = {True: " with journal", False: " without journal"}.get(
+        found.has_journal, ""
+    )
     return f"{found.kind}{journal}"
 
 
 @contextlib.contextmanager
 def disks(only: str | None = None) -> Iterator[list[Disk]]:
     """Give the disk as it is and, as root, a journaled ext4 in a loop image."""
-    here = Path(tempfile.mkdtemp(prefix="rq-bench-", dir=os.environ.get("RQ_BENCH_DIR")))
+    here = Path(
+        tempfile.mkdtemp(prefix="rq-bench-", dir=os.environ.get("RQ_BENCH_DIR"))
+    )
     found = [] if only == "loop" else [Disk(here, f"as it is: {file_system(here)}")]
     mounted = None if only == "disk" else _loop_image(here)
     if mounted:
@@ -72,7 +76,11 @@ def _loop_image(here: Path) -> Path | None:
 
 
 def make_root(
-    where: Path, script: str = SCRIPT, workers: int = 4, paused: bool = False, **config: object
+    where: Path,
+    script: str = SCRIPT,
+    workers: int = 4,
+    paused: bool = False,
+    **config: object,
 ) -> Root:
     """Make a root with one queue, `q`."""
     root = Root(Path(tempfile.mkdtemp(prefix="root-", dir=where)))
@@ -83,7 +91,12 @@ def make_root(
     run = root.path / "run"
     run.write_text(script)
     run.chmod(0o755)
-    definition = {"script": str(run), "num_workers": workers, "exec_prefix": "", "nice": 0}
+    definition = {
+        "script": str(run),
+        "num_workers": workers,
+        "exec_prefix": "",
+        "nice": 0,
+    }
     root.queue("q").config.write_text(json.dumps({**definition, **config}))
     if paused:
         root.pause("q").touch()
@@ -140,35 +153,42 @@ def crowd(path: Path, clients: int, total: int, param: str = "x") -> list[float]
         "create_message", json.dumps({"dest": "q", "param1": param}).encode()
     )
     selector = selectors.DefaultSelector()
+    left = iter(range(total))
     begun: dict[socket.socket, float] = {}
-    for _ in range(clients):
-        one = socket.socket(socket.AF_UNIX)
-        one.connect(str(path))
-        begun[one] = 0.0
-        selector.register(one, selectors.EVENT_READ)
     took: list[float] = []
-    left = total
-    for one in begun:
-        if left:
-            left -= 1
+
+    def ask(one: socket.socket) -> None:
+        if next(left, None) is not None:
             begun[one] = time.perf_counter()
             one.send(request)
+
+    lines = [_connected(path) for _ in range(clients)]
+    for one in lines:
+        selector.register(one, selectors.EVENT_READ)
+        ask(one)
     while len(took) < total:
         for key, _ in selector.select():
-            one = key.fileobj
-            answer = one.recv(65536)
-            now = time.perf_counter()
-            if b'["ok"' not in answer:
-                raise SystemExit(f"not accepted: {answer!r}")
-            took.append(now - begun[one])
-            if left:
-                left -= 1
-                begun[one] = time.perf_counter()
-                one.send(request)
-    for one in begun:
+            took.append(_accepted(key.fileobj) - begun[key.fileobj])
+            ask(key.fileobj)
+    for one in lines:
         selector.unregister(one)
         one.close()
     return took
+
+
+def _connected(path: Path) -> socket.socket:
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(str(path))
+    return one
+
+
+def _accepted(one: socket.socket) -> float:
+    """Take an answer; return when it came."""
+    answer = one.recv(65536)
+    now = time.perf_counter()
+    if b'["ok"' not in answer:
+        raise SystemExit(f"not accepted: {answer!r}")
+    return now
 
 
 def drained(path: Path, done: int, seconds: float = 300.0) -> None:

@@ -21,11 +21,8 @@ def xargs(where: Path, parallel: int = 2) -> float:
         script.write_text(bench.SCRIPT)
         script.chmod(0o755)
         begun = time.perf_counter()
-        subprocess.run(
-            f"seq {MESSAGES} | xargs -P{parallel} -n1 {script} 3>&1 >/dev/null | cat >/dev/null",
-            shell=True,
-            check=True,
-        )
+        runs = f"seq {MESSAGES} | xargs -P{parallel} -n1 {script} 3>&1 >/dev/null"
+        subprocess.run(["sh", "-c", f"{runs} | cat >/dev/null"], check=True)
         return MESSAGES / (time.perf_counter() - begun)
 
 
@@ -63,11 +60,16 @@ def main() -> None:
             peer = xargs(disk.path)
             print(f"  xargs -P2 of the same script  {peer:7.0f}/s")
             rate = cycle(disk.path)
-            print(f"  accept → script → done        {rate:7.0f}/s  {rate / peer:.2f} × xargs")
+            print(
+                f"  accept → script → done        {rate:7.0f}/s  {rate / peer:.2f} × xargs"
+            )
             waits = started(disk.path)
             p50, p99 = (bench.percentile(waits, s) * 1e3 for s in (0.5, 0.99))
-            print(f"  accepted → first instruction  p50 {p50:.1f} ms  p99 {p99:.1f} ms "
-                  "(with the start of date)", flush=True)
+            print(
+                f"  accepted → first instruction  p50 {p50:.1f} ms  p99 {p99:.1f} ms "
+                "(with the start of date)",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import bench
+
 from rq import client
 from rq.layout import Root
 
@@ -65,8 +66,11 @@ def started(root: Root, what: str) -> None:
         socket = root.queue("q").socket
         waiting = client.ask(socket, "num_messages")["que"]
         each = memory(owner.pid) / max(waiting, 1)
-        print(f"  ready {what} ({'cold' if cold else 'warm'} cache)  {took:6.1f} s  "
-              f"{waiting} waiting, {each:.0f} bytes each", flush=True)
+        print(
+            f"  ready {what} ({'cold' if cold else 'warm'} cache)  {took:6.1f} s  "
+            f"{waiting} waiting, {each:.0f} bytes each",
+            flush=True,
+        )
         if what == "after kill -9":
             rate(root, socket)
 
@@ -77,7 +81,9 @@ def rate(root: Root, socket: Path) -> None:
     client.ask(socket, "wake")
     begun = time.perf_counter()
     bench.drained(socket, 2000)
-    print(f"  dispatch with all of them waiting   {2000 / (time.perf_counter() - begun):6.0f}/s")
+    print(
+        f"  dispatch with all of them waiting   {2000 / (time.perf_counter() - begun):6.0f}/s"
+    )
     root.pause("q").touch()
 
 
