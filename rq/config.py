@@ -59,6 +59,14 @@ class RootConfig:
         """`http://HOST:PORT/` with the relative root, ending in a slash."""
         return f"http://{self.host}:{self.port}{self.relative_root}"
 
+    @property
+    def page_url(self) -> str:
+        """Where a browser on this machine finds the web."""
+        everywhere = self.addr in ("", "0.0.0.0", "::")
+        name = self.host if everywhere else self.addr
+        shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
+        return f"http://{shown}:{self.port}{self.relative_root}"
+
     def full_id(self, queue: str, msg_id: str) -> str:
         return f"{self.base_url}q/{queue}/{msg_id}"
 

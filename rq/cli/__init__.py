@@ -57,6 +57,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "prove that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise on it"),
+    "passwd": ("passwd:passwd", "make the hash of a password for basic_auth"),
     "config": ("config_show:config", "show: the configuration in force"),
     "version": (
         "version:version",

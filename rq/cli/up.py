@@ -14,6 +14,7 @@ from rq.layout import Root
 from rq.states import Child
 
 DEMO = "demo"
+WEB = "web"  # queues do without it: what keeps it from starting is said and left
 READY_PATIENCE = 30.0  # seconds for all queues to be up
 _TELL_EVERY = 3.0
 
@@ -149,7 +150,8 @@ def _not_yet(root: Root, facts: Mapping[str, Any]) -> list[str]:
     starting = {
         name
         for name, one in children.items()
-        if one.get("state") in (Child.STARTING, Child.BACKOFF)
+        if one.get("state") == Child.STARTING
+        or (one.get("state") == Child.BACKOFF and one.get("kind") != WEB)
         or (one.get("state") == Child.DOWN and one.get("wanted") == "UP")
     }
     broken = _scandir_errors(facts)
@@ -229,8 +231,10 @@ def _sample_row(
 
 def _where_next(root: Root, *, first: bool) -> None:
     rq = _own_name(root)
+    page = _page(root)
     if not first:
         print(f"`{rq} status` shows it, `{rq} demo` sends samples")
+        print(*page, sep="\n", end="\n" if page else "")
         return
     folders = _shown(root, f"queue/{DEMO}")
     print("\nwhere to look next:")
@@ -245,6 +249,15 @@ def _where_next(root: Root, *, first: bool) -> None:
     width = max(len(command) for command, _ in rows)
     for command, text in rows:
         print(f"  {command:<{width}}  {text}")
+    print(*page, sep="\n", end="\n" if page else "")
+
+
+def _page(root: Root) -> list[str]:
+    """Return the line that tells where the web is; none when it does not serve."""
+    states = {one["name"]: one["state"] for one in _facts(root).get("children", [])}
+    if states.get(WEB) != Child.UP:
+        return []
+    return [f"the page: {place.root_config(root).page_url}"]
 
 
 def _own_name(root: Root) -> str:

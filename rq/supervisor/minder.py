@@ -42,7 +42,7 @@ class Minder:
         self.table = Table(root, grace)
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
-        self._given_up: dict[str, Any] = {}  # queue: its config when it gave up
+        self._given_up: dict[Key, Any] = {}  # a child: its config when it gave up
         self._errands: set[asyncio.Task[None]] = set()
         # Held open for life: its end tells the children that the supervisor is gone.
         self._life, self._alive = os.pipe()
@@ -184,7 +184,7 @@ class Minder:
         reason = reason or said or self._how(process, status)
         process.ended(time.monotonic(), status, reason)
         if process.state is Child.FATAL:
-            self._given_up[process.name] = self._config_stamp(process.name)
+            self._given_up[key] = self._config_stamp(key)
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
         name = logs.fields(kind=process.kind, name=process.name, state=process.state)
         log.log(level, "ended %s", name + " " + logs.fields(reason=reason))
@@ -238,22 +238,25 @@ class Minder:
             self.table.deleting[name] = now + LOCK_RETRY
             return
         self.table.forget(name)
-        self._given_up.pop(name, None)
+        self._given_up.pop((Kind.QUEUE, name), None)
 
     def try_changed(self) -> None:
-        """Start queues that had given up and whose config has changed since."""
-        for name, stamp in list(self._given_up.items()):
-            if stamp == self._config_stamp(name):
+        """Start what had given up and whose config has changed since."""
+        for key, stamp in list(self._given_up.items()):
+            if stamp == self._config_stamp(key):
                 continue
-            del self._given_up[name]
-            process = self.table.children.get((Kind.QUEUE, name))
+            del self._given_up[key]
+            process = self.table.children.get(key)
             if process and process.state is Child.FATAL:
                 process.revive()
                 self.table.wake()
 
-    def _config_stamp(self, name: str) -> tuple[int, int, int] | None:
+    def _config_stamp(self, key: Key) -> tuple[int, int, int] | None:
+        kind, name = key
+        is_queue = kind is Kind.QUEUE
+        path = self.root.queue(name).config if is_queue else self.root.config
         try:
-            info = self.root.queue(name).config.stat()
+            info = path.stat()
         except OSError:
             return None
         return info.st_mtime_ns, info.st_ino, info.st_size

@@ -131,7 +131,7 @@ class _Program:
         for name in definitions.half_deleted(self._root):
             self._table.delete(name)
         self._minder.adopt()
-        self._table.mind_helpers()
+        self._table.mind_helpers(self._settings.web)
         await server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
         proc.notify("READY=1")
@@ -181,9 +181,13 @@ class _Program:
             return
         log.info("reading everything again: SIGHUP")
         try:
-            self._settings = config.read_root(self._root)
+            changed = config.read_root(self._root)
         except BadConfig as error:
             log.error("the old config stays in force: %s", error)
+            changed = self._settings
+        if changed != self._settings:
+            self._settings = changed
+            self._table.renew_web(changed.web)
         self._table.mind_queues()
         for name in self._table.queues():
             self._minder.reload(name)
@@ -194,11 +198,11 @@ class _Program:
         self._stopping = True
         log.info("stopping: %s", why)
         proc.notify("STOPPING=1")
-        self._table.want({*HELPERS, Kind.WEB}, False)
+        self._table.want(set(HELPERS), False)
 
     def _continue_stop(self) -> bool:
         """Stop the next row of children when the last is down; True at the end."""
-        rows: list[set[Kind]] = [{*HELPERS, Kind.WEB}, {Kind.QUEUE}, {Kind.FORKS}]
+        rows: list[set[Kind]] = [set(HELPERS), {Kind.QUEUE}, {Kind.FORKS}]
         for row in rows:
             self._table.want(row, False)
             if not self._table.all_down(row):

@@ -14,7 +14,11 @@ from rq.states import Child
 from rq.supervisor import children, definitions
 from rq.supervisor.children import Kind, Process
 
-HELPERS = {Kind.SCANDIR: "rq.scandir", Kind.TIMERS: "rq.timers"}
+HELPERS = {
+    Kind.SCANDIR: "rq.scandir",
+    Kind.TIMERS: "rq.timers",
+    Kind.WEB: "rq.web",
+}
 HELPER_PATIENCE = 10.0  # seconds from TERM to KILL of a helper
 QUEUE_PATIENCE = 120.0  # beyond the grace of its workers: it may have much to write
 
@@ -37,9 +41,18 @@ class Table:
 
     # ---- what is wanted
 
-    def mind_helpers(self) -> None:
+    def mind_helpers(self, web: bool) -> None:
         for kind in HELPERS:
             self._mind(kind, kind)
+        self.want({Kind.WEB}, web)
+
+    def renew_web(self, wanted: bool) -> None:
+        """Let the web start again with a config that has changed."""
+        process = self.children[Kind.WEB, Kind.WEB]
+        process.wanted = wanted
+        process.stop_again = process.running
+        process.revive()
+        self.wake()
 
     def mind_queues(self) -> None:
         """Mind every queue directory, and no longer those that are gone."""

@@ -15,12 +15,13 @@ from falcon.asgi import Request, Response
 from falcon.asgi.multipart import BodyPart
 from falcon.media.multipart import MultipartParseError
 
-from rq import client, names
+from rq import client
 from rq.errors import Refused
 from rq.states import State
 from rq.web import forms
 from rq.web.answers import back_of, go, say_json, succeeded
 from rq.web.forms import Form
+from rq.web.messages import checked
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -45,7 +46,7 @@ class Attachments:
     async def upload(
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
-        asked = {"msg_id": names.msg_id(msg_id)}
+        asked = {"msg_id": checked(msg_id)}
         known = await self._site.owners.ask(name, "get_message_state", asked)
         if known == ["ok", State.PREP]:
             reply, form = await self._take(req, name, asked)
@@ -113,7 +114,7 @@ class Attachments:
         form = await forms.read(req)
         if form.get("_method") != "delete":
             raise falcon.HTTPBadRequest(description="400 - Invalid method param")
-        asked = {"msg_id": names.msg_id(msg_id), "attachment_name": file}
+        asked = {"msg_id": checked(msg_id), "attachment_name": file}
         reply = await self._site.owners.ask(name, "delete_attach_message", asked)
         self._say(resp, form, name, msg_id, reply)
 

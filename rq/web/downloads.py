@@ -19,10 +19,10 @@ from pathlib import Path
 import falcon
 from falcon.asgi import Request, Response
 
-from rq import names
 from rq.errors import BadInput, NoSuchMessage, Refused, Unreachable
 from rq.layout import ATTACH, JOB
 from rq.spool import folders
+from rq.web.messages import checked
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -82,7 +82,7 @@ def _no_file(file: str) -> falcon.HTTPNotFound:
 
 async def folder_of(site: Site, queue: str, msg_id: str) -> Path:
     """Return the folder of a message: its owner knows, the disk when nobody answers."""
-    short = names.msg_id(msg_id)
+    short = checked(msg_id)
     try:
         shown = await site.owners.demand(queue, "get_message_status", {"msg_id": short})
     except (Refused, Unreachable):

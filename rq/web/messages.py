@@ -9,7 +9,7 @@ import orjson
 from falcon.asgi import Request, Response
 
 from rq import names
-from rq.errors import BadInput, BadMessage
+from rq.errors import BadInput, BadMessage, NoSuchMessage
 from rq.web import forms
 from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
 from rq.web.forms import Form
@@ -80,11 +80,11 @@ class Messages:
     # ---- asking
 
     async def json(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
-        asked = {"msg_id": names.msg_id(msg_id)}
+        asked = {"msg_id": checked(msg_id)}
         say_json(resp, await self._site.owners.demand(name, "get_message", asked))
 
     async def state(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
-        asked = {"msg_id": names.msg_id(msg_id)}
+        asked = {"msg_id": checked(msg_id)}
         found = await self._site.owners.demand(name, "get_message_state", asked)
         say_json(resp, [found])
 
@@ -99,7 +99,7 @@ class Messages:
             raise falcon.HTTPBadRequest(description=_NO_METHOD)
         command, then = _CHANGE[method]
         reply = await self._ask(req, name, command, msg_id)
-        here = f"/q/{name}/{names.msg_id(msg_id)}"
+        here = f"/q/{name}/{checked(msg_id)}"
         if not wants_json(form) and not form.has("back"):
             good = f"/q/{name}" if then == "queue" else here
             path = good if succeeded(reply) else here
@@ -121,7 +121,7 @@ class Messages:
         say(self._site, req, resp, form, reply, f"/q/{name}/{msg_id}")
 
     async def _ask(self, req: Request, name: str, command: str, msg_id: str) -> Any:
-        asked = {"msg_id": names.msg_id(msg_id), "who": who(req)}
+        asked = {"msg_id": checked(msg_id), "who": who(req)}
         return await self._site.owners.ask(name, command, asked)
 
 
@@ -151,6 +151,14 @@ def _message(text: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise BadMessage("mesg is not a JSON object")
     return fields
+
+
+def checked(msg_id: str) -> str:
+    """Return an id of an address; what is no id names no message."""
+    try:
+        return names.msg_id(msg_id)
+    except BadInput as error:
+        raise NoSuchMessage(str(error)) from None
 
 
 def who(req: Request) -> str:

@@ -90,7 +90,10 @@ class Refusals:
         resp.status = line = falcon.code_to_http_status(status)
         resp.stream = resp.sse = resp.media = resp.data = None
         title = line.partition(" ")[2]
-        if req.path.endswith(".txt"):
+        outside = not req.path.startswith(self._site.prefix + "/")
+        if outside and status == 404:
+            text = f"Not Found: {req.path}"
+        if outside or req.path.endswith(".txt"):
             resp.content_type = "text/plain; charset=utf-8"
             resp.text = text + "\n"
         elif wants_page(req):
@@ -112,4 +115,6 @@ def _default_text(status: int, req: Request) -> str:
         return f"There is nothing at {req.path}."
     if status == 405:
         return f"{req.method} is not answered at {req.path}."
+    if status == 416:
+        return "The file has no such bytes; Content-Range says how long it is."
     return "The request cannot be answered."
