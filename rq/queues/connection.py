@@ -61,8 +61,12 @@ class Connection:
         self._out = b""
         self._writing = False
         self._reading = True
+        self._paused = False
+        self._held = False
         self._closing = False
-        self._fds: list[int] = []
+        self._todo: deque[tuple[bytes, list[int]]] = deque()  # requests, descriptors
+        self._coming: list[int] = []  # passed with a frame that is not yet whole
+        self._fds: list[int] = []  # of the request that is being answered
         loop.add_reader(sock, self._readable)
 
     # ---- in
@@ -77,21 +81,28 @@ class Connection:
         except OSError:
             self.close()
             return
-        if ancillary:
-            self._take_fds(ancillary)
+        fds = _passed(ancillary) if ancillary else []
         if not data:
             self._end()
             return
-        self._feed(data)
+        self._feed(data, fds)
 
-    def _feed(self, data: bytes) -> None:
+    def _feed(self, data: bytes, fds: list[int]) -> None:
+        """Take requests, each with its descriptors: the kernel ends a read behind the
+        bytes that descriptors came with, so those of `fds` belong to the last frame."""
         try:
             payloads = self._frames.feed(data)
         except BadInput as error:
+            _close_all(fds)
             self.refuse(str(error))
             return
-        for payload in payloads:
-            self._on_request(self, payload)
+        fds_of: list[list[int]] = [[] for _ in range(len(payloads) + 1)]
+        fds_of[0].extend(self._coming)
+        whole = payloads and not self._frames.partial
+        fds_of[-2 if whole else -1].extend(fds)
+        self._coming = fds_of.pop()
+        self._todo.extend(zip(payloads, fds_of, strict=True))
+        self._answer()
         if self._frames.partial:
             if payloads or self.partial_since is None:
                 self.partial_since = self._now()
@@ -100,36 +111,51 @@ class Connection:
 
     def _end(self) -> None:
         """The asker says no more; it still gets the answers to what it asked."""
-        if self._slots or self._out:
-            self.pause()
+        if self._slots or self._out or self._todo:
             self._closing = True
+            self._read_or_not()
         else:
             self.close()
 
-    def _take_fds(self, ancillary: list[tuple[int, int, bytes]]) -> None:
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds = array.array("i")
-                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-                self._fds.extend(fds)
-        for fd in self._fds[_MAX_FDS:]:
-            os.close(fd)
-        del self._fds[_MAX_FDS:]
+    def _answer(self) -> None:
+        """Let what was asked be answered, one after the other."""
+        while self._todo and not self._held and not self.closed:
+            payload, self._fds = self._todo.popleft()
+            self._on_request(self, payload)
+            _close_all(self._fds)
 
     def take_fd(self) -> int | None:
-        """Return the oldest descriptor that was passed; the caller closes it."""
+        """Return a descriptor that came with the request; the caller closes it."""
         return self._fds.pop(0) if self._fds else None
+
+    def hold(self) -> None:
+        """Begin no other request until `release`: one of this asker takes its time."""
+        self._held = True
+        self._read_or_not()
+
+    def release(self) -> None:
+        self._held = False
+        if self.partial_since is not None:
+            self.partial_since = self._now()  # it was not read, so it is not late
+        self._answer()
+        self._read_or_not()
 
     def pause(self) -> None:
         """Take no more requests for now."""
-        if self._reading and not self.closed:
-            self._loop.remove_reader(self._sock)
-            self._reading = False
+        self._paused = True
+        self._read_or_not()
 
     def resume(self) -> None:
-        if not self._reading and not self.closed and not self._closing:
+        self._paused = False
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        wanted = not (self._held or self._paused or self._closing or self.closed)
+        if wanted and not self._reading:
             self._loop.add_reader(self._sock, self._readable)
-            self._reading = True
+        elif self._reading and not wanted and not self.closed:
+            self._loop.remove_reader(self._sock)
+        self._reading = wanted
 
     # ---- out
 
@@ -169,16 +195,17 @@ class Connection:
             self._loop.remove_writer(self._sock)
             self._writing = False
         if len(self._out) > _BACKLOG or (
-            self._closing and not self._out and not self._slots
+            self._closing and not (self._out or self._slots or self._todo)
         ):
             self.close()
 
     def refuse(self, text: str) -> None:
         """Answer with an error and hang up."""
+        self._drop_todo()
         slot = self.slot()
         slot.data = wire.frame(b'["fail",%b]' % _quoted(text))
-        self.pause()
         self._closing = True
+        self._read_or_not()
         self.send_ready()
 
     def close(self) -> None:
@@ -188,11 +215,33 @@ class Connection:
         self._loop.remove_reader(self._sock)
         if self._writing:
             self._loop.remove_writer(self._sock)
-        for fd in self._fds:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        self._drop_todo()
         self._sock.close()
         self._on_close(self)
+
+    def _drop_todo(self) -> None:
+        """Forget requests that were not begun."""
+        for _, fds in self._todo:
+            _close_all(fds)
+        self._todo.clear()
+        _close_all(self._coming)
+
+
+def _passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came with a read, at most _MAX_FDS."""
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    _close_all(list(fds[_MAX_FDS:]))
+    return list(fds[:_MAX_FDS])
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+    fds.clear()
 
 
 def _quoted(text: str) -> bytes:

@@ -144,6 +144,7 @@ class Server:
             log.exception("a command failed: %s", command.handler.__name__)
             reply = ["fail", "the command failed; the log of the queue says why"]
         if inspect.isawaitable(reply):
+            slot.connection.hold()
             task = self._owner.loop.create_task(self._later(slot, reply))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -161,6 +162,7 @@ class Server:
             log.exception("a command failed")
             reply = ["fail", "the command failed; the log of the queue says why"]
         self._reply(slot, reply)
+        slot.connection.release()
 
     def _reply(self, slot: Slot, reply: Any, at_once: bool = False) -> None:
         data = wire.frame(orjson.dumps(reply))

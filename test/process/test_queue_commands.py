@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from rq import client
 from rq.queues.commands import COMMANDS
 
 pytestmark = pytest.mark.process
+WIDE = "\uff12\uff10\uff12\uff10" + "0101.0000.00.000.1"  # digits, but not of ASCII
 NOBODY = "20200101.0000.00.000.1"
 DONE = "echo done fine >&3"
 ERR = "echo err by design >&3"
@@ -426,7 +426,6 @@ GARBAGE = [
     b"", b"{", b"[]", b"null", b"5", b'"x"', b"\xff\xfe", b"{}", b'{"msg_id": 5}',
     b'{"msg_id": null}', b'{"msg_id": []}', b'{"msg_id": "*"}', b'{"msg_id": "../../x"}',
     b'{"msg_id": "20200101.0000.00.000.1\\u0000"}', b'{"msg_id": "' + b"9" * 5000 + b'"}',
-    '{"msg_id": "２０２00101.0000.00.000.1"}'.encode(),
     b"[" * 3000, b'{"dest": ' + b"[" * 3000, b'{"dest": "t", "x": ' + b"[" * 500 + b"]" * 500 + b"}",
     b'{"dest": "t", "due": 1e999}', b'{"dest": "t", "due": 1e400, "state": "que"}',
     b'{"message": 5, "queue": "t", "msg_id": "20200101.0000.00.000.1"}',
@@ -454,7 +453,17 @@ def test_no_argument_whatever_hurts_the_queue(queue, command):
 
 def test_ids_are_never_paths_nor_patterns(queue):
     (queue.root.path / "outside").mkdir(exist_ok=True)
-    for msg_id in ("../../outside", "*", ".", "..", "/etc", "que/../..", ".2026", ""):
+    for msg_id in (
+        "../../outside",
+        "*",
+        ".",
+        "..",
+        "/etc",
+        "que/../..",
+        ".2026",
+        "",
+        WIDE,
+    ):
         for command in ("delete_message", "get_message", "get_message_state"):
             assert "not a message id" in queue.refused(command, {"msg_id": msg_id})
     assert (queue.root.path / "outside").is_dir()
@@ -493,10 +502,11 @@ def test_a_queue_has_one_owner(queue):
         f"sys.exit(main(Path({str(queue.root.path)!r}), 't', ready_fd={theirs}, "
         "life_fd=None))"
     )
-    second = subprocess.run([sys.executable, "-c", code], pass_fds=[theirs], timeout=20)
+    second = subprocess.run(
+        [sys.executable, "-c", code], pass_fds=[theirs], timeout=20, check=False
+    )
     os.close(theirs)
     os.close(ready)
     assert second.returncode == 1
     assert queue.ask("ping") == ["pong"]
     assert queue.process.poll() is None
-    assert signal.SIGTERM

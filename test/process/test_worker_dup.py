@@ -18,9 +18,11 @@ ONCE = (
 def pair(tmp_path_factory):
     """Two queues of one root."""
     root = tmp_path_factory.mktemp("root")
-    with running_queue(root, name="t", num_workers=4) as here:
-        with running_queue(root, name="other", num_workers=4) as there:
-            yield here, there
+    with (
+        running_queue(root, name="t", num_workers=4) as here,
+        running_queue(root, name="other", num_workers=4) as there,
+    ):
+        yield here, there
 
 
 @pytest.fixture
