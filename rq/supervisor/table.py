@@ -43,12 +43,12 @@ class Table:
 
     def mind_helpers(self, web: bool) -> None:
         for kind in HELPERS:
-            self._mind(kind, kind)
-        self.want({Kind.WEB}, web)
+            if web or kind is not Kind.WEB:
+                self._mind(kind, kind)
 
     def renew_web(self, wanted: bool) -> None:
         """Let the web start again with a config that has changed."""
-        process = self.children[Kind.WEB, Kind.WEB]
+        process = self._mind(Kind.WEB, Kind.WEB)
         process.wanted = wanted
         process.stop_again = process.running
         process.revive()
