@@ -46,9 +46,9 @@ def adopt(spool: Spool, origin: str, known_left: dict[str, str]) -> Adopted:
     messages: list[Message] = []
     left: dict[str, str] = {}
     taken = {one.at_new for one in spool.unsettled.values() if one.at_new}
-    for name in sorted(os.listdir(spool.queue.path / "new"))[: BATCH + len(taken)]:
-        if name in taken:
-            continue
+    waiting = set(os.listdir(spool.queue.path / "new")) - taken
+    # What could not be taken the last time must not stand in the way of the others.
+    for name in sorted(waiting, key=lambda one: (one in known_left, one))[:BATCH]:
         try:
             messages.append(_adopt_one(spool, name, origin))
         except BadInput as error:
@@ -65,6 +65,8 @@ def adopt(spool: Spool, origin: str, known_left: dict[str, str]) -> Adopted:
 
 def _adopt_one(spool: Spool, name: str, origin: str) -> Message:
     path = f"new/{name}"
+    if not stat.S_ISDIR(_stat(spool.dir_fd, path).st_mode):
+        raise BadInput("it is not a directory")
     if not os.access(spool.queue.path / path, os.W_OK | os.X_OK):
         raise PermissionError(1, "RQ may not write to the folder, so cannot move it")
     _check_folder(spool.dir_fd, path)
@@ -94,9 +96,7 @@ def _message(spool: Spool, data: bytes, msg_id: str, origin: str) -> Message:
 
 
 def _check_folder(dir_fd: int, path: str) -> None:
-    """Refuse all but a real directory of plain files with names that are allowed."""
-    if not stat.S_ISDIR(_stat(dir_fd, path).st_mode):
-        raise BadInput("it is not a directory")
+    """Refuse all but plain files with names that are allowed."""
     for name in _list(dir_fd, path):
         mode = _stat(dir_fd, f"{path}/{name}").st_mode
         if name in (ATTACH, JOB) and stat.S_ISDIR(mode):
@@ -107,6 +107,8 @@ def _check_folder(dir_fd: int, path: str) -> None:
     for name in _list(dir_fd, f"{path}/{ATTACH}"):
         names.attachment(name)
         _check_file(dir_fd, f"{path}/{ATTACH}/{name}")
+    for name in _list(dir_fd, f"{path}/{JOB}"):  # its script's log is appended to
+        _check_file(dir_fd, f"{path}/{JOB}/{name}")
 
 
 def _check_file(dir_fd: int, path: str) -> None:
@@ -156,7 +158,7 @@ def _sync(dir_fd: int, path: str, message: Message) -> None:
 
 
 def _refuse(spool: Spool, name: str, reason: str) -> None:
-    """Move a malformed folder to err, with the reason."""
+    """Let a malformed folder go to err, with the reason."""
     msg_id = spool.new_id()
     _log.error(
         "what came through the door cannot be used; RQ moves it to err: %s",

@@ -38,6 +38,7 @@ QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 KEY_SECONDS = 7 * 86400.0
 PREP_SECONDS = 36 * 3600.0
 REBUILT = "rebuilt"
+REFUSED = "refused"  # in a folder in err: what came through the door
 # What a script can make of its own folder: mended, where the disk's troubles are not.
 _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
                      errno.ELOOP, errno.ENXIO})  # fmt: skip
@@ -74,6 +75,7 @@ class Spool:
         self.lag_bytes = 0
         self.stuck: str | None = None  # why a folder could not be made or moved
         self.barrier: set[str] = set()  # what a checkpoint still waits for
+        self._told: dict[str, str] = {}  # what was logged of folders that are stuck
         self._spare: dict[str, Message] = {}
         self._doomed: deque[str] = deque()
 
@@ -100,7 +102,8 @@ class Spool:
             state = folders.find_final(self.dir_fd, msg_id)
             return None if state is None else folder(state, msg_id)
         if entry.at_new is not None:
-            return f"new/{entry.at_new}"
+            # Nobody reads what the door has refused before it is shut in.
+            return None if entry.body is None else f"new/{entry.at_new}"
         return None if entry.at is None else folder(entry.at, msg_id)
 
     def read(self, msg_id: str) -> Message:
@@ -330,6 +333,8 @@ class Spool:
         if entry is None:
             return
         size = len(entry.body or b"")
+        if entry.at_new is not None and entry.body is None:
+            self._shut_in(msg_id, entry)
         if entry.state is State.GONE:
             self._settle_gone(msg_id, entry)
         elif entry.at is None and entry.at_new is None:
@@ -345,7 +350,7 @@ class Spool:
         self.lag_bytes = max(0, self.lag_bytes - size) if self.unsettled else 0
         self.barrier.discard(msg_id)
         self._spare.pop(msg_id, None)
-        self.stuck = None
+        self._told.pop(msg_id, None)
         if entry.state in FINAL or entry.state is State.GONE:
             del self.entries[msg_id]
 
@@ -353,11 +358,25 @@ class Spool:
         path = self.place(msg_id)
         if path is None:
             return
+        # An id that the door brought back may have left a folder there already.
+        name = f"{msg_id}.{self.journal.seq}"
         try:
-            durable.move(path, f"gone/{msg_id}", self.dir_fd)
+            durable.move(path, f"gone/{name}", self.dir_fd)
         except FileNotFoundError:
             return
-        self._doomed.append(msg_id)
+        self._doomed.append(name)
+
+    def _shut_in(self, msg_id: str, entry: Entry) -> None:
+        """Put what the door has refused, as it is, into a folder of our own in err.
+
+        Whatever it is, file, symlink or a folder with traps: nothing is written into it.
+        """
+        place = folder(State.ERR, msg_id)
+        with contextlib.suppress(FileExistsError):
+            durable.make_dir(place, self.dir_fd)
+        with contextlib.suppress(FileNotFoundError):
+            durable.move(f"new/{entry.at_new}", f"{place}/{REFUSED}", self.dir_fd)
+        entry.at, entry.at_new = State.ERR, None
 
     def _make(self, msg_id: str, entry: Entry) -> None:
         """Make a folder that is nowhere."""
@@ -440,29 +459,33 @@ class Spool:
         `stuck` says why.
         """
         until = time.perf_counter() + seconds
+        settled, reason = 0, None
         for msg_id in list(_first(self.unsettled, 512)):
             if self.unsettled[msg_id].busy:
                 continue
             try:
                 self.settle(msg_id)
+                settled += 1
             except OSError as error:
-                self._stick(msg_id, error)
-                return False
+                reason = self._stick(msg_id, error)
             if time.perf_counter() > until:
-                return True
+                break
+        self.stuck = reason
         while self._doomed and time.perf_counter() < until:
             self._remove_doomed()
-        return bool(self.unsettled or self._doomed)
+        # When all that is left is stuck, the caller comes back later.
+        return bool(self._doomed) or bool(self.unsettled and (settled or not reason))
 
-    def _stick(self, msg_id: str, error: OSError) -> None:
+    def _stick(self, msg_id: str, error: OSError) -> str:
         reason = f"{error.strerror or error} (folder of {msg_id})"
-        if self.stuck != reason:
+        if self._told.get(msg_id) != reason:
+            self._told[msg_id] = reason
             _log.error(
                 "a folder cannot be made or moved; the message stays accepted and it "
                 "is tried again: %s",
                 fields(msg_id=msg_id, reason=error.strerror or error),
             )
-        self.stuck = reason
+        return reason
 
     def settle_all(self) -> None:
         """Settle everything; OSError when something cannot be."""

@@ -1,0 +1,298 @@
+"""The other door: what any program renames into new/ is adopted, or refused with a reason."""
+
+import hashlib
+import json
+import os
+import stat
+
+import pytest
+from spooling import ORIGIN, Owner
+
+from rq.layout import folder
+from rq.spool import check, door, folders
+from rq.states import State
+
+FOREIGN = "20200101.0000.00.000.7"
+
+
+@pytest.fixture
+def owner(tmp_path):
+    made = Owner(tmp_path)
+    made.open()
+    yield made
+    made.crash()
+
+
+def deposit(owner, name, msg='{"dest": "q", "param1": "x"}', attach=None):
+    """Make a folder elsewhere and rename it in, as a depositor does."""
+    made = owner.queue.path.parent / f"made-{name}"
+    made.mkdir()
+    if msg is not None:
+        (made / "msg").write_text(msg)
+    for file, content in (attach or {}).items():
+        (made / "attach").mkdir(exist_ok=True)
+        (made / "attach" / file).write_bytes(content)
+    return made.rename(owner.queue.path / "new" / name)
+
+
+def look(owner):
+    """Look at the door once; return the messages that came in."""
+    adopted = door.adopt(owner.spool, ORIGIN, {})
+    assert adopted.left == {}
+    owner.apply()
+    assert check.check_live(owner.spool) == []
+    assert os.listdir(owner.queue.path / "new") == []
+    return adopted.messages
+
+
+def refused(owner):
+    """Look at the door; return the reason why what lies there goes to err."""
+    assert look(owner) == []
+    (msg_id,) = folders.list_state(owner.queue, State.ERR)
+    status = folders.read_status(owner.queue, State.ERR, msg_id)
+    assert status["cause"] == "bad_message"
+    return status["job_status"]
+
+
+def test_a_folder_becomes_a_message(owner):
+    deposit(owner, "anything", attach={"a.txt": b"hello"})
+    (message,) = look(owner)
+    assert owner.spool.find(message.msg_id) is State.QUE
+    read = owner.spool.read(message.msg_id)
+    assert read.params == {"param1": "x"}
+    assert read.orig_msg_id == ORIGIN + message.msg_id
+    one = read.attachments["a.txt"]
+    assert one.sha256 == hashlib.sha256(b"hello").hexdigest()
+    assert (one.size, one.md5) == (5, hashlib.md5(b"hello").hexdigest())
+    file = owner.queue.message(State.QUE, message.msg_id) / "attach/a.txt"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o440
+
+
+def test_what_was_dropped_while_rq_was_stopped_is_taken(owner):
+    owner.stop()
+    deposit(owner, "early")
+    owner.open()
+    assert len(look(owner)) == 1
+
+
+def test_an_id_that_is_free_is_kept(owner):
+    deposit(owner, FOREIGN)
+    (message,) = look(owner)
+    assert message.msg_id == FOREIGN
+    owner.again()
+    assert owner.spool.find(FOREIGN) is State.QUE
+
+
+@pytest.mark.parametrize("state", [State.QUE, State.ERR, State.DONE])
+def test_an_id_that_is_taken_is_remembered_and_replaced(owner, state):
+    deposit(owner, FOREIGN)
+    look(owner)
+    if state is not State.QUE:
+        owner.spool.claim(FOREIGN, 0)
+        owner.end(FOREIGN, {State.ERR: "fail", State.DONE: "finish"}[state])
+        owner.apply()
+    deposit(owner, FOREIGN, msg='{"dest": "q", "param1": "second"}')
+    (message,) = look(owner)
+    assert message.msg_id != FOREIGN
+    assert message.orig_msg_id == FOREIGN
+    assert owner.spool.find(FOREIGN) is state
+    assert owner.spool.read(FOREIGN).params == {"param1": "x"}
+
+
+def test_a_line_that_is_on_disk_brings_its_folder_in_after_a_crash(owner):
+    deposit(owner, "one", attach={"a": b"x"})
+    (message,) = door.adopt(owner.spool, ORIGIN, {}).messages
+    owner.spool.commit()
+    owner.again()
+    assert owner.spool.find(message.msg_id) is State.QUE
+    assert look(owner) == []
+    assert folders.attachments(owner.queue, State.QUE, message.msg_id) == ["a"]
+
+
+def test_without_a_line_the_folder_is_still_the_depositors(owner):
+    deposit(owner, "one")
+    door.adopt(owner.spool, ORIGIN, {})
+    owner.again()
+    assert os.listdir(owner.queue.path / "new") == ["one"]
+    assert len(look(owner)) == 1
+
+
+def test_what_is_taken_is_not_taken_twice_before_it_has_moved(owner):
+    deposit(owner, "one")
+    assert len(door.adopt(owner.spool, ORIGIN, {}).messages) == 1
+    assert door.adopt(owner.spool, ORIGIN, {}).messages == []
+    owner.spool.commit()
+    assert door.adopt(owner.spool, ORIGIN, {}).messages == []
+
+
+@pytest.mark.parametrize(
+    ("msg", "reason"),
+    [
+        (None, "msg is missing"),
+        ("", "msg is not JSON"),
+        ("{", "msg is not JSON"),
+        ("[]", "a message is a JSON object"),
+        ("{}", "dest"),
+        ('{"dest": 7}', "dest is not text"),
+        ('{"dest": "q", "due": {}}', "due is not epoch seconds"),
+        (json.dumps({"dest": "q", "x": "y" * 2**20}), "bytes of JSON, at most"),
+        ('{"dest": "q", "x": ' + "[" * 500 + "]" * 500 + "}", "cannot be kept as JSON"),
+    ],
+)
+def test_a_malformed_message_goes_to_err_with_the_reason(owner, msg, reason):
+    deposit(owner, "bad", msg=msg)
+    assert reason in refused(owner)
+    assert owner.spool.counts.of(State.ERR) == 1
+
+
+def plant_symlink(folder_path):
+    (folder_path / "attach").mkdir()
+    (folder_path / "attach" / "x").symlink_to("/etc/passwd")
+
+
+def plant_msg_symlink(folder_path):
+    (folder_path / "msg").unlink()
+    (folder_path / "msg").symlink_to("/etc/passwd")
+
+
+def plant_hard_link(folder_path):
+    (folder_path / "attach").mkdir()
+    os.link(folder_path / "msg", folder_path / "attach" / "x")
+
+
+def plant_file(folder_path):
+    (folder_path / "extra").write_bytes(b"x")
+
+
+def plant_status_symlink(folder_path):
+    (folder_path / "status").symlink_to(folder_path.parent.parent.parent / "victim")
+
+
+def plant_status_directory(folder_path):
+    (folder_path / "status").mkdir()
+    (folder_path / "status.tmp").mkdir()
+
+
+def plant_fifo(folder_path):
+    os.mkfifo(folder_path / "attach")
+
+
+def plant_attach_symlink(folder_path):
+    (folder_path / "attach").symlink_to("/etc")
+
+
+def plant_directory(folder_path):
+    (folder_path / "attach" / "deep").mkdir(parents=True)
+
+
+def plant_name(folder_path):
+    (folder_path / "attach").mkdir()
+    (folder_path / "attach" / ";rm -rf").write_bytes(b"x")
+
+
+def plant_log(folder_path):
+    (folder_path / "job").mkdir()
+    (folder_path / "job" / "stdio.log").symlink_to("/etc/passwd")
+
+
+PLANTS = [
+    plant_symlink,
+    plant_msg_symlink,
+    plant_hard_link,
+    plant_file,
+    plant_status_symlink,
+    plant_status_directory,
+    plant_fifo,
+    plant_attach_symlink,
+    plant_directory,
+    plant_name,
+    plant_log,
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda one: one.__name__)
+def test_a_planted_file_is_refused_and_harms_nobody(owner, plant):
+    victim = owner.queue.path.parent / "victim"
+    victim.write_text("untouched")
+    plant(deposit(owner, "bad"))
+    assert refused(owner)
+    assert victim.read_text() == "untouched"
+    owner.again()
+    owner.apply()
+    assert owner.spool.counts.of(State.ERR) == 1
+
+
+def test_a_plain_file_is_refused_and_harms_nobody(owner):
+    (owner.queue.path / "new" / "file").write_text("x")
+    deposit(owner, "good")
+    adopted = door.adopt(owner.spool, ORIGIN, {})
+    owner.apply()
+    assert len(adopted.messages) == 1
+    assert owner.spool.counts.of(State.ERR) == 1
+
+
+def test_a_symlink_to_a_directory_is_refused_and_nothing_written_through_it(owner):
+    victim = owner.queue.path.parent / "victim"
+    victim.mkdir()
+    (owner.queue.path / "new" / "link").symlink_to(victim)
+    assert "not a directory" in refused(owner)
+    assert os.listdir(victim) == []
+
+
+def test_a_refusal_survives_a_crash_before_the_folder_has_moved(owner):
+    deposit(owner, "bad", msg="{")
+    door.adopt(owner.spool, ORIGIN, {})
+    owner.spool.commit()
+    owner.again()
+    assert "not JSON" in refused(owner)
+    assert owner.spool.counts.of(State.ERR) == 1
+
+
+def test_what_was_refused_can_be_dismissed_and_removed(owner):
+    deposit(owner, "bad", msg="{")
+    refused(owner)
+    (msg_id,) = folders.list_state(owner.queue, State.ERR)
+    owner.spool.fire(msg_id, "dismiss", "creator")
+    owner.apply()
+    assert (owner.queue.path / folder(State.DISMISSED, msg_id)).is_dir()
+    owner.spool.fire(msg_id, "discard", "creator")
+    owner.apply()
+    assert check.check_live(owner.spool) == []
+
+
+def test_what_was_refused_is_kept_for_its_depositor_to_see(owner):
+    deposit(owner, "bad", msg="{ 7")
+    refused(owner)
+    (msg_id,) = folders.list_state(owner.queue, State.ERR)
+    kept = owner.queue.message(State.ERR, msg_id) / "refused" / "msg"
+    assert kept.read_text() == "{ 7"
+
+
+def test_a_hundred_folders_are_taken_in_turns(owner):
+    for n in range(100):
+        deposit(owner, f"n{n:03d}")
+    taken = door.adopt(owner.spool, ORIGIN, {}).messages
+    assert len(taken) == door.BATCH
+    owner.apply()
+    assert len(look(owner)) == 100 - door.BATCH
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_moved_stays_and_is_shown(owner):
+    path = deposit(owner, "bad")
+    path.chmod(0o500)
+    adopted = door.adopt(owner.spool, ORIGIN, {})
+    assert list(adopted.left) == ["bad"]
+    path.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folders_that_cannot_be_moved_do_not_block_the_door(owner):
+    stuck = [deposit(owner, f"a{n}") for n in range(door.BATCH)]
+    for path in stuck:
+        path.chmod(0o500)
+    deposit(owner, "good")
+    left = door.adopt(owner.spool, ORIGIN, {}).left
+    assert len(door.adopt(owner.spool, ORIGIN, left).messages) == 1
+    for path in stuck:
+        path.chmod(0o700)
