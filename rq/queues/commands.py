@@ -126,7 +126,7 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     with the asker's rights."""
     asked, msg_id = _with_id(arg)
     path = asked.get("pathname")
-    if not isinstance(path, str) or not path.startswith("/"):
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         raise BadInput("pathname is not an absolute path")
     name = names.attachment(asked.get("name") or os.path.basename(path))
     ctx.owner.check_open()
@@ -185,7 +185,7 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
         return ["ok", "msg already commited"]
     owner.check_open()
     message = owner.spool.read(msg_id)
-    attach.sweep(owner.spool, msg_id)
+    attach.sweep(owner.spool, message)
     if not message.attachments:
         owner.accept(message)
         return ["ok", "msg commited"]

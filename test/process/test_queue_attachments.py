@@ -1,0 +1,228 @@
+"""Attachments over the control socket: what is taken, and what is refused."""
+
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import CHECKOUT, running_queue, short
+
+pytestmark = pytest.mark.process
+CONTENT = b"a picture of a cat\n" * 5000
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    with running_queue(tmp_path_factory.mktemp("root")) as queue:
+        yield queue
+
+
+@pytest.fixture
+def queue(shared):
+    yield shared
+    shared.check()
+
+
+@pytest.fixture
+def msg_id(queue):
+    asked = {"dest": "t", "param1": "ls -l ../attach; echo done >&3"}
+    made = short(queue.ok("prep_message", asked))
+    yield made
+    queue.ask("commit_message", {"msg_id": made})
+    queue.ended(made)
+
+
+@pytest.fixture
+def cat(tmp_path):
+    path = tmp_path / "cat photo.jpg"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def attach(queue, msg_id, path, **more):
+    asked = {"msg_id": msg_id, "pathname": str(path), **more}
+    return queue.ask("attach_message", asked)
+
+
+def test_a_file_is_copied_with_its_digests_and_locked(queue, msg_id, cat):
+    md5 = hashlib.md5(CONTENT).hexdigest()
+    assert attach(queue, msg_id, cat) == ["ok", f"{md5}-Attached successfully"]
+    cat.write_bytes(b"changed afterwards")
+    known = queue.get(msg_id)["_attachments"]["cat photo.jpg"]
+    assert known["md5"] == md5
+    assert known["sha256"] == hashlib.sha256(CONTENT).hexdigest()
+    assert known["size"] == len(CONTENT)
+    stored = Path(known["path"])
+    assert stored.read_bytes() == CONTENT
+    assert stored.stat().st_mode & 0o777 == 0o440
+    queue.ok("commit_message", {"msg_id": msg_id})
+    message = queue.ended(msg_id)
+    assert "cat photo.jpg" in queue.output(msg_id)
+    assert Path(message["_attachments"]["cat photo.jpg"]["path"]).exists()
+
+
+def test_the_same_name_again_replaces(queue, msg_id, cat):
+    attach(queue, msg_id, cat, name="x")
+    cat.write_bytes(b"second")
+    md5 = hashlib.md5(b"second").hexdigest()
+    assert attach(queue, msg_id, cat, name="x")[1].startswith(md5)
+    known = queue.get(msg_id)["_attachments"]
+    assert list(known) == ["x"]
+    assert Path(known["x"]["path"]).read_bytes() == b"second"
+
+
+def test_a_passed_descriptor_is_read_whatever_its_path_says(queue, msg_id, cat):
+    with cat.open("rb") as file:
+        asked = {"msg_id": msg_id, "pathname": "/nowhere/at/all", "name": "x"}
+        reply = queue.ask("attach_message", asked, fds=(file.fileno(),))
+    assert reply[0] == "ok"
+    assert queue.get(msg_id)["_attachments"]["x"]["size"] == len(CONTENT)
+
+
+def test_an_attachment_can_be_taken_off_again(queue, msg_id, cat):
+    attach(queue, msg_id, cat, name="x")
+    asked = {"msg_id": msg_id, "attachment_name": "x"}
+    answer = "Attachment deleted successfully"
+    assert queue.ok("delete_attach_message", asked) == answer
+    assert "_attachments" not in queue.get(msg_id)
+    assert queue.refused("delete_attach_message", asked) == "there is no attachment x"
+
+
+REFUSED = {
+    "a relative path": ({"pathname": "cat.jpg"}, "pathname is not an absolute path"),
+    "no path": ({}, "pathname is not an absolute path"),
+    "a path of another type": ({"pathname": 5}, "pathname is not an absolute path"),
+    "a missing file": ({"pathname": "/nowhere/x"}, "/nowhere/x: No such file"),
+    "a directory": ({"pathname": "/etc"}, "not a regular file"),
+    "a device": ({"pathname": "/dev/zero"}, "not a regular file"),
+    "a path with a NUL": ({"pathname": "/etc/\0", "name": "x"}, "pathname"),
+    "a name that is hidden": ({"pathname": "/etc/passwd", "name": ".x"}, "attachment "),
+    "a name that climbs": ({"pathname": "/etc/passwd", "name": "/../f"}, "attachment "),
+    "a name with a slash": ({"pathname": "/etc/passwd", "name": "a/b"}, "attachment "),
+    "a name for a shell": ({"pathname": "/etc/passwd", "name": "a;b`c"}, "attachment "),
+    "a name with a line": ({"pathname": "/etc/passwd", "name": "a\nb"}, "attachment "),
+    "a name too long": ({"pathname": "/etc/passwd", "name": "x" * 201}, "attachment "),
+    "a name of another type": ({"pathname": "/etc/passwd", "name": [1]}, "attachment "),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_attachment_is_refused_with_the_reason(queue, msg_id, what):
+    asked, text = REFUSED[what]
+    answer = queue.refused("attach_message", {"msg_id": msg_id, **asked})
+    assert answer.startswith(text)
+    assert "_attachments" not in queue.get(msg_id)
+
+
+def test_a_fifo_and_a_socket_are_refused_at_once(queue, msg_id, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(tmp_path / "sock"))
+        for name in ("fifo", "sock"):
+            assert attach(queue, msg_id, tmp_path / name)[0] == "fail"
+
+
+def test_only_a_message_in_prep_takes_attachments(queue, cat):
+    msg_id = queue.run(param1="echo done >&3")["msg_id"]
+    assert attach(queue, msg_id, cat) == ["fail", "cannot find message"]
+    asked = {"msg_id": msg_id, "attachment_name": "x"}
+    assert queue.refused("delete_attach_message", asked) == "msg not in prep"
+    nobody = "20200101.0000.00.000.1"
+    assert attach(queue, nobody, cat) == ["fail", "cannot find message"]
+
+
+def test_an_attachment_cut_behind_rqs_back_is_noticed_at_the_commit(queue, msg_id, cat):
+    attach(queue, msg_id, cat, name="x")
+    path = Path(queue.get(msg_id)["_attachments"]["x"]["path"])
+    path.chmod(0o600)
+    path.write_bytes(b"cut")
+    text = queue.refused("commit_message", {"msg_id": msg_id})
+    assert text == "attachment x is not whole; attach it again"
+    assert attach(queue, msg_id, cat, name="x")[0] == "ok"
+
+
+def test_a_prepared_message_with_attachments_survives_a_restart(tmp_path, cat):
+    with running_queue(tmp_path / "root") as queue:
+        asked = {"dest": "t", "param1": "cat ../attach/x | wc -c; echo done >&3"}
+        msg_id = short(queue.ok("prep_message", asked))
+        attach(queue, msg_id, cat, name="x")
+        queue.crash()
+        queue.start()
+        assert queue.ok("commit_message", {"msg_id": msg_id}) == "msg commited"
+        again = queue.ok("commit_message", {"msg_id": msg_id})
+        assert again == "msg already commited"
+        assert queue.ended(msg_id)["state"] == "done"
+        assert str(len(CONTENT)) in queue.output(msg_id)
+
+
+@pytest.mark.parametrize("way", ["link", "copy"])
+def test_clones_share_their_attachments_unless_they_must_not(tmp_path, cat, way):
+    with running_queue(tmp_path / "root", clone=way) as queue:
+        msg_id = short(
+            queue.ok("prep_message", {"dest": "t", "param1": "echo done >&3"})
+        )
+        attach(queue, msg_id, cat, name="x")
+        queue.ok("commit_message", {"msg_id": msg_id})
+        queue.ended(msg_id)
+        clone = short(queue.ok("clone_message", {"msg_id": msg_id}))
+        assert queue.ended(clone)["state"] == "done"
+        first, second = (queue.folder(i) / "attach/x" for i in (msg_id, clone))
+        assert first.samefile(second) is (way == "link")
+        assert second.read_bytes() == CONTENT
+
+
+STRANGER = """
+import os, sys
+from pathlib import Path
+os.chdir(sys.argv[1])
+os.setgroups([])
+os.setgid(0)
+os.setuid(65534)
+from rq import client
+with client.Connection(Path("queue.sock")) as line:
+    made = line.ask("prep_message", {"dest": "t", "param1": "echo done >&3"})[1]
+    msg_id = made.rpartition("/")[2]
+    def attach(path, fds=()):
+        asked = {"msg_id": msg_id, "pathname": path, "name": "x"}
+        return line.ask("attach_message", asked, fds)
+    print(attach(sys.argv[2]))
+    print(attach("/etc/passwd")[0])
+    fd = os.open("/etc/passwd", os.O_RDONLY)
+    print(attach(sys.argv[2], [fd])[0])
+    print(line.ask("cancel_message", {"msg_id": msg_id})[0])
+    print(line.ask("mind"))
+    print(line.ask("take_copy", {"queue": "t", "msg_id": msg_id, "message": {}}))
+    line.ask("commit_message", {"msg_id": msg_id})
+"""
+
+
+def test_a_stranger_attaches_only_what_it_may_read_itself(queue, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("it takes root to be two users -> sudo ./test/run_tests.sh process")
+    secret = tmp_path / "secret"
+    secret.write_text("of root")
+    secret.chmod(0o600)
+    for place in (tmp_path, *list(tmp_path.parents)[:3]):
+        place.chmod(place.stat().st_mode | 0o011)
+    # Read the sources as root: a stranger may not be able to.
+    preload = "import rq.client, rq.wire, encodings.idna\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", preload + STRANGER, str(queue.dir.path), str(secret)],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    lines = ran.stdout.splitlines()
+    assert lines == [
+        f"['fail', '{secret}: Permission denied']",
+        "ok",
+        "ok",
+        "fail",
+        "['fail', 'user 65534 may not ask this']",
+        "['fail', 'user 65534 may not ask this']",
+    ], ran.stderr
