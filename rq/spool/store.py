@@ -358,8 +358,10 @@ class Spool:
         path = self.place(msg_id)
         if path is None:
             return
-        # An id that the door brought back may have left a folder there already.
-        name = f"{msg_id}.{self.journal.seq}"
+        name = msg_id
+        if os.path.lexists(self.queue.path / "gone" / name):
+            # The door brought an id back before its first folder was quite removed.
+            name = f"{msg_id}.{self.journal.seq}"
         try:
             durable.move(path, f"gone/{name}", self.dir_fd)
         except FileNotFoundError:
