@@ -174,7 +174,7 @@ class Queue:
         """Wait for its end; return whether it was killed."""
         assert self.process is not None
         try:
-            return self.process.wait(10) == -signal.SIGKILL
+            return self.process.wait(5) == -signal.SIGKILL
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it lives on:\n{self.log()}") from None
 
@@ -188,7 +188,8 @@ class Queue:
         asked = self.site.root.path / f"{self.name}.crash_at"
         asked.write_text(point)
         self.process.send_signal(signal.SIGUSR1)
-        wait_until(lambda: not asked.exists())
+        wait_until(lambda: not asked.exists() or self.process.poll() is not None)
+        asked.unlink(missing_ok=True)
 
     def crash(self, point: str, act: Callable[[], Any]) -> Any:
         """Die at `point` while `act` is asked; return its answer, if there was one."""
@@ -284,9 +285,11 @@ class Queue:
 
     def prove(self, gone: tuple[str, ...] = ()) -> None:
         """Stop cleanly; all that was promised lies in one place, and all agrees."""
-        assert self.ok("check") == {"problems": []}
+        live = self.ok("check")["problems"]
+        assert live == [], live
         assert self.stop() == 0, self.log()
-        assert check.check(self.dir) == []
+        still = check.check(self.dir)
+        assert still == [], still
         for msg_id in self.promised:
             assert len(self.places(msg_id)) == (msg_id not in gone), msg_id
         assert self.site.ran("overlap") == []

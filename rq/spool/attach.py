@@ -71,8 +71,9 @@ def remove(spool: Spool, msg_id: str, name: str) -> None:
     message = spool.read(msg_id)
     if name not in message.attachments:
         raise BadInput(f"there is no attachment {name}")
-    durable.unlink(f"{folder(State.PREP, msg_id)}/{ATTACH}/{name}", spool.dir_fd)
+    # In this order: a file that msg does not name is swept, a name without file is not.
     _write(spool, message, {k: v for k, v in message.attachments.items() if k != name})
+    durable.unlink(f"{folder(State.PREP, msg_id)}/{ATTACH}/{name}", spool.dir_fd)
 
 
 def _write(spool: Spool, message: Message, now: Mapping[str, Attachment]) -> None:
@@ -103,12 +104,13 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
     durable.sync_path("prep", spool_fd)
 
 
-def sweep(spool: Spool, msg_id: str) -> None:
-    """Remove unfinished uploads of a message that is about to be committed."""
-    place = spool.queue.message(State.PREP, msg_id) / ATTACH
+def sweep(spool: Spool, message: Message) -> None:
+    """Remove unfinished uploads of a message that is about to be committed, and files
+    that a crash kept from being written into it."""
+    place = spool.queue.message(State.PREP, message.msg_id) / ATTACH
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(place):
-            if name.startswith(UPLOAD_PREFIX):
+            if name not in message.attachments:
                 durable.unlink(str(place / name))
 
 

@@ -144,10 +144,13 @@ def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Probl
     if state is State.RUN:
         return  # its script may do what it likes in there
     yield from _check_modes(msg_id, str(path))
-    wanted = set(message.attachments)
-    if wanted != (there := set(folders.attachments(queue, state, msg_id))):
-        odd = ", ".join(sorted(wanted ^ there))
-        yield Problem("attachment", msg_id, f"msg and attach/ differ in: {odd}")
+    wanted, there = set(message.attachments), folders.attachments(queue, state, msg_id)
+    odd = wanted.symmetric_difference(there)
+    if state is State.PREP:
+        odd &= wanted  # one that is not yet in msg goes at the commit
+    if odd:
+        text = f"msg and attach/ differ in: {', '.join(sorted(odd))}"
+        yield Problem("attachment", msg_id, text)
 
 
 def _check_modes(msg_id: str, path: str) -> Iterator[Problem]:

@@ -88,6 +88,23 @@ def test_an_attachment_that_a_crash_has_torn_is_not_accepted(
     queue.prove()
 
 
+@pytest.mark.parametrize("command", ["attach_message", "delete_attach_message"])
+@pytest.mark.parametrize("point", ["write:before-rename", "write:after-rename"])
+def test_a_file_that_was_not_answered_does_not_go_with_its_message(
+    queue, prepared, tmp_path, command, point
+):
+    (tmp_path / "second").write_text("once more\n")
+    asked = {"msg_id": prepared, "pathname": str(tmp_path / "second")}
+    asked["attachment_name"] = "letter"
+    assert queue.crash(point, lambda: queue.ask(command, asked)) is None
+    queue.start()
+    assert queue.ok("check") == {"problems": []}
+    commit(queue, prepared)
+    queue.promised.append(prepared)
+    queue.until(prepared, "done")
+    queue.prove()
+
+
 @pytest.mark.parametrize("point", ["journal:before-write", "journal:written"])
 def test_a_commit_without_answer_can_be_asked_again(queue, prepared, point):
     asked = {"msg_id": prepared}
@@ -136,7 +153,7 @@ def test_a_group_with_a_hole_ends_at_the_hole(queue):
     segment.write_bytes(data[:second] + bytes(300) + data[second + 300 :])
     [line] = data[first:second].splitlines()
     queue.start()
-    wait_until(lambda: queue.ids() == sorted([kept, json.loads(line)["msg"]]))
+    wait_until(lambda: queue.ids() == sorted([kept, json.loads(line)["msg"]]), 3)
     queue.prove()
 
 

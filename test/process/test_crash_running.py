@@ -1,6 +1,8 @@
 """kill -9 while messages run: counted as told, never two attempts at once, done once."""
 
 import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,18 @@ def test_a_claim_lost_at_the_limit_ends_in_err_with_its_story(queue, point):
     assert shown["result"]["cause"] == "crash_limit"
     assert shown["story"]["why"]
     assert queue.site.ran("start", msg_id) == []
+    queue.prove()
+
+
+def test_a_claim_that_was_not_written_has_started_nothing(queue):
+    queue.pause()
+    msg_id = queue.submit()
+    wait_until(lambda: queue.places(msg_id) == ["que"])
+    queue.crash("journal:before-write", queue.resume)
+    queue.start()
+    shown = queue.until(msg_id, "done")
+    assert (shown["count"], shown["attempt"]) == (0, 1)
+    assert len(queue.site.ran("start", msg_id)) == 1
     queue.prove()
 
 
@@ -413,6 +427,47 @@ def test_a_removed_message_never_comes_back(site, queue, state, point):
         assert queue.ask("get_message_state", {"msg_id": msg_id})[0] == "fail"
         wait_until(lambda: queue.places(msg_id) == [])
     queue.prove(gone=(msg_id,))
+
+
+@pytest.mark.parametrize("state", ["prep", "que", "err", "done"])
+def test_a_removal_that_was_not_written_has_not_happened(site, queue, state):
+    site.act("fail", "exit 1")
+    if state == "prep":
+        msg_id = queue.prepare()
+    else:
+        act = "fail" if state == "err" else ""
+        msg_id = queue.submit(act, due=4e9 if state == "que" else 0)
+    queue.until(msg_id, state)
+    wait_until(lambda: queue.places(msg_id) == [state])
+    asked = {"msg_id": msg_id}
+    queue.crash("journal:before-write", lambda: queue.ask("delete_message", asked))
+    queue.start()
+    assert queue.state(msg_id) == state
+    queue.promised.append(msg_id)
+    queue.prove()
+
+
+def test_a_prepared_message_that_has_expired_stays_away(queue):
+    msg_id = queue.prepare()
+    queue.kill()
+    long_ago = time.time() - 37 * 3600
+    os.utime(queue.dir.path / "prep" / msg_id, (long_ago, long_ago))
+    queue.start(crash_at="journal:written")
+    assert queue.died()
+    queue.start()
+    wait_until(lambda: queue.places(msg_id) == [])
+    queue.prove()
+
+
+def test_what_a_hand_removed_after_a_crash_is_made_again_from_the_journal(queue):
+    msg_id = queue.submit(due=4e9, param2="keep me")
+    wait_until(lambda: queue.places(msg_id) == ["que"])
+    queue.kill()
+    shutil.rmtree(queue.dir.path / "que" / msg_id)
+    queue.start()
+    shown = queue.show(msg_id)
+    assert (shown["param2"], shown["rebuilt"]) == ("keep me", True)
+    queue.prove()
 
 
 def test_a_removal_cut_in_its_middle_is_carried_on(queue):

@@ -1,0 +1,108 @@
+"""Plants one bug at a time in a copy of the tree and runs the tests that must notice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[2]
+COPIED = ("rq", "test", "pyproject.toml")
+LIMIT = 60.0  # seconds for the tests of one mutant
+FAILED, NONE_RAN = 1, 5  # exit statuses of pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A planted bug."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    killed_by: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the tests said of a mutant: killed, survived, skipped or stale."""
+
+    word: str
+    by: str
+    seconds: float
+
+
+def mutants() -> list[Mutant]:
+    planted = tomllib.loads((HERE / "planted.toml").read_text())
+    return [Mutant(**one) for one in planted["mutant"]]
+
+
+@contextmanager
+def copied_tree() -> Iterator[Path]:
+    """Give a copy of the tree in which bugs may be planted."""
+    with tempfile.TemporaryDirectory(prefix="rq-mutants-") as scratch:
+        for name in COPIED:
+            source, target = CHECKOUT / name, Path(scratch) / name
+            if source.is_dir():
+                shutil.copytree(
+                    source, target, ignore=shutil.ignore_patterns("__pycache__")
+                )
+            else:
+                shutil.copy2(source, target)
+        yield Path(scratch)
+
+
+def judge(mutant: Mutant, tree: Path) -> Verdict:
+    """Plant a bug in `tree`, run its tests, and take it out again."""
+    file = tree / mutant.file
+    sound = file.read_text()
+    if sound.count(mutant.old) != 1:
+        return Verdict("stale", f"{mutant.file} has changed", 0.0)
+    changed = sound.replace(mutant.old, mutant.new)
+    compile(changed, mutant.file, "exec")  # a syntax error would be killed by any test
+    file.write_text(changed)
+    try:
+        return _run(mutant.killed_by, tree)
+    finally:
+        file.write_text(sound)
+
+
+def _run(tests: list[str], tree: Path) -> Verdict:
+    began = time.monotonic()
+    env = {name: text for name, text in os.environ.items() if name[:3] != "RQ_"}
+    words = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    try:
+        run = subprocess.run(
+            [*words, *tests],
+            cwd=tree,
+            env=env | {"RQ_ROOT": str(tree / "no-root-was-named")},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Verdict("survived", f"no end in {LIMIT:.0f} s", LIMIT)
+    seconds = time.monotonic() - began
+    last = (run.stdout.strip().splitlines() or [""])[-1]
+    if run.returncode == FAILED and " error" not in last:
+        return Verdict("killed", _first_failed(run.stdout), seconds)
+    if run.returncode == 0 and " passed" not in last:
+        return Verdict("skipped", last, seconds)
+    return Verdict("survived", last, seconds)
+
+
+def _first_failed(output: str) -> str:
+    for line in output.splitlines():
+        if line.startswith("FAILED "):
+            return line.removeprefix("FAILED ").partition(" - ")[0].partition("::")[2]
+    return "?"
