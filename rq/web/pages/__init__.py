@@ -1,10 +1,49 @@
-"""The pages."""
+"""The pages: each gathers facts and shows them as HTML, or as JSON to programs."""
 
 from __future__ import annotations
 
+from rq.web import livelog
+from rq.web.pages.assets import Assets
+from rq.web.pages.confirm import Confirm
+from rq.web.pages.forms import Forms
+from rq.web.pages.log import LogPages
+from rq.web.pages.message import MessagePage
+from rq.web.pages.overview import Overview
+from rq.web.pages.queue import QueuePage
+from rq.web.pages.system import System
+from rq.web.pages.timers import TimersPage
 from rq.web.routes import Routes
 from rq.web.site import Site
 
 
 def add_routes(routes: Routes, site: Site) -> None:
-    """Add every page."""
+    """Add every page, its twin, and the files that pages load."""
+    assets, forms, confirm = Assets(), Forms(site), Confirm(site)
+    routes.get("/static/{path:path}", assets.on_get)
+    routes.get("/css/rq.css", assets.css)
+    routes.get("/favicon.ico", assets.icon)
+    for name, handler in (
+        ("/", Overview(site).on_get),
+        ("/timers", TimersPage(site).on_get),
+        ("/system", System(site).on_get),
+    ):
+        routes.get(name, handler)
+        routes.get("/overview.json" if name == "/" else f"{name}.json", handler)
+    routes.get("/new_queue", forms.new_queue)
+    _queue_routes(routes, site, forms, confirm)
+
+
+def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:
+    queue, message = QueuePage(site), MessagePage(site)
+    log = LogPages(site, livelog.hub(site))
+    routes.get("/q/{name}", queue.on_get)
+    routes.get("/q/{name}/queue.json", queue.on_get)
+    routes.get("/q/{name}/new_message", forms.new_message)
+    routes.get("/q/{name}/confirm/{verb}", confirm.of_queue)
+    routes.get("/q/{name}/{msg_id}", message.on_get)
+    routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message)
+    routes.get("/q/{name}/{msg_id}/log", log.page)
+    routes.get("/q/{name}/{msg_id}/log.json", log.twin)
+    routes.get("/q/{name}/{msg_id}/follow", log.follow)
+    routes.get("/q/{name}/{msg_id}/tailviewlog/{file}", log.tail_of_log)
+    routes.get("/q/{name}/{msg_id}/tailview/{file}", log.tail_of_attachment)

@@ -1,0 +1,186 @@
+"""Asking before acting: a page of its own, which a script may show as a dialog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import falcon
+from falcon.asgi import Request, Response
+
+from rq.web.pages import page
+from rq.web.pages.message import facts_of
+from rq.web.pages.queue import known
+
+if TYPE_CHECKING:
+    from rq.web.site import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked, what the button says, and what it sends where."""
+
+    title: str
+    sentence: str
+    button: str
+    path: str = ""  # after the address of the queue or the message
+    field: tuple[str, str] | None = None
+    danger: bool = False
+    home: bool = False  # comes back to the queue: the message will be gone
+
+
+OF_QUEUE = {
+    "pause": Question(
+        title="Pause this queue?",
+        sentence="What runs goes on; nothing new starts until it is resumed. "
+        "Messages are still accepted.",
+        button="Pause",
+        path="/adminoper",
+        field=("pause", "1"),
+    ),
+    "down": Question(
+        title="Take this queue down?",
+        sentence="Nothing starts and nothing is accepted until it is up again. "
+        "Senders get an error.",
+        button="Take down",
+        path="/adminoper",
+        field=("down", "1"),
+        danger=True,
+    ),
+    "restart": Question(
+        title="Restart this queue's process?",
+        sentence="What runs is ended and starts again afterwards; that does not count "
+        "as a retry.",
+        button="Restart",
+        path="/restart",
+        danger=True,
+    ),
+    "ack_errs": Question(
+        title="Acknowledge all errors of this queue?",
+        sentence="They stay where they are, and no longer ask for attention.",
+        button="Acknowledge all",
+        path="/ack_errs",
+    ),
+    "delete": Question(
+        title="Delete this queue?",
+        sentence="It is stopped and moved to queue.trash with all its messages; only "
+        "`rq trash empty` removes it for good.",
+        button="Delete the queue",
+        danger=True,
+        home=True,
+    ),
+}
+OF_MESSAGE = {
+    "commit": Question(
+        title="Commit this message?",
+        sentence="It is accepted as it is now and runs when it is due.",
+        button="Commit",
+        field=("_method", "commit"),
+    ),
+    "run_now": Question(
+        title="Run this message now?",
+        sentence="It goes before all others and does not wait until it is due.",
+        button="Run now",
+        field=("_method", "run_now"),
+    ),
+    "cancel": Question(
+        title="Cancel this message?",
+        sentence="Its script is told to stop, and killed if it does not. The message "
+        "goes to err.",
+        button="Cancel the message",
+        field=("_method", "cancel"),
+        danger=True,
+    ),
+    "retry": Question(
+        title="Send this message round again?",
+        sentence="It runs again under the same id, and its retries count from 0.",
+        button="Retry",
+        field=("_method", "retry"),
+    ),
+    "ack": Question(
+        title="Acknowledge this error?",
+        sentence="It stays where it is, and no longer asks for attention.",
+        button="Acknowledge",
+        field=("_method", "ack"),
+    ),
+    "clone": Question(
+        title="Clone this message?",
+        sentence="A new message with the same parameters and attachments is sent to "
+        "this queue.",
+        button="Clone",
+        path="/clone",
+    ),
+    "delete": Question(
+        title="Delete this message?",
+        sentence="Its folder with log and attachments is removed. This cannot be undone.",
+        button="Delete the message",
+        field=("_method", "delete"),
+        danger=True,
+        home=True,
+    ),
+}
+
+
+class Confirm:
+    """GET .../confirm/VERB."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def of_queue(
+        self, req: Request, resp: Response, name: str, verb: str
+    ) -> None:
+        known(self._site, name)
+        question = _question(OF_QUEUE, verb)
+        base = self._site.url(f"/q/{name}")
+        values: dict[str, Any] = {"about": name, "cancel": base}
+        if verb == "delete":
+            values["action"] = self._site.url("/delete_queue")
+            values["fields"] = [("queue_name", name), ("back", self._site.url("/"))]
+        else:
+            values["action"] = base + question.path
+            values["fields"] = _fields(question, base)
+        await self._ask(req, resp, question, values)
+
+    async def of_message(
+        self, req: Request, resp: Response, name: str, msg_id: str, verb: str
+    ) -> None:
+        question = _question(OF_MESSAGE, verb)
+        await facts_of(self._site, name, msg_id)
+        queue = self._site.url(f"/q/{name}")
+        base = f"{queue}/{msg_id}"
+        values = {
+            "about": f"{name}/{msg_id}",
+            "cancel": base,
+            "action": base + question.path,
+            "fields": _fields(question, queue if question.home else base),
+        }
+        await self._ask(req, resp, question, values)
+
+    async def _ask(
+        self,
+        req: Request,
+        resp: Response,
+        question: Question,
+        values: dict[str, Any],
+    ) -> None:
+        told = {
+            "title": question.title,
+            "sentence": question.sentence,
+            "post": values["action"],
+            "fields": dict(values["fields"]),
+        }
+        shown = {"facts": told, "question": question, **values}
+        await page.show(req, resp, self._site, "confirm.html", shown)
+
+
+def _question(known_verbs: dict[str, Question], verb: str) -> Question:
+    question = known_verbs.get(verb)
+    if question is None:
+        raise falcon.HTTPNotFound(description=f"There is no action {verb!r:.40}.")
+    return question
+
+
+def _fields(question: Question, back: str) -> list[tuple[str, str]]:
+    sent = [question.field] if question.field else []
+    return [*sent, ("back", back)]

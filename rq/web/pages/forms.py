@@ -1,0 +1,105 @@
+"""The forms that make a message and a queue; a queue's form.json shapes its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import falcon
+from falcon.asgi import Request, Response
+
+from rq.config import read_json
+from rq.errors import BadConfig
+from rq.web.pages import page
+from rq.web.pages.queue import known
+
+if TYPE_CHECKING:
+    from rq.web.site import Site
+
+# Key of form.json: (name in mesg[...], label, help).
+FIELDS = {
+    "mesg_dest": ("dest", "dest", "The queue, or the URL of a queue elsewhere."),
+    "mesg_src": ("src", "src", "Who sends it; free text, used by routing rules."),
+    "mesg_param1": ("param1", "param1", "The script finds it in RQ_PARAM1."),
+    "mesg_param2": ("param2", "param2", "The script finds it in RQ_PARAM2."),
+    "mesg_param3": ("param3", "param3", "The script finds it in RQ_PARAM3."),
+    "mesg_param4": ("param4", "param4", "The script finds it in RQ_PARAM4."),
+    "mesg_post_run_webhook": (
+        "post_run_webhook",
+        "post_run_webhook",
+        "URLs to call when it has ended, with blanks between them.",
+    ),
+}
+METHODS = (
+    ("commit", "Send it"),
+    ("prep", "Only prepare it, so that files can be attached"),
+    ("single_que", "Send it unless one waits already"),
+)
+
+
+class Forms:
+    """GET /q/NAME/new_message and GET /new_queue."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def new_message(self, req: Request, resp: Response, name: str) -> None:
+        known(self._site, name)
+        form, wrong = self._form(name)
+        given = {one: req.get_param(one, default="") for one, _, _ in FIELDS.values()}
+        given["dest"] = given["dest"] or name
+        shown = fields(form, given)
+        values = {
+            "facts": {"queue": name, "fields": shown, "methods": dict(METHODS)},
+            "queue_name": name,
+            "fields": shown,
+            "methods": METHODS,
+            "method_hidden": _is_hidden(form, "mesg_status"),
+            "method": _text(form, "mesg_status", "label") or "What to do with it",
+            "wrong": wrong,
+        }
+        await page.show(req, resp, self._site, "new_message.html", values)
+
+    def _form(self, name: str) -> tuple[Mapping[str, Any], str]:
+        path = self._site.root.queue(name).form
+        if not path.exists():  # also a link that leads nowhere
+            return {}, ""
+        try:
+            return read_json(path), ""
+        except BadConfig as error:
+            return {}, str(error)
+
+    async def new_queue(self, req: Request, resp: Response) -> None:
+        if not self._site.config.allow_new_queue:
+            raise falcon.HTTPForbidden(
+                description="Queues may not be made here: allow_new_queue in "
+                "config/config.json is off. Link a directory with a program `run` "
+                "into scandir/ instead."
+            )
+        await page.show(req, resp, self._site, "new_queue.html", {"facts": {}})
+
+
+def fields(form: Mapping[str, Any], given: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the fields of a message form, as a queue's form.json wants them."""
+    return [
+        {
+            "key": key,
+            "name": f"mesg[{name}]",
+            "value": given.get(name, ""),
+            "label": _text(form, key, "label") or label,
+            "help": _text(form, key, "help") or note,
+            "hidden": _is_hidden(form, key),
+            "long": name.startswith("param"),
+        }
+        for key, (name, label, note) in FIELDS.items()
+    ]
+
+
+def _is_hidden(form: Mapping[str, Any], key: str) -> bool:
+    return form.get("default") == "hidden" and key not in form
+
+
+def _text(form: Mapping[str, Any], key: str, name: str) -> str:
+    own = form.get(key)
+    text = own.get(name) if isinstance(own, dict) else None
+    return text if isinstance(text, str) else ""

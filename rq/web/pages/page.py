@@ -1,0 +1,66 @@
+"""Answering with a page: HTML for people, its JSON twin for programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from falcon.asgi import Request, Response
+
+if TYPE_CHECKING:
+    from rq.web.site import Site
+
+HTML = "text/html; charset=utf-8"
+JSON = "application/json"
+THEMES = ("light", "dark")
+
+
+def wants_json(req: Request) -> bool:
+    """Return whether the twin is asked for, by its name or by `Accept`."""
+    if req.path.endswith(".json"):
+        return True
+    return req.client_prefers((HTML.partition(";")[0], JSON)) == JSON
+
+
+async def show(
+    req: Request, resp: Response, site: Site, template: str, values: Mapping[str, Any]
+) -> None:
+    """Answer with a template, or with the JSON of its `facts`."""
+    resp.cache_control = ["no-store"]
+    resp.append_header("Vary", "Accept")
+    if wants_json(req):
+        resp.content_type = JSON
+        resp.data = orjson.dumps(values["facts"])
+        return
+    resp.content_type = HTML
+    if req.get_header("X-RQ-Live"):
+        # A page that only renews itself leaves what is to be said to the next one.
+        req.context.flashes = []
+    resp.text = html(req, site, template, values)
+
+
+def html(req: Request, site: Site, template: str, values: Mapping[str, Any]) -> str:
+    """Return a page as it looks for this reader."""
+    theme = req.cookies.get("rq_theme", "")
+    return site.render(
+        template,
+        theme=theme if theme in THEMES else "",
+        flashes=getattr(req.context, "flashes", []),
+        here=req.path,
+        back=back(req),
+        now=time.time(),
+        **values,
+    )
+
+
+def back(req: Request) -> str:
+    """Return where an action comes back to: this page with its query."""
+    return f"{req.path}?{req.query_string}" if req.query_string else str(req.path)
+
+
+def error_html(site: Site, req: Request, status: int, title: str, sentence: str) -> str:
+    """Return the page that tells of a failure; it asks nobody and cannot fail."""
+    values = {"status": status, "title": title, "sentence": sentence}
+    return html(req, site, "error.html", values)

@@ -1,0 +1,111 @@
+"""The templates' environment: autoescape, and the few words that templates know."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from rq import __version__
+from rq.causes import duration
+from rq.config import RootConfig
+from rq.web.pages import progress, sparks
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+
+
+class Addresses(Protocol):
+    """What templates need of the site."""
+
+    config: RootConfig
+
+    def url(self, path: str) -> str: ...
+
+
+def environment(site: Addresses) -> Environment:
+    """Return the environment that renders the pages of a site."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(
+        url=site.url,
+        config=site.config,
+        version=__version__,
+        spark=sparks.spark,
+        chart=sparks.chart,
+        part_done=progress.part_done,
+    )
+    made.filters.update(
+        duration=duration,
+        moment=moment,
+        iso=iso,
+        size=size,
+        count=count,
+        text=text,
+        pretty=pretty,
+        element_id=element_id,
+    )
+    return made
+
+
+def moment(seconds: float) -> str:
+    """Return an epoch time as people read it, in UTC.
+
+    >>> moment(0.0)
+    '1970-01-01 00:00:00'
+    """
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def iso(seconds: float) -> str:
+    """Return an epoch time as the attribute `datetime` wants it."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def size(size_bytes: float) -> str:
+    """Return a size as people say it.
+
+    >>> [size(n) for n in (0, 999, 2048, 5 * 1024**3)]
+    ['0 B', '999 B', '2.0 KiB', '5.0 GiB']
+    """
+    left = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if left < 1024 or unit == "TiB":
+            break
+        left /= 1024
+    return f"{left:.0f} {unit}" if unit == "B" else f"{left:.1f} {unit}"
+
+
+def count(number: float) -> str:
+    """Return a number with its thousands apart.
+
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return f"{number:,}"
+
+
+def text(value: Any) -> str:
+    """Return any JSON value on one line; a text is itself."""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def pretty(value: Any) -> str:
+    """Return JSON for people; what a JSON text holds is shown as JSON."""
+    if isinstance(value, Mapping):
+        value = dict(value)
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def element_id(value: str) -> str:
+    """Return an id for an element from any name: no two names share one."""
+    return "x" + hashlib.sha256(value.encode()).hexdigest()[:12]

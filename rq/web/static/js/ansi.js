@@ -1,0 +1,261 @@
+// What a terminal would show, as lines of styled text; knows nothing of the document.
+//
+// Text comes in pieces that may end anywhere: inside an escape sequence, inside a line.
+// A line is a list of [text, style]; a style is a string of class names.
+
+const LINE_LIMIT = 16384; // characters of a line that are kept
+const ESCAPE_LIMIT = 4096; // an escape sequence longer than this is text
+const PLAIN = "";
+
+export class Terminal {
+  constructor() {
+    this.line = new Line();
+    this.style = { fg: null, bg: null, flags: new Set() };
+    this.classes = PLAIN;
+    this.rest = ""; // an escape sequence that is not complete yet
+  }
+
+  // Returns the lines that are complete, as {spans, cut}; `current` is the one that is not.
+  write(text) {
+    const done = [];
+    let data = this.rest + text;
+    this.rest = "";
+    let at = 0;
+    while (at < data.length) {
+      const special = nextSpecial(data, at);
+      if (special > at) this.line.put(data.slice(at, special), this.classes);
+      if (special >= data.length) break;
+      at = this.control(data, special, done);
+      if (at < 0) {
+        this.rest = data.slice(special);
+        break;
+      }
+    }
+    return done;
+  }
+
+  current() {
+    return this.line.value();
+  }
+
+  // Returns where to go on, -1 when the sequence needs more text.
+  control(data, at, done) {
+    switch (data[at]) {
+      case "\n":
+        done.push(this.line.value());
+        this.line = new Line();
+        return at + 1;
+      case "\r":
+        // Alone at the end it may belong to a newline, or begin the next progress line.
+        this.line.home();
+        return at + 1;
+      case "\b":
+        this.line.back();
+        return at + 1;
+      case "\t":
+        this.line.put("\t", this.classes);
+        return at + 1;
+      case "\x1b":
+        return this.escape(data, at);
+      default:
+        if (data[at] === "\x07") return at + 1;
+        this.line.put("\ufffd", this.classes);
+        return at + 1;
+    }
+  }
+
+  escape(data, at) {
+    const kind = data[at + 1];
+    if (kind === undefined) return -1;
+    if (kind === "[") return this.csi(data, at);
+    if (kind === "]" || kind === "P" || kind === "_" || kind === "^" || kind === "X") {
+      return textual(data, at);
+    }
+    if ("()*+#%".includes(kind)) return data.length > at + 2 ? at + 3 : -1;
+    return at + 2;
+  }
+
+  csi(data, at) {
+    let end = at + 2;
+    while (end < data.length && data[end] >= " " && data[end] <= "?") end += 1;
+    if (end >= data.length) return data.length - at > ESCAPE_LIMIT ? at + 1 : -1;
+    const args = data.slice(at + 2, end);
+    if (data[end] === "m") this.sgr(args);
+    else if (data[end] === "K") this.line.erase(args);
+    else if (data[end] === "G") this.line.home(Number.parseInt(args || "1", 10) - 1);
+    else if (data[end] === "D") this.line.back(Number.parseInt(args || "1", 10));
+    return data[end] >= "@" && data[end] <= "~" ? end + 1 : end;
+  }
+
+  sgr(args) {
+    if (args.length > 256 || !/^[\d;:]*$/.test(args)) return;
+    const codes = args.split(/[;:]/).map((one) => Number(one || 0));
+    for (let index = 0; index < codes.length; index += 1) {
+      index = this.code(codes, index);
+    }
+    this.classes = classesOf(this.style);
+  }
+
+  code(codes, index) {
+    const code = codes[index];
+    const { style } = this;
+    if (code === 0) this.style = { fg: null, bg: null, flags: new Set() };
+    else if (code in FLAGS) style.flags.add(FLAGS[code]);
+    else if (code in UNFLAGS) for (const one of UNFLAGS[code]) style.flags.delete(one);
+    else if (code >= 30 && code <= 37) style.fg = code - 30;
+    else if (code >= 90 && code <= 97) style.fg = code - 82;
+    else if (code >= 40 && code <= 47) style.bg = code - 40;
+    else if (code >= 100 && code <= 107) style.bg = code - 92;
+    else if (code === 39) style.fg = null;
+    else if (code === 49) style.bg = null;
+    else if (code === 38 || code === 48) {
+      const [color, last] = extended(codes, index);
+      if (color !== null) style[code === 38 ? "fg" : "bg"] = color;
+      return last;
+    }
+    return index;
+  }
+}
+
+const FLAGS = { 1: "b", 2: "d", 3: "i", 4: "u", 7: "r", 8: "h", 9: "s" };
+const UNFLAGS = { 22: ["b", "d"], 23: ["i"], 24: ["u"], 27: ["r"], 28: ["h"], 29: ["s"] };
+
+// One of the 256 colours; true colour becomes the nearest of them.
+function extended(codes, index) {
+  if (codes[index + 1] === 5) {
+    const color = codes[index + 2];
+    return [color >= 0 && color < 256 ? color : null, index + 2];
+  }
+  if (codes[index + 1] === 2) {
+    const [red, green, blue] = codes.slice(index + 2, index + 5);
+    return [nearest(red, green, blue), index + 4];
+  }
+  return [null, index + 1];
+}
+
+export function nearest(red, green, blue) {
+  if ([red, green, blue].some((one) => !(one >= 0 && one <= 255))) return null;
+  const most = Math.max(red, green, blue);
+  if (most - Math.min(red, green, blue) < 10) {
+    if (most < 8) return 16;
+    if (most > 246) return 231;
+    return 232 + Math.min(23, Math.round((most - 8) / 10));
+  }
+  const level = (one) => (one < 48 ? 0 : one < 115 ? 1 : Math.min(5, Math.floor((one - 35) / 40)));
+  return 16 + 36 * level(red) + 6 * level(green) + level(blue);
+}
+
+function classesOf({ fg, bg, flags }) {
+  const found = [...flags].map((one) => `ansi-${one}`);
+  if (fg !== null) found.push(`fg-${fg}`);
+  if (bg !== null) found.push(`bg-${bg}`);
+  return found.join(" ");
+}
+
+function nextSpecial(data, at) {
+  for (let index = at; index < data.length; index += 1) {
+    const code = data.charCodeAt(index);
+    if (code < 32 || code === 127) return index;
+  }
+  return data.length;
+}
+
+// Titles, links (OSC 8) and the like end with BEL or ESC \; nothing of them is shown.
+function textual(data, at) {
+  for (let index = at + 2; index < data.length; index += 1) {
+    if (data[index] === "\x07") return index + 1;
+    if (data[index] === "\n") return index; // it never ended
+    if (data[index] === "\x1b") {
+      if (index + 1 >= data.length) break;
+      return data[index + 1] === "\\" ? index + 2 : index;
+    }
+  }
+  return data.length - at > ESCAPE_LIMIT ? at + 2 : -1;
+}
+
+// A line being written: characters can be written over, as progress bars do.
+class Line {
+  constructor() {
+    this.spans = []; // [text, style], while nothing is written over
+    this.cells = null; // [[character, style]], once something is
+    this.length = 0;
+    this.at = 0;
+    this.cut = 0; // characters that were not kept
+  }
+
+  put(text, style) {
+    const room = LINE_LIMIT - this.at;
+    if (text.length > room) {
+      this.cut += text.length - Math.max(room, 0);
+      text = text.slice(0, Math.max(room, 0));
+      if (!text) return;
+    }
+    if (this.at === this.length && !this.cells) this.append(text, style);
+    else this.over(text, style);
+  }
+
+  append(text, style) {
+    const last = this.spans.at(-1);
+    if (last && last[1] === style) last[0] += text;
+    else this.spans.push([text, style]);
+    this.length += text.length;
+    this.at = this.length;
+  }
+
+  over(text, style) {
+    if (this.at === 0 && text.length >= this.length && !this.cells) {
+      this.spans = [];
+      this.length = 0;
+      this.append(text, style);
+      return;
+    }
+    this.spread();
+    for (const character of text.split("")) {
+      while (this.cells.length < this.at) this.cells.push([" ", PLAIN]);
+      this.cells[this.at] = [character, style];
+      this.at += 1;
+    }
+    this.length = this.cells.length;
+  }
+
+  spread() {
+    this.cells ??= this.spans.flatMap(([text, style]) =>
+      text.split("").map((character) => [character, style]),
+    );
+  }
+
+  home(column = 0) {
+    this.at = Math.min(Math.max(column || 0, 0), LINE_LIMIT);
+    if (this.at > this.length) this.spread();
+    if (column === 0) this.cut = 0;
+  }
+
+  back(steps = 1) {
+    this.at = Math.max(0, this.at - (steps || 1));
+  }
+
+  erase(how) {
+    this.spread();
+    if (how === "2") this.cells = [];
+    else if (how === "1") {
+      for (let index = 0; index <= Math.min(this.at, this.cells.length - 1); index += 1) {
+        this.cells[index] = [" ", PLAIN];
+      }
+    } else this.cells.length = Math.min(this.cells.length, this.at);
+    this.length = this.cells.length;
+  }
+
+  value() {
+    return { spans: this.cells ? joined(this.cells) : this.spans, cut: this.cut };
+  }
+}
+
+function joined(cells) {
+  const spans = [];
+  for (const [character, style] of cells) {
+    const last = spans.at(-1);
+    if (last && last[1] === style) last[0] += character;
+    else spans.push([character, style]);
+  }
+  return spans;
+}
