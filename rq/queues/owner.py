@@ -96,9 +96,9 @@ class Owner:
             for msg_id, one in sorted(que, key=lambda pair: pair[1].seq):
                 self._group(msg_id, one)
 
-    def _group(self, msg_id: str, entry: Entry) -> None:
+    def _group(self, msg_id: str, entry: Entry, message: Message | None = None) -> None:
         try:
-            params = self.spool.read(msg_id).params
+            params = (message or self.spool.read(msg_id)).params
         except (BadMessage, NoSuchMessage):
             return  # claim will move it to err
         entry.key = coalesce.key(params, self.config.coalesce_params)
@@ -121,10 +121,7 @@ class Owner:
         entry.rider_of = None
         self.waiting.add(Item(entry.due, entry.seq, msg_id))
         if self.config.coalesce_params:
-            params = (message or self.spool.read(msg_id)).params
-            entry.key = coalesce.key(params, self.config.coalesce_params)
-            if entry.key is not None:
-                self.groups.add(entry.key, msg_id)
+            self._group(msg_id, entry, message)
 
     def leaves(self, msg_id: str) -> None:
         """Forget a message that has left que."""

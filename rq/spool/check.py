@@ -57,6 +57,7 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
 def _replay(queue: QueueDir) -> None:
     opened = recovery.open_spool(queue)
     try:
+        recovery.count_final(opened.spool)
         close_cleanly(opened.spool)
     finally:
         os.close(opened.lock)

@@ -358,10 +358,10 @@ def _act(opened: Opened, found: _Found, lost: Cause) -> None:
             _commit_when_full(spool)
     _read_unknown(spool, unknown)
     if found.checkpoint is None:
-        _count_final(spool)
+        count_final(spool)
 
 
-def _count_final(spool: Spool) -> None:
+def count_final(spool: Spool) -> None:
     """Count what has ended by listing it: there is no checkpoint that tells."""
     for state in HASHED:
         there = set(folders.list_state(spool.queue, state))

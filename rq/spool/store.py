@@ -443,6 +443,8 @@ class Spool:
                 "the folder of a message is gone, removed by hand; RQ forgets it: %s",
                 fields(msg_id=msg_id, was=here, state=entry.state),
             )
+            if entry.state in FINAL:
+                self.counts.moved(entry.state, State.GONE)
             return
         _log.warning(
             "the folder of a message was removed by hand; RQ makes it again: %s",

@@ -1,0 +1,506 @@
+"""What runs when: slots, order, due, keys, riders, and what the operator wants."""
+
+import json
+import os
+import time
+
+import pytest
+from support import RunningQueue, lives, running_queue, wait_until
+
+from rq.spool import check
+
+pytestmark = pytest.mark.process
+# Notes its start in the file `order` of the root, then does what param1 says.
+NOTE = """#!/bin/sh
+echo "$RQ_MSG_ID" >> "$RQ_ROOT/order"
+eval "$RQ_PARAM1"
+echo "done" >&3
+"""
+HOLD = 'until [ -e "$RQ_ROOT/go" ]; do sleep 0.02; done'
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Start queues with the script above; they are checked and ended."""
+    queues = []
+
+    def started(**settings):
+        queue = RunningQueue(tmp_path, "t", NOTE, **settings)
+        queues.append(queue)
+        queue.start()
+        return queue
+
+    yield started
+    try:
+        (tmp_path / "go").touch()
+        for one in queues:
+            for msg_id, _ in one.ask("messages", {"state": "run"}):
+                one.ended(msg_id)
+            one.close()
+    finally:
+        for one in queues:
+            one.kill()
+
+
+def order(queue):
+    path = queue.root.path / "order"
+    return path.read_text().split() if path.exists() else []
+
+
+def running(queue):
+    return queue.ask("num_messages")["run"]
+
+
+def pause(queue):
+    queue.root.pause("t").touch()
+    queue.ask("wake")
+
+
+def resume(queue):
+    queue.root.pause("t").unlink()
+    queue.ask("wake")
+
+
+def go(queue):
+    (queue.root.path / "go").touch()
+
+
+# ---- slots and order
+
+
+def test_all_free_slots_are_filled_at_once(make):
+    queue = make(num_workers=5)
+    pause(queue)
+    ids = [queue.send(param1=HOLD) for _ in range(7)]
+    began = time.monotonic()
+    resume(queue)
+    wait_until(lambda: running(queue) == 5)
+    assert time.monotonic() - began < 1
+    wait_until(lambda: len(order(queue)) == 5)
+    assert sorted(order(queue)) == ids[:5]
+    waits = queue.get(ids[5])["story"]["why"]
+    assert waits == "All 5 slots are taken (num_workers)."
+    go(queue)
+    for msg_id in ids:
+        assert queue.ended(msg_id)["state"] == "done"
+
+
+def test_equal_due_runs_in_the_order_of_arrival_and_sooner_runs_before(make):
+    queue = make(num_workers=1)
+    pause(queue)
+    now = time.time()
+    same = [queue.send(due=now - 5) for _ in range(5)]
+    sooner = queue.send(due=now - 10)
+    later = queue.send(due=now - 1)
+    queue.restart()
+    resume(queue)
+    queue.ended(later)
+    assert order(queue) == [sooner, *same, later]
+
+
+def test_a_message_runs_when_it_is_due_and_not_before(make):
+    queue = make()
+    due = time.time() + 0.8
+    msg_id = queue.send(due=due, param1="date +%s.%N > when")
+    assert "It is due in" in queue.get(msg_id)["story"]["why"]
+    queue.ended(msg_id)
+    late = float((queue.folder(msg_id) / "job/when").read_text()) - due
+    assert 0 <= late < 0.3
+
+
+def test_without_workers_nothing_runs_and_nothing_is_lost(make):
+    queue = make(num_workers=0)
+    msg_id = queue.send()
+    queue.ask("wake")
+    assert queue.get(msg_id)["story"]["why"] == "All 0 slots are taken (num_workers)."
+    assert order(queue) == []
+    queue.configure(num_workers=1)
+    queue.ask("wake")
+    assert queue.ended(msg_id)["state"] == "done"
+
+
+# ---- blocking_params
+
+
+def test_messages_with_equal_blocking_params_run_one_at_a_time(make):
+    queue = make(num_workers=4, blocking_params=[2])
+    first = queue.send(param1=HOLD, param2="a")
+    second = queue.send(param1=HOLD, param2="a")
+    other = queue.send(param1=HOLD, param2="b")
+    none = [queue.send(param1=HOLD) for _ in range(2)]
+    wait_until(lambda: running(queue) == 3)
+    wait_until(lambda: len(order(queue)) == 3)
+    assert sorted(order(queue)) == sorted([first, other, none[0]])
+    why = queue.get(second)["story"]["why"]
+    assert why == f"{first} runs with equal blocking_params."
+    go(queue)
+    for msg_id in (first, second, other, *none):
+        assert queue.ended(msg_id)["state"] == "done"
+
+
+def test_a_blocked_message_does_not_block_others_behind_it(make):
+    queue = make(num_workers=2, blocking_params=["2"])
+    queue.send(param1=HOLD, param2="a")
+    blocked = [queue.send(param2="a") for _ in range(3)]
+    free = queue.send(param2="b")
+    assert queue.ended(free)["state"] == "done"
+    queue.ok("delete_message", {"msg_id": blocked[0]})
+    go(queue)
+    for msg_id in blocked[1:]:
+        assert queue.ended(msg_id)["state"] == "done"
+
+
+# ---- coalesce_params
+
+
+def leader_and_riders(queue, script, number=2):
+    """Return a message that runs, and as many that ride with it."""
+    pause(queue)
+    leader = queue.send(param1=script, param2="same")
+    riders = [queue.send(param1="true", param2="same") for _ in range(number)]
+    resume(queue)
+    wait_until(lambda: queue.state(leader) == "run")
+    wait_until(lambda: order(queue))
+    return leader, riders
+
+
+def test_riders_end_with_their_leader_and_name_it(make):
+    queue = make(num_workers=4, coalesce_params=[2])
+    leader, riders = leader_and_riders(queue, HOLD, 3)
+    other = queue.send(param2="other")
+    late = queue.send(param1="true", param2="same", due=4e9)
+    assert queue.ended(other)["state"] == "done"
+    assert queue.state(riders[0]) == "que"
+    assert queue.ask("num_messages")["que"] == 1
+    assert riders[0] not in str(queue.ask("messages", {"state": "que"}))
+    why = queue.get(riders[0])["story"]["why"]
+    assert why == f"It rides with {leader}, which equals it and runs."
+    refused = queue.refused("run_message", {"msg_id": riders[0]})
+    assert refused == "msg not in runnable state"
+    go(queue)
+    url = f"http://127.0.0.1:3333/q/t/{leader}"
+    for msg_id in riders:
+        message = queue.ended(msg_id)
+        assert message["status"] == f"done - duplicate {url}"
+        assert message["dup"] == url
+        assert message["result"]["cause"] == "duplicate"
+    dups = [f"http://127.0.0.1:3333/q/t/{i}" for i in reversed(riders)]
+    assert queue.ended(leader)["dups"] == dups
+    assert order(queue) == [leader, other]
+    assert queue.state(late) == "que"
+    queue.ok("delete_message", {"msg_id": late})
+
+
+@pytest.mark.parametrize("word", ["err broken", "resend 0-again"])
+def test_riders_return_when_their_leader_does_not_succeed(make, word):
+    queue = make(num_workers=1, coalesce_params=[2])
+    script = f"[ $RQ_COUNT = 0 ] && {{ {HOLD}; echo {word} >&3; exit; }}"
+    leader, riders = leader_and_riders(queue, script)
+    go(queue)
+    for msg_id in riders:
+        assert queue.ended(msg_id)["state"] == "done"
+    message = queue.ended(leader)
+    assert "dups" not in message
+    assert message["state"] == ("err" if word[0] == "e" else "done")
+    # One of the two ran for all that were left.
+    assert len(order(queue)) == 2
+
+
+def test_a_rider_can_be_deleted_without_harm(make):
+    queue = make(num_workers=1, coalesce_params=[2])
+    leader, riders = leader_and_riders(queue, HOLD)
+    queue.ok("delete_message", {"msg_id": riders[0]})
+    go(queue)
+    assert queue.ended(riders[1])["state"] == "done"
+    assert len(queue.ended(leader)["dups"]) == 1
+    assert queue.run()["state"] == "done"  # the slot is free
+
+
+@pytest.mark.parametrize("word", ["done", "err"])
+def test_a_rider_whose_folder_a_hand_removed_does_not_wedge_its_leader(make, word):
+    queue = make(num_workers=1, coalesce_params=[2])
+    leader, riders = leader_and_riders(queue, f"{HOLD}; echo {word} >&3")
+    folder = queue.folder(riders[0])
+    (folder / "msg").unlink()
+    (folder / "status").unlink(missing_ok=True)
+    folder.rmdir()
+    go(queue)
+    assert queue.ended(leader)["state"] == word
+    assert queue.ended(riders[1])["state"] == "done"
+    assert queue.run(param2="x")["state"] == "done"
+
+
+def test_a_crash_gives_riders_back(make):
+    queue = make(num_workers=1, coalesce_params=[2])
+    leader, riders = leader_and_riders(queue, HOLD)
+    queue.crash()
+    go(queue)
+    queue.start()
+    for msg_id in (leader, *riders):
+        assert queue.ended(msg_id)["state"] == "done"
+
+
+# ---- UP, PAUSE, DOWN
+
+
+def test_pause_lets_what_runs_go_on_and_starts_nothing(make):
+    queue = make(num_workers=2)
+    first = queue.send(param1=HOLD)
+    wait_until(lambda: order(queue))
+    pause(queue)
+    second = queue.send()
+    assert queue.ask("status") == ["PAUSE"]
+    go(queue)
+    assert queue.ended(first)["state"] == "done"
+    queue.ask("wake")
+    assert queue.state(second) == "que"
+    resume(queue)
+    assert queue.ended(second)["state"] == "done"
+
+
+def test_down_beats_pause_and_refuses_while_what_runs_goes_on(make):
+    queue = make()
+    first = queue.send(param1=HOLD)
+    wait_until(lambda: order(queue))
+    queue.root.pause("t").touch()
+    queue.root.down("t").touch()
+    assert queue.refused("create_message", {"dest": "t"}) == "status: DOWN"
+    assert queue.ask("status") == ["DOWN"]
+    go(queue)
+    queue.root.down("t").unlink()
+    assert queue.ask("status") == ["PAUSE"]
+    queue.root.pause("t").unlink()
+    assert queue.ended(first)["state"] == "done"
+
+
+def test_files_are_noticed_without_being_told(make):
+    queue = make()
+    pause(queue)
+    msg_id = queue.send()
+    queue.root.pause("t").unlink()
+    assert queue.until(msg_id, "done", seconds=7)
+    # Asking is itself an event, as with the ancestor.
+    future = queue.send(due=time.time() + 3600)
+    pause(queue)
+    assert queue.ask("status") == ["PAUSE"]
+    queue.root.pause("t").unlink()
+    queue.ok("delete_message", {"msg_id": future})
+
+
+# ---- SCRIPTERROR
+
+
+def broken(queue, msg_id, text):
+    """Wait for the queue to say what is wrong; nothing is counted."""
+    wait_until(lambda: queue.ask("status") == ["SCRIPTERROR"])
+    assert text in queue.ok("detail")["reason"]
+    message = queue.get(msg_id)
+    assert message["state"] == "que"
+    assert message["count"] == 0
+    assert "cannot be started" in message["story"]["what"] + message["story"]["why"]
+    assert text in message["story"]["why"]
+
+
+def test_a_script_that_is_missing_waits_in_que_and_heals_by_itself(make):
+    queue = make()
+    aside = queue.script.with_name("aside")
+    queue.script.rename(aside)
+    msg_id = queue.send()
+    broken(queue, msg_id, "no such file")
+    aside.rename(queue.script)
+    message = queue.until(msg_id, "done", seconds=4)
+    assert message["result"]["attempt"] == 1
+    assert queue.ask("status") == ["UP"]
+
+
+def test_a_script_that_lost_its_x_bit_heals_at_once_when_told(make):
+    queue = make()
+    queue.script.chmod(0o644)
+    msg_id = queue.send()
+    broken(queue, msg_id, "not executable")
+    queue.script.chmod(0o755)
+    queue.ask("wake")
+    assert queue.until(msg_id, "done", seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("first_line", "text"),
+    [("#!/no/such/interpreter", "No such file"), ("no first line at all", "format")],
+)
+def test_a_script_without_interpreter_waits_too(make, first_line, text):
+    queue = make()
+    good = queue.script.read_text()
+    queue.script.write_text(f"{first_line}\n")
+    ids = [queue.send() for _ in range(2)]
+    broken(queue, ids[0], text)
+    queue.script.write_text(good)
+    for msg_id in ids:
+        message = queue.until(msg_id, "done", seconds=4)
+        assert message["result"]["attempt"] == 1
+        assert message["count"] == 0
+
+
+def test_a_mended_script_clears_the_error_though_nothing_waits(make):
+    queue = make()
+    queue.script.chmod(0o644)
+    msg_id = queue.send()
+    broken(queue, msg_id, "not executable")
+    queue.ok("delete_message", {"msg_id": msg_id})
+    queue.script.chmod(0o755)
+    queue.ask("wake")
+    wait_until(lambda: queue.ask("status") == ["UP"], 1)
+
+
+def test_a_program_of_the_prefix_that_is_missing_is_a_script_error(make):
+    queue = make(exec_prefix="no-such-shell -lc")
+    msg_id = queue.send()
+    broken(queue, msg_id, "no such program")
+    queue.configure(exec_prefix="")
+    queue.ask("wake")
+    assert queue.until(msg_id, "done", seconds=4)
+
+
+# ---- config
+
+
+def test_a_changed_config_is_taken_at_hup_at_wake_and_by_itself(make):
+    queue = make(num_workers=1)
+    for number, tell in enumerate(
+        (
+            lambda: os.kill(queue.pid, 1),
+            lambda: queue.ask("wake"),
+            lambda: None,
+        ),
+        2,
+    ):
+        queue.configure(num_workers=number)
+        tell()
+        wait_until(lambda n=number: queue.ok("config")["num_workers"] == n, 7)
+
+
+def test_a_typo_in_the_config_keeps_the_old_one_and_is_shown(make):
+    queue = make(num_workers=3)
+    good = queue.dir.config.read_text()
+    for text, reason in (
+        ('{"name": "t",', "is not JSON"),
+        (json.dumps({"script": "x", "num_worker": 2}), "did you mean 'num_workers'"),
+        (json.dumps({"num_workers": 2}), "the mandatory key 'script' is missing"),
+        (json.dumps({"script": "x", "num_workers": -1}), "-1 is not between"),
+    ):
+        queue.dir.config.write_text(text)
+        queue.ask("wake")
+        wait_until(lambda r=reason: r in str(queue.ok("detail")["reason"]))
+        assert queue.ok("config")["num_workers"] == 3
+        assert queue.run()["state"] == "done"
+    queue.dir.config.write_text(good)
+    queue.ask("wake")
+    wait_until(lambda: queue.ok("detail")["reason"] is None)
+
+
+def test_a_queue_without_a_config_that_can_be_used_says_so_and_does_not_start(tmp_path):
+    queue = RunningQueue(tmp_path, "t", NOTE)
+    queue.dir.config.write_text('{"num_workers": 1}')
+    with pytest.raises(AssertionError, match="FATAL .*'script' is missing"):
+        queue.start()
+    assert queue.process.wait(5) == 3
+
+
+# ---- the end
+
+
+def test_a_stop_lets_a_short_script_finish(make):
+    queue = make()
+    msg_id = queue.send(param1="sleep 0.5")
+    wait_until(lambda: order(queue))
+    assert queue.stop() == 0
+    queue.start()
+    assert queue.state(msg_id) == "done"
+    assert order(queue) == [msg_id]
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_stop_cuts_a_long_script_uncounted_and_clean(make, stubborn):
+    queue = make()
+    trap = "trap '' TERM; " if stubborn else ""
+    msg_id = queue.send(
+        param1=f"{trap}echo $$ > pid; touch ready; while ! [ -e $RQ_ROOT/go ]; do sleep .1; done"
+    )
+    path = queue.dir.path / "run" / msg_id / "job"
+    wait_until((path / "ready").exists)
+    pid = int((path / "pid").read_text())
+    began = time.monotonic()
+    assert queue.stop() == 0
+    assert time.monotonic() - began < 4
+    assert not lives(pid)
+    point = json.loads(queue.dir.checkpoint.read_text())
+    assert point["clean"] is True
+    assert (queue.dir.path / "que" / msg_id / "msg").exists()
+    go(queue)
+    queue.start()
+    message = queue.ended(msg_id)
+    assert message["state"] == "done"
+    assert message["count"] == 0
+    assert queue.ok("check") == {"problems": []}
+
+
+def test_nothing_new_is_accepted_while_a_queue_stops(make):
+    queue = make()
+    queue.send(param1="sleep 0.6")
+    wait_until(lambda: order(queue))
+    queue.process.terminate()
+    answer = wait_until(lambda: queue.ask("create_message", {"dest": "t"}))
+    assert answer == ["fail", "not accepted: the queue is stopping"]
+    assert queue.process.wait(10) == 0
+    queue.start()
+
+
+def test_after_a_clean_stop_a_hand_may_move_an_error_to_que(make):
+    queue = make()
+    script = "[ -e again ] || { touch again; echo err by design >&3; exit; }"
+    msg_id = queue.run(param1=script)["msg_id"]
+    gone = queue.run()["msg_id"]
+    folder = queue.folder(gone)
+    assert queue.stop() == 0
+    (queue.dir.path / "err" / msg_id).rename(queue.dir.path / "que" / msg_id)
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
+    found = {one.subject: one.text for one in check.check(queue.dir)}
+    assert found["done"] == "counted 1, there are 0"
+    assert check.check(queue.dir, fix=True) == []
+    queue.start()
+    assert queue.until(msg_id, "done")
+    assert queue.refused("get_message", {"msg_id": gone}) == "msg not found"
+    counts = queue.ask("num_messages")
+    assert (counts["done"], counts["err"]) == (1, 0)
+
+
+def test_a_start_after_a_crash_says_that_the_end_was_not_clean(make):
+    queue = make()
+    queue.run()
+    queue.restart()
+    assert queue.log().splitlines()[-1].endswith("clean=True")
+    queue.run()
+    queue.crash()
+    queue.start()
+    assert queue.log().splitlines()[-1].endswith("clean=False")
+
+
+def test_a_second_term_does_not_hurry_a_stop(make):
+    queue = make()
+    msg_id = queue.send(param1="sleep 0.5")
+    wait_until(lambda: order(queue))
+    queue.process.terminate()
+    queue.process.terminate()
+    assert queue.process.wait(10) == 0
+    queue.start()
+    assert queue.state(msg_id) == "done"
+
+
+def test_a_root_holds_many_queues_side_by_side(tmp_path):
+    with (
+        running_queue(tmp_path, NOTE, "a") as one,
+        running_queue(tmp_path, NOTE, "b") as two,
+    ):
+        assert one.run()["path"].startswith("queue/a/")
+        assert two.run()["path"].startswith("queue/b/")
