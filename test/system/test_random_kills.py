@@ -25,7 +25,7 @@ pytestmark = pytest.mark.system
 
 QUEUES = ("alpha", "beta", "gamma")
 SCRIPT = """#!/bin/sh
-exec 8>>"$RQ_ROOT/met/$RQ_MSG_ID"
+exec 8>>"$RQ_ROOT/met/$RQ_DEST_QUEUE.$RQ_MSG_ID"
 say() { echo "$1 $RQ_MSG_ID $$" >> "$RQ_ROOT/ran"; }
 flock -n 8 || say overlap
 say start
