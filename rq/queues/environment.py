@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
         RQ_WRITE="3",
         RQ_READ="4",
         RQ_PIPE="3",
+        RQ_PYTHON=sys.executable,
     )
     return env
 

@@ -104,6 +104,7 @@ def test_every_variable_is_set_as_the_ancestor_did(tmp_path, queue):
         "RQ_WRITE": "3",
         "RQ_READ": "4",
         "RQ_PIPE": "3",
+        "RQ_PYTHON": sys.executable,
         "RQ_COUNT": "3",
         "RQ_PARAM1": "one word",
         "RQ_PARAM2": '{"deep":[1,null]}',
