@@ -477,7 +477,7 @@ CALM = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 SpoolMachine.TestCase.settings = settings(
-    CALM, max_examples=100, stateful_step_count=30
+    CALM, max_examples=60, stateful_step_count=30
 )
 TestSpool = SpoolMachine.TestCase
 
