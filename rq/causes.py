@@ -86,7 +86,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.RESEND_LIMIT: Story(
         "It failed: it asked to be run again for the {count}. time.",
-        "max_count is {max_count}, and the script still could not finish: {text}",
+        "The script still could not finish, and max_count is {max_count}: {text}",
         _RETRY,
     ),
     Cause.BAD_REPORT: Story(
@@ -113,7 +113,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.SCRIPT: Story(
         "It waits in que; its script cannot be started.",
-        "{text}",
+        "The start failed: {text}",
         "Mend the script (path, x bit, first line); the message then starts by "
         "itself within seconds.",
     ),
@@ -130,7 +130,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.BAD_MESSAGE: Story(
         "It was refused when its folder was read.",
-        "{text}",
+        "What is wrong with it: {text}",
         "Correct it and send it again; nothing was removed.",
     ),
     Cause.CRASH: Story(
@@ -151,7 +151,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.CANCELLED: Story(
         "It was cancelled in attempt {attempt} after {run}.",
-        "{text}",
+        "Somebody ended it while it ran: {text}",
         "`rq retry {id}` sends it round again, `rq delete {id}` removes it.",
     ),
     Cause.STOP: Story(
@@ -171,7 +171,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.ATTACHMENT: Story(
         "It was refused when its attachments were read.",
-        "{text}",
+        "What is wrong with them: {text}",
         "Attach the file again and commit again; nothing else was lost.",
     ),
 }

@@ -28,8 +28,8 @@ from rq.queues import handover, views
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
 from rq.queues.runner import Runner
-from rq.spool import attach, check
-from rq.states import Event, Role, State
+from rq.spool import attach, check, recovery
+from rq.states import Event, Role, State, next_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,25 @@ def _who(ctx: Context, asked: Mapping[str, Any]) -> str:
 def retry_message(ctx: Context, arg: bytes) -> Any:
     """Send a message in err round again, with the same id and its count at 0."""
     asked, msg_id = _with_id(arg)
-    owner = ctx.owner
+    who = _who(ctx, asked)
+    next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
+    return _retried(ctx.owner, msg_id, who)
+
+
+async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
+    # Whoever hid from the sweep of the last attempt must not meet the next one.
+    left = await owner.loop.run_in_executor(
+        None,
+        recovery.end_processes,
+        owner.opened.lease_prefix,
+        [],
+        owner.main.grace,
+        msg_id,
+    )
+    for one in left:
+        os.close(one.pidfd)
+    if left:
+        raise Refused("a process of its last attempt does not end")
     message = owner.spool.read(msg_id)
     began = int(owner.spool.status(msg_id).get("attempt", 0))
     again = message.with_(
@@ -276,7 +294,7 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
     facts = {
         "cause": "operator",
         "outcome": "requeue",
-        "text": f"by {_who(ctx, asked)}",
+        "text": f"by {who}",
     }
     owner.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=again, facts=facts)
     owner.waits(msg_id, again)
@@ -320,7 +338,8 @@ def get_message(ctx: Context, arg: bytes) -> Any:
     try:
         return ["ok", views.message(ctx.owner, msg_id)]
     except BadMessage as error:
-        raise BadMessage(f"msg couldn't be read: {error}") from None
+        reason = str(error).removeprefix("msg couldn't be read: ")
+        raise BadMessage(f"msg couldn't be read: {reason}") from None
 
 
 def get_message_state(ctx: Context, arg: bytes) -> Any:

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from rq import names
 from rq.causes import duration, story
 from rq.config import Admin
-from rq.errors import BadInput, NoSuchMessage
+from rq.errors import BadInput, BadMessage, NoSuchMessage
 from rq.layout import folder
 from rq.message import PARAMS, Message
 from rq.queues.owner import Owner
@@ -60,7 +61,7 @@ def _text(owner: Owner, msg_id: str, state: State) -> str:
 
 def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     """Return all that is known of a message."""
-    found = owner.spool.read(msg_id)
+    found = _read(owner, msg_id)
     shown = status(owner, msg_id)
     state = owner.spool.state_of(msg_id)
     entry = owner.spool.entries.get(msg_id)
@@ -83,6 +84,22 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
         del fields["_attachments"]
     fields["story"] = _story(owner, msg_id, state, fields)
     return fields
+
+
+def _read(owner: Owner, msg_id: str) -> Message:
+    """Return a message; of one in err that cannot be read, what is known all the same:
+    it must not hide, and its story says what is wrong with it."""
+    try:
+        return owner.spool.read(msg_id)
+    except BadMessage as error:
+        if owner.spool.find(msg_id) not in (State.ERR, State.DISMISSED):
+            raise
+        return Message(
+            msg_id=msg_id,
+            dest=owner.name,
+            due=names.created(msg_id),
+            extra={"unreadable": str(error)},
+        )
 
 
 def _attachments(owner: Owner, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +249,7 @@ def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
     try:
-        found = owner.spool.read(msg_id)
+        found = _read(owner, msg_id)
         shown = status(owner, msg_id)
     except (BadInput, NoSuchMessage):
         return None
@@ -260,8 +277,15 @@ def _attempts(owner: Owner, found: Message) -> int:
 def counts(owner: Owner) -> dict[str, int]:
     """Return how many messages are in each of the six states."""
     kept = owner.spool.counts
-    names = (State.PREP, State.QUE, State.RUN, State.DONE, State.RELAYED, State.ERR)
-    shown = {str(state): kept.of(state) for state in names}
+    shown_states = (
+        State.PREP,
+        State.QUE,
+        State.RUN,
+        State.DONE,
+        State.RELAYED,
+        State.ERR,
+    )
+    shown = {str(state): kept.of(state) for state in shown_states}
     shown["que"] -= owner.riding
     return shown
 
