@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from falcon.asgi import Request, Response
 
 from rq import names
+from rq.causes import duration
 from rq.errors import NoSuchMessage
 from rq.message import PARAMS
-from rq.web.pages import page, progress
+from rq.web.pages import page, progress, templating
 from rq.web.pages.queue import known
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ _TOLD_ELSEWHERE = frozenset(
         *PARAMS,
     }
 )
+
+_PLAIN = (
+    ("cause", "cause"),
+    ("exit", "exit status"),
+    ("signal", "signal"),
+    ("pid", "process"),
+)
+_TIMES = (("wait_us", "waited"), ("run_us", "ran"), ("cpu_us", "CPU time"))  # µs
 
 
 class MessagePage:
@@ -94,10 +103,28 @@ def shown(told: Mapping[str, Any]) -> dict[str, Any]:
         "actions": ACTIONS.get(state, ()),
         "life": life(told, now),
         "params": [(one, told[one]) for one in PARAMS if one in told],
+        "results": results(result),
         "others": [
             (one, value) for one, value in told.items() if one not in _TOLD_ELSEWHERE
         ],
     }
+
+
+def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is known of the last attempt, in words."""
+    found = [
+        (label, str(result[name]))
+        for name, label in _PLAIN
+        if result.get(name) is not None
+    ]
+    found += [
+        (label, duration(float(result[name]) / 1e6))
+        for name, label in _TIMES
+        if result.get(name) is not None
+    ]
+    if result.get("max_rss"):
+        found.append(("memory", templating.size(int(result["max_rss"]) * 1024)))
+    return found
 
 
 def life(told: Mapping[str, Any], now: float) -> list[dict[str, Any]]:

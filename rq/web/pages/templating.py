@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from rq import __version__
 from rq.causes import duration
@@ -53,6 +54,7 @@ def environment(site: Addresses) -> Environment:
         text=text,
         pretty=pretty,
         element_id=element_id,
+        commands=commands,
     )
     return made
 
@@ -109,3 +111,19 @@ def pretty(value: Any) -> str:
 def element_id(value: str) -> str:
     """Return an id for an element from any name: no two names share one."""
     return "x" + hashlib.sha256(value.encode()).hexdigest()[:12]
+
+
+def commands(sentence: str) -> Markup:
+    """Return a sentence whose parts between backticks look like commands.
+
+    >>> commands("say `rq up` <now>")
+    Markup('say <code>rq up</code> &lt;now&gt;')
+    """
+    parts = sentence.split("`")
+    if len(parts) % 2 == 0:
+        return escape(sentence)
+    code = Markup("<code>{}</code>")
+    return Markup("").join(
+        code.format(part) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )

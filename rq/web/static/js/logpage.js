@@ -8,13 +8,6 @@ const EARLIER = 256 * 1024; // bytes loaded upward at a time
 const STORED = "rq_log_";
 
 const box = document.getElementById("log");
-if (box) start();
-
-function start() {
-  const view = new LogView(box, document.getElementById("jump"));
-  const page = new LogPage(view);
-  page.begin();
-}
 
 class LogPage {
   constructor(view) {
@@ -261,3 +254,5 @@ function size(bytes) {
   }
   return `${at ? bytes.toFixed(1) : bytes} ${units[at]}`;
 }
+
+if (box) new LogPage(new LogView(box, document.getElementById("jump"))).begin();

@@ -1,0 +1,115 @@
+"""A headless Chromium of Debian's, and what tests ask of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+WIDE, NARROW = 1280, 390
+PROGRAMS = ("chromium", "chromedriver")
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+)
+# Seen in every document before its own scripts: what a hostile text would have done.
+_WITNESS = """
+window.__violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.__violations.push(event.violatedDirective + " " + event.blockedURI);
+});
+window.addEventListener("error", (event) => {
+  window.__violations.push("error: " + event.message);
+});
+window.alert = window.confirm = window.prompt = (text) => {
+  window.__violations.push("dialog: " + text);
+};
+"""
+
+
+def need() -> None:
+    """Skip unless there is a browser and the way to drive it."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"no {missing[0]} -> apt-get install chromium chromium-driver")
+    pytest.importorskip("selenium", reason="no selenium -> ./test/run_tests.sh")
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Any]:
+    """Give a browser with a profile of its own; nothing of it is left."""
+    from selenium import webdriver
+
+    with tempfile.TemporaryDirectory(prefix="rq-chromium-") as profile:
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(shutil.which("chromium"))
+        for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = webdriver.ChromeService(
+            executable_path=str(shutil.which("chromedriver")), log_output=os.devnull
+        )
+        driver = webdriver.Chrome(options=options, service=service)
+        try:
+            source = {"source": _WITNESS}
+            driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+            size(driver, WIDE)
+            yield driver
+        finally:
+            driver.quit()
+
+
+def size(driver: Any, width: int, height: int = 900) -> None:
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+    )
+
+
+def theme(driver: Any, name: str) -> None:
+    """Let the system say `light` or `dark`."""
+    feature = {"name": "prefers-color-scheme", "value": name}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+def until(driver: Any, script: str, seconds: float = 10.0) -> Any:
+    """Return the first true value of a JavaScript expression."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(driver, seconds, poll_frequency=0.05)
+    return wait.until(
+        lambda one: one.execute_script(f"return {script}"), message=script
+    )
+
+
+def violations(driver: Any) -> list[str]:
+    """Return what the page did that it should not have."""
+    told = list(driver.execute_script("return window.__violations || []"))
+    severe = [
+        one["message"] for one in driver.get_log("browser") if one["level"] == "SEVERE"
+    ]
+    return told + severe
+
+
+def without_scripts(driver: Any, act: Callable[[], None]) -> None:
+    """Let `act` see pages as a browser without JavaScript shows them."""
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        act()
+    finally:
+        driver.execute_cdp_cmd(
+            "Emulation.setScriptExecutionDisabled", {"value": False}
+        )

@@ -1,0 +1,119 @@
+"""Make docs/screenshots: every screen, light and dark, wide and narrow.
+
+    .venv/bin/python test/browser/screenshots.py [DIRECTORY]
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+import chromium
+import showcase
+from ports import free_port
+from supervising import CHECKOUT, daemon_on
+
+SHAPES = {"wide": chromium.WIDE, "narrow": chromium.NARROW}
+THEMES = ("light", "dark")
+TALLEST = 2400
+
+
+def screens(ids: dict[str, str]) -> dict[str, str]:
+    """Return the screens' names and paths."""
+    running = f"/q/video-encode/{ids['running']}"
+    return {
+        "overview": "/",
+        "queue": "/q/reports",
+        "queue-running": "/q/video-encode",
+        "queue-paused": "/q/newsletter?state=que",
+        "message-failed": f"/q/reports/{ids['march']}",
+        "message-running": running,
+        "message-waiting": f"/q/invoices/{ids['later']}",
+        "message-prepared": f"/q/reports/{ids['prep']}",
+        "message-done": f"/q/thumbnails/{ids['done']}",
+        "log": f"{running}/log",
+        "confirm": f"{running}/confirm/cancel",
+        "timers": "/timers",
+        "system": "/system",
+        "new-message": "/q/video-encode/new_message",
+        "new-queue": "/new_queue",
+        "not-found": "/q/nowhere",
+    }
+
+
+def main() -> int:
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else CHECKOUT / "docs/screenshots"
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rq-shots-") as scratch:
+        shoot(Path(scratch), target)
+        shoot_empty(Path(scratch) / "empty", target)
+    return 0
+
+
+def shoot(scratch: Path, target: Path) -> None:
+    port = free_port()
+    with daemon_on(scratch / "rq") as daemon, chromium.browser() as driver:
+        showcase.build(daemon, port)
+        daemon.start()
+        ids = showcase.fill(daemon)
+        daemon.until_up("web")
+        time.sleep(12)  # the films are on their way, and the log has lines
+        for name, path in screens(ids).items():
+            take(driver, f"http://127.0.0.1:{port}{path}", target / name)
+            sys.stdout.write(f"{name}\n")
+        dialog(driver, f"http://127.0.0.1:{port}/q/video-encode/{ids['running']}")
+        save(driver, target / "dialog-light-wide.png", 900)
+
+
+def shoot_empty(scratch: Path, target: Path) -> None:
+    port = free_port()
+    with daemon_on(scratch / "rq") as daemon, chromium.browser() as driver:
+        showcase.configure(daemon, port)
+        daemon.start()
+        daemon.until_up("web")
+        take(driver, f"http://127.0.0.1:{port}/", target / "overview-empty")
+        take(driver, f"http://127.0.0.1:{port}/timers", target / "timers-empty")
+
+
+def take(driver: Any, url: str, target: Path) -> None:
+    for theme in THEMES:
+        chromium.theme(driver, theme)
+        for shape, width in SHAPES.items():
+            chromium.size(driver, width, 844)
+            driver.get(url)
+            time.sleep(0.8)
+            tall = driver.execute_script("return document.body.scrollHeight")
+            fixed = "logbody" in driver.find_element("tag name", "body").get_attribute(
+                "class"
+            )
+            height = 844 if fixed else max(600, min(tall, TALLEST))
+            save(driver, target.with_name(f"{target.name}-{theme}-{shape}.png"), height)
+
+
+def dialog(driver: Any, url: str) -> None:
+    chromium.theme(driver, "light")
+    chromium.size(driver, chromium.WIDE)
+    driver.get(url)
+    chromium.until(driver, "!document.getElementById('theme').hidden")
+    driver.find_element("css selector", "[data-key=c]").click()
+    chromium.until(driver, "document.querySelector('dialog[open]')")
+
+
+def save(driver: Any, path: Path, height: int) -> None:
+    width = driver.execute_script("return innerWidth")
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    shot = {"format": "png", "clip": clip, "captureBeyondViewport": True}
+    told = driver.execute_cdp_cmd("Page.captureScreenshot", shot)
+    path.write_bytes(base64.b64decode(told["data"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""A root that looks as an operator's does: queues at work, in trouble, paused, down."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from supervising import Daemon, wait_until
+
+THUMBS = r"""#!/bin/sh
+printf '\033[1mmaking thumbnails of \033[36m%s\033[0m\n' "$RQ_PARAM1"
+for size in 64 128 256 512 1024; do
+    printf '  \033[32m✓\033[0m %s px  \033[2m%s.%s.jpg\033[0m\n' $size "$RQ_PARAM1" $size
+done
+printf '\033[33mwarning:\033[0m no colour profile, sRGB assumed\n'
+echo "done 5 sizes made" >&3
+"""
+ENCODE = r"""#!/bin/sh
+printf '\033[1mencoding \033[36m%s\033[0m with 2 threads\n' "$RQ_PARAM1"
+printf '\033[2mStream #0: Video: h264 (High), yuv420p, 1920x1080, 25 fps\033[0m\n'
+printf '\033[2mStream #1: Audio: aac (LC), 48000 Hz, stereo\033[0m\n'
+n=0
+while [ $n -lt ${RQ_PARAM2:-2400} ]; do
+    n=$((n + 1))
+    if [ $((n % 10)) -eq 0 ]; then
+        printf '\033[32mkeyframe\033[0m %5d  q=%d.0  size=%6dkB  \033[2mbitrate=%d.%dkbits/s\033[0m\n' \
+            $((n * 25)) $((20 + n % 7)) $((n * 96)) $((1200 + n % 90)) $((n % 10))
+    fi
+    printf '\rframe %5d  \033[7m%3d %%\033[0m' $n $((n * 100 / ${RQ_PARAM2:-2400}))
+    [ $((n % 10)) -eq 0 ] && printf '\r'
+    echo "run frame $n of ${RQ_PARAM2:-2400}" >&3
+    sleep 0.1
+done
+echo
+echo done >&3
+"""
+REPORT = r"""#!/bin/sh
+echo "collecting $RQ_PARAM1"
+case $RQ_PARAM1 in
+march*)
+    printf '\033[31mTraceback (most recent call last):\033[0m\n'
+    echo '  File "report.py", line 41, in <module>'
+    echo '    total = sum(row["amount"] for row in rows)'
+    printf '\033[1;31mKeyError: "amount"\033[0m\n'
+    exit 1 ;;
+april*)
+    echo "err the ledger of $RQ_PARAM1 is not closed yet" >&3 ;;
+may*) kill -9 $$ ;;
+*) echo "done $RQ_PARAM1: 1,204 rows" >&3 ;;
+esac
+"""
+MAIL = "#!/bin/sh\necho 'done delivered' >&3\n"
+FLAKY = """#!/bin/sh
+[ "$RQ_COUNT" -lt 2 ] && echo 'resend 900-the remote side is busy' >&3 && exit 0
+echo done >&3
+"""
+SCRIPTS = {
+    "thumbnails": (THUMBS, 4),
+    "video-encode": (ENCODE, 2),
+    "reports": (REPORT, 1),
+    "newsletter": (MAIL, 2),
+    "partner-sync": (FLAKY, 1),
+    "invoices": (MAIL, 1),
+}
+FORM = {
+    "default": "hidden",
+    "mesg_param1": {"label": "Film", "help": "Path of the film to encode."},
+    "mesg_param2": {"label": "Frames", "help": "How many frames; all when empty."},
+}
+
+
+def configure(daemon: Daemon, port: int, **settings: Any) -> None:
+    """Write the config of a root, before its supervisor starts."""
+    known = {
+        "env": "development",
+        "host": "127.0.0.1",
+        "port": port,
+        "addr": "127.0.0.1",
+        "grace": 1,
+        "allow_new_queue": True,
+    }
+    daemon.root.config.write_text(json.dumps({**known, **settings}))
+
+
+def build(daemon: Daemon, port: int, **settings: Any) -> None:
+    """Write config and definitions of a root, before its supervisor starts."""
+    configure(daemon, port, **settings)
+    for name, (text, workers) in SCRIPTS.items():
+        directory = daemon.define(name, {"num_workers": workers})
+        (directory / "run").write_text(text)
+        if name == "video-encode":
+            (directory / "form.json").write_text(json.dumps(FORM))
+        daemon.link(name, directory)
+    broken = daemon.define("archive", {"num_workers": 1})
+    (broken / "run").write_text("#!/no/such/interpreter\n")
+    daemon.link("archive", broken)
+    timer(daemon, "hourly-report", "reports", 3600)
+    timer(daemon, "nightly-archive", "archive", 86400)
+    timer(daemon, "newsletter", "newsletter", 7 * 86400)
+
+
+def timer(daemon: Daemon, name: str, dest: str, period: int) -> None:
+    message = {"dest": dest, "param1": "from the timer"}
+    path = Path(daemon.root.path) / "definitions" / f"{name}.json"
+    path.write_text(json.dumps({"period": period, "msg": message}))
+    (daemon.root.timers / f"{name}.json").symlink_to(path)
+
+
+def fill(daemon: Daemon) -> dict[str, str]:
+    """Send what makes the pages worth looking at; return ids by what they show."""
+    for name in (*SCRIPTS, "archive"):
+        daemon.until_up(name)
+    ids: dict[str, str] = {}
+    for number in range(42):
+        ids["done"] = send(daemon, "thumbnails", f"photos/2026/IMG_{4100 + number}.raw")
+    for month in ("january", "february", "march", "april", "may", "june"):
+        ids[month] = send(daemon, "reports", f"{month} 2026")
+    films = ("harbour-at-dawn.mov", "interview-03.mov", "credits.mov", "trailer.mov")
+    for film in films:
+        one = send(daemon, "video-encode", f"films/{film}")
+        ids.setdefault("running", one)
+    ids["resent"] = send(daemon, "partner-sync", "orders 2026-11-20")
+    send(daemon, "archive", "photos/2019")
+    ids["later"] = send(daemon, "invoices", "invoice 88012", due=time.time() + 5400)
+    send(daemon, "invoices", "invoice 88013", due=time.time() + 9000)
+    daemon.ask("pause_queue", "newsletter")
+    wait_until(lambda: daemon.ask_queue("newsletter", "status") == ["PAUSE"])
+    for number in range(17):
+        send(daemon, "newsletter", f"subscriber {number}")
+    prepared = daemon.ask_queue("reports", "prep_message", {"dest": "reports"})
+    ids["prep"] = prepared[1].rpartition("/")[2]
+    ended = ("done", "err")
+    for name in ("march", "april", "may", "june"):
+        wait_until(lambda name=name: state(daemon, "reports", ids[name]) in ended)
+    wait_until(lambda: state(daemon, "thumbnails", ids["done"]) == "done")
+    return ids
+
+
+def send(daemon: Daemon, queue: str, param1: str, **fields: Any) -> str:
+    message = {"dest": queue, "param1": param1, **fields}
+    word, full_id = daemon.ask_queue(queue, "create_message", message)
+    assert word == "ok", full_id
+    return str(full_id.rpartition("/")[2])
+
+
+def state(daemon: Daemon, queue: str, msg_id: str) -> str:
+    return str(daemon.ask_queue(queue, "get_message_state", {"msg_id": msg_id})[1])
