@@ -216,9 +216,11 @@ class Found:
     msg_id: str
 
 
-def find_leases(prefix: str, slots: Sequence[Path] = ()) -> Iterator[Found]:
-    """Find processes of our user whose RQ_LEASE starts with `prefix`, or that hold one
-    of the files `slots` open.
+def find_leases(
+    prefix: str, slots: Sequence[Path] = (), msg_id: str | None = None
+) -> Iterator[Found]:
+    """Find processes of our user whose RQ_LEASE starts with `prefix` (and RQ_MSG_ID is
+    `msg_id`, if one is given), or that hold one of the files `slots` open.
 
     The pidfd is opened before the environment is read, so that it stands for the
     process that was looked at.
@@ -229,8 +231,12 @@ def find_leases(prefix: str, slots: Sequence[Path] = ()) -> Iterator[Found]:
         if not name.isdigit() or int(name) in own:
             continue
         found = _look(int(name), prefix, wanted)
-        if found is not None:
+        if found is None:
+            continue
+        if msg_id is None or found.msg_id == msg_id:
             yield found
+        else:
+            os.close(found.pidfd)
 
 
 def _stats(paths: Sequence[Path]) -> Iterator[os.stat_result]:

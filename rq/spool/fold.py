@@ -62,6 +62,9 @@ def fold(events: Iterable[dict[str, Any]]) -> Folded:
         folded.suspect = folded.suspect or record["ev"] == Note.SUSPECT
         if "msg" in record and "state" in record:
             _take(folded, record)
+        elif "msgs" in record:
+            for msg_id in record["msgs"]:
+                _take(folded, {**record, "msg": msg_id})
         elif record["ev"] == Note.SENT:
             folded.sent.add((record["of"], record["i"]))
     return folded
@@ -94,7 +97,8 @@ def _take_others(folded: Folded, record: dict[str, Any]) -> None:
     if "key" in record:
         folded.keys[record["key"]] = (record["msg"], when)
     for number, out in enumerate(record.get("out", ())):
-        folded.owed.append((record["seq"], number, out, when))
+        whose = {**out, "msg": record["msg"]}
+        folded.owed.append((record["seq"], number, whose, when))
     for rider in record.get("riders", ()):
         _take(folded, rider_record(record, rider))
 

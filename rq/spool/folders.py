@@ -58,6 +58,13 @@ def list_state(queue: QueueDir, state: State, limit: int | None = None) -> list[
     return found[:limit]
 
 
+def newest_first(queue: QueueDir, state: State) -> Iterator[str]:
+    """Give the ids of the messages in a state, without listing them all first."""
+    if state in HASHED:
+        return _hashed(queue, state)
+    return iter(list_state(queue, state))
+
+
 def _take(ids: Iterator[str], limit: int | None) -> list[str]:
     found: list[str] = []
     for one in ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,14 @@ class Owed:
     dest: str
     message: dict[str, Any]
     since: float  # epoch seconds
+    msg_id: str = ""  # whose end owes it
+    files: bool = False  # the attachments of that one go along
+
+
+def owed(out: Mapping[str, Any], msg_id: str, since: float) -> Owed:
+    """Return what an entry of `out`, in the line that ended `msg_id`, owes."""
+    files = bool(out.get("files"))
+    return Owed(out["dest"], out["message"], since, msg_id, files)
 
 
 def key(journal: str, seq: int, number: int) -> str:
@@ -22,13 +31,10 @@ def key(journal: str, seq: int, number: int) -> str:
 
 def to_json(owed: dict[tuple[int, int], Owed]) -> list[list[Any]]:
     return [
-        [seq, number, one.dest, one.message, one.since]
+        [seq, number, one.dest, one.message, one.since, one.msg_id, one.files]
         for (seq, number), one in owed.items()
     ]
 
 
 def from_json(data: list[list[Any]]) -> dict[tuple[int, int], Owed]:
-    return {
-        (int(seq), int(number)): Owed(dest, message, since)
-        for seq, number, dest, message, since in data
-    }
+    return {(int(seq), int(number)): Owed(*rest) for seq, number, *rest in data}

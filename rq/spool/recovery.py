@@ -260,38 +260,47 @@ def _end_leases(queue: QueueDir, prefix: str, grace: float) -> list[proc.Found]:
     """End every process that an earlier owner left; return those that do not end."""
     slots = [queue.path / "lease" / name for name in os.listdir(queue.path / "lease")]
     held = [slot for slot in slots if proc.is_locked(slot)]
-    left = list(proc.find_leases(prefix, held))
-    if not left:
-        return []
-    for one in left:
+    for one in proc.find_leases(prefix, held):
         _log.warning(
             "a process of an earlier owner is still at work; RQ ends it: %s",
             fields(pid=one.pid, msg_id=one.msg_id),
         )
+        os.close(one.pidfd)
     return end_processes(prefix, held, grace)
 
 
 def end_processes(
-    prefix: str, slots: list[Any], grace: float, patience: float = 5.0
+    prefix: str,
+    slots: list[Any],
+    grace: float,
+    msg_id: str | None = None,
+    patience: float = 5.0,
 ) -> list[proc.Found]:
     """TERM, wait, KILL all holders of a lease until none is left; return the immortal.
 
-    Blocks; meant for starts and for threads.
+    Blocks; meant for starts and for threads. One look that finds nobody proves nothing:
+    a process may have forked after the look began and ended before its turn came. So
+    nobody has to be found twice in a row, with every slot free. With `msg_id` only
+    those of that message are looked for.
     """
     deadline = time.monotonic() + grace
     told: set[int] = set()
+    clear = 0
     while True:
-        left = list(proc.find_leases(prefix, slots))
+        left = list(proc.find_leases(prefix, slots, msg_id))
         late = time.monotonic() > deadline
         for one in left:
             if late or one.pid not in told:
                 proc.signal_found(one, signal.SIGKILL if late else signal.SIGTERM)
                 told.add(one.pid)
-        if not left or time.monotonic() > deadline + patience:
+        clear = 0 if left else clear + 1
+        free = clear > 1 and not any(proc.is_locked(slot) for slot in slots)
+        if free or time.monotonic() > deadline + patience:
             return left
         for one in left:
             os.close(one.pidfd)
-        time.sleep(0.02)
+        if clear != 1:
+            time.sleep(0.02)
 
 
 # ---- the journal's files
@@ -314,7 +323,7 @@ def _remember(spool: Spool, found: _Found, now: float) -> None:
     spool.keys = keys
     owed = dict(found.checkpoint.owed) if found.checkpoint else {}
     for seq, number, out, since in found.folded.owed:
-        owed[seq, number] = outbox.Owed(out["dest"], out["message"], since)
+        owed[seq, number] = outbox.owed(out, out["msg"], since)
     for sent in found.folded.sent:
         owed.pop(sent, None)
     spool.owed = owed

@@ -25,7 +25,7 @@ from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
-from rq.spool import folders
+from rq.spool import folders, outbox
 from rq.spool.entry import Counts, Entry
 from rq.spool.fold import rider_record
 from rq.spool.journal import Journal
@@ -232,7 +232,39 @@ class Spool:
 
     def _note_owed(self, record: Mapping[str, Any], seq: int, now: float) -> None:
         for number, one in enumerate(record.get("out", ())):
-            self.owed[seq, number] = Owed(one["dest"], one["message"], now)
+            self.owed[seq, number] = outbox.owed(one, record["msg"], now)
+
+    def expire(self, state: State, ids: Iterable[str]) -> list[str]:
+        """Remove messages that have ended in `state`, by one line; return which.
+
+        Those that have moved on since somebody listed them stay.
+        """
+        target = next_state(state, Event.EXPIRE, Role.CLEANER)
+        found = [one for one in ids if self._rests(one, state)]
+        if found:
+            now = int(self.clock() * 1e6)
+            said = {"ts": now, "queue": self.queue.name, "ev": Event.EXPIRE}
+            more = {"state": target, "was": state, "msgs": found}
+            self.journal.append({**said, **more})
+        for one in found:
+            self._changed(one, Entry(state, state, 0.0, 0), state, target)
+        return found
+
+    def _rests(self, msg_id: str, state: State) -> bool:
+        """Whether a message has ended in `state` and its folder lies there."""
+        if msg_id in self.entries:
+            return False
+        try:
+            os.stat(folder(state, msg_id), dir_fd=self.dir_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove_empty(self, directories: Iterable[str]) -> None:
+        """Remove directories of done and relayed that hold nothing any more; a folder
+        on its way into one of them makes it again."""
+        for one in directories:
+            durable.remove_dir(one, self.dir_fd)
 
     def note(self, note: Note, **more: Any) -> None:
         """Write a line that changes no state."""
