@@ -40,6 +40,7 @@ HEADERS = (
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEALTH = ("/livez", "/readyz")
+_HEARD_OUT = 32 * 1024 * 1024  # bytes
 _KNOWN_LIMIT = 1000  # logins that are remembered
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -74,6 +75,8 @@ class Guard:
         for name, value in HEADERS:
             if name not in headers:
                 resp.set_header(name, value)
+        if not succeeded and req.method not in _SAFE:
+            await _hear_out(req)
 
     def _check_address(self, req: Request) -> None:
         if not self._networks:
@@ -100,6 +103,13 @@ class Guard:
                 "the net can point here is refused."
             ),
         )
+
+
+async def _hear_out(req: Request) -> None:
+    """Read what a refused client still sends: most send all before they listen."""
+    left = req.content_length or 0
+    if 0 < left <= _HEARD_OUT and not req.get_header("Expect"):
+        await req.stream.exhaust()
 
 
 def check_config(config: RootConfig) -> None:

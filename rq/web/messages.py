@@ -138,7 +138,7 @@ def asked_for(form: Form) -> tuple[str, dict[str, Any]]:
     if not fields:
         raise BadInput("say mesg, the message as JSON, or mesg[dest] and so on")
     method = fields.pop("_method", "commit")
-    if method not in _SEND:
+    if not isinstance(method, str) or method not in _SEND:
         raise falcon.HTTPBadRequest(description=_NO_METHOD)
     return _SEND[method], fields
 

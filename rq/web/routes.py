@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from falcon.asgi import App
+from falcon import HTTP_303
+from falcon.asgi import App, Request, Response
 
 # `async def handler(req, resp, **fields_of_the_path)`.
 Handler = Callable[..., Awaitable[None]]
@@ -46,3 +47,15 @@ class Routes:
         for path, methods in self._table.items():
             named = {f"on_{method}": one for method, one in methods.items()}
             app.add_route(prefix + path, SimpleNamespace(**named))
+        if prefix:
+            _lead(app, prefix)
+
+
+def _lead(app: App[Any, Any], prefix: str) -> None:
+    """Lead from the relative root without its last slash to the overview."""
+
+    async def lead(req: Request, resp: Response) -> None:
+        resp.status = HTTP_303
+        resp.set_header("Location", f"{prefix}/")
+
+    app.add_route(prefix, SimpleNamespace(on_get=lead))

@@ -70,7 +70,10 @@ def listen(settings: RootConfig) -> socket.socket:
     where = f"{settings.addr}:{settings.port}"
     try:
         found = socket.getaddrinfo(
-            settings.addr.strip("[]"), settings.port, type=socket.SOCK_STREAM
+            settings.addr.strip("[]") or None,
+            settings.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
         )
     except socket.gaierror as error:
         raise BadConfig(f"addr {settings.addr}: {error.strerror}") from None

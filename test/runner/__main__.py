@@ -46,6 +46,12 @@ PARTS = (
     Part(name="disk", about="the spool on a real disk", folder="disk"),
     Part(name="process", about="real children", folder="process", programs=("ruby",)),
     Part(name="system", about="the whole daemon", folder="system", programs=("ruby",)),
+    Part(
+        name="web",
+        about="REST, safety, files, the web as a child",
+        folder="web",
+        programs=("curl",),
+    ),
     Part(name="faults", about="kill -9, crashes, planted bugs", folder="faults"),
     Part(
         name="stress",

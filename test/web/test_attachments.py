@@ -1,0 +1,242 @@
+"""Attachments and files over REST, there and back, whole and in parts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from supervising import wait_until
+from webbing import served
+
+from rq.errors import BadInput
+from rq.web.downloads import parse_range
+
+pytestmark = pytest.mark.system
+
+# Writes what a message's script may leave in its directory.
+FILES = """
+printf 0123456789 > digits.txt
+ln -s /etc/passwd link.txt
+mkfifo pipe.txt
+echo '<script>1</script>' > page.html
+echo secret > .hidden
+echo done ok >&3
+"""
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("files")) as found:
+        found.queue(FILES, "plain")
+        yield found
+
+
+def upload(web, msg_id, data, name="a.bin", queue="plain"):
+    path = f"/q/{queue}/{msg_id}/attach/new"
+    return web.multipart(path, {"x_format": "json"}, {"filedata": (name, data)})
+
+
+def test_an_attachment_comes_back_as_it_was_sent(web):
+    data = os.urandom(3_000_000) + b"\r\n--not the end\r\n"
+    msg_id = web.send("plain", _method="prep")
+    md5 = hashlib.md5(data).hexdigest()
+    assert upload(web, msg_id, data).json == ["ok", f"{md5}-Attached successfully"]
+    answer = web.get(f"/q/plain/{msg_id}/attach/a.bin")
+    assert answer.body == data
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert "sandbox" in answer.headers["content-security-policy"]
+    found = web.get(f"/q/plain/{msg_id}.json").json["_attachments"]["a.bin"]
+    assert (found["md5"], found["size"]) == (md5, len(data))
+
+
+def test_an_empty_file_is_an_attachment(web):
+    msg_id = web.send("plain", _method="prep")
+    assert upload(web, msg_id, b"").json[0] == "ok"
+    assert web.get(f"/q/plain/{msg_id}/attach/a.bin").body == b""
+
+
+def test_directories_are_cut_off_a_file_name(web):
+    msg_id = web.send("plain", _method="prep")
+    assert upload(web, msg_id, b"1", "../../a.txt").json[0] == "ok"
+    assert upload(web, msg_id, b"2", "C:\\\\dir\\\\b.txt").json[0] == "ok"
+    found = web.get(f"/q/plain/{msg_id}.json").json["_attachments"]
+    assert sorted(found) == ["a.txt", "b.txt"]
+
+
+def test_a_hostile_name_is_refused_and_nothing_is_left(web):
+    msg_id = web.send("plain", _method="prep")
+    for name in (";rm -rf $HOME;", "`id`", "<b>x</b>", ".hidden"):
+        assert upload(web, msg_id, b"x", name).json[0] == "fail"
+    assert "_attachments" not in web.get(f"/q/plain/{msg_id}.json").json
+    assert list(web.daemon.root.uploads.iterdir()) == []
+
+
+def test_an_upload_without_a_file_is_404(web):
+    msg_id = web.send("plain", _method="prep")
+    path = f"/q/plain/{msg_id}/attach/new"
+    assert web.multipart(path, {"x_format": "json"}).status == 404
+    assert web.multipart(path, {}, {"filedata": ("", b"x")}).status == 404
+    assert web.post(path, {"filedata": "x"}).status == 415
+
+
+def test_only_a_prepared_message_takes_attachments(web):
+    msg_id = web.send("plain")
+    wait_until(lambda: web.state("plain", msg_id) == "done")
+    assert upload(web, msg_id, b"x" * 500_000).json == ["fail", "cannot find message"]
+    refused = upload(web, "20260102.0304.05.006.7", b"x")
+    assert refused.json[0] == "fail"
+    assert upload(web, "x", b"x").status == 404
+
+
+def test_an_attachment_is_removed(web):
+    msg_id = web.send("plain", _method="prep")
+    upload(web, msg_id, b"x")
+    path = f"/q/plain/{msg_id}/attach/a.bin"
+    fields = {"_method": "delete", "x_format": "json"}
+    assert web.post(path, fields).json == ["ok", "Attachment deleted successfully"]
+    assert web.get(path).status == 404
+    assert web.post(path, fields).json[0] == "fail"
+    assert web.post(path, {"_method": "x"}).status == 400
+
+
+def test_an_upload_holds_a_piece_of_a_file_in_memory(web, tmp_path):
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(300 * 1024 * 1024)
+    msg_id = web.send("plain", _method="prep")
+    pids = [web.daemon.child("web")["pid"], *children(web.daemon.child("web")["pid"])]
+    address = f"http://127.0.0.1:{web.port}/q/plain/{msg_id}/attach/new"
+    command = ["curl", "-s", "-F", "x_format=json", "-F", f"filedata=@{large}", address]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Attached successfully" in done.stdout
+    assert max(peak(pid) for pid in pids) < 100 * 1024
+    got = subprocess.run(
+        ["curl", "-s", f"{address.removesuffix('new')}large", "-o", tmp_path / "got"],
+        check=True,
+    )
+    assert got.returncode == 0
+    assert (tmp_path / "got").stat().st_size == large.stat().st_size
+    assert max(peak(pid) for pid in pids) < 100 * 1024
+
+
+def children(pid):
+    found = subprocess.run(
+        ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(one) for one in found.stdout.split()]
+
+
+def peak(pid):
+    """Return the most memory a process has held, in KiB."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(next(x for x in file if x.startswith("VmHWM")).split()[1])
+
+
+# ---- what scripts wrote
+
+
+@pytest.fixture(scope="module")
+def ran(web):
+    """A message whose script has left files; the path of its log directory."""
+    msg_id = web.send("plain")
+    wait_until(lambda: web.state("plain", msg_id) == "done")
+    return f"/q/plain/{msg_id}/log"
+
+
+def test_files_of_a_script_are_sent(web, ran):
+    log = web.get(f"{ran}/stdio.log")
+    assert (log.status, log.kind) == (200, "text/plain")
+    assert "RQ START" in log.text
+    page = web.get(f"{ran}/page.html")
+    assert page.headers["content-disposition"].startswith("attachment")
+    assert "sandbox" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+
+
+def test_no_link_pipe_hidden_or_absent_file_is_sent(web, ran):
+    for name in ("link.txt", "pipe.txt", ".hidden", "none.txt", "..", "..%2fmsg"):
+        assert web.get(f"{ran}/{name}").status == 404, name
+
+
+def test_ranges_are_sent_as_asked(web, ran):
+    path = f"{ran}/digits.txt"
+    for wanted, body, shown in (
+        ("bytes=2-4", b"234", "bytes 2-4/10"),
+        ("bytes=7-", b"789", "bytes 7-9/10"),
+        ("bytes=-2", b"89", "bytes 8-9/10"),
+        ("bytes=8-99", b"89", "bytes 8-9/10"),
+    ):
+        answer = web.get(path, Range=wanted)
+        assert (answer.status, answer.body) == (206, body), wanted
+        assert answer.headers["content-range"] == shown
+        assert answer.headers["content-length"] == str(len(body))
+    for wanted in ("bytes=10-", "bytes=-0", f"bytes={'9' * 30}-"):
+        answer = web.get(path, Range=wanted)
+        assert answer.status == 416, wanted
+        assert answer.headers["content-range"] == "bytes */10"
+    for wanted in ("bytes=1-2,4-5", "lines=1-2", "bytes=4-2", "bytes=-", "x"):
+        answer = web.get(path, Range=wanted)
+        assert (answer.status, answer.body) == (200, b"0123456789"), wanted
+
+
+def test_what_the_asker_has_is_not_sent_again(web, ran):
+    path = f"{ran}/digits.txt"
+    first = web.get(path)
+    etag, changed = first.headers["etag"], first.headers["last-modified"]
+    assert web.get(path, If_None_Match=etag).status == 304
+    assert web.get(path, If_Modified_Since=changed).status == 304
+    assert web.get(path, If_Modified_Since=formatdate(0, usegmt=True)).status == 200
+    assert web.get(path, Range="bytes=1-2", If_Range=etag).status == 206
+    assert web.get(path, Range="bytes=1-2", If_Range='"other"').status == 200
+    head = web.ask("HEAD", path)
+    assert (head.headers["content-length"], head.body) == ("10", b"")
+
+
+def test_a_log_that_grows_can_be_read_on_by_ranges(web):
+    name = web.queue("for n in 1 2 3 4 5 6; do echo $n; sleep .1; done; echo done >&3")
+    msg_id = web.send(name)
+    path, got = f"/q/{name}/{msg_id}/log/stdio.log", b""
+
+    def more():
+        nonlocal got
+        answer = web.get(path, Range=f"bytes={len(got)}-")
+        if answer.status == 206:
+            got += answer.body
+        return web.state(name, msg_id) == "done" and answer.status == 416
+
+    wait_until(more)
+    assert got == web.get(path).body
+    assert got.count(b"\n") >= 8
+
+
+def test_files_are_sent_while_nobody_answers_for_the_queue(web):
+    name = web.queue(FILES)
+    msg_id = web.send(name)
+    wait_until(lambda: web.state(name, msg_id) == "done")
+    web.post(f"/q/{name}/adminoper", {"down": "1"})
+    wait_until(lambda: web.get(f"/q/{name}.json").json["status"] == "DOWN")
+    path = f"/q/{name}/{msg_id}/log/digits.txt"
+    wait_until(lambda: web.get(path).body == b"0123456789")
+
+
+numbers = st.integers(0, 30)
+
+
+@given(numbers, numbers, numbers)
+def test_a_range_is_never_outside_its_file(first, last, size):
+    data = bytes(range(size))
+    for header in (f"bytes={first}-{last}", f"bytes={first}-", f"bytes=-{last}"):
+        try:
+            part = parse_range(header, size)
+        except BadInput:
+            continue
+        if part is not None:
+            start, end = part
+            assert 0 <= start < end <= size
+            if "=-" in header:
+                assert data[start:end] == data[-last:]

@@ -1,0 +1,200 @@
+"""The ancestor's routes for messages, asked as its clients asked them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from supervising import wait_until
+from webbing import BROWSER, served
+
+pytestmark = pytest.mark.system
+
+DONE = "echo done ok >&3"
+SLEEP = "exec sleep 60"
+ERR = "echo err no >&3"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("rest")) as found:
+        found.queue(DONE, "plain")
+        yield found
+
+
+def test_a_message_is_sent_urlencoded_and_multipart_alike(web):
+    mesg = json.dumps({"dest": "plain", "param1": 'a & b = "c" é'})
+    first = web.post("/q/plain/new_message", {"x_format": "json", "mesg": mesg})
+    second = web.multipart("/q/plain/new_message", {"x_format": "json", "mesg": mesg})
+    for answer in (first, second):
+        assert (answer.status, answer.kind) == (200, "application/json")
+        word, full_id = answer.json
+        assert word == "ok"
+        base = f"http://127.0.0.1:{web.port}/q/plain/"
+        assert full_id.startswith(base)
+        found = web.get(f"/q/plain/{full_id.removeprefix(base)}.json").json
+        assert found["param1"] == 'a & b = "c" é'
+
+
+def test_fields_of_a_form_are_a_message_too(web):
+    fields = {
+        "mesg[dest]": "plain",
+        "mesg[param1]": "one",
+        "mesg[param2]": "",
+        "mesg[due]": "",
+        "mesg[post_run_webhook]": "http://127.0.0.1:1/a http://127.0.0.1:1/b",
+        "mesg[_method]": "prep",
+        "x_format": "html",
+    }
+    answer = web.post("/q/plain/new_message", fields, Accept=BROWSER)
+    assert answer.status == 303
+    place = answer.headers["location"]
+    found = web.get(f"{place}.json").json
+    assert found["state"] == "prep"
+    assert found["param1"] == "one"
+    assert "param2" not in found
+    assert found["post_run_webhook"] == [
+        "http://127.0.0.1:1/a",
+        "http://127.0.0.1:1/b",
+    ]
+
+
+def test_a_refused_message_keeps_200_and_says_fail(web):
+    answer = web.post("/q/plain/new_message", {"mesg": '{"param1": "x"}'})
+    assert answer.status == 200
+    assert answer.json == ["fail", 'input missing required "dest" parameter']
+
+
+def test_what_is_no_message_is_refused_with_a_status(web):
+    cases = {
+        "{": 422,
+        "[]": 422,
+        "": 422,
+        '{"dest":"plain","_method":"explode"}': 400,
+    }
+    for mesg, status in cases.items():
+        answer = web.post("/q/plain/new_message", {"mesg": mesg})
+        assert (answer.status, answer.kind) == (status, "application/problem+json")
+    assert web.post("/q/plain/new_message").status == 422
+    answer = web.ask("POST", "/q/plain/new_message", b"{}", Content_Type="text/plain")
+    assert answer.status == 415
+    huge = {"mesg": "x" * 5_000_000}
+    assert web.post("/q/plain/new_message", huge).status == 413
+    assert web.multipart("/q/plain/new_message", huge).status == 413
+
+
+def test_a_message_of_nearly_a_megabyte_is_taken(web):
+    msg_id = web.send("plain", extra="é" * 400_000)
+    found = web.get(f"/q/plain/{msg_id}.json").json
+    assert len(found["extra"]) == 400_000
+
+
+def test_single_que_gives_the_waiting_message(web):
+    name = web.queue(DONE)
+    web.post(f"/q/{name}/adminoper", {"pause": "1"})
+    first = web.send(name)
+    assert web.send(name, _method="single_que") == first
+
+
+def test_a_key_that_is_sent_twice_gives_the_same_message(web):
+    assert web.send("plain", _key="k1") == web.send("plain", _key="k1")
+
+
+def test_a_message_is_shown_with_its_state_and_status(web):
+    msg_id = web.send("plain", param1="x")
+    wait_until(lambda: web.state("plain", msg_id) == "done")
+    found = web.get(f"/q/plain/{msg_id}.json").json
+    assert (found["state"], found["status"]) == ("done", "done - ok")
+    assert found["path"].startswith("queue/plain/done/")
+
+
+def test_a_message_that_is_not_there_is_404(web):
+    for msg_id in ("20260102.0304.05.006.7", "nonsense", "*"):
+        assert web.get(f"/q/plain/{msg_id}.json").status == 404
+        assert web.get(f"/q/plain/{msg_id}/state.json").status == 404
+        assert web.post(f"/q/plain/{msg_id}/clone").status == 404
+        assert web.post(f"/q/plain/{msg_id}/run_now").status == 404
+
+
+def test_a_prepared_message_is_committed_once(web):
+    msg_id = web.send("plain", _method="prep")
+    assert web.state("plain", msg_id) == "prep"
+    fields = {"_method": "commit", "x_format": "json", "msg_id": msg_id}
+    assert web.post(f"/q/plain/{msg_id}", fields).json == ["ok", "msg commited"]
+    again = web.multipart(f"/q/plain/{msg_id}", fields)
+    assert again.json == ["ok", "msg already commited"]
+
+
+def test_a_message_is_deleted(web):
+    msg_id = web.send("plain", _method="prep")
+    answer = web.post(f"/q/plain/{msg_id}", {"_method": "delete"})
+    assert (answer.status, answer.headers["location"]) == (303, "/q/plain")
+    fields = {"_method": "delete", "x_format": "json"}
+    assert web.post(f"/q/plain/{msg_id}", fields).json[0] == "fail"
+
+
+def test_a_running_message_is_destroyed_or_cancelled(web):
+    name = web.queue(SLEEP, num_workers=2)
+    first, second = web.send(name), web.send(name)
+    for msg_id, method, word in (
+        (first, "destroy", "msg destroyed"),
+        (second, "cancel", "msg is being cancelled"),
+    ):
+        wait_until(lambda one=msg_id: web.state(name, one) == "run")
+        fields = {"_method": method, "x_format": "json"}
+        assert web.post(f"/q/{name}/{msg_id}", fields).json == ["ok", word]
+        wait_until(lambda one=msg_id: web.state(name, one) == "err")
+        story = web.get(f"/q/{name}/{msg_id}.json").json["result"]
+        assert "web from 127.0.0.1" in json.dumps(story)
+
+
+def test_a_failed_message_is_acknowledged_and_retried(web):
+    name = web.queue("test -e again && echo done ok >&3; touch again; exit 1")
+    msg_id = web.send(name)
+    wait_until(lambda: web.state(name, msg_id) == "err")
+    answer = web.post(f"/q/{name}/{msg_id}", {"_method": "ack", "x_format": "json"})
+    assert answer.json == ["ok", 1]
+    assert web.get(f"/q/{name}.json").json["err_size"] == 0
+    other = web.send(name)
+    wait_until(lambda: web.state(name, other) == "err")
+    answer = web.post(f"/q/{name}/{other}", {"_method": "retry", "x_format": "json"})
+    assert answer.json[0] == "ok"
+
+
+def test_a_message_is_run_before_it_is_due(web):
+    msg_id = web.send("plain", due=4_000_000_000)
+    answer = web.post(f"/q/plain/{msg_id}/run_now")
+    assert (answer.status, answer.headers["location"]) == (303, f"/q/plain/{msg_id}")
+    wait_until(lambda: web.state("plain", msg_id) == "done")
+    refused = web.post(f"/q/plain/{msg_id}/run_now")
+    assert (refused.status, refused.kind) == (409, "application/problem+json")
+    back = web.post(f"/q/plain/{msg_id}/run_now", {"back": "/q/plain"})
+    assert (back.status, back.headers["location"]) == (303, "/q/plain")
+
+
+def test_a_message_that_ended_is_cloned(web):
+    msg_id = web.send("plain", param1="again")
+    wait_until(lambda: web.state("plain", msg_id) == "done")
+    answer = web.post(f"/q/plain/{msg_id}/clone", {"x_format": "json"})
+    word, full_id = answer.json
+    assert word == "ok"
+    found = web.get(f"/q/plain/{full_id.rpartition('/')[2]}.json").json
+    assert (found["cloned_from"], found["param1"]) == (msg_id, "again")
+
+
+def test_an_unknown_method_is_400(web):
+    msg_id = web.send("plain")
+    answer = web.post(f"/q/plain/{msg_id}", {"_method": "explode"})
+    assert answer.status == 400
+    assert "400 - Invalid method param" in answer.json["detail"]
+
+
+def test_a_browser_sees_a_refusal_where_it_came_from(web):
+    answer = web.post(
+        "/q/plain/new_message",
+        {"mesg[dest]": "", "x_format": "html", "mesg[src]": "x", "back": "/q/plain"},
+        Accept=BROWSER,
+    )
+    assert (answer.status, answer.headers["location"]) == (303, "/q/plain")
+    pair = answer.headers["set-cookie"].partition(";")[0]
+    assert "missing required" in web.get("/q/plain", Accept=BROWSER, Cookie=pair).text

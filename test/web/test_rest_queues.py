@@ -1,0 +1,205 @@
+"""The ancestor's routes for queues, asked as its clients asked them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from supervising import wait_until
+from webbing import BROWSER, CHECKOUT, served
+
+pytestmark = pytest.mark.system
+
+SLEEP = "exec sleep 60"
+DONE = "echo done ok >&3"
+ERR = "echo err no >&3"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("rest"), allow_new_queue=True) as found:
+        found.queue(DONE, "plain")
+        yield found
+
+
+def test_the_names_of_all_queues_are_json_and_text(web):
+    assert "plain" in web.get("/q.json").json
+    assert web.get("/q.json").kind == "application/json"
+    text = web.get("/q.txt")
+    assert "q/plain.txt" in text.text.splitlines()
+    assert text.kind == "text/plain"
+
+
+def test_counts_and_status_of_a_queue_are_json_and_text(web):
+    web.send("plain")
+    wait_until(lambda: web.get("/q/plain.json").json["done_size"] >= 1)
+    found = web.get("/q/plain.json").json
+    sizes = {f"{one}_size" for one in ("prep", "que", "run", "done", "err", "relayed")}
+    assert found.keys() == {"status", "uptime"} | sizes
+    lines = web.get("/q/plain.txt").text.splitlines()
+    assert lines[0] == "status: UP"
+    assert any(line.startswith("uptime: ") for line in lines)
+    assert f"done: {found['done_size']}" in lines
+
+
+def test_a_queue_that_is_down_says_only_that(web):
+    name = web.queue(DONE)
+    assert web.post(f"/q/{name}/adminoper", {"down": "1"}).status == 303
+    wait_until(lambda: web.get(f"/q/{name}.json").json == {"status": "DOWN"})
+    assert web.get(f"/q/{name}.txt").text == "status: DOWN\n"
+    refused = web.post(f"/q/{name}/new_message", {"mesg": json.dumps({"dest": name})})
+    assert refused.status == 503
+    assert "503 - Service Unavailable - Operationally Down" in refused.json["detail"]
+    assert web.get(f"/q/{name}/config").json["name"] == name
+    assert web.get(f"/q/{name}/done.json").json == ["fail", "status: DOWN"]
+    web.post(f"/q/{name}/adminoper", {"up": "1"})
+    wait_until(lambda: web.get(f"/q/{name}.json").json["status"] == "UP")
+
+
+def test_a_queue_is_paused_and_resumed(web):
+    name = web.queue(DONE)
+    answer = web.post(f"/q/{name}/adminoper", {"pause": "1", "back": f"/q/{name}"})
+    assert (answer.status, answer.headers["location"]) == (303, f"/q/{name}")
+    msg_id = web.send(name)
+    wait_until(lambda: web.get(f"/q/{name}.json").json["status"] == "PAUSE")
+    assert web.state(name, msg_id) == "que"
+    web.post(f"/q/{name}/adminoper", {"resume": "1"})
+    wait_until(lambda: web.state(name, msg_id) == "done")
+
+
+def test_adminoper_without_a_word_is_refused(web):
+    assert web.post("/q/plain/adminoper", {"back": "/"}).status == 422
+    every = dict.fromkeys(("pause", "resume", "down", "up"), "1")
+    assert web.post("/q/plain/adminoper", every).status == 422
+
+
+def test_done_lists_the_newest_first_up_to_a_limit(web):
+    name = web.queue(DONE)
+    sent = [web.send(name) for _ in range(12)]
+    wait_until(lambda: web.get(f"/q/{name}.json").json["done_size"] == 12)
+    assert web.get(f"/q/{name}/done.json").json == sent[::-1][:10]
+    assert web.get(f"/q/{name}/done.json?limit=3").json == sent[::-1][:3]
+    assert web.get(f"/q/{name}/done.json?limit=x").status == 400
+
+
+def test_the_config_is_the_file_and_the_one_in_force(web):
+    stored, live = web.get("/q/plain/config.json"), web.get("/q/plain/config")
+    assert stored.kind == live.kind == "application/json"
+    assert stored.json["name"] == live.json["name"] == "plain"
+
+
+def test_what_is_unknown_is_404_for_programs_and_people(web):
+    for path in ("/q/none.json", "/q/none/done.json", "/q/none/config", "/nothing"):
+        answer = web.get(path)
+        assert (answer.status, answer.kind) == (404, "application/problem+json"), path
+        assert answer.json["status"] == 404
+    assert web.get("/q/none/config.json").status == 404
+    assert web.get("/q/none.txt").status == 404
+    assert web.get("/q/none.txt").kind == "text/plain"
+    page = web.get("/nothing", Accept=BROWSER)
+    assert (page.status, page.kind) == (404, "text/html")
+    assert web.post("/q/none/new_message", {"mesg": '{"dest":"none"}'}).status == 404
+    for word in ("ack_errs", "restart"):
+        assert web.post(f"/q/none/{word}").status == 404
+    assert web.get("/q/..%2f..%2fetc/config.json").status == 404
+
+
+def test_a_method_that_is_not_there_is_405(web):
+    answer = web.ask("DELETE", "/q.json")
+    assert (answer.status, answer.kind) == (405, "application/problem+json")
+    assert "GET" in answer.headers["allow"]
+
+
+def test_head_is_get_without_its_body(web):
+    answer = web.ask("HEAD", "/q.json")
+    assert (answer.status, answer.body) == (200, b"")
+    assert int(answer.headers["content-length"]) == len(web.get("/q.json").body)
+
+
+def test_errors_are_acknowledged(web):
+    name = web.queue(ERR)
+    msg_id = web.send(name)
+    wait_until(lambda: web.state(name, msg_id) == "err")
+    answer = web.post(f"/q/{name}/ack_errs", {"back": f"/q/{name}"})
+    assert answer.status == 303
+    assert web.get(f"/q/{name}.json").json["err_size"] == 0
+
+
+def test_a_queue_is_restarted(web):
+    name = web.queue(DONE)
+    pid = web.daemon.child(name)["pid"]
+    assert web.post(f"/q/{name}/restart").status == 303
+    wait_until(lambda: web.daemon.until_up(name)["pid"] != pid)
+    answer = web.post("/q/plain/restart", {"x_format": "json"})
+    assert answer.json == ["ok", "plain"]
+    web.daemon.until_up("plain")
+
+
+def test_a_queue_is_made_and_removed_by_forms(web):
+    script = web.daemon.root.path / "script"
+    fields = {
+        "queue[name]": "made",
+        "queue[script]": str(script),
+        "queue[num_workers]": "2",
+        "queue[exec_prefix]": "",
+        "queue[coalesce_params][]": "1",
+    }
+    answer = web.post("/new_queue", fields)
+    assert (answer.status, answer.headers["location"]) == (303, "/q/made")
+    found = web.get("/q/made/config").json
+    assert (found["num_workers"], found["coalesce_params"]) == (2, [1])
+    again = web.post("/new_queue", {**fields, "x_format": "json"})
+    assert again.json == ["fail", "already created"]
+    assert web.post("/new_queue", {**fields, "queue[name]": "a/b"}).status == 303
+    assert web.post("/new_queue").status == 422
+    answer = web.post("/delete_queue", {"queue_name": "made"})
+    assert (answer.status, answer.headers["location"]) == (303, "/")
+    wait_until(lambda: "made" not in web.get("/q.json").json)
+
+
+def test_what_an_action_did_is_said_once_on_the_next_page(web):
+    name = web.queue(DONE)
+    answer = web.post(f"/q/{name}/adminoper", {"pause": "1"}, Accept=BROWSER)
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    pair = cookie.partition(";")[0]
+    page = web.get(f"/q/{name}", Accept=BROWSER, Cookie=pair)
+    assert f"{name}: pause" in page.text
+    assert "rq_session=" in page.headers["set-cookie"]
+    forged = pair[:-4] + "0000"
+    page = web.get(f"/q/{name}", Accept=BROWSER, Cookie=forged)
+    assert f"{name}: pause" not in page.text
+
+
+def test_back_leads_nowhere_else(web):
+    for bad in ("//evil.example/", "https://evil.example/", "/\\evil", "/a\r\nX: y"):
+        answer = web.post("/q/plain/ack_errs", {"back": bad})
+        assert (answer.status, answer.headers["location"]) == (303, "/q/plain"), bad
+
+
+def test_check_rq_reads_the_text_routes(web):
+    def check(*words):
+        command = [sys.executable, "-m", "rq.cli.check_rq", "-p", str(web.port), *words]
+        env = {"PYTHONPATH": str(CHECKOUT)}
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=env, check=False
+        )
+        return done.returncode, done.stdout
+
+    name = web.queue(ERR)
+    msg_id = web.send(name)
+    wait_until(lambda: web.state(name, msg_id) == "err")
+    status, said = check("-d")
+    assert status == 2
+    assert f"{name} has 1 in err" in said
+    web.post(f"/q/{name}/ack_errs")
+    for other in web.get("/q.json").json:
+        web.post(f"/q/{other}/adminoper", {"resume": "1"})
+        web.post(f"/q/{other}/ack_errs")
+    wait_until(lambda: check()[0] == 0)
+    status, said = check("-t", "25:40:0:3500")
+    assert status == 1
+    assert said.startswith("WARNING: ")
