@@ -245,6 +245,12 @@ class SpoolMachine(RuleBasedStateMachine):
             self.spool.fire(msg_id, Event.EXPIRE, Role.CLEANER)
             self.know(msg_id, state=State.GONE)
 
+    @rule(state=st.sampled_from([State.DONE, State.RELAYED, State.DISMISSED]))
+    def expire_all_that_rest(self, state: State) -> None:
+        there = [i for i, one in self.now.messages.items() if one.state is state]
+        for msg_id in self.spool.expire(state, there):
+            self.know(msg_id, state=State.GONE)
+
     @rule(number=PICK)
     def deliver(self, number: int) -> None:
         if owed := sorted(self.now.owed):
