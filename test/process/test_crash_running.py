@@ -145,7 +145,7 @@ def test_strangers_are_left_alone_by_a_recovery(site, queue):
 def test_a_child_that_outlives_its_leader_is_ended_before_the_message_runs_again(
     tmp_path,
 ):
-    with site_at(tmp_path / "root", grace=1.0) as site:
+    with site_at(tmp_path / "root", grace=2.5) as site:
         site.act("leave", FIRST + "( trap '' TERM; sleep 300 ) &\n")
         queue = site.queue().start()
         msg_id = queue.submit("leave")
