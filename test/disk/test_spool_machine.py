@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from spooling import NOW, Clock, Owner, a_message
 
 from rq import durable
 from rq.layout import folder
 from rq.spool import check, checkpoint, folders, index
 from rq.spool.entry import COUNTED
-from rq.states import FINAL, Event, Role, State
+from rq.states import Event, Role, State
 
 MAX_COUNT = 3
 MESSAGES = 8
@@ -118,22 +118,37 @@ class SpoolMachine(RuleBasedStateMachine):
 
     # ---- events
 
-    @rule(due=st.integers(0, 9), key=st.booleans())
-    def submit(self, due: int, key: bool) -> None:
-        if len(self.now.messages) >= MESSAGES:
-            return
-        msg_id = self.spool.new_id()
-        assert msg_id not in self.now.messages
-        message = a_message(msg_id, due=due, max_count=MAX_COUNT, param1=msg_id)
-        more = {"key": f"k/{msg_id}"} if key else {}
-        self.spool.submit(message, **more)
-        self.know(msg_id, state=State.QUE, due=float(due))
-        if key:
-            self.now.keys[more["key"]] = msg_id
+    @initialize()
+    def begin(self) -> None:
+        """Let something be there: waiting, running, and ended in err."""
+        self.submit(3, 0, True)
+        self.claim(0, True)
+        self.end(0, Event.FAIL, False, False)
+        self.claim(0, True)
+        self.commit()
+
+    @rule(number=st.integers(1, 2), due=st.integers(0, 9), key=st.booleans())
+    def submit(self, number: int, due: int, key: bool) -> None:
+        for _ in range(number):
+            if self.full:
+                return
+            msg_id = self.spool.new_id()
+            assert msg_id not in self.now.messages
+            message = a_message(msg_id, due=due, max_count=MAX_COUNT, param1=msg_id)
+            more = {"key": f"k/{msg_id}"} if key else {}
+            self.spool.submit(message, **more)
+            self.know(msg_id, state=State.QUE, due=float(due))
+            if key:
+                self.now.keys[more["key"]] = msg_id
+
+    @property
+    def full(self) -> bool:
+        left = [i for i in self.now.messages.values() if i.state is not State.GONE]
+        return len(left) >= MESSAGES
 
     @rule()
     def prepare(self) -> None:
-        if len(self.now.messages) >= MESSAGES:
+        if self.full:
             return
         msg_id = self.spool.new_id()
         assert msg_id not in self.now.messages
@@ -141,17 +156,53 @@ class SpoolMachine(RuleBasedStateMachine):
         self.know(msg_id, state=State.PREP)
         self.safe.messages[msg_id] = Known(State.PREP)
 
-    @rule(number=PICK)
-    def commit_prepared(self, number: int) -> None:
-        if msg_id := self.pick(number, State.PREP):
-            self.spool.submit(self.spool.read(msg_id))
-            self.know(msg_id, state=State.QUE)
-
-    @rule(number=PICK, started=st.booleans())
-    def claim(self, number: int, started: bool) -> None:
-        msg_id = self.pick(number, State.QUE)
+    @rule(number=PICK, data=st.data())
+    def happen(self, number: int, data: Any) -> None:
+        """Let something happen to some message that may happen to it."""
+        msg_id = self.pick(number, *(one for one in State if one is not State.GONE))
         if msg_id is None:
             return
+        ways = {
+            State.PREP: ["commit_prepared", "discard"],
+            State.QUE: ["claim", "claim", "reschedule", "discard"],
+            State.RUN: ["end", "end", "give_back"],
+            State.ERR: ["send_round_again", "dismiss", "discard"],
+            State.DISMISSED: ["send_round_again", "discard", "expire"],
+            State.DONE: ["discard", "expire"],
+            State.RELAYED: ["discard", "expire"],
+        }[self.now.messages[msg_id].state]
+        way = data.draw(st.sampled_from(ways), label="way")
+        flags = data.draw(st.tuples(st.booleans(), st.booleans()), label="flags")
+        match way:
+            case "claim":
+                self.claim(msg_id, flags[0])
+            case "end":
+                events = [Event.FINISH, Event.RELAY, Event.FAIL]
+                event = data.draw(st.sampled_from(events), label="event")
+                self.end(msg_id, event, *flags)
+            case "give_back":
+                self.give_back(msg_id, Event.RETRY if flags[0] else Event.REQUEUE)
+            case "reschedule":
+                self.reschedule(msg_id, data.draw(st.integers(0, 9), label="due"))
+            case _:
+                getattr(self, way)(msg_id)
+
+    @rule(number=PICK, data=st.data())
+    def more_happens(self, number: int, data: Any) -> None:
+        """The same: most of what happens, happens to messages."""
+        self.happen(number, data)
+
+    @rule(number=PICK, data=st.data())
+    def still_more_happens(self, number: int, data: Any) -> None:
+        self.happen(number, data)
+
+    def commit_prepared(self, msg_id: str) -> None:
+        self.spool.submit(self.spool.read(msg_id))
+        self.know(msg_id, state=State.QUE)
+
+    def claim(self, msg_id: str | int, started: bool) -> None:
+        if isinstance(msg_id, int):
+            msg_id = self.pick(msg_id, State.QUE)
         message = self.spool.claim(msg_id, 0)
         one = self.now.messages[msg_id]
         self.know(msg_id, state=State.RUN, attempt=one.attempt + 1)
@@ -165,16 +216,9 @@ class SpoolMachine(RuleBasedStateMachine):
             self.spool.settle(msg_id)
             self.spool.work_dir(msg_id)
 
-    @rule(
-        number=PICK,
-        event=st.sampled_from([Event.FINISH, Event.RELAY, Event.FAIL]),
-        riders=st.booleans(),
-        out=st.booleans(),
-    )
-    def end(self, number: int, event: Event, riders: bool, out: bool) -> None:
-        msg_id = self.pick(number, State.RUN)
-        if msg_id is None:
-            return
+    def end(self, msg_id: str | int, event: Event, riders: bool, out: bool) -> None:
+        if isinstance(msg_id, int):
+            msg_id = self.pick(msg_id, State.RUN)
         more: dict[str, Any] = {}
         if riders and event is not Event.FAIL:
             waiting = [i for i, o in self.now.messages.items() if o.state is State.QUE]
@@ -182,13 +226,9 @@ class SpoolMachine(RuleBasedStateMachine):
         if out:
             more["out"] = [{"dest": "webhook", "message": {"dest": "webhook"}}]
         facts = {"cause": "done", "text": "said", "outcome": str(event)}
+        spare = self.running.pop(msg_id)
         line = self.spool.fire(
-            msg_id,
-            event,
-            Role.QUEUE,
-            facts=facts,
-            spare=self.running.pop(msg_id),
-            **more,
+            msg_id, event, Role.QUEUE, facts=facts, spare=spare, **more
         )
         self.know(msg_id, state=State(line["state"]))
         for rider in more.get("riders", ()):
@@ -197,11 +237,7 @@ class SpoolMachine(RuleBasedStateMachine):
         if out:
             self.now.owed.add((line["seq"], 0))
 
-    @rule(number=PICK, event=st.sampled_from([Event.RETRY, Event.REQUEUE]))
-    def give_back(self, number: int, event: Event) -> None:
-        msg_id = self.pick(number, State.RUN)
-        if msg_id is None:
-            return
+    def give_back(self, msg_id: str, event: Event) -> None:
         message = self.running.pop(msg_id)
         if event is Event.RETRY:
             message = message.with_(count=message.count + 1, due=message.due + 1)
@@ -209,104 +245,80 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts)
         self.know(msg_id, state=State.QUE, count=message.count, due=message.due)
 
-    @rule(number=PICK)
-    def send_round_again(self, number: int) -> None:
-        msg_id = self.pick(number, State.ERR, State.DISMISSED)
-        if msg_id is None:
-            return
+    def send_round_again(self, msg_id: str) -> None:
         attempt = self.now.messages[msg_id].attempt
         message = self.spool.read(msg_id).with_(count=0, due=NOW, attempt=attempt)
         self.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=message)
         self.know(msg_id, state=State.QUE, count=0, due=NOW)
 
-    @rule(number=PICK, due=st.integers(0, 9))
-    def reschedule(self, number: int, due: int) -> None:
-        if msg_id := self.pick(number, State.QUE):
-            seq = self.spool.entries[msg_id].seq
-            self.spool.reschedule(msg_id, float(due))
-            assert self.spool.entries[msg_id].seq == seq
-            self.know(msg_id, due=float(due))
+    def reschedule(self, msg_id: str, due: int) -> None:
+        seq = self.spool.entries[msg_id].seq
+        self.spool.reschedule(msg_id, float(due))
+        assert self.spool.entries[msg_id].seq == seq
+        self.know(msg_id, due=float(due))
 
-    @rule(number=PICK)
-    def dismiss(self, number: int) -> None:
-        if msg_id := self.pick(number, State.ERR):
-            self.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
-            self.know(msg_id, state=State.DISMISSED)
+    def dismiss(self, msg_id: str) -> None:
+        self.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+        self.know(msg_id, state=State.DISMISSED)
 
-    @rule(number=PICK)
-    def discard(self, number: int) -> None:
-        if msg_id := self.pick(number, State.PREP, State.QUE, *FINAL):
-            self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
-            self.know(msg_id, state=State.GONE)
+    def discard(self, msg_id: str) -> None:
+        self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+        self.know(msg_id, state=State.GONE)
 
-    @rule(number=PICK)
-    def expire(self, number: int) -> None:
-        if msg_id := self.pick(number, State.DONE, State.RELAYED, State.DISMISSED):
-            self.spool.fire(msg_id, Event.EXPIRE, Role.CLEANER)
-            self.know(msg_id, state=State.GONE)
+    def expire(self, msg_id: str) -> None:
+        self.spool.fire(msg_id, Event.EXPIRE, Role.CLEANER)
+        self.know(msg_id, state=State.GONE)
 
-    @rule(state=st.sampled_from([State.DONE, State.RELAYED, State.DISMISSED]))
-    def expire_all_that_rest(self, state: State) -> None:
-        there = [i for i, one in self.now.messages.items() if one.state is state]
-        for msg_id in self.spool.expire(state, there):
-            self.know(msg_id, state=State.GONE)
-
-    @rule(number=PICK)
-    def deliver(self, number: int) -> None:
+    @rule(number=PICK, step=st.sampled_from([0.0, 0.001, 1.0, -1.0, -100.0]))
+    def deliver(self, number: int, step: float) -> None:
+        self.clock.now += step
         if owed := sorted(self.now.owed):
             one = owed[number % len(owed)]
             self.spool.sent(*one)
             self.now.owed.discard(one)
 
-    @rule(step=st.sampled_from([0.0, 0.001, 1.0, -1.0, -100.0]))
-    def let_time_pass(self, step: float) -> None:
-        self.clock.now += step
-
     # ---- what the process does with them
 
-    @rule()
+    @rule(act=st.sampled_from(["write", "commit", "settle_some", "settle_all"]))
+    def work(self, act: str) -> None:
+        getattr(self, act)()
+
     def write(self) -> None:
         if self.spool.journal.write():
             self.promise()
 
-    @rule()
     def commit(self) -> None:
         self.spool.commit()
         self.promise()
 
-    @rule(number=st.integers(1, 3))
-    def settle_some(self, number: int) -> None:
+    def settle_some(self) -> None:
         self.commit()
-        for msg_id in list(self.spool.unsettled)[:number]:
+        for msg_id in list(self.spool.unsettled)[:2]:
             self.spool.settle(msg_id)
 
-    @rule()
     def settle_all(self) -> None:
         self.commit()
         self.spool.settle_all()
         self.agrees()
 
-    @rule()
+    @rule(act=st.sampled_from(["seal", "checkpoint", "checkpoint", "write_index"]))
+    def keep(self, act: str) -> None:
+        getattr(self, act)()
+
     def seal(self) -> None:
         self.spool.journal.seal()
 
-    @rule()
-    def begin_checkpoint(self) -> None:
-        if self.point is None:
-            self.commit()
-            self.point = checkpoint.begin(self.spool, "boot")
-
-    @rule()
-    def finish_checkpoint(self) -> None:
-        if self.point is None:
-            return
+    def checkpoint(self) -> None:
+        """Begin a checkpoint, or end the one that was begun."""
         self.commit()
+        if self.point is None:
+            self.point = checkpoint.begin(self.spool, "boot")
+            return
         for msg_id in list(self.spool.barrier):
             self.spool.settle(msg_id)
         point, self.point = self.point, None
         checkpoint.finish(self.spool.dir_fd, self.owner.queue, point)
 
-    @rule()
     def write_index(self) -> None:
         """Begin an index, or end the one that was begun; of what is durable only."""
         self.commit()
@@ -328,26 +340,17 @@ class SpoolMachine(RuleBasedStateMachine):
 
     # ---- ends
 
-    @rule()
-    def crash(self) -> None:
-        self.forget()
-        self.owner.open()
-        self.meet()
-
     @rule(
         points=st.integers(0, 25),
         doing=st.sampled_from(
-            ["commit", "settle_all", "checkpoint", "seal", "index", "stop"]
+            ["nothing", "commit", "settle_all", "checkpoint", "seal", "index", "stop"]
         ),
         again=st.none() | st.integers(0, 12),
     )
-    def crash_while(self, points: int, doing: str, again: int | None) -> None:
+    def crash(self, points: int, doing: str, again: int | None) -> None:
         """Die at some point of an act, and perhaps once more while recovering."""
-        try:
-            with dying_after(points):
-                self.act(doing)
-        except Crash:
-            pass
+        with contextlib.suppress(Crash), dying_after(points):
+            self.act(doing)
         self.forget()
         if again is not None:
             with contextlib.suppress(Crash), dying_after(again):
@@ -364,8 +367,8 @@ class SpoolMachine(RuleBasedStateMachine):
                 self.commit()
                 self.spool.settle_all()
             case "checkpoint":
-                self.begin_checkpoint()
-                self.finish_checkpoint()
+                self.checkpoint()
+                self.checkpoint()
             case "seal":
                 self.commit()
                 self.seal()
@@ -378,8 +381,8 @@ class SpoolMachine(RuleBasedStateMachine):
                 check.close_cleanly(self.spool)
 
     def give_all_back(self) -> None:
-        for _ in list(self.running):
-            self.give_back(0, Event.REQUEUE)
+        for msg_id in list(self.running):
+            self.give_back(msg_id, Event.REQUEUE)
 
     @rule()
     def stop_and_start(self) -> None:
@@ -482,9 +485,7 @@ CALM = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-SpoolMachine.TestCase.settings = settings(
-    CALM, max_examples=60, stateful_step_count=30
-)
+SpoolMachine.TestCase.settings = settings(CALM, max_examples=60, stateful_step_count=30)
 TestSpool = SpoolMachine.TestCase
 
 
