@@ -18,9 +18,10 @@ from pathlib import Path
 
 from rq import client, config, logs, proc, retry
 from rq.causes import Cause
+from rq.config import Admin
 from rq.errors import BadConfig, Damaged, DiskFailed, Refused, RQError
 from rq.layout import QueueDir, Root
-from rq.queues import handover
+from rq.queues import handover, retention
 from rq.queues.commands import Context
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
@@ -35,6 +36,8 @@ QUIET = 0.002  # seconds without a request before folders are made
 WAIT = 1.0  # seconds that folders may wait while requests come in
 TICK = 5.0  # seconds between looks at files, at the latest
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
+HOUR = 3600.0
+SETTLED_IN = 60.0  # seconds after its start a queue looks for the first time what is old
 INDEX_EVENTS = 500_000
 FAILED, FATAL = 1, 3  # exit statuses
 
@@ -63,7 +66,8 @@ class Process:
         self._config_seen = _stamp(owner.queue.config)
         self._hour = int(time.time() // 3600)
         self._clocks = (time.time(), time.monotonic())
-        self._last_hourly = time.monotonic()
+        self._retaining: asyncio.Task[None] | None = None
+        self._last_hourly = time.monotonic() - HOUR + SETTLED_IN
         self.done: asyncio.Future[int] = owner.loop.create_future()
         owner.wake = self.wake
 
@@ -173,7 +177,7 @@ class Process:
             self._config_seen = seen
             owner.reload()
         self.runner.look_at_script()
-        if not owner.stopping and owner.closed() is None:
+        if owner.admin is not Admin.DOWN and owner.closed() is None:
             adopted = door.adopt(owner.spool, owner.full_id(""), owner.left_at_door)
             owner.left_at_door = adopted.left
             for message in adopted.messages:
@@ -229,10 +233,21 @@ class Process:
 
     def _housekeep(self) -> None:
         now = time.monotonic()
-        if now - self._last_hourly < 3600:
+        if now - self._last_hourly < HOUR:
             return
         self._last_hourly = now
         self.expire()
+        if self._retaining is None or self._retaining.done():
+            self._retaining = self.owner.loop.create_task(self._retain())
+
+    async def _retain(self) -> None:
+        """Remove messages and history that have outlived the queue's retention."""
+        try:
+            await retention.apply(self.owner)
+            if await retention.forget_history(self.owner) and self._index is None:
+                self._start_index()
+        except (OSError, RQError) as error:
+            log.error("retention failed: %s; RQ tries again in an hour", error)
 
     def expire(self) -> None:
         """Remove prepared messages that nobody committed, and old delivery keys."""
@@ -363,8 +378,9 @@ class Process:
     async def _stop(self) -> None:
         try:
             await self.runner.stop()
-            if self._delivering is not None:
-                self._delivering.cancel()
+            for task in (self._delivering, self._retaining):
+                if task is not None:
+                    task.cancel()
             await self.owner.committed()
             await asyncio.sleep(0)
             self.server.close()

@@ -15,6 +15,7 @@ from rq.config import Admin
 from rq.errors import BadInput, BadMessage, NoSuchMessage
 from rq.layout import folder
 from rq.message import PARAMS, Message
+from rq.queues import retention
 from rq.queues.owner import Owner
 from rq.spool import folders
 from rq.spool.entry import COUNTED
@@ -83,6 +84,8 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     if not fields["_attachments"]:
         del fields["_attachments"]
     fields["story"] = _story(owner, msg_id, state, fields)
+    if (removed_at := retention.removed_at(owner, msg_id, state)) is not None:
+        fields["removed_at"] = removed_at
     return fields
 
 
@@ -141,6 +144,8 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     key = owner.exclusion_key(msg_id)
     if key is not None and key in owner.busy_keys:
         return f"{owner.busy_keys[key]} runs with equal blocking_params."
+    if owner.config.num_workers == 0:
+        return "num_workers is 0, so nothing runs."
     if owner.slots_free <= 0:
         return f"All {owner.config.num_workers} slots are taken (num_workers)."
     return "It is next."

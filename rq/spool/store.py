@@ -215,7 +215,9 @@ class Spool:
         state = folders.find_final(self.dir_fd, msg_id)
         if state is None:
             return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
-        return Entry(state, state, 0.0, 0), state
+        known = folders.read_status_at(folder(state, msg_id), self.dir_fd)
+        count, attempt = known.get("count", 0), known.get("attempt", 0)
+        return Entry(state, state, 0.0, 0, count, attempt), state
 
     def _changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
         entry.state = target
