@@ -11,9 +11,8 @@ import falcon.asgi
 
 from rq import config
 from rq.layout import Root
-from rq.web import health, pages, rest
+from rq.web import guard, health, pages, rest
 from rq.web import site as sites
-from rq.web.guard import Guard
 from rq.web.pages import templating
 from rq.web.refusals import Refusals
 from rq.web.routes import Routes
@@ -25,9 +24,10 @@ App = falcon.asgi.App[Any, Any]
 
 def create_app(site: Site) -> App:
     """Return the ASGI application that serves `site`."""
-    site.templates = templating.environment(site)
-    guard = Guard(site)
-    app: App = falcon.asgi.App(middleware=[guard, Sessions(site)])
+    site.templates = templates = templating.environment(site)
+    for name in templates.list_templates():
+        templates.get_template(name)  # compiled now, not for the first who asks
+    app: App = falcon.asgi.App(middleware=[guard.Guard(site), Sessions(site)])
     app.req_options.strip_url_path_trailing_slash = False
     app.req_options.keep_blank_qs_values = True
     refusals = Refusals(site)
@@ -49,4 +49,5 @@ def get_app() -> App:
     """Return the application for the root in $RQ_ROOT, for other ASGI servers."""
     root = Root(Path(os.environ["RQ_ROOT"]).absolute())
     settings = config.read_root(root)
+    guard.check_config(settings)
     return create_app(sites.make(root, settings, config.secret(root)))

@@ -51,10 +51,16 @@ async def read(req: Request) -> Form:
         raise _too_large()
     if kind == _MULTIPART:
         return await _multipart(req)
-    data = await req.stream.read(LIMIT + 1)
-    if len(data) > LIMIT:
-        raise _too_large()
-    if kind not in (_URLENCODED, "") or (data and not kind):
+    if kind not in (_URLENCODED, ""):
+        raise not_a_form(req)
+    if req.get_header("Transfer-Encoding"):
+        raise falcon.HTTPLengthRequired(
+            description="A form needs its Content-Length, so that half of it is none."
+        )
+    data = await req.stream.read()
+    if len(data) < (req.content_length or 0):
+        raise falcon.HTTPBadRequest(description="The form ends before its length.")
+    if data and not kind:
         raise not_a_form(req)
     return Form(_urlencoded(data))
 

@@ -219,6 +219,7 @@ class Owners:
         if opening is not None and (not opening.done() or _is_good(opening)):
             return await asyncio.shield(opening)
         opening = asyncio.ensure_future(Line(self._socket(queue)).connect())
+        opening.add_done_callback(_taken)
         self._lines[queue, creates] = opening
         return await asyncio.shield(opening)
 
@@ -240,6 +241,12 @@ def _is_good(opening: asyncio.Future[Line]) -> bool:
     return (
         not opening.cancelled() and not opening.exception() and opening.result().is_open
     )
+
+
+def _taken(opening: asyncio.Future[Line]) -> None:
+    """Take an error that nobody may have waited for."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 async def ask_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 from supervising import wait_until
@@ -81,6 +82,31 @@ def test_what_is_no_message_is_refused_with_a_status(web):
     huge = {"mesg": "x" * 5_000_000}
     assert web.post("/q/plain/new_message", huge).status == 413
     assert web.multipart("/q/plain/new_message", huge).status == 413
+
+
+def test_half_a_form_is_no_message(web):
+    """A client that dies in the middle has sent nothing."""
+    body = b"mesg%5Bdest%5D=plain&mesg%5Bparam1%5D=half"
+    head = (
+        b"POST /q/plain/new_message HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\n"
+    )
+    mark = b"multipart/form-data; boundary=x"
+    multipart = (
+        b"POST /q/plain/new_message HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        + mark
+        + b"\r\nContent-Length: 500\r\n\r\n--x\r\n"
+        b'Content-Disposition: form-data; name="mesg"\r\n\r\n{"dest":"plain"}\r\n'
+    )
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(body) + body
+    before = web.daemon.messages("plain")
+    for data in (head + b"Content-Length: 500\r\n\r\n" + body, multipart, chunked):
+        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as sock:
+            sock.sendall(data)
+            sock.shutdown(socket.SHUT_WR)
+            assert b" 200 " not in sock.recv(4096)
+    assert web.get("/livez").status == 200
+    assert web.daemon.messages("plain") == before
 
 
 def test_a_message_of_nearly_a_megabyte_is_taken(web):
