@@ -485,7 +485,7 @@ CALM = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-SpoolMachine.TestCase.settings = settings(CALM, max_examples=60, stateful_step_count=30)
+SpoolMachine.TestCase.settings = settings(CALM, max_examples=40, stateful_step_count=30)
 TestSpool = SpoolMachine.TestCase
 
 
