@@ -47,6 +47,12 @@ def is_msg_id(text: str) -> bool:
     return MSG_ID.fullmatch(text) is not None
 
 
+def is_ancestors(short: str) -> bool:
+    """Return whether an id was given by the ancestor: its last part is the number of an
+    inode, where that of RQ begins with a START and has 13 digits at least."""
+    return len(short.rpartition(".")[2]) < 13
+
+
 def created(short: str) -> float:
     """Return when an id was given, in epoch seconds.
 

@@ -24,6 +24,7 @@ from rq.errors import (
     Refused,
     WrongState,
 )
+from rq.layout import ATTACH
 from rq.queues import handover, views
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
@@ -185,8 +186,13 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
         return ["ok", "msg already commited"]
     owner.check_open()
     message = owner.spool.read(msg_id)
-    attach.sweep(owner.spool, message)
-    if not message.attachments:
+    place = owner.queue.message(State.PREP, msg_id) / ATTACH
+    ancestors = (
+        names.is_ancestors(msg_id) and not message.attachments and place.is_dir()
+    )
+    if not ancestors:
+        attach.sweep(owner.spool, message)
+    if not message.attachments and not ancestors:
         owner.accept(message)
         return ["ok", "msg commited"]
     owner.spool.entries[msg_id].busy = True
@@ -198,6 +204,12 @@ async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
     message = spool.read(msg_id)
     deep = spool.entries[msg_id].since < owner.began_at
     try:
+        if not message.attachments:
+            place = spool.queue.message(State.PREP, msg_id)
+            found = await owner.loop.run_in_executor(
+                owner.threads, attach.unnamed, place
+            )
+            message, deep = message.with_(attachments=found), False
         await owner.loop.run_in_executor(
             owner.threads, attach.verify, spool.dir_fd, message, deep
         )

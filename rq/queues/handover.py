@@ -52,6 +52,9 @@ async def take_copy(
     """Accept a new message with the attachments of the folder `source`; return its
     full id once it is durable."""
     owner.check_open()
+    if source is not None and not attachments and names.is_ancestors(source.name):
+        run = owner.loop.run_in_executor
+        attachments = await run(owner.threads, attach.unnamed, source)
     message = owner.make(asked).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)

@@ -104,6 +104,18 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
     durable.sync_path("prep", spool_fd)
 
 
+def unnamed(place: Path) -> dict[str, Attachment]:
+    """Return what lies in `attach/` of a message of the ancestor, who wrote no digests
+    into `msg`; for a thread."""
+    found = {}
+    attach = place / ATTACH
+    for name in sorted(os.listdir(attach)) if attach.is_dir() else []:
+        if names.ATTACHMENT.fullmatch(name) and (attach / name).is_file():
+            sha, md5, size = durable.digests(str(attach / name))
+            found[name] = Attachment(sha256=sha, md5=md5, size=size)
+    return found
+
+
 def sweep(spool: Spool, message: Message) -> None:
     """Remove unfinished uploads of a message that is about to be committed, and files
     that a crash kept from being written into it."""
