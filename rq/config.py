@@ -25,6 +25,18 @@ _SECRET_BYTES = 32
 WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+# Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
+# Errors that nobody has acknowledged are none of these. A relay's receiver remembers
+# for 30 days by its history.
+RETENTION: Mapping[str, Mapping[str, float]] = {
+    "done": {"days": 7},
+    "relayed": {"days": 7},
+    "dismissed": {"days": 30},
+    "history": {"days": 35},
+}
+_KEPT_BY = ("days", "count", "bytes")
+
+
 class Admin(StrEnum):
     """What the operator wants of a queue."""
 
@@ -85,6 +97,9 @@ class QueueConfig:
     nice: int = 19
     clone: str = "link"  # or "copy": attachments of clones are files of their own
     leave_children: bool = False  # processes that outlive their script are left alone
+    retention: Mapping[str, Mapping[str, float]] = field(
+        default_factory=lambda: dict(RETENTION)
+    )
 
     @property
     def argv_prefix(self) -> list[str]:
@@ -284,6 +299,31 @@ def _prefix(value: Any) -> str:
     return str(value)
 
 
+def _retention(value: Any) -> dict[str, dict[str, float]]:
+    """Return the defaults with what `value` says in their place; null: for ever."""
+    found = {kind: dict(kept) for kind, kept in RETENTION.items()}
+    for kind, kept in _object(value).items():
+        if kind not in RETENTION:
+            known = ", ".join(RETENTION)
+            raise ValueError(f"{kind!r:.60} is not one of {known}")
+        found[kind] = _kept({} if kept is None else _object(kept))
+    if "count" in found["history"]:
+        raise ValueError("history is kept by days and bytes, not by count")
+    return found
+
+
+def _kept(value: Mapping[str, Any]) -> dict[str, float]:
+    kept = {}
+    for name, number in value.items():
+        if name not in _KEPT_BY:
+            raise ValueError(f"{name!r:.60} is not one of {', '.join(_KEPT_BY)}")
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        if not is_number or not 0 <= number <= 2**62:
+            raise ValueError(f"{name}: {number!r:.60} is not a number from 0 up")
+        kept[name] = number
+    return kept
+
+
 def _clone(value: Any) -> str:
     if value in ("link", "copy"):
         return str(value)
@@ -319,6 +359,7 @@ _QUEUE_CHECKS: dict[str, Callable[[Any], Any]] = {
     "nice": _whole(-20, 19),
     "clone": _clone,
     "leave_children": _flag,
+    "retention": _retention,
 }
 
 # ---- what the operator wants

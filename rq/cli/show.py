@@ -28,6 +28,7 @@ _TOLD_ELSEWHERE = frozenset(
         "count",
         "max_count",
         "attempt",
+        "removed_at",
         *PARAMS,
     }
 )
@@ -78,6 +79,12 @@ def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     for name, value in found.items():
         if name not in _TOLD_ELSEWHERE:
             yield name, value
+    if found.get("removed_at"):
+        gone = float(found["removed_at"])
+        yield (
+            "will be removed",
+            f"{term.moment(gone)} ({term.from_now(gone - time.time())})",
+        )
     yield "folder", found.get("path", "")
 
 

@@ -25,7 +25,7 @@ from rq.errors import (
     WrongState,
 )
 from rq.layout import ATTACH
-from rq.queues import handover, views
+from rq.queues import handover, retention, views
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
 from rq.queues.runner import Runner
@@ -435,6 +435,15 @@ async def _sealed(ctx: Context) -> Any:
     return ["ok", {"sealed": sealing is not None, "seq": seq}]
 
 
+def expire(ctx: Context, arg: bytes) -> Any:
+    """Remove messages that have ended and outlived limits."""
+    return _expired(ctx.owner, _object(arg) if arg.strip() else {})
+
+
+async def _expired(owner: Owner, wanted: Mapping[str, Any]) -> Any:
+    return ["ok", await retention.asked(owner, wanted)]
+
+
 def checked(ctx: Context, arg: bytes) -> Any:
     """Compare journal, folders and counters."""
     found = check.check_live(ctx.owner.spool)
@@ -471,5 +480,6 @@ COMMANDS: dict[str, Command] = {
     "messages": Command(messages),
     "list": Command(listed),
     "seal": Command(seal),
+    "expire": Command(expire),
     "check": Command(checked),
 }

@@ -37,7 +37,7 @@ WAIT = 1.0  # seconds that folders may wait while requests come in
 TICK = 5.0  # seconds between looks at files, at the latest
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
 HOUR = 3600.0
-SETTLED_IN = 60.0  # seconds after its start a queue looks for the first time what is old
+SETTLED_IN = 60.0  # seconds after its start a queue first looks for what is old
 INDEX_EVENTS = 500_000
 FAILED, FATAL = 1, 3  # exit statuses
 

@@ -19,6 +19,7 @@ from rq import durable
 from rq.errors import Damaged
 from rq.layout import QueueDir
 from rq.spool import line
+from rq.spool.ageing import Limits
 from rq.states import Note
 
 DIGITS = 16
@@ -216,6 +217,30 @@ def seal_left(queue: QueueDir, dir_fd: int, journal: str, but: str) -> None:
             durable.unlink(f"journal/{one.name}", dir_fd)
             continue
         seal(queue, dir_fd, journal, one.name, read.end, read.events[-1]["seq"])
+
+
+def forget(queue: QueueDir, active: str, upto: int, limits: Limits) -> tuple[int, bool]:
+    """Remove sealed segments that have outlived `limits`, oldest first, for good.
+
+    Those of the journal `active` stay from event `upto` on: recovery reads them. Return
+    how many went, and whether one stayed only for that.
+    """
+    every = [one for journal in journals(queue) if journal != active
+             for one in sealed_segments(queue, journal)]  # fmt: skip
+    every += sealed_segments(queue, active)[:-1]  # the last names the journal
+    size = sum(one.path.stat().st_size for one in every)
+    removed = 0
+    for one in every:
+        found = one.path.stat()
+        heavy = limits.size is not None and size > limits.size
+        if not heavy and (limits.before is None or found.st_mtime >= limits.before):
+            continue
+        if one.path.parent.name == active and (one.last or 0) > upto:
+            return removed, True
+        durable.unlink_durable(one.path)
+        size -= found.st_size
+        removed += 1
+    return removed, False
 
 
 def _list(directory: Path) -> list[Path]:

@@ -45,6 +45,18 @@ def read(queue: QueueDir) -> Index | None:
         return None
 
 
+def seq_of(queue: QueueDir, journal: str) -> int | None:
+    """Return the event that the index follows, without reading it all; None when there
+    is none that recovery would use."""
+    try:
+        with queue.index.open("rb") as file:
+            head = orjson.loads(next(file, b""))
+    except (OSError, ValueError):
+        return None
+    known = head.get("version") == VERSION and head.get("journal") == journal
+    return int(head["seq"]) if known else None
+
+
 def _read_lines(lines: Iterator[bytes]) -> Index | None:
     head = orjson.loads(next(lines, b""))
     if head["version"] != VERSION:

@@ -201,3 +201,28 @@ def test_defaults_are_safe():
 
 def test_a_full_id_holds_the_relative_root():
     assert main(relative_root="/rq").full_id("q", "1") == "http://h:3333/rq/q/q/1"
+
+
+def test_retention_is_said_in_part_and_the_rest_stays_as_it_was():
+    kept = queue(retention={"done": {"days": 1.5}, "dismissed": None}).retention
+    assert kept == {
+        "done": {"days": 1.5},
+        "relayed": {"days": 7},
+        "dismissed": {},
+        "history": {"days": 35},
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ({"err": {"days": 1}}, "'err' is not one of done, relayed, dismissed"),
+        ({"done": {"weeks": 1}}, "'weeks' is not one of days, count, bytes"),
+        ({"done": {"days": -1}}, "days: -1 is not a number from 0 up"),
+        ({"done": {"days": True}}, "days: True is not a number"),
+        ({"history": {"count": 3}}, "history is kept by days and bytes"),
+        ({"done": 7}, "it is not a JSON object"),
+    ],
+)
+def test_retention_that_cannot_be_meant_is_told(said, text):
+    assert text in refused(queue, retention=said)

@@ -1,0 +1,170 @@
+"""Removing what has ended: each hour as the queue's config says, or as somebody asks.
+
+What is old is listed in a thread, a batch at a time; the owner's loop looks again,
+removes a batch by one line, and waits for the folders before it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from rq.config import QueueConfig
+from rq.errors import BadInput
+from rq.logs import fields
+from rq.queues.owner import Owner
+from rq.spool import ageing, checkpoint, history, index
+from rq.spool.ageing import Limits
+from rq.spool.store import PREP_SECONDS
+from rq.states import State
+
+DAY = 86400.0
+BATCH = 1000  # messages in a line
+LAG = 2000  # folders on their way out before the next batch is looked for
+STATES = (State.DONE, State.RELAYED, State.DISMISSED)
+_PAUSE = 0.05
+
+log = logging.getLogger(__name__)
+
+
+# ---- as the config says
+
+
+async def apply(owner: Owner) -> int:
+    """Remove all that has outlived the queue's retention; return how many messages."""
+    removed = 0
+    for state in STATES:
+        more = True
+        while more and not owner.stopping and not owner.disk_failed:
+            limits = limits_of(owner.config, state, owner.spool.clock())
+            if limits == Limits():
+                break
+            gone, more = await expire(owner, state, limits)
+            removed += gone
+    if removed:
+        log.info("retention: %s", fields(removed=removed))
+    return removed
+
+
+def limits_of(config: QueueConfig, state: State, now: float) -> Limits:
+    """Return the limits of a state as of `now`."""
+    kept = config.retention.get(str(state), {})
+    return Limits(
+        before=now - kept["days"] * DAY if "days" in kept else None,
+        keep=int(kept["count"]) if "count" in kept else None,
+        size=int(kept["bytes"]) if "bytes" in kept else None,
+    )
+
+
+def removed_at(owner: Owner, msg_id: str, state: State) -> float | None:
+    """Return when a message will be removed by its age, in epoch seconds."""
+    kept = owner.config.retention.get(str(state), {})
+    try:
+        if state is State.PREP:
+            began = owner.spool.queue.message(state, msg_id).stat().st_mtime
+            return began + PREP_SECONDS
+        if state not in STATES or "days" not in kept:
+            return None
+        return ageing.ended(owner.spool.queue, state, msg_id) + kept["days"] * DAY
+    except OSError:
+        return None  # its folder is on its way
+
+
+async def forget_history(owner: Owner) -> int | None:
+    """Remove sealed segments that are too old; return the event from which a newer
+    index would let more of them go, None when there is none."""
+    kept = owner.config.retention.get("history", {})
+    if not kept:
+        return None
+    indexed = index.seq_of(owner.queue, owner.spool.journal.journal_id)
+    point = checkpoint.read(owner.queue)
+    done = point.seq if point else 0
+    limits = Limits(
+        before=owner.spool.clock() - kept["days"] * DAY if "days" in kept else None,
+        size=int(kept["bytes"]) if "bytes" in kept else None,
+    )
+    removed, held = await owner.loop.run_in_executor(
+        owner.threads,
+        history.forget,
+        owner.queue,
+        owner.spool.journal.journal_id,
+        done if indexed is None else min(done, indexed),
+        limits,
+    )
+    if removed:
+        log.info("retention: %s", fields(removed_segments=removed))
+    return done if held and indexed is not None and indexed < done else None
+
+
+# ---- a batch
+
+
+async def expire(
+    owner: Owner, state: State, limits: Limits, most: int = BATCH
+) -> tuple[int, bool]:
+    """Remove a batch of what has outlived `limits`; return how many messages, and
+    whether there are more."""
+    spool = owner.spool
+    while spool.lag > LAG and not spool.stuck and not owner.stopping:
+        await asyncio.sleep(_PAUSE)
+    owing = frozenset(one.msg_id for one in spool.owed.values())
+    going = frozenset(i for i, one in spool.unsettled.items() if one.at is state)
+    found = await owner.loop.run_in_executor(
+        owner.threads,
+        ageing.select,
+        spool.queue,
+        state,
+        limits,
+        spool.counts.of(state) + len(going),
+        owing | going,
+        most,
+    )
+    if owner.stopping or owner.disk_failed:
+        return 0, False
+    gone = spool.expire(state, found.ids)
+    spool.remove_empty(found.empty)
+    owner.wake()
+    await owner.committed()
+    return len(gone), found.more
+
+
+async def asked(owner: Owner, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer the command `expire`."""
+    if "state" not in wanted:
+        removed = await apply(owner)
+        await forget_history(owner)
+        return {"expired": removed, "more": False}
+    state = _state(wanted["state"])
+    size = _whole(wanted, "bytes")
+    limits = Limits(
+        before=_moment(wanted.get("before")), keep=_whole(wanted, "keep"), size=size
+    )
+    limit = _whole(wanted, "limit")
+    most = BATCH if limit is None else min(limit, BATCH)
+    gone, more = await expire(owner, state, limits, most)
+    return {"expired": gone, "more": more}
+
+
+def _state(name: Any) -> State:
+    if name in STATES:
+        return State(name)
+    raise BadInput(f"state is {name!r:.40}, not done, relayed or dismissed")
+
+
+def _moment(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise BadInput(f"before is {value!r:.40}, not seconds since the epoch")
+
+
+def _whole(wanted: Mapping[str, Any], name: str) -> int | None:
+    value = wanted.get(name)
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise BadInput(f"{name} is {value!r:.40}, not a whole number from 0 up")
