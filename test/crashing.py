@@ -275,7 +275,9 @@ class Queue:
         return found
 
     def ids(self) -> list[str]:
-        """Return all messages there are, as their folders lie."""
+        """Return all messages there are, as their folders lie when all are made."""
+        if self.process is not None and self.process.poll() is None:
+            self.ask("check")
         return sorted(
             msg_id
             for state in State
