@@ -435,7 +435,7 @@ GARBAGE = [
 # `mind` makes the asker the parent of the queue, which then ends with its connection.
 LEFT_OUT = {"shutdown", "mind"}
 HARMLESS = {"ping", "uptime", "config", "status", "detail", "wake", "num_messages",
-            "ack_errs", "seal", "check", "flow"}  # fmt: skip
+            "ack_errs", "seal", "check", "flow", "expire"}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - LEFT_OUT))
@@ -510,3 +510,32 @@ def test_a_queue_has_one_owner(queue):
     assert second.returncode == 1
     assert queue.ask("ping") == ["pong"]
     assert queue.process.poll() is None
+
+
+# The other door takes garbage too, and nothing of it holds up what lies beside it.
+AT_THE_DOOR = {
+    "deep": '{"dest": "t", "x": ' + "[" * 500 + "]" * 500 + "}",
+    "number": '{"dest": "t", "x": 1e999}',
+    "half": '{"dest": "t"',
+    "list": "[]",
+    "nothing": "",
+    "nul": '{"dest": "t", "param1": "a\\u0000b"}',
+    "large": '{"dest": "t", "x": "' + "x" * 1_100_000 + '"}',
+}
+
+
+def test_nothing_at_the_other_door_holds_up_what_lies_beside_it(queue, tmp_path):
+    door = queue.dir.path / "new"
+    before = queue.ask("num_messages")["err"]
+    for name, text in {**AT_THE_DOOR, "zz-good": '{"dest": "t"}'}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "msg").write_text(text)
+        (tmp_path / name).rename(door / name)
+    (door / "a-file").write_text("x")
+    (door / "a-link").symlink_to("/etc")
+    wait_until(lambda: queue.ask("wake") and not os.listdir(door))
+    # All end in err: the last for a script that has nothing to say.
+    number = len(AT_THE_DOOR) + 3
+    wait_until(lambda: queue.ask("num_messages")["err"] == before + number)
+    for one in queue.ok("list", {"state": "err", "limit": number}):
+        assert "?" not in queue.get(one["msg_id"])["story"]["why"]

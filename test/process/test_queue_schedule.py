@@ -113,7 +113,7 @@ def test_without_workers_nothing_runs_and_nothing_is_lost(make):
     queue = make(num_workers=0)
     msg_id = queue.send()
     queue.ask("wake")
-    assert queue.get(msg_id)["story"]["why"] == "All 0 slots are taken (num_workers)."
+    assert queue.get(msg_id)["story"]["why"] == "num_workers is 0, so nothing runs."
     assert order(queue) == []
     queue.configure(num_workers=1)
     queue.ask("wake")
