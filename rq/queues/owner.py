@@ -30,6 +30,7 @@ from rq.states import Event, Role, State
 
 SPACE_SECONDS = 1.0  # how long a look at the room on disk holds
 SCRIPTERROR = "SCRIPTERROR"
+MOST_RIDERS = 1000  # their ids stand in one line of the journal
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class Owner:
         """Let all other waiting messages that equal the leader ride with it."""
         if key is None:
             return
-        riders = self.groups.others(key, leader)
+        riders = self.groups.others(key, leader)[:MOST_RIDERS]
         for rider in riders:
             self.leaves(rider)
             entry = self.spool.entries[rider]

@@ -222,10 +222,13 @@ class Runner:
         """End an attempt that did not begin."""
         owner, message = self.owner, claim.message
         msg_id = message.msg_id
-        if event is Event.REQUEUE:
-            owner.spool.entries[msg_id].attempt -= 1
+        unchanged: Message | None = None
+        if event is Event.REQUEUE:  # this was no attempt
+            unchanged = message = message.with_(attempt=message.attempt - 1)
         facts = {"cause": cause, "text": text, "outcome": _NAMES[event]}
-        owner.spool.fire(msg_id, event, Role.QUEUE, facts=facts, spare=message)
+        owner.spool.fire(
+            msg_id, event, Role.QUEUE, message=unchanged, facts=facts, spare=message
+        )
         self._free(claim)
         owner.release_riders(msg_id)
         if event is Event.REQUEUE:
@@ -443,6 +446,8 @@ class Runner:
         if decided.event is Event.RETRY:
             due = self.owner.spool.clock() + decided.delay
             return message.with_(count=message.count + 1, due=due)
+        if decided.event is Event.REQUEUE:
+            return message  # its file does not know of this attempt
         if decided.cause is Cause.RESEND_LIMIT:
             return message.with_(count=message.count + 1)
         if riders:

@@ -216,7 +216,23 @@ def seal_left(queue: QueueDir, dir_fd: int, journal: str, but: str) -> None:
         if read is None or not read.events:
             durable.unlink(f"journal/{one.name}", dir_fd)
             continue
-        seal(queue, dir_fd, journal, one.name, read.end, read.events[-1]["seq"])
+        _seal_anew(queue, dir_fd, journal, one, read)
+
+
+def _seal_anew(
+    queue: QueueDir, dir_fd: int, journal: str, one: Segment, read: Read
+) -> None:
+    """Make history of a segment whose process did not: as a new file, since a sync of
+    the old one may have failed, and what the page cache shows be on no disk."""
+    target = queue.history / journal
+    durable.make_dirs(str(target))
+    durable.sync_path(queue.history)
+    last = read.events[-1]["seq"]
+    data = one.path.read_bytes()[: read.end]
+    durable.write_durable(target / f"{one.name}-{last:0{DIGITS}d}.jsonl", data)
+    durable.checkpoint("seal:written")
+    durable.unlink(f"journal/{one.name}", dir_fd)
+    durable.sync_path("journal", dir_fd)
 
 
 def forget(queue: QueueDir, active: str, upto: int, limits: Limits) -> tuple[int, bool]:

@@ -175,7 +175,7 @@ RECOVERY = [
     "journal:before-sync",
     "journal:after-sync",
     "recovery:before-retire",
-    "seal:cut",
+    "seal:written",
     "move:before-rename",
     "move:after-rename",
     "move:after-rename#2",
