@@ -1,6 +1,6 @@
 """Make docs/screenshots: every screen, light and dark, wide and narrow.
 
-    .venv/bin/python test/browser/screenshots.py [DIRECTORY]
+.venv/bin/python test/browser/screenshots.py [DIRECTORY]
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-import chromium
+import browsing
 import showcase
-from ports import free_port
 from supervising import CHECKOUT, daemon_on
+from webbing import free_port
 
-SHAPES = {"wide": chromium.WIDE, "narrow": chromium.NARROW}
+SHAPES = {"wide": browsing.WIDE, "narrow": browsing.NARROW}
 THEMES = ("light", "dark")
 TALLEST = 2400
 
@@ -60,7 +59,7 @@ def main() -> int:
 
 def shoot(scratch: Path, target: Path) -> None:
     port = free_port()
-    with daemon_on(scratch / "rq") as daemon, chromium.browser() as driver:
+    with daemon_on(scratch / "rq") as daemon, browsing.browser() as driver:
         showcase.build(daemon, port)
         daemon.start()
         ids = showcase.fill(daemon)
@@ -75,7 +74,7 @@ def shoot(scratch: Path, target: Path) -> None:
 
 def shoot_empty(scratch: Path, target: Path) -> None:
     port = free_port()
-    with daemon_on(scratch / "rq") as daemon, chromium.browser() as driver:
+    with daemon_on(scratch / "rq") as daemon, browsing.browser() as driver:
         showcase.configure(daemon, port)
         daemon.start()
         daemon.until_up("web")
@@ -85,9 +84,9 @@ def shoot_empty(scratch: Path, target: Path) -> None:
 
 def take(driver: Any, url: str, target: Path) -> None:
     for theme in THEMES:
-        chromium.theme(driver, theme)
+        browsing.theme(driver, theme)
         for shape, width in SHAPES.items():
-            chromium.size(driver, width, 844)
+            browsing.size(driver, width, 844)
             driver.get(url)
             time.sleep(0.8)
             tall = driver.execute_script("return document.body.scrollHeight")
@@ -99,12 +98,12 @@ def take(driver: Any, url: str, target: Path) -> None:
 
 
 def dialog(driver: Any, url: str) -> None:
-    chromium.theme(driver, "light")
-    chromium.size(driver, chromium.WIDE)
+    browsing.theme(driver, "light")
+    browsing.size(driver, browsing.WIDE)
     driver.get(url)
-    chromium.until(driver, "!document.getElementById('theme').hidden")
+    browsing.until(driver, "!document.getElementById('theme').hidden")
     driver.find_element("css selector", "[data-key=c]").click()
-    chromium.until(driver, "document.querySelector('dialog[open]')")
+    browsing.until(driver, "document.querySelector('dialog[open]')")
 
 
 def save(driver: Any, path: Path, height: int) -> None:

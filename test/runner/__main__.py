@@ -33,9 +33,8 @@ class Part:
     everyday: bool = True
     marker: str = ""
     limit: float = 900.0
-    programs: tuple[
-        str, ...
-    ] = ()  # what the tests start; Debian's package of that name
+    # What the tests start; Debian's package of that name, or after a colon.
+    programs: tuple[str, ...] = ()
 
 
 PARTS = (
@@ -51,6 +50,12 @@ PARTS = (
         about="REST, safety, files, the web as a child",
         folder="web",
         programs=("curl",),
+    ),
+    Part(
+        name="browser",
+        about="the pages in a headless Chromium",
+        folder="browser",
+        programs=("chromium", "chromedriver:chromium-driver", "npm"),
     ),
     Part(name="faults", about="kill -9, crashes, planted bugs", folder="faults"),
     Part(
@@ -163,7 +168,11 @@ def run_checks(part: Part, scratch: Path, row: Row) -> None:
 
 def get_programs(part: Part) -> None:
     """Install what root may install; tests skip themselves for what stays missing."""
-    missing = [name for name in part.programs if shutil.which(name) is None]
+    missing = [
+        name.rpartition(":")[2]
+        for name in part.programs
+        if shutil.which(name.partition(":")[0]) is None
+    ]
     if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
         return
     print(f"installing {', '.join(missing)} with apt-get", flush=True)

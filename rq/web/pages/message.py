@@ -105,9 +105,16 @@ def shown(told: Mapping[str, Any]) -> dict[str, Any]:
         "params": [(one, told[one]) for one in PARAMS if one in told],
         "results": results(result),
         "others": [
-            (one, value) for one, value in told.items() if one not in _TOLD_ELSEWHERE
+            (one, value)
+            for one, value in told.items()
+            if one not in _TOLD_ELSEWHERE and not _is_own(one, value, told)
         ],
     }
+
+
+def _is_own(name: str, value: Any, told: Mapping[str, Any]) -> bool:
+    """Return whether `orig_msg_id` says no more than the message's own id."""
+    return name == "orig_msg_id" and str(value).endswith(f"/{told['msg_id']}")
 
 
 def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -35,7 +35,6 @@ function tell() {
   const seconds = Math.round((Date.now() - freshAt) / 1000);
   const text = stopped ? "paused" : seconds > 5 ? `${seconds} s old` : "live";
   button.setAttribute("aria-pressed", String(stopped));
-  button.setAttribute("aria-label", "Stop fresh numbers");
   button.title = "Stop or go on with fresh numbers (u)";
   if (button.textContent !== text) button.textContent = text;
 }

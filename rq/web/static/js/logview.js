@@ -6,6 +6,7 @@ const BLOCK = 100; // lines that are dropped together
 const MOST_LINES = 20000;
 const MOST_CHARACTERS = 12_000_000;
 const START = /^\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ START - /;
+const END = /^\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ END - /;
 
 export class LogView {
   constructor(box, jump) {
@@ -207,6 +208,7 @@ function fill(made, { spans, cut }, wanted) {
     made.append(note);
   }
   made.classList.toggle("mark", START.test(made.textContent));
+  made.classList.toggle("closing", END.test(made.textContent));
   if (wanted) made.classList.toggle("hit", isHit(made, wanted));
 }
 

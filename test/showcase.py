@@ -25,11 +25,10 @@ n=0
 while [ $n -lt ${RQ_PARAM2:-2400} ]; do
     n=$((n + 1))
     if [ $((n % 10)) -eq 0 ]; then
-        printf '\033[32mkeyframe\033[0m %5d  q=%d.0  size=%6dkB  \033[2mbitrate=%d.%dkbits/s\033[0m\n' \
+        printf '\r\033[K\033[32mkeyframe\033[0m %5d  q=%d.0  size=%6dkB  \033[2mbitrate=%d.%dkbits/s\033[0m\n' \
             $((n * 25)) $((20 + n % 7)) $((n * 96)) $((1200 + n % 90)) $((n % 10))
     fi
     printf '\rframe %5d  \033[7m%3d %%\033[0m' $n $((n * 100 / ${RQ_PARAM2:-2400}))
-    [ $((n % 10)) -eq 0 ] && printf '\r'
     echo "run frame $n of ${RQ_PARAM2:-2400}" >&3
     sleep 0.1
 done

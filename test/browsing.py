@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -104,12 +104,37 @@ def violations(driver: Any) -> list[str]:
     return told + severe
 
 
-def without_scripts(driver: Any, act: Callable[[], None]) -> None:
-    """Let `act` see pages as a browser without JavaScript shows them."""
-    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+@contextlib.contextmanager
+def without_scripts(driver: Any) -> Iterator[None]:
+    """See pages as a browser without JavaScript shows them."""
+    off = "Emulation.setScriptExecutionDisabled"
+    driver.execute_cdp_cmd(off, {"value": True})
     try:
-        act()
+        yield
     finally:
-        driver.execute_cdp_cmd(
-            "Emulation.setScriptExecutionDisabled", {"value": False}
-        )
+        driver.execute_cdp_cmd(off, {"value": False})
+
+
+def click(driver: Any, selector: str, seconds: float = 10.0) -> None:
+    """Click what a reader would, once it is there."""
+    until(driver, f"document.querySelector({selector!r})", seconds)
+    driver.find_element("css selector", selector).click()
+
+
+def confirm(driver: Any, selector: str) -> None:
+    """Click a button that asks, and say yes."""
+    click(driver, selector)
+    click(driver, "dialog[open] form[method=post] button")
+
+
+def text(driver: Any, selector: str = "main") -> str:
+    return str(driver.find_element("css selector", selector).text)
+
+
+def shows(
+    driver: Any, wanted: str, selector: str = "main", seconds: float = 10
+) -> None:
+    """Wait until a part of the page shows a text, without loading it again."""
+    part = f"document.querySelector({selector!r})"
+    said = f"({part}?.innerText ?? '').replace(/\\s+/g, ' ')"
+    until(driver, f"{said}.includes({wanted!r})", seconds)

@@ -1,0 +1,86 @@
+"""A root with a web, and a browser, for all tests of a file."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import browsing
+import pytest
+import showcase
+from supervising import Daemon, daemon_on
+from webbing import free_port
+
+AXE = "axe-core@4.14.1"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a test works with."""
+
+    daemon: Daemon
+    driver: Any
+    port: int
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def open(self, path: str) -> None:
+        """Go to a page and wait until its scripts work."""
+        self.driver.get(self.url(path))
+        browsing.until(self.driver, "!document.getElementById('theme').hidden")
+
+    def queue(self, name: str, script: str, workers: int = 1) -> None:
+        """Make a queue whose script has the text given."""
+        directory = self.daemon.define(name, {"num_workers": workers})
+        (directory / "run").write_text(script)
+        self.daemon.link(name, directory)
+        self.daemon.until_up(name)
+
+    def send(self, queue: str, param1: str = "", **fields: Any) -> str:
+        return showcase.send(self.daemon, queue, param1, **fields)
+
+    def state(self, queue: str, msg_id: str) -> str:
+        return showcase.state(self.daemon, queue, msg_id)
+
+    def clean(self) -> None:
+        """Fail if the page did what its policy forbids, opened a dialog or broke."""
+        assert browsing.violations(self.driver) == []
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    browsing.need()
+    port = free_port()
+    path = tmp_path_factory.mktemp("root")
+    with daemon_on(path / "rq") as daemon, browsing.browser() as driver:
+        showcase.configure(daemon, port)
+        daemon.start()
+        daemon.until_up("web")
+        yield Stage(daemon, driver, port)
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """Return the source of axe-core, which looks for what shuts readers out."""
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            subprocess.run(
+                ["npm", "pack", "--silent", AXE],
+                cwd=directory,
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+        except (OSError, subprocess.SubprocessError):
+            pytest.skip(f"no {AXE} -> apt-get install npm, and a way to its registry")
+        [archive] = Path(directory).glob("*.tgz")
+        with tarfile.open(archive) as packed:
+            source = packed.extractfile("package/axe.min.js")
+            assert source
+            return source.read().decode()

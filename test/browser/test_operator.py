@@ -1,0 +1,153 @@
+"""What an operator does in a browser, from sending to acknowledging."""
+
+from __future__ import annotations
+
+import browsing
+from supervising import wait_until
+
+COLOURS = r"""#!/bin/sh
+printf '\033[1;32mgreen and bold\033[0m plain\n'
+printf 'one\rtwo\n'
+for n in 1 2 3; do echo "line $n"; echo "run step $n of 3" >&3; sleep 0.3; done
+case $RQ_PARAM1 in
+fail) echo 'err as I was told' >&3 ;;
+wait) while [ ! -e "$RQ_PARAM2" ]; do sleep 0.05; done; echo 'done at last' >&3 ;;
+*) echo 'done well' >&3 ;;
+esac
+"""
+AGAIN = """#!/bin/sh
+echo "attempt with count $RQ_COUNT"
+[ "$RQ_COUNT" -eq 0 ] && sleep 0.3 && echo 'resend 0-once more' >&3 && exit 0
+echo 'done the second time' >&3
+"""
+
+
+def test_a_message_is_sent_by_the_form_and_its_coloured_log_is_watched_live(stage):
+    stage.queue("colours", COLOURS, workers=2)
+    driver = stage.driver
+    stage.open("/q/colours")
+    browsing.click(driver, "a.btn.primary")
+    browsing.shows(driver, "New message to colours", "h1")
+    driver.find_element("id", "mesg_param1").send_keys("hello")
+    browsing.click(driver, "#new-message button[type=submit]")
+    browsing.click(driver, "#messages tr[data-row] a")
+    browsing.click(driver, "a[data-key=l]")
+    browsing.shows(driver, "line 3", "#log")
+    green = "document.querySelector('#log .fg-2.ansi-b')?.textContent"
+    assert driver.execute_script(f"return {green}") == "green and bold"
+    lines = "[...document.querySelectorAll('#log .line')].map((one) => one.textContent)"
+    assert "two" in driver.execute_script(f"return {lines}")
+    browsing.shows(driver, "exited with 0: well", "#log-end")
+    browsing.shows(driver, "done", "#badge")
+    stage.clean()
+
+
+def test_a_failure_is_explained_retried_and_acknowledged(stage):
+    stage.queue("failing", COLOURS)
+    driver = stage.driver
+    msg_id = stage.send("failing", "fail")
+    stage.open("/")
+    browsing.shows(driver, "failed in failing", "#health")
+    stage.open(f"/q/failing/{msg_id}")
+    browsing.shows(driver, "The script reported err: as I was told", "#story")
+    browsing.confirm(driver, "#message-actions [action$='confirm/retry'] button")
+    browsing.shows(driver, "attempt 2", "#story")
+    browsing.shows(driver, "It failed in attempt 2", "#story")
+    browsing.confirm(driver, "#message-actions [action$='confirm/ack'] button")
+    browsing.shows(driver, "acknowledged", "#badge")
+    stage.open("/q/failing?state=errack")
+    browsing.shows(driver, msg_id[9:20], "#messages")
+    stage.clean()
+
+
+def test_a_running_message_is_cancelled_beside_its_log(stage):
+    stage.queue("cancelled", "#!/bin/sh\necho begun\nsleep 100\n")
+    msg_id = stage.send("cancelled")
+    stage.open(f"/q/cancelled/{msg_id}/log")
+    browsing.shows(stage.driver, "begun", "#log")
+    browsing.confirm(stage.driver, "#log-actions button")
+    browsing.shows(stage.driver, "It was cancelled", "#log-end")
+    assert stage.state("cancelled", msg_id) == "err"
+    stage.clean()
+
+
+def test_the_log_follows_a_message_into_its_next_attempt_and_after_its_end(stage):
+    stage.queue("again", AGAIN)
+    driver = stage.driver
+    msg_id = stage.send("again")
+    stage.open(f"/q/again/{msg_id}/log")
+    browsing.shows(driver, "attempt with count 0", "#log")
+    browsing.shows(driver, "attempt with count 1", "#log")
+    browsing.shows(driver, "It succeeded in attempt 2", "#log-end")
+    stage.clean()
+
+
+def test_a_queue_is_paused_and_resumed(stage):
+    stage.queue("paused", COLOURS)
+    driver = stage.driver
+    stage.open("/")
+    browsing.confirm(driver, "tr[data-name=paused] button")
+    browsing.shows(driver, "PAUSE", "tr[data-name=paused]")
+    msg_id = stage.send("paused")
+    stage.open(f"/q/paused/{msg_id}")
+    browsing.shows(driver, "The queue is PAUSE", "#story")
+    stage.open("/")
+    browsing.click(driver, "tr[data-name=paused] button")
+    browsing.shows(driver, "UP", "tr[data-name=paused]")
+    wait_until(lambda: stage.state("paused", msg_id) == "done")
+    stage.clean()
+
+
+def test_numbers_come_fresh_and_rows_stay_under_the_pointer(stage):
+    stage.queue("fresh", "#!/bin/sh\necho done >&3\n")
+    driver = stage.driver
+    first = stage.send("fresh")
+    stage.open("/q/fresh?state=done")
+    browsing.shows(driver, first[9:20], "#messages")
+    row = driver.find_element("id", f"m-{first}")
+    hover(driver, row)
+    second = stage.send("fresh")
+    browsing.shows(driver, "Done 2", "#tabs")
+    assert not driver.find_elements("id", f"m-{second}")
+    hover(driver, driver.find_element("tag name", "h1"))
+    browsing.until(driver, f"document.getElementById('m-{second}')")
+    assert driver.find_element("id", f"m-{first}") == row
+    stage.clean()
+
+
+def hover(driver, element):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(driver).move_to_element(element).perform()
+
+
+def test_everything_is_there_without_scripts(stage):
+    stage.queue("plain", COLOURS)
+    driver = stage.driver
+    msg_id = stage.send("plain", "fail")
+    wait_until(lambda: stage.state("plain", msg_id) == "err")
+    with browsing.without_scripts(driver):
+        driver.get(stage.url(f"/q/plain/{msg_id}/log"))
+        assert "green and bold plain" in driver.find_element("css selector", "pre").text
+        driver.get(stage.url(f"/q/plain/{msg_id}"))
+        driver.find_element(
+            "css selector", "#message-actions [action$='confirm/retry'] button"
+        ).click()
+        assert "Send this message round again?" in browsing.text(driver)
+        driver.find_element("css selector", "form[method=post] button").click()
+        assert msg_id in driver.current_url
+        assert "sent round again" in browsing.text(driver, "#flash-notice")
+
+
+def test_the_reader_chooses_light_or_dark_and_it_stays(stage):
+    browsing.theme(stage.driver, "light")
+    stage.open("/")
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    light = stage.driver.execute_script(f"return {ground}")
+    stage.driver.find_element("id", "theme").click()
+    dark = stage.driver.execute_script(f"return {ground}")
+    assert dark != light
+    stage.open("/timers")
+    assert stage.driver.execute_script(f"return {ground}") == dark
+    stage.driver.find_element("id", "theme").click()
+    stage.clean()
