@@ -185,6 +185,8 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
     if state is not State.PREP:
         return ["ok", "msg already commited"]
     owner.check_open()
+    if owner.spool.entries[msg_id].busy:
+        raise WrongState("msg is being worked on: an attach has not ended; ask again")
     message = owner.spool.read(msg_id)
     place = owner.queue.message(State.PREP, msg_id) / ATTACH
     ancestors = (
