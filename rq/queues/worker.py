@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import errno
+import functools
 import os
 import shutil
 import signal

@@ -77,9 +77,10 @@ def test_others_are_answered_while_a_script_floods_its_pipe(queue):
 
 
 def test_a_script_that_ignores_term_is_killed_after_the_grace(queue):
-    msg_id = queue.send(param1="trap '' TERM; while :; do sleep 0.1; done")
-    queue.until(msg_id, "run")
-    wait_until(lambda: queue.get(msg_id)["phase"] != "")
+    msg_id = queue.send(
+        param1="trap '' TERM; echo run set >&3; while :; do sleep 0.1; done"
+    )
+    wait_until(lambda: "set" in queue.get(msg_id)["status"])
     assert queue.ok("destroy_message", {"msg_id": msg_id}) == "msg destroyed"
     message = queue.ended(msg_id)
     assert message["state"] == "err"
