@@ -46,7 +46,13 @@ class Daemon:
         self.env: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         config.make_root(self.root)
-        settings = {"env": "test", "host": "127.0.0.1", "port": 3333, "grace": 1, "web": False}
+        settings = {
+            "env": "test",
+            "host": "127.0.0.1",
+            "port": 3333,
+            "grace": 1,
+            "web": False,
+        }
         config.write_state(self.root.config, settings)
         self.script = path / "script"
         self.script.write_text(SCRIPT)
