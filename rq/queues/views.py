@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -173,19 +173,29 @@ def in_err(owner: Owner) -> list[str]:
     return _ids(owner, State.ERR, None)
 
 
-def _ids(owner: Owner, state: State, limit: int | None) -> list[str]:
-    """Return ids in a state, newest first, also those whose folder is not there yet."""
+def _ids(owner: Owner, state: State, limit: int | None, after: str = "") -> list[str]:
+    """Return ids in a state, newest first, also those whose folder is not there yet.
+
+    `after`: only those older than that id. Of what has ended no more is looked at than
+    is given, however much there is and however far the folders lag.
+    """
     spool = owner.spool
     if state is State.QUE:
-        return list(islice(_waiting(owner), limit))
+        return list(islice(_older(_waiting(owner), after), limit))
     if state in (State.PREP, State.RUN):
         live = spool.entries
-        return [i for i in reversed(live) if live[i].state is state][:limit]
-    coming = [i for i, one in spool.unsettled.items() if one.state is state]
-    leaving = {i for i, one in spool.unsettled.items() if one.state is not state}
-    listed = folders.list_state(spool.queue, state, limit and limit + len(leaving))
-    found = {i for i in (*coming, *listed) if i not in leaving}
+        there = (i for i in reversed(live) if live[i].state is state)
+        return list(islice(_older(there, after), limit))
+    unsettled = spool.unsettled
+    coming = [i for i, one in unsettled.items() if one.state is state]
+    listed = folders.newest_first(spool.queue, state, after)
+    staying = (i for i in listed if i not in unsettled)
+    found = (*_older(coming, after), *islice(staying, limit))
     return sorted(found, reverse=True)[:limit]
+
+
+def _older(ids: Iterable[str], after: str) -> Iterator[str]:
+    return (i for i in ids if not after or i < after)
 
 
 def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
@@ -245,10 +255,7 @@ def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise _no_state(name)
     state = State(name)
     after = asked.get("after")
-    limit = _limit(asked)
-    ids = _ids(owner, state, None if after else limit)
-    if after:
-        ids = [i for i in ids if i < str(after)][:limit]
+    ids = _ids(owner, state, _limit(asked), names.msg_id(after) if after else "")
     return [one for i in ids if (one := _row(owner, i)) is not None]
 
 

@@ -58,11 +58,14 @@ def list_state(queue: QueueDir, state: State, limit: int | None = None) -> list[
     return found[:limit]
 
 
-def newest_first(queue: QueueDir, state: State) -> Iterator[str]:
-    """Give the ids of the messages in a state, without listing them all first."""
+def newest_first(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
+    """Give the ids of the messages in a state, without listing them all first.
+
+    `after`: only those older than that id.
+    """
     if state in HASHED:
-        return _hashed(queue, state)
-    return iter(list_state(queue, state))
+        return _hashed(queue, state, after)
+    return (one for one in list_state(queue, state) if not after or one < after)
 
 
 def _take(ids: Iterator[str], limit: int | None) -> list[str]:
@@ -74,13 +77,21 @@ def _take(ids: Iterator[str], limit: int | None) -> list[str]:
     return found
 
 
-def _hashed(queue: QueueDir, state: State) -> Iterator[str]:
+def _hashed(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
     top = queue.path / state
-    for date in sorted(_digits(top, 8), reverse=True):
-        for hour in sorted(_digits(top / date, 2), reverse=True):
-            for minute in sorted(_digits(top / date / hour, 2), reverse=True):
+    at = after or "9" * 13
+    for date in _down(top, 8, at[:8]):
+        for hour in _down(top / date, 2, at[9:11] if date == at[:8] else "99"):
+            whole = f"{date}.{hour}" < at[:11]
+            for minute in _down(top / date / hour, 2, "99" if whole else at[11:13]):
                 ids = filter(names.is_msg_id, _names(top / date / hour / minute))
-                yield from sorted(ids, reverse=True)
+                older = (one for one in ids if not after or one < after)
+                yield from sorted(older, reverse=True)
+
+
+def _down(path: os.PathLike[str], length: int, last: str) -> list[str]:
+    """Return the directories that are called by a number up to `last`, downwards."""
+    return sorted((one for one in _digits(path, length) if one <= last), reverse=True)
 
 
 def _digits(path: os.PathLike[str], length: int) -> list[str]:
