@@ -54,6 +54,7 @@ class Command:
 
     handler: Handler
     always: bool = False  # answered when DOWN, and while the disk does not take writes
+    down: bool = False  # answered when DOWN
     creates: bool = False  # paced when folders lag
 
 
@@ -481,7 +482,7 @@ COMMANDS: dict[str, Command] = {
     "ack_errs": Command(ack_errs),
     "messages": Command(messages),
     "list": Command(listed),
-    "seal": Command(seal),
+    "seal": Command(seal, down=True),
     "expire": Command(expire),
-    "check": Command(checked),
+    "check": Command(checked, down=True),
 }

@@ -51,6 +51,7 @@ class Connection:
         self.partial_since: float | None = None
         self.minded = False  # whoever holds it is this process's parent
         self.closed = False
+        self.used = now()  # when it last asked something
         self._sock = sock
         self._loop = loop
         self._on_request = on_request
@@ -69,6 +70,11 @@ class Connection:
         self._fds: list[int] = []  # of the request that is being answered
         loop.add_reader(sock, self._readable)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for nothing and is nobody's parent."""
+        return not (self._slots or self._out or self._todo or self.minded)
+
     # ---- in
 
     def _readable(self) -> None:
@@ -82,6 +88,7 @@ class Connection:
             self.close()
             return
         fds = _passed(ancillary) if ancillary else []
+        self.used = self._now()
         if not data:
             self._end()
             return
@@ -203,7 +210,7 @@ class Connection:
         """Answer with an error and hang up."""
         self._drop_todo()
         slot = self.slot()
-        slot.data = wire.frame(b'["fail",%b]' % _quoted(text))
+        slot.data = wire.frame(b'["fail",%b]' % orjson.dumps(text))
         self._closing = True
         self._read_or_not()
         self.send_ready()
@@ -242,7 +249,3 @@ def _close_all(fds: list[int]) -> None:
         with contextlib.suppress(OSError):
             os.close(fd)
     fds.clear()
-
-
-def _quoted(text: str) -> bytes:
-    return orjson.dumps(text)

@@ -81,7 +81,14 @@ class Server:
             self._connections.add(one)
             self._contexts[one] = self._context(one)
             if len(self._connections) > CONNECTIONS:
-                one.refuse(f"too many connections ({CONNECTIONS})")
+                self._make_room(one)
+
+    def _make_room(self, newest: Connection) -> None:
+        """Hang up on whoever has asked nothing for longest; if all wait for answers,
+        on the newest."""
+        idle = [one for one in self._connections if one.idle and one is not newest]
+        victim = min(idle, key=lambda one: one.used, default=newest)
+        victim.refuse(f"too many connections ({CONNECTIONS})")
 
     def _listen_again(self) -> None:
         if self._sock.fileno() >= 0:
@@ -127,7 +134,7 @@ class Server:
     def _refusal(self, command: Command) -> str | None:
         if command.always:
             return None
-        if self._owner.admin is Admin.DOWN:
+        if self._owner.admin is Admin.DOWN and not command.down:
             return "status: DOWN"
         if self._stalled_since is not None:
             return f"the journal cannot be written: {self._owner.spool.journal.failed}"

@@ -15,7 +15,7 @@ from rq.config import Admin
 from rq.errors import BadInput, BadMessage, NoSuchMessage
 from rq.layout import folder
 from rq.message import PARAMS, Message
-from rq.queues import retention
+from rq.queues import delivery, retention
 from rq.queues.owner import Owner
 from rq.spool import folders
 from rq.spool.entry import COUNTED
@@ -328,6 +328,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
         "owed": len(spool.owed),
+        "in_doubt": delivery.in_doubt(owner) if spool.owed else 0,
         "journal_id": spool.journal.journal_id,
         "seq": spool.journal.position.seq,
         "checkpoint_seq": owner.checkpoint_seq,

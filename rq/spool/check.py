@@ -18,7 +18,7 @@ from rq.layout import MSG, QueueDir
 from rq.spool import checkpoint, folders, history, recovery
 from rq.spool.entry import COUNTED
 from rq.spool.store import Spool
-from rq.states import State
+from rq.states import HASHED, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,10 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
         return
     point = checkpoint.read(queue)
     listed = folders.count(queue)
-    for state in COUNTED:
+    # The others are counted anew at each start: a hand may have moved them.
+    for state in HASHED:
         kept = point.counts.of(state) if point else listed.of(state)
-        if state is not State.PREP and kept != listed.of(state):
+        if kept != listed.of(state):
             text = f"counted {kept}, there are {listed.of(state)}"
             yield Problem("count", str(state), text)
     yield from _gaps(queue)
