@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_PERCENT = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,4})?) ?%")
-_OF = re.compile(r"(?<![\d.])(\d{1,12}) ?(?:of|/) ?(\d{1,12})(?![\d/])")
+_PERCENT = re.compile(r"(?<![\d./])(\d{1,3}(?:\.\d{1,4})?) ?%")
+_OF = re.compile(r"(?<![\d./])(\d{1,12}) ?(?:of|/) ?(\d{1,12})(?![\d/])")
 
 
 def part_done(said: str) -> float | None:

@@ -1,0 +1,156 @@
+"""What a script writes looks as it would in a terminal; checked in a browser's own script."""
+
+from __future__ import annotations
+
+import browsing
+import pytest
+
+RUN = """
+const [address, pieces, done] = arguments;
+import(address).then(({ Terminal }) => {
+  const terminal = new Terminal();
+  const lines = [];
+  for (const piece of pieces) lines.push(...terminal.write(piece));
+  lines.push(terminal.current());
+  done(lines.map(({ spans, cut }) => [spans, cut]));
+}, (error) => done(String(error)));
+"""
+
+
+@pytest.fixture(scope="module")
+def terminal(stage):
+    stage.open("/timers")
+
+    def run(*pieces):
+        address = "/static/js/ansi.js"
+        lines = stage.driver.execute_async_script(RUN, address, list(pieces))
+        assert isinstance(lines, list), lines
+        return lines
+
+    return run
+
+
+def spans(terminal, *pieces):
+    return [line for line, _ in terminal(*pieces)]
+
+
+def texts(terminal, *pieces):
+    return ["".join(text for text, _ in line) for line in spans(terminal, *pieces)]
+
+
+E = "\x1b"
+
+
+@pytest.mark.parametrize(
+    ("written", "style"),
+    [
+        (f"{E}[31mx", "fg-1"),
+        (f"{E}[1;32mx", "ansi-b fg-2"),
+        (f"{E}[97;44mx", "fg-15 bg-4"),
+        (f"{E}[38;5;208mx", "fg-208"),
+        (f"{E}[38;2;255;0;0mx", "fg-196"),
+        (f"{E}[48;2;0;0;0mx", "bg-16"),
+        (f"{E}[38;2;128;128;128mx", "fg-244"),
+        (f"{E}[7mx", "ansi-r"),
+        (f"{E}[1m{E}[22mx", ""),
+        (f"{E}[31m{E}[0mx", ""),
+        (f"{E}[31m{E}[mx", ""),
+        (f"{E}[38;5;999mx", ""),
+        (f"{E}[38;2;1;2;300mx", ""),
+        (f"{E}[<script>mx", None),
+    ],
+)
+def test_colours_become_classes(terminal, written, style):
+    [line] = spans(terminal, written)
+    if style is not None:
+        assert line == [["x", style]]
+    assert all(set(one) <= set("abdfghinrsu-0123456789 ") for _, one in line)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "lines"),
+    [
+        (("one\rtwo",), ["two"]),
+        (("12345\rab",), ["ab345"]),
+        ((" 10 %\r 20 %\r 30 %\n",), [" 30 %", ""]),
+        (("windows\r\nlines\r\n",), ["windows", "lines", ""]),
+        (("windows\r", "\nlines"), ["windows", "lines"]),
+        ((f"loading\r{E}[Kdone",), ["done"]),
+        ((f"loading{E}[2K\rdone",), ["done"]),
+        (("ab\bc",), ["ac"]),
+        (("a\x00b\x01c",), ["a\ufffdb\ufffdc"]),
+        (("bell\x07",), ["bell"]),
+        ((f"{E}]0;title\x07text",), ["text"]),
+        ((f"{E}]8;;javascript:alert(1){E}\\link{E}]8;;{E}\\",), ["link"]),
+        ((f"{E}]0;never ends\nnext",), ["", "next"]),
+        ((f"{E}[2J{E}[H{E}(Btext",), ["text"]),
+        ((E, "[3", "1mx"), ["x"]),
+        ((f"{E}]0;ti", f"tle{E}", "\\text"), ["text"]),
+    ],
+)
+def test_control_characters_do_what_they_do(terminal, pieces, lines):
+    assert texts(terminal, *pieces) == lines
+
+
+def test_pieces_may_end_anywhere(terminal):
+    whole = (
+        f"plain {E}[1;31mred{E}[0m\r{E}[Kover\n{E}]8;;http://x/{E}\\l{E}]8;;{E}\\ é\n"
+    )
+    expected = spans(terminal, whole)
+    for cut in range(1, len(whole)):
+        assert spans(terminal, whole[:cut], whole[cut:]) == expected
+
+
+def test_a_line_of_ten_megabytes_is_cut_and_says_so(terminal, stage):
+    script = RUN.replace("for (const piece of pieces)", "for (const piece of huge)")
+    huge = "const huge = Array(160).fill('x'.repeat(65536)).concat('\\nnext');"
+    lines = stage.driver.execute_async_script(huge + script, "/static/js/ansi.js", [])
+    [first, second] = lines
+    assert len(first[0][0][0]) == 16384
+    assert first[1] == 160 * 65536 - 16384
+    assert second[0] == [["next", ""]]
+
+
+def test_a_sequence_that_never_ends_is_not_kept_for_ever(terminal):
+    [line] = texts(terminal, f"{E}[" + "1" * 10000)
+    assert len(line) > 1000
+
+
+HUGE = """#!/bin/sh
+head -c 10000000 /dev/zero | tr '\\0' y
+echo
+printf 'bad \\377\\376 utf-8, cut \\303'
+sleep 0.3
+printf '\\274ber\\n'
+seq 30000
+echo 'the end'
+echo done >&3
+"""
+
+
+def test_long_lines_bad_bytes_and_many_lines_stay_within_bounds(stage):
+    stage.queue("huge", HUGE)
+    msg_id = stage.send("huge")
+    stage.open(f"/q/huge/{msg_id}/log?from=0")
+    browsing.shows(stage.driver, "It succeeded", "#log-end", 20)
+    browsing.click(stage.driver, "#follow")
+    browsing.shows(stage.driver, "the end", "#log")
+    many = "document.querySelectorAll('#log .line').length"
+    assert stage.driver.execute_script(f"return {many}") <= 20100
+    stage.open(f"/q/huge/{msg_id}/log")
+    browsing.click(stage.driver, ".log-more")
+    browsing.until(stage.driver, f"{many} > 20000 || {many} > 12000")
+    stage.clean()
+
+
+def test_a_text_is_found_anywhere_in_the_whole_log(stage):
+    stage.queue("found", "#!/bin/sh\necho needle one\nseq 40000\necho done >&3\n")
+    msg_id = stage.send("found")
+    stage.open(f"/q/found/{msg_id}/log")
+    browsing.shows(stage.driver, "It succeeded", "#log-end")
+    stage.driver.find_element("id", "find").send_keys("NEEDLE", "\ue007")
+    browsing.shows(stage.driver, "1 times “NEEDLE” in the whole log", "#found")
+    browsing.click(stage.driver, "#found a")
+    browsing.until(stage.driver, "document.querySelector('#log .line.hit')")
+    browsing.shows(stage.driver, "needle one", "#log .hit")
+    stage.clean()

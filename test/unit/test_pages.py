@@ -1,0 +1,85 @@
+"""Pictures, progress and words of pages, without a web."""
+
+import doctest
+
+import pytest
+
+from rq.web import livelog
+from rq.web.pages import message, overview, progress, sparks, templating
+
+
+@pytest.mark.parametrize("module", [livelog, progress, templating])
+def test_the_examples_are_right(module):
+    tried = doctest.testmod(module)
+    assert tried.attempted
+    assert not tried.failed
+
+
+def test_a_picture_has_a_bar_for_each_minute_in_which_something_ended():
+    series = {"done": [0, 3, 0], "err": [0, 1, 2], "depth": [0, 0, 0], "accepted": [6]}
+    picture = sparks.spark(series)
+    assert picture["bars"].count("M") == 1
+    assert picture["bars_bad"].count("M") == 2
+    assert picture["depth"] == ""
+    assert "3 done, 3 failed" in picture["label"]
+
+
+@pytest.mark.parametrize("values", [[], [0], [5], [1, 10**12, 3]])
+def test_a_picture_of_anything_stays_inside_its_frame(values):
+    series = {"done": values, "err": values, "depth": values, "accepted": values}
+    picture = sparks.chart(series)
+    for name in ("bars", "bars_bad", "depth", "depth_fill"):
+        numbers = picture[name].replace("M", " ").replace("L", " ").split()
+        assert "nan" not in numbers
+        assert "e" not in picture[name]
+
+
+def test_a_queue_that_does_not_answer_has_no_picture():
+    assert sparks.spark(sparks.EMPTY)["bars"] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("100 %", 1.0),
+        ("99.5%", 0.995),
+        ("101 %", None),
+        ("file 3/12", 0.25),
+        ("9 of 3", None),
+        ("1/2/3", None),
+        ("done", None),
+        ("9" * 400 + " %", None),
+    ],
+)
+def test_progress_is_read_from_what_a_script_says(text, part):
+    assert progress.part_done(text) == part
+
+
+def test_ties_are_broken_by_name_and_an_unknown_order_changes_nothing():
+    rows = [
+        {"name": name, "counts": {"que": que}, "oldest_due_age": None}
+        for name, que in (("b", 1), ("a", 1), ("c", 9))
+    ]
+    assert [row["name"] for row in overview.ordered(rows, "waiting")] == ["c", "b", "a"]
+    assert overview.ordered(rows, "<script>") == rows
+
+
+@pytest.mark.parametrize(
+    ("state", "kinds"),
+    [
+        ("prep", ["now", "ahead"]),
+        ("que", ["past", "past", "now", "ahead"]),
+        ("run", ["past", "now", "ahead"]),
+        ("done", ["past", "past", "past"]),
+        ("err", ["past", "past", "failed"]),
+    ],
+)
+def test_the_life_of_a_message_has_its_stations(state, kinds):
+    told = {
+        "msg_id": "20260102.0304.05.006.7",
+        "state": state,
+        "due": 5.0,
+        "attempt": 2,
+        "result": {"finished": 1767323100.0, "run_us": 2_000_000},
+    }
+    assert [step["kind"] for step in message.life(told, 10.0)] == kinds
