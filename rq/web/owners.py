@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,18 +65,31 @@ class Line(asyncio.Protocol):
         await self._loop.create_unix_connection(lambda: self, sock=sock)
         return self
 
+    async def ask_with_file(self, payload: bytes, fd: int, deadline: float) -> bytes:
+        """Open the line with a request that carries an open file; return its reply."""
+        sock = client.connect(self._path, timeout=0)
+        data = wire.frame(payload, self._magic)
+        if socket.send_fds(sock, [data], [fd]) != len(data):
+            sock.close()
+            raise Unreachable(f"{self._path} takes no whole request")
+        future = self._next_reply(deadline)
+        await self._loop.create_unix_connection(lambda: self, sock=sock)
+        return await future
+
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
     def ask(self, payload: bytes, deadline: float) -> asyncio.Future[bytes]:
         """Send a request; the future holds its reply."""
-        future: asyncio.Future[bytes] = self._loop.create_future()
         if self._transport is None or self._transport.is_closing():
-            future.set_exception(Unreachable(f"nobody answers at {self._path}"))
-            return future
-        self._waiting.append((self._loop.time() + deadline, future))
+            raise Unreachable(f"nobody answers at {self._path}")
         self._transport.write(wire.frame(payload, self._magic))
+        return self._next_reply(deadline)
+
+    def _next_reply(self, deadline: float) -> asyncio.Future[bytes]:
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        self._waiting.append((self._loop.time() + deadline, future))
         if self._alarm is None:
             self._alarm = self._loop.call_later(deadline, self._look_at_clock)
         return future
@@ -162,11 +176,11 @@ class Owners:
 
     async def attach(self, queue: str, asked: object, fd: int) -> Any:
         """Ask for `attach_message` with an open file; return the whole reply."""
-        path = self._socket(queue)
+        payload = b"attach_message " + client.encode_arg(asked)
+        line = Line(self._socket(queue))
         try:
-            return await asyncio.to_thread(
-                client.ask, path, "attach_message", asked, (fd,), LONG
-            )
+            with contextlib.closing(line):
+                return orjson.loads(await line.ask_with_file(payload, fd, LONG))
         except Unreachable as error:
             raise self._why_silent(queue) from error
 
