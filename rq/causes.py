@@ -18,6 +18,7 @@ class Cause(StrEnum):
 
     DONE = "done"
     RELAYED = "relayed"
+    FORWARDED = "forwarded"
     DUPLICATE = "duplicate"
     SAID_ERR = "said_err"
     RESEND = "resend"
@@ -68,6 +69,11 @@ STORIES: dict[Cause, Story] = {
         "It was handed over in attempt {attempt} after {run}.",
         "The script reported relayed and exited with 0: {text}",
         "Nothing here; the message lives on where the text says.",
+    ),
+    Cause.FORWARDED: Story(
+        "It succeeded in attempt {attempt} after {run}, and was handed on.",
+        "The script reported forward and exited with 0: {text}",
+        "Nothing here; a copy of it lives on there.",
     ),
     Cause.DUPLICATE: Story(
         "It ended together with another message and did not run itself.",

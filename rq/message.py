@@ -26,6 +26,7 @@ _DROPPED = frozenset(
 )
 # What only RQ itself writes into a message.
 _NOT_ASKED = frozenset({"msg_id", "attempt", "dup", "dups", "attachments"})
+_URL_LIMIT = 8192  # characters
 _WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
 
 
@@ -251,11 +252,16 @@ def _urls(value: Any) -> tuple[str, ...]:
     if not value:
         return ()
     found = tuple(value.split()) if isinstance(value, str) else value
-    if isinstance(found, list | tuple) and all(
-        isinstance(one, str) and names.is_remote(one) for one in found
-    ):
+    if isinstance(found, list | tuple) and all(_is_url(one) for one in found):
         return tuple(found)
     raise BadMessage(f"post_run_webhook is not a list of http URLs: {value!r:.80}")
+
+
+def _is_url(value: Any) -> bool:
+    """Whether `value` is an address that can be a param of the message that tells."""
+    if not isinstance(value, str) or not names.is_remote(value):
+        return False
+    return len(value) <= _URL_LIMIT and value.isprintable() and " " not in value
 
 
 def _attachments(value: Any) -> dict[str, Attachment]:

@@ -22,11 +22,14 @@ class Verb(StrEnum):
     RELAYED = "relayed"
     ERR = "err"
     RESEND = "resend"
+    FORWARD = "forward"
     DUP = "dup"
 
 
 ALIASES = {"fail": Verb.ERR, "fails": Verb.ERR}
-COMPLETIONS = frozenset({Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND})
+COMPLETIONS = frozenset(
+    {Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND, Verb.FORWARD}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,14 @@ def parse_dup(text: str) -> Dup:
     if len(parts) < 3 or not parts[2]:
         raise BadInput(f"cannot read {text!r}; say: dup SECONDS-X-DEST")
     return Dup(_seconds(parts[0], "dup SECONDS-X-DEST", text), parts[2])
+
+
+def parse_forward(text: str) -> str:
+    """Return the destination of `forward DEST`."""
+    dest = text.strip()
+    if dest and not any(one.isspace() for one in dest):
+        return dest
+    raise BadInput(f"cannot read {text[:200]!r}; say: forward DEST")
 
 
 def _seconds(text: str, form: str, whole: str) -> float:

@@ -1,4 +1,4 @@
-"""Copies of messages: clones here, dups to other queues, and what the outbox owes."""
+"""Copies of messages: clones here, dups and forwards to other queues."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from rq import client, config, names, pipe, proc
+from rq.causes import Cause
 from rq.config import Admin
 from rq.errors import (
     BadInput,
@@ -23,10 +24,10 @@ from rq.errors import (
 )
 from rq.layout import folder
 from rq.logs import fields
-from rq.message import ENV_STRING_LIMIT, Attachment, Message
+from rq.message import Attachment, Message
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
-from rq.spool import attach, folders, outbox
+from rq.spool import attach, folders
 from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
@@ -47,10 +48,10 @@ async def take_copy(
     asked: Mapping[str, Any],
     source: Path | None,
     attachments: Mapping[str, Attachment],
-    **more: Any,
+    key: str | None = None,
 ) -> str:
     """Accept a new message with the attachments of the folder `source`; return its
-    full id once it is durable."""
+    full id once it is durable. Of those with one `key` the first is taken."""
     owner.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
         run = owner.loop.run_in_executor
@@ -58,9 +59,13 @@ async def take_copy(
     message = owner.make(asked).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
-    owner.accept(message, **more)
+    known = None if key is None else owner.spool.keys.get(key)
+    if known is None:
+        owner.accept(message, **({} if key is None else {"key": key}))
+    elif owner.spool.find(message.msg_id) is State.PREP:
+        owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
     await owner.committed()
-    return owner.full_id(message.msg_id)
+    return owner.full_id(message.msg_id if known is None else known[0])
 
 
 async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
@@ -106,9 +111,7 @@ async def dup(owner: Owner, message: Message, asked: pipe.Dup) -> str:
 
     The texts of its errors are what the script reads.
     """
-    name = RELAY if names.is_remote(asked.dest) else asked.dest
-    if not names.is_queue_name(name) or not owner.root.queue(name).path.is_dir():
-        raise NoSuchQueue(f"couldn't connect to queue - {name}")
+    name = _existing(owner, asked.dest)
     copy = _copied(message, _NOT_DUPED)
     copy["dest"] = asked.dest
     copy["due"] = owner.spool.clock() + asked.delay
@@ -121,21 +124,37 @@ async def dup(owner: Owner, message: Message, asked: pipe.Dup) -> str:
         raise Refused(f"dup failed - {error}") from None
 
 
-async def _send_copy(
-    owner: Owner, name: str, copy: dict[str, Any], message: Message
-) -> str:
+def target(owner: Owner, dest: str) -> str:
+    """Return the queue of this root that takes what is sent to `dest`; NoSuchQueue, or
+    Refused when it is not UP."""
+    name = _existing(owner, dest)
     admin = config.admin_status(owner.root, name)
     if admin is not Admin.UP:
         raise Refused(f"status: {admin}")
+    return name
+
+
+def _existing(owner: Owner, dest: str) -> str:
+    name = RELAY if names.is_remote(dest) else dest
+    if not names.is_queue_name(name) or not owner.root.queue(name).path.is_dir():
+        raise NoSuchQueue(f"couldn't connect to queue - {name}")
+    return name
+
+
+async def _send_copy(
+    owner: Owner, name: str, copy: dict[str, Any], message: Message
+) -> str:
+    target(owner, name)
     if name == owner.name:
         source = owner.queue.path / folder(State.RUN, message.msg_id)
         return await take_copy(owner, copy, source, message.attachments)
     asked = {"message": copy, "queue": owner.name, "msg_id": message.msg_id}
     reply = await client.ask_async(owner.root.queue(name).socket, "take_copy", asked)
-    return _accepted(reply)
+    return accepted(reply)
 
 
-def _accepted(reply: Any) -> str:
+def accepted(reply: Any) -> str:
+    """Return the full id in a reply; Refused when it is none."""
     if isinstance(reply, list) and len(reply) == 2 and reply[0] == "ok":
         return str(reply[1])
     reason = reply[1] if isinstance(reply, list) and len(reply) > 1 else reply
@@ -147,6 +166,9 @@ async def take_copy_from(
 ) -> str:
     """Accept a copy of a message of another queue of this root, attachments included."""
     proc.check_own(peer)
+    key = asked.get("_key")
+    if key is not None and (known := owner.spool.keys.get(str(key))) is not None:
+        return owner.full_id(known[0])
     source_queue = owner.root.queue(names.queue_name(asked.get("queue")))
     msg_id = names.msg_id(asked.get("msg_id"))
     state = folders.find(source_queue, msg_id)
@@ -154,65 +176,26 @@ async def take_copy_from(
         raise NoSuchMessage("msg not found")
     message = folders.read_message(source_queue, state, msg_id)
     source = source_queue.message(state, msg_id)
-    return await take_copy(owner, asked["message"], source, message.attachments)
+    return await take_copy(
+        owner,
+        asked["message"],
+        source,
+        message.attachments,
+        None if key is None else str(key),
+    )
 
 
-# ---- the outbox
+# ---- forward: done, and a copy goes on
 
 
-def webhooks(
-    owner: Owner, message: Message, decided: Outcome, facts: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return what the end of a message owes to the webhook queue."""
-    if not message.post_run_webhook:
-        return []
-    story = {
-        **message.to_json(),
-        "msg_id": owner.full_id(message.msg_id),
-        "state": decided.name,
-        "status": f"{decided.name} - {decided.text}" if decided.text else decided.name,
-        "outcome": facts,
-    }
-    text = orjson.dumps(story).decode()
-    if len(text.encode()) > ENV_STRING_LIMIT - 1024:
-        kept = ("msg_id", "dest", "state", "outcome", "orig_msg_id")
-        text = orjson.dumps({k: story[k] for k in kept if k in story}).decode()
-    return [
-        {
-            "dest": WEBHOOK,
-            "message": {"dest": WEBHOOK, "param1": url, "param2": text},
-        }
-        for url in message.post_run_webhook
-    ]
+def forwarded(owner: Owner, message: Message, dest: str) -> dict[str, Any]:
+    """Return the entry of the outbox that hands a message on, attachments included."""
+    copy = _copied(message, _NOT_DUPED)
+    copy.update(dest=dest, due=owner.spool.clock(), count=0)
+    out = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
+    files = bool(message.attachments) or names.is_ancestors(message.msg_id)
+    return {**out, "files": True} if files else out
 
 
-async def deliver(owner: Owner) -> bool:
-    """Deliver what the outbox owes; return whether something is left to try again.
-
-    The receiver knows each delivery by its key and takes it once.
-    """
-    left = False
-    for (seq, number), one in list(owner.spool.owed.items()):
-        if owner.spool.clock() - one.since > DELIVER_SECONDS:
-            continue  # in doubt: listed, not sent again
-        if not owner.root.queue(one.dest).socket.exists():
-            left = True
-            continue
-        key = outbox.key(owner.spool.journal.journal_id, seq, number)
-        try:
-            reply = await client.ask_async(
-                owner.root.queue(one.dest).socket,
-                "create_message",
-                {**one.message, "_key": key},
-            )
-            _accepted(reply)
-        except (Refused, Unreachable, OutcomeUnknown) as error:
-            left = True
-            log.warning(
-                "a message is still owed, RQ tries again: %s",
-                fields(dest=one.dest, key=key, reason=error),
-            )
-            continue
-        owner.spool.sent(seq, number)
-        owner.wake()
-    return left
+def not_forwarded(reason: str) -> Outcome:
+    return Outcome(Event.FAIL, Cause.REFUSED, f"forward failed - {reason}")

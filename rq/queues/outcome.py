@@ -21,6 +21,7 @@ class Said:
     word: Verb | None = None
     text: str = ""
     delay: float = 0.0
+    dest: str | None = None  # where a copy goes
     unreadable: str | None = None
     by: str | None = field(default=None)  # who cancelled it
 
@@ -30,16 +31,17 @@ class Said:
         if report.verb not in COMPLETIONS or self.word is not None:
             return
         self.word = report.verb
-        if report.verb is Verb.RESEND:
-            self._hear_resend(report.text)
-
-    def _hear_resend(self, text: str) -> None:
         try:
-            asked = pipe.parse_resend(text)
+            self._hear_more(report)
         except BadInput as error:
             self.word, self.unreadable = Verb.ERR, str(error)
-            return
-        self.delay = asked.delay
+
+    def _hear_more(self, report: Report) -> None:
+        if report.verb is Verb.RESEND:
+            self.delay = pipe.parse_resend(report.text).delay
+        elif report.verb is Verb.FORWARD:
+            self.dest = pipe.parse_forward(report.text)
+            self.text = f"forwarded to {self.dest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Outcome:
     cause: Cause
     text: str
     delay: float = 0.0
+    dest: str | None = None  # who is owed a copy
 
     @property
     def name(self) -> str:
@@ -95,6 +98,8 @@ def _improper(said: Said, exit_status: int | None, signal: str | None) -> Outcom
 def _proper(said: Said, count: int, max_count: int) -> Outcome:
     if said.word is Verb.DONE:
         return Outcome(Event.FINISH, Cause.DONE, said.text)
+    if said.word is Verb.FORWARD:
+        return Outcome(Event.FINISH, Cause.FORWARDED, said.text, dest=said.dest)
     if said.word is Verb.RELAYED:
         return Outcome(Event.RELAY, Cause.RELAYED, said.text)
     if said.word is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -21,7 +22,7 @@ from rq.causes import Cause
 from rq.config import Admin
 from rq.errors import BadConfig, Damaged, DiskFailed, Refused, RQError
 from rq.layout import QueueDir, Root
-from rq.queues import handover, retention
+from rq.queues import delivery, retention
 from rq.queues.commands import Context
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
@@ -61,8 +62,7 @@ class Process:
         self._first_open: float | None = None  # when the first uncovered event came
         self._index: index.Writing | None = None
         self._indexed = owner.spool.journal.seq
-        self._delivering: asyncio.Task[None] | None = None
-        self._deliver_at = 0.0
+        self._delivery = delivery.Delivery(owner)
         self._config_seen = _stamp(owner.queue.config)
         self._hour = int(time.time() // 3600)
         self._clocks = (time.time(), time.monotonic())
@@ -111,7 +111,7 @@ class Process:
             owner.loop.call_later(1.0, self.wake)
         self._set_alarm(later)
         if spool.owed:
-            self._deliver()
+            self._delivery.start()
 
     def _settle(self) -> bool:
         """Make folders for a slice; return whether more can be made at once.
@@ -378,9 +378,9 @@ class Process:
     async def _stop(self) -> None:
         try:
             await self.runner.stop()
-            for task in (self._delivering, self._retaining):
-                if task is not None:
-                    task.cancel()
+            self._delivery.cancel()
+            if self._retaining is not None:
+                self._retaining.cancel()
             await self.owner.committed()
             await asyncio.sleep(0)
             self.server.close()
@@ -472,7 +472,10 @@ def _serve(
     proc.raise_descriptor_limit()
     os.chdir("/")
     with ThreadPoolExecutor(4, "rq-disk") as threads:
-        opened = open_spool(queue, threads=threads, grace=main_config.grace)
+        owes = functools.partial(delivery.webhooks, main_config, name)
+        opened = open_spool(
+            queue, threads=threads, grace=main_config.grace, owes=owes
+        )
         loop = asyncio.new_event_loop()
         try:
             owner = Owner(root, name, opened, main_config, queue_config, loop, threads)

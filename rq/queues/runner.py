@@ -22,7 +22,7 @@ from rq.errors import BadInput, BadMessage, NoSuchMessage, RQError
 from rq.logs import fields
 from rq.message import Message
 from rq.pipe import Report, Verb
-from rq.queues import environment, handover, outcome
+from rq.queues import delivery, environment, handover, outcome
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
 from rq.queues.worker import KILL, TERM, Plan, Worker, find_program
@@ -226,8 +226,17 @@ class Runner:
         if event is Event.REQUEUE:  # this was no attempt
             unchanged = message = message.with_(attempt=message.attempt - 1)
         facts = {"cause": cause, "text": text, "outcome": _NAMES[event]}
+        more: dict[str, Any] = {}
+        if event is Event.FAIL:
+            more = owner.spool.owing(message, facts)
         owner.spool.fire(
-            msg_id, event, Role.QUEUE, message=unchanged, facts=facts, spare=message
+            msg_id,
+            event,
+            Role.QUEUE,
+            message=unchanged,
+            facts=facts,
+            spare=message,
+            **more,
         )
         self._free(claim)
         owner.release_riders(msg_id)
@@ -393,7 +402,7 @@ class Runner:
             return Outcome(
                 Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue"
             )
-        return decided
+        return delivery.check_target(self.owner, decided)
 
     def _end_attempt(self, worker: Worker, claim: _Claim, decided: Outcome) -> None:
         owner, message = self.owner, worker.message
@@ -408,7 +417,7 @@ class Runner:
             more.update(riders=riders, rides=owner.full_id(msg_id))
         if decided.event not in _AGAIN:
             owner.count("err" if decided.event is Event.FAIL else "done")
-            out = handover.webhooks(owner, changed or message, decided, facts)
+            out = delivery.owes(owner, changed or message, decided, facts)
             if out:
                 more["out"] = out
         line = owner.spool.fire(

@@ -31,7 +31,7 @@ from rq.spool import checkpoint, folders, history, index, outbox
 from rq.spool.entry import COUNTED, Counts, Entry
 from rq.spool.fold import Action, Fold, Folded, decide, fold
 from rq.spool.journal import Journal, Position
-from rq.spool.store import REBUILT, Spool, status_file
+from rq.spool.store import REBUILT, Owes, Spool, owes_nothing, status_file
 from rq.states import FINAL, HASHED, Event, Role, State
 
 _READERS = 16  # threads that read messages when there is no index
@@ -86,8 +86,10 @@ def open_spool(
     threads: Executor | None = None,
     clock: Callable[[], float] = time.time,
     grace: float = 10.0,
+    owes: Owes = owes_nothing,
 ) -> Opened:
-    """Take the lock of a queue and recover it.
+    """Take the lock of a queue and recover it; `owes` tells what messages owe others
+    whose attempts were lost once too often.
 
     Refused: another process owns it. Damaged: its journal cannot be believed.
     """
@@ -98,7 +100,7 @@ def open_spool(
         raise Refused(f"queue {queue.name} is owned by another process")
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return _open(queue, lock, dir_fd, threads, clock, grace)
+        return _open(queue, lock, dir_fd, threads, clock, grace, owes)
     except BaseException:
         os.close(dir_fd)
         os.close(lock)
@@ -112,6 +114,7 @@ def _open(
     threads: Executor | None,
     clock: Callable[[], float],
     grace: float,
+    owes: Owes,
 ) -> Opened:
     _check_device(queue)
     found = _look(queue, clock())
@@ -127,6 +130,7 @@ def _open(
     durable.checkpoint("recovery:before-retire")
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, {}, clock, threads)
+    spool.owes = owes
     _remember(spool, found, clock())
     trusted = same_boot and not found.folded.suspect
     opened = Opened(spool, lock, prefix, _was_clean(found), trusted, ghosts)
@@ -615,4 +619,5 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
         fields(msg_id=msg_id, attempt=attempt, count=count, max=message.max_count),
     )
     event = Event.FAIL if over else Event.RECOVER
-    spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts)
+    more = spool.owing(message, facts) if over else {}
+    spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts, **more)

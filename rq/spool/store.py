@@ -46,6 +46,16 @@ _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
 _log = logging.getLogger(__name__)
 
 
+# What a message owes to other queues when it has ended so, at that time.
+Owes = Callable[[Message, Mapping[str, Any], float], list[dict[str, Any]]]
+
+
+def owes_nothing(
+    message: Message, facts: Mapping[str, Any], now: float
+) -> list[dict[str, Any]]:
+    return []
+
+
 class Spool:
     """The messages of one queue; made by `recovery.open_spool`, which holds the lock."""
 
@@ -70,6 +80,7 @@ class Spool:
         self.owed = owed
         self.clock = clock
         self.threads = threads
+        self.owes: Owes = owes_nothing
         self.ids = names.IdSource(journal.start)
         self.unsettled: dict[str, Entry] = {}
         self.lag_bytes = 0
@@ -267,6 +278,11 @@ class Spool:
         on its way into one of them makes it again."""
         for one in directories:
             durable.remove_dir(one, self.dir_fd)
+
+    def owing(self, message: Message, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the field of a line that says what the end of a message owes."""
+        out = self.owes(message, facts, self.clock())
+        return {"out": out} if out else {}
 
     def note(self, note: Note, **more: Any) -> None:
         """Write a line that changes no state."""
