@@ -27,9 +27,7 @@ class Verb(StrEnum):
 
 
 ALIASES = {"fail": Verb.ERR, "fails": Verb.ERR}
-COMPLETIONS = frozenset(
-    {Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND, Verb.FORWARD}
-)
+COMPLETIONS = frozenset({Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND, Verb.FORWARD})
 
 
 @dataclass(frozen=True, slots=True)

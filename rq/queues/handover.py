@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from rq import client, config, names, pipe, proc
 from rq.causes import Cause
@@ -16,14 +13,12 @@ from rq.errors import (
     BadInput,
     NoSuchMessage,
     NoSuchQueue,
-    OutcomeUnknown,
     Refused,
     RQError,
     Unreachable,
     WrongState,
 )
 from rq.layout import folder
-from rq.logs import fields
 from rq.message import Attachment, Message
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
@@ -31,13 +26,9 @@ from rq.spool import attach, folders
 from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
-WEBHOOK = "webhook"
-DELIVER_SECONDS = 6 * 86400.0  # longer, and the receiver may have forgotten the key
 _NOT_COPIED = ("msg_id", "attempt", "attachments", "dup", "dups", "cloned_from")
 # A dup is a new message: what was asked of the old one in these is not passed on.
 _NOT_DUPED = (*_NOT_COPIED, "force_remote", "count", "due", "dest")
-
-log = logging.getLogger(__name__)
 
 
 # ---- a copy with its attachments, into this queue

@@ -352,20 +352,6 @@ class Process:
             await asyncio.sleep(0.1)
         self._end(FAILED)
 
-    # ---- the outbox
-
-    def _deliver(self) -> None:
-        if self._delivering is not None or time.monotonic() < self._deliver_at:
-            return
-        self._delivering = self.owner.loop.create_task(self._deliver_all())
-
-    async def _deliver_all(self) -> None:
-        try:
-            left = await handover.deliver(self.owner)
-            self._deliver_at = time.monotonic() + (30.0 if left else 0.0)
-        finally:
-            self._delivering = None
-
     # ---- the end
 
     def stop(self) -> None:
@@ -473,9 +459,7 @@ def _serve(
     os.chdir("/")
     with ThreadPoolExecutor(4, "rq-disk") as threads:
         owes = functools.partial(delivery.webhooks, main_config, name)
-        opened = open_spool(
-            queue, threads=threads, grace=main_config.grace, owes=owes
-        )
+        opened = open_spool(queue, threads=threads, grace=main_config.grace, owes=owes)
         loop = asyncio.new_event_loop()
         try:
             owner = Owner(root, name, opened, main_config, queue_config, loop, threads)
