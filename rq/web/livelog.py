@@ -131,6 +131,7 @@ class Watch:
         self.ready = asyncio.Event()  # looked once
         self._told: dict[str, Any] = {}
         self._fd: int | None = None
+        self._path = ""  # by which the file was opened
         self._chunks: dict[int, tuple[int, Event]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -215,7 +216,7 @@ class Watch:
             while True:
                 now = loop.time()
                 try:
-                    if now >= ask_at:
+                    if now >= ask_at or self._moved():
                         ask_at = now + ASK
                         self._open()
                         await self._ask_owner()
@@ -243,6 +244,13 @@ class Watch:
         grew, self.size = size != self.size, size
         return grew
 
+    def _moved(self) -> bool:
+        """Return whether the file is no longer where it was: its message went on."""
+        moved = bool(self._path) and not os.path.lexists(self._path)
+        if moved:
+            self._path = ""  # asked once; the next look by the clock finds the rest
+        return moved
+
     def _open(self) -> None:
         """Find the file by its name: after a crash it may be another one."""
         state = folders.find(self._queue, self._msg_id)
@@ -253,6 +261,7 @@ class Watch:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return  # not yet run, or on its way to another directory
+        self._path = str(path)
         if self._fd is not None and os.path.samestat(os.fstat(fd), os.fstat(self._fd)):
             os.close(fd)
             return

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rq.web.site import Site
 
 SORTS = ("name", "waiting", "running", "errors", "oldest")
+_SHARED_FOR = 1.0  # seconds
 _TIMERS = 10
 _RUNNING = 12
 
@@ -24,9 +25,16 @@ class Overview:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._disk = facts.Disk()
+        self._shared: asyncio.Task[dict[str, Any]] | None = None
+        self._since = 0.0
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        told = await self._facts()
+        # Pages that renew themselves share one look: watching costs no more when many
+        # do. Who loads a page, say after acting, gets a look of their own.
+        if req.get_header("X-RQ-Live"):
+            told = await asyncio.shield(self._look())
+        else:
+            told = await self._facts()
         wanted = req.get_param("find", default="")[:128]
         order = req.get_param("sort", default="")
         rows = [row for row in told["queues"] if wanted.lower() in row["name"].lower()]
@@ -39,6 +47,12 @@ class Overview:
             "most_timers": _TIMERS,
         }
         await page.show(req, resp, self._site, "overview.html", values)
+
+    def _look(self) -> asyncio.Task[dict[str, Any]]:
+        now = time.monotonic()
+        if self._shared is None or now - self._since > _SHARED_FOR:
+            self._shared, self._since = asyncio.create_task(self._facts()), now
+        return self._shared
 
     async def _facts(self) -> dict[str, Any]:
         site, now = self._site, time.time()
