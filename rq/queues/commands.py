@@ -29,7 +29,7 @@ from rq.queues import handover, retention, views
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
 from rq.queues.runner import Runner
-from rq.spool import attach, check, recovery
+from rq.spool import attach, check, leases
 from rq.states import Event, Role, State, next_state
 
 
@@ -291,7 +291,7 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
     # Whoever hid from the sweep of the last attempt must not meet the next one.
     left = await owner.loop.run_in_executor(
         None,
-        recovery.end_processes,
+        leases.end_processes,
         owner.opened.lease_prefix,
         [],
         owner.main.grace,

@@ -26,7 +26,7 @@ from rq.queues import delivery, environment, handover, outcome
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
 from rq.queues.worker import KILL, TERM, Plan, Worker, find_program
-from rq.spool import recovery
+from rq.spool import leases, lost
 from rq.states import Event, Role, State
 
 PROGRESS_SECONDS = 0.2  # at most that often the file `status` of a running message
@@ -106,7 +106,7 @@ class Runner:
             message = owner.spool.claim(msg_id, slot)
         except (BadMessage, NoSuchMessage) as error:
             os.close(lease)
-            recovery.fail_malformed(owner.spool, msg_id, str(error))
+            lost.fail_malformed(owner.spool, msg_id, str(error))
             return
         owner.gather_riders(msg_id, group)
         owner.claimed.add(msg_id)
@@ -362,7 +362,7 @@ class Runner:
         """End what a script has left behind, before its message goes on."""
         left = await self.owner.loop.run_in_executor(
             None,
-            recovery.end_processes,
+            leases.end_processes,
             worker.lease,
             [slot],
             min(2.0, self.owner.main.grace),
@@ -528,7 +528,7 @@ class Runner:
 
     # ---- what earlier owners left and could not be ended at start
 
-    def look_at_ghosts(self, lost: Cause) -> None:
+    def look_at_ghosts(self, cause: Cause) -> None:
         """Take back messages whose process would not end, when it has."""
         still = []
         for one in self._ghosts:
@@ -537,7 +537,7 @@ class Runner:
                 continue
             os.close(one.pidfd)
             if self.owner.spool.find(one.msg_id) is State.RUN:
-                recovery.recover(self.owner.spool, one.msg_id, False, lost)
+                lost.recover(self.owner.spool, one.msg_id, False, cause)
                 if self.owner.spool.find(one.msg_id) is State.QUE:
                     self.owner.waits(one.msg_id)
                 self.owner.wake()

@@ -15,7 +15,7 @@ from typing import Any
 from rq import durable, names, proc
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.layout import MSG, QueueDir
-from rq.spool import checkpoint, folders, history, recovery
+from rq.spool import act, checkpoint, folders, history, recovery
 from rq.spool.entry import COUNTED
 from rq.spool.store import Spool
 from rq.states import HASHED, State
@@ -57,7 +57,7 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
 def _replay(queue: QueueDir) -> None:
     opened = recovery.open_spool(queue)
     try:
-        recovery.count_final(opened.spool)
+        act.count_final(opened.spool)
         close_cleanly(opened.spool)
     finally:
         os.close(opened.lock)

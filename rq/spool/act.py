@@ -1,0 +1,283 @@
+"""Acting on what was found: once for each message, by the table in `fold`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import orjson
+
+from rq import names, proc
+from rq.causes import Cause
+from rq.errors import BadMessage, NoSuchMessage
+from rq.layout import QueueDir
+from rq.logs import fields
+from rq.message import from_disk
+from rq.spool import folders
+from rq.spool import lost as losing
+from rq.spool.entry import Entry
+from rq.spool.fold import Action, Fold, decide
+from rq.spool.look import Found
+from rq.spool.store import REBUILT, Spool, status_file
+from rq.states import FINAL, HASHED, Event, State
+
+_READERS = 16  # threads that read messages when there is no index
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A queue that is ready, with what its opening found."""
+
+    spool: Spool
+    lock: int  # descriptor of the owner lock
+    lease_prefix: str
+    clean: bool  # the end before was a clean stop
+    trusted: bool = (
+        True  # files that were written are there: no power cut, no disk error
+    )
+    ghosts: list[proc.Found] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+
+
+def act(opened: Opened, found: Found, lost: Cause) -> None:
+    spool = opened.spool
+    places = _list_places(spool.queue)
+    doors = {one.door: i for i, one in found.folded.by_id.items() if one.door}
+    at_door = {doors[n]: n for n in os.listdir(spool.queue.path / "new") if n in doors}
+    ghosts = {one.msg_id for one in opened.ghosts}
+    unknown: list[str] = []
+    # Prepared order: first what the fold says, then the folders it says nothing of.
+    for msg_id, one in found.folded.by_id.items():
+        at = places.pop(msg_id, None)
+        if at is None and msg_id in at_door:
+            at = State.NOWHERE
+        if at is None:
+            at = folders.find_final(spool.dir_fd, msg_id)
+        _act_on(opened, msg_id, one, at, at_door.get(msg_id), lost, ghosts)
+        _commit_when_full(spool)
+    for msg_id, at in places.items():
+        if at is State.QUE:
+            if not _known(spool, found, msg_id):
+                unknown.append(msg_id)
+        else:
+            _believe(opened, msg_id, at, lost, ghosts, found)
+            _commit_when_full(spool)
+    _read_unknown(spool, unknown)
+    if found.checkpoint is None:
+        count_final(spool)
+
+
+def count_final(spool: Spool) -> None:
+    """Count what has ended by listing it: there is no checkpoint that tells."""
+    for state in HASHED:
+        there = set(folders.list_state(spool.queue, state))
+        coming = {i for i, one in spool.unsettled.items() if one.state is state}
+        leaving = {i for i, one in spool.unsettled.items() if one.at is state}
+        spool.counts.by_state[state] = len((there | coming) - (leaving - coming))
+
+
+def _commit_when_full(spool: Spool) -> None:
+    if spool.journal.full:
+        spool.commit()
+
+
+def _list_places(queue: QueueDir) -> dict[str, State]:
+    places: dict[str, State] = {}
+    for state in (State.PREP, State.QUE, State.RUN, State.ERR):
+        for name in os.listdir(queue.path / state):
+            dotted = state is State.ERR and name.startswith(".")
+            if names.is_msg_id(name.removeprefix(".") if dotted else name):
+                real = State.DISMISSED if dotted else state
+                places[name.removeprefix(".") if dotted else name] = real
+    return places
+
+
+def _known(spool: Spool, found: Found, msg_id: str) -> bool:
+    """Take a message in que from the index; return whether it is in there."""
+    known = found.index.known.get(msg_id) if found.index else None
+    if known is None:
+        return False
+    due, seq, count, attempt, since, key = known
+    spool.entries[msg_id] = Entry(
+        State.QUE, State.QUE, due, seq, count, attempt, since, key
+    )
+    spool.counts.moved(State.NOWHERE, State.QUE)
+    return True
+
+
+def _read_unknown(spool: Spool, ids: list[str]) -> None:
+    """Read messages in que that no index knows; the malformed go to err."""
+    if not ids:
+        return
+    ids.sort()
+    with ThreadPoolExecutor(_READERS) as readers:
+        for msg_id, data in zip(ids, readers.map(_reader(spool), ids), strict=True):
+            _enter(spool, msg_id, data)
+            _commit_when_full(spool)
+
+
+def _reader(spool: Spool) -> Callable[[str], bytes | None]:
+    dir_fd = spool.dir_fd
+
+    def read(msg_id: str) -> bytes | None:
+        try:
+            return folders.read_file(f"que/{msg_id}/msg", dir_fd)
+        except OSError:
+            return None
+
+    return read
+
+
+def _enter(spool: Spool, msg_id: str, data: bytes | None) -> None:
+    entry = spool.entries[msg_id] = Entry(State.QUE, State.QUE, 0.0, 0)
+    spool.counts.moved(State.NOWHERE, State.QUE)
+    try:
+        if data is None:
+            raise BadMessage("msg is missing")
+        message = from_disk(data, msg_id, spool.clock())
+    except BadMessage as error:
+        losing.fail_malformed(spool, msg_id, str(error))
+        return
+    entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
+    entry.since = spool.clock()
+
+
+def _act_on(
+    opened: Opened,
+    msg_id: str,
+    one: Fold,
+    at: State | None,
+    door: str | None,
+    lost: Cause,
+    ghosts: set[str],
+) -> None:
+    spool = opened.spool
+    action = decide(one, at)
+    if action is Action.REPORT:
+        text = f"message {msg_id} ({one.state}): nothing is left of its folder"
+        opened.reports.append(text)
+        _log.error("%s; it was removed by hand or the disk lost it", text)
+        _observe_gone(spool, msg_id, one)
+        return
+    if action is Action.FORGET:
+        return
+    if action is Action.OBSERVE and at is not None:
+        _observe(spool, msg_id, one, at)
+        return
+    entry = _entry_of(msg_id, one, at, door)
+    spool.entries[msg_id] = entry
+    if "dup" in one.record and entry.body is None and at is not None:
+        _mark_rider(spool, msg_id, str(one.record["dup"]))
+    if action is Action.RECOVER:
+        entry.state = State.RUN
+        spool.counts.moved(State.NOWHERE, State.RUN)
+        _recover(opened, msg_id, one.event != Event.CLAIM, lost, ghosts)
+        return
+    entry.written = opened.trusted and at is one.state
+    spool.unsettled[msg_id] = entry
+    if one.state not in HASHED and one.state is not State.GONE:
+        spool.counts.moved(State.NOWHERE, one.state)
+
+
+def _mark_rider(spool: Spool, msg_id: str, leader: str) -> None:
+    try:
+        spool.entries[msg_id].body = spool.read(msg_id).with_(dup=leader).encode()
+    except (BadMessage, NoSuchMessage) as error:
+        _log.error("a rider cannot be read: %s", fields(msg_id=msg_id, reason=error))
+
+
+def _entry_of(msg_id: str, one: Fold, at: State | None, door: str | None) -> Entry:
+    record = one.record
+    entry = Entry(
+        one.state,
+        at,
+        float(record.get("due", (one.message or {}).get("due", 0.0))),
+        one.seq,
+        int(record.get("count", 0)),
+        int(record.get("attempt", 0)),
+        one.since,
+    )
+    if door is not None:
+        entry.at, entry.at_new = None, door
+    if one.message is not None:
+        changed = {**one.message, "due": entry.due or one.message["due"]}
+        if "dup" in record:
+            changed["dup"] = record["dup"]
+        if at is None and door is None:
+            changed[REBUILT] = True
+        entry.body = orjson.dumps(changed)
+    if one.ending is not None:
+        entry.status = status_file(one.ending)
+    return entry
+
+
+def _observe(spool: Spool, msg_id: str, one: Fold, at: State) -> None:
+    """Believe a hand that has moved a folder, and write it down."""
+    _log.warning(
+        "a folder was moved by hand; RQ believes it: %s",
+        fields(msg_id=msg_id, journal=one.state, folder=at),
+    )
+    _note_observed(spool, msg_id, one.state, at)
+    if one.state in HASHED:
+        spool.counts.moved(one.state, State.GONE)
+    spool.counts.moved(State.NOWHERE, at)
+
+
+def _observe_gone(spool: Spool, msg_id: str, one: Fold) -> None:
+    _note_observed(spool, msg_id, one.state, State.GONE)
+    if one.state in HASHED:
+        spool.counts.moved(one.state, State.GONE)
+
+
+def _note_observed(spool: Spool, msg_id: str, was: State, state: State) -> None:
+    spool.journal.append(
+        {
+            "ts": int(spool.clock() * 1e6),
+            "queue": spool.queue.name,
+            "msg": msg_id,
+            "ev": Event.OBSERVE,
+            "state": state,
+            "was": was,
+            "count": 0,
+            "attempt": 0,
+        }
+    )
+
+
+def _believe(
+    opened: Opened,
+    msg_id: str,
+    at: State,
+    lost: Cause,
+    ghosts: set[str],
+    found: Found,
+) -> None:
+    """Take a folder of which the journal says nothing for what it is."""
+    spool = opened.spool
+    spool.counts.moved(State.NOWHERE, at)
+    if at in FINAL:
+        return
+    entry = spool.entries[msg_id] = Entry(at, at, 0.0, 0, since=spool.clock())
+    if at is not State.RUN:
+        return
+    known = found.index.known.get(msg_id) if found.index else None
+    if known is not None:
+        entry.due, entry.seq, entry.count, entry.attempt, entry.since, _ = known
+    running = found.checkpoint.running.get(msg_id) if found.checkpoint else None
+    if running is not None:
+        entry.attempt = max(entry.attempt, running)
+    _recover(opened, msg_id, running is None, lost, ghosts)
+
+
+def _recover(
+    opened: Opened, msg_id: str, unclaimed: bool, lost: Cause, ghosts: set[str]
+) -> None:
+    """run → que, counted; or err past the limit. A message whose process does not end
+    stays in run, for the owner to wait for."""
+    if msg_id in ghosts:
+        return
+    losing.recover(opened.spool, msg_id, unclaimed, lost)
