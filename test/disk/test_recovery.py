@@ -13,7 +13,7 @@ from rq.errors import Refused
 from rq.layout import folder
 from rq.spool import check, folders, history, open_spool, stopped_cleanly
 from rq.spool.entry import COUNTED
-from rq.spool.recovery import lease_prefix
+from rq.spool.leases import prefix_of
 from rq.states import Event, Role, State
 
 QUE, RUN, DONE, ERR = State.QUE, State.RUN, State.DONE, State.ERR
@@ -510,4 +510,4 @@ def test_what_was_on_its_way_out_is_removed_at_the_start(owner):
 
 def test_the_lease_of_a_queue_names_its_place(tmp_path):
     one, other = Owner(tmp_path / "1"), Owner(tmp_path / "2")
-    assert lease_prefix(one.queue, "j") != lease_prefix(other.queue, "j")
+    assert prefix_of(one.queue, "j") != prefix_of(other.queue, "j")
