@@ -411,6 +411,11 @@ def secret(root: Root) -> bytes:
     return made
 
 
+def write_secret(path: Path, text: str) -> None:
+    """Replace a file that nobody else may read, durably."""
+    durable.write_durable(path, text.encode(), 0o600)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a small file, so that a reader sees the old or the new one."""
     durable.replace(str(path), text.encode())

@@ -78,6 +78,19 @@ class Root:
         return self.path / "config" / "web.secret"
 
     @property
+    def webhook_secret(self) -> Path:
+        return self.path / "config" / "webhook.secret"
+
+    @property
+    def webhooks(self) -> Path:
+        return self.path / "config" / "webhooks.json"
+
+    @property
+    def router(self) -> Path:
+        """The routing rules; their existence turns routing on."""
+        return self.path / "config" / "router.json"
+
+    @property
     def uploads(self) -> Path:
         """Where uploads lie, without a name, until an owner has copied them."""
         return self.path / "config" / "tmp"

@@ -12,6 +12,8 @@ import pytest
 from support import CHECKOUT, running_queue, wait_until
 
 from rq import config, timers
+from rq.layout import Root
+from rq.webhook import settings
 
 pytestmark = pytest.mark.process
 
@@ -103,7 +105,20 @@ def test_the_example_of_a_timer_is_one(tmp_path):
     assert timers.parse(path).queue == json.loads(text)["msg"]["dest"]
 
 
+def test_the_example_of_webhook_settings_is_one(tmp_path):
+    [text] = examples("json", "webhooks")
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    root.webhooks.write_text(text)
+    root.webhooks.chmod(0o600)
+    found = settings.read(root, "https://example.org/hooks/x")
+    assert found.secrets == tuple(
+        json.loads(text)["urls"]["https://example.org/hooks/"]["secrets"]
+    )
+    assert settings.read(root, "http://127.0.0.1:3333/q/x/new_message").body == "form"
+
+
 def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
-    known |= {("json", one) for one in ("root", "queue", "timer")}
+    known |= {("json", one) for one in ("root", "queue", "timer", "webhooks")}
     assert {(language, use) for language, use, _ in EXAMPLES} == known

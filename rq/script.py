@@ -1,0 +1,42 @@
+"""What a script that is written in Python says to its queue, and hears from it."""
+
+from __future__ import annotations
+
+import os
+
+from rq.pipe import Verb
+
+_SAY, _HEAR = 3, 4
+_ANSWER = 64 * 1024
+
+
+def say(verb: Verb, text: str) -> None:
+    """Tell the queue something, in one line."""
+    line = f"{verb} {' '.join(text.split())}\n".encode()
+    while line:
+        line = line[os.write(_SAY, line) :]
+
+
+def dup(seconds: float, dest: str) -> tuple[bool, str]:
+    """Let the queue copy our message to `dest`; return whether it did, and the full id
+    of the copy or the reason."""
+    say(Verb.DUP, f"{int(seconds)}-X-{dest}")
+    answer = b""
+    while not answer.endswith(b"\n"):
+        part = os.read(_HEAR, _ANSWER)
+        if not part:
+            return False, "the queue did not answer"
+        answer += part
+    word, _, text = answer.decode(errors="replace").strip().partition(" ")
+    return word == "ok", text
+
+
+def params() -> tuple[str, str, str, str]:
+    """Return the four params of our message; empty where there is none."""
+    one, two, three, four = (os.environ.get(f"RQ_PARAM{n}", "") for n in range(1, 5))
+    return one, two, three, four
+
+
+def count() -> int:
+    """Return how often our message was tried before, as far as that counts."""
+    return int(os.environ.get("RQ_COUNT") or 0)

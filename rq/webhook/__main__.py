@@ -1,0 +1,104 @@
+"""One try: param1 is the URL, param2 the story, param3 the id that the receiver sees."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from types import FrameType
+from typing import Any
+
+import rq
+from rq import config, script
+from rq.errors import RQError
+from rq.pipe import Verb
+from rq.webhook import body, outcome, settings, signing
+from rq.webhook.address import Internal
+from rq.webhook.post import post
+from rq.webhook.settings import Settings
+
+
+class Late(Exception):
+    """The try as a whole has taken too long; no OSError, so that none catches it."""
+
+
+def main() -> int:
+    try:
+        verb, text = _try()
+    except Exception as error:  # noqa: BLE001 - main is one of the four places
+        traceback.print_exc()
+        verb, text = _again(f"{type(error).__name__}: {error}")
+    print(verb, text)  # noqa: T201 - into the log of the message
+    script.say(verb, text)
+    return 0
+
+
+def _try() -> tuple[Verb, str]:
+    url, story, webhook_id, _ = script.params()
+    told = _told(story)
+    if told is None:
+        return Verb.ERR, "param2 is no JSON object: the story of a message"
+    try:
+        chosen = settings.read(config.find_root(None), url)
+        answer = _send(url, told, webhook_id or _own_id(), chosen)
+    except Internal as error:
+        return Verb.ERR, str(error)
+    except Late:
+        return _again(f"no answer within {chosen.timeout:g} s")
+    except (OSError, http.client.HTTPException, RQError, ValueError) as error:
+        return _again(str(error) or type(error).__name__)
+    return outcome.decide(answer, script.count(), random.random())
+
+
+def _send(
+    url: str, told: dict[str, Any], webhook_id: str, chosen: Settings
+) -> outcome.Answer:
+    if chosen.body == "form":
+        kind, data = body.as_form(told, url)
+    else:
+        kind, data = body.as_json(told)
+    signed = signing.headers(webhook_id, int(time.time()), data, chosen.secrets)
+    agent = f"RQ/{rq.__version__}"
+    _end_after(chosen.timeout)
+    try:
+        return post(
+            url, data, {"Content-Type": kind, "User-Agent": agent, **signed}, chosen
+        )
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _end_after(seconds: float) -> None:
+    """Bound the whole try: an answer may also come a byte at a time."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise Late
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _told(story: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(story)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _own_id() -> str:
+    """Name a telling that somebody else has sent: as its message, without dots."""
+    return "msg_" + os.environ.get("RQ_MSG_ID", "").replace(".", "_")
+
+
+def _again(reason: str) -> tuple[Verb, str]:
+    return outcome.again(reason, script.count(), random.random())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

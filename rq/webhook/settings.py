@@ -1,0 +1,143 @@
+"""config/webhooks.json and config/webhook.secret, checked."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from rq import config, proc
+from rq.errors import BadConfig
+from rq.layout import Root
+from rq.webhook import address, signing
+from rq.webhook.address import Allowed
+
+TIMEOUT = 20.0  # seconds for a whole try
+_RANDOM = 32  # bytes of a new key
+_KEYS = ("allow", "ca", "urls")
+_URL_KEYS = ("secrets", "body", "timeout")
+_BODIES = ("json", "form")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one URL is told."""
+
+    secrets: tuple[str, ...]
+    body: str = "json"
+    timeout: float = TIMEOUT
+    allow: Allowed = field(default_factory=Allowed)
+    ca: str | None = None  # file of further certificate authorities
+
+
+def read(root: Root, url: str) -> Settings:
+    """Return what is set for a URL; BadConfig names the file and the key."""
+    path = root.webhooks
+    data = config.read_json(path) if path.exists() else {}
+    try:
+        _known(data, _KEYS)
+        special = _of_url(data.get("urls") or {}, url)
+        _known(special, _URL_KEYS)
+        if _has_secrets(data):
+            _private(path)
+        return Settings(
+            secrets=_texts(special.get("secrets")) or common_secrets(root),
+            body=_one_of(special.get("body", "json"), _BODIES),
+            timeout=_seconds(special.get("timeout", TIMEOUT)),
+            allow=address.allowed(_texts(data.get("allow"))),
+            ca=data.get("ca"),
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadConfig(f"{path}: {error}") from None
+
+
+def common_secrets(root: Root) -> tuple[str, ...]:
+    """Return the secrets of this installation, newest first; made when there is none."""
+    path = root.webhook_secret
+    if not path.exists():
+        _make_secret(root)
+    _private(path)
+    lines = (line.strip() for line in path.read_text().splitlines())
+    found = tuple(line for line in lines if line and not line.startswith("#"))
+    if not found:
+        raise BadConfig(f"{path} holds no secret; remove it, and RQ makes one")
+    return found
+
+
+def _make_secret(root: Root) -> None:
+    """Make it once, however many begin at the same time."""
+    turn = proc.lock_waiting(root.config_dir / "webhook.lock")
+    try:
+        if not root.webhook_secret.exists():
+            made = signing.secret_of(os.urandom(_RANDOM))
+            config.write_secret(root.webhook_secret, f"{made}\n")
+    finally:
+        os.close(turn)
+
+
+def _private(path: Path) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise BadConfig(f"{path} holds secrets and has mode {mode:04o}: chmod 600 it")
+
+
+def _has_secrets(data: Mapping[str, Any]) -> bool:
+    return any(one.get("secrets") for one in (data.get("urls") or {}).values())
+
+
+def _of_url(urls: Mapping[str, Any], url: str) -> Mapping[str, Any]:
+    """Return what is set for the longest of `urls` that `url` lies below."""
+    fitting = [one for one in urls if lies_below(url, one)]
+    found: Mapping[str, Any] = urls[max(fitting, key=len)] if fitting else {}
+    return found
+
+
+def lies_below(url: str, prefix: str) -> bool:
+    """Return whether `url` is `prefix` or something below it, on the same host.
+
+    >>> [lies_below("http://h/a/b", p) for p in ("http://h/a", "http://h/", "http://h/ab")]
+    [True, True, False]
+    """
+    one, other = urlsplit(url), urlsplit(prefix)
+    if _origin(one) != _origin(other):
+        return False
+    path, top = one.path or "/", other.path or "/"
+    return path == top or path.startswith(top if top.endswith("/") else f"{top}/")
+
+
+def _origin(parts: Any) -> tuple[Any, ...]:
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or usual
+
+
+def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+    for name in data:
+        if name not in keys:
+            close = difflib.get_close_matches(name, keys, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"unknown key {name!r}{hint}")
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    raise ValueError(f"{value!r:.60} is not a list of texts")
+
+
+def _one_of(value: Any, known: tuple[str, ...]) -> str:
+    if value in known:
+        return str(value)
+    raise ValueError(f"{value!r:.60} is not one of {', '.join(known)}")
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, int | float) and 0 < value <= 120:
+        return float(value)
+    raise ValueError(f"timeout {value!r:.60} is not between 0 and 120 seconds")

@@ -1,0 +1,399 @@
+"""How a message has ended is told to a real server: signed, once, and only where allowed."""
+
+import contextlib
+import json
+import os
+import shutil
+import ssl
+import stat
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from support import CHECKOUT, RunningQueue, wait_until
+
+from rq.webhook import signing
+
+pytestmark = pytest.mark.process
+
+WEBHOOK = CHECKOUT / "rq/bundled/webhook/run"
+SECRET = signing.secret_of(b"k" * 32)
+
+
+@dataclass
+class Heard:
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def told(self):
+        return json.loads(self.body)
+
+
+@dataclass
+class Receiver:
+    """A server that notes what is posted, and answers what `answers` says."""
+
+    heard: list[Heard] = field(default_factory=list)
+    answers: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    slow: float = 0.0
+    port: int = 0
+    scheme: str = "http"
+
+    def url(self, path="/hook"):
+        return f"{self.scheme}://127.0.0.1:{self.port}{path}"
+
+
+@contextlib.contextmanager
+def receiver(context=None):
+    known = Receiver(scheme="https" if context else "http")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            known.heard.append(Heard(self.path, dict(self.headers), body))
+            status, headers = known.answers.pop(0) if known.answers else (204, {})
+            if known.slow:
+                closed.wait(known.slow)
+            with contextlib.suppress(OSError):
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_):
+            pass  # a client that hangs up is what some tests are about
+
+    closed = threading.Event()
+    server = Server(("127.0.0.1", 0), Handler)
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    known.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield known
+    finally:
+        closed.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory):
+    root = tmp_path_factory.mktemp("webhook")
+    queue = RunningQueue(root, "webhook", WEBHOOK, num_workers=4, nice=0)
+    try:
+        queue.start()
+        yield queue
+        queue.close()
+    finally:
+        queue.kill()
+
+
+@pytest.fixture(autouse=True)
+def allowing(queue):
+    (queue.root.config_dir / "webhook.secret").unlink(missing_ok=True)
+    allow(queue)
+
+
+def allow(queue, *hosts, **more):
+    queue.root.webhooks.write_text(
+        json.dumps({"allow": hosts or ["127.0.0.1"], **more})
+    )
+    queue.root.webhooks.chmod(0o600)
+
+
+@pytest.fixture
+def hook():
+    with receiver() as hook:
+        yield hook
+
+
+STORY = {"msg_id": "http://h:3333/q/t/1", "state": "done", "times": {"ended": "now"}}
+
+
+def tell(queue, url, **more):
+    """Let a story be told once; return the message when that try has ended."""
+    story = json.dumps({**STORY, **more})
+    msg_id = queue.send(param1=url, param2=story, param3="msg_1")
+    wait_until(lambda: queue.get(msg_id)["result"].get("finished"))
+    return queue.get(msg_id)
+
+
+def is_signed(heard, *secrets):
+    headers = heard.headers
+    stamp = int(headers["webhook-timestamp"])
+    wanted = signing.headers(headers["webhook-id"], stamp, heard.body, secrets)
+    return abs(time.time() - stamp) < 60 and wanted.items() <= headers.items()
+
+
+def test_a_story_is_posted_signed_and_then_done(queue, hook):
+    told = tell(queue, hook.url("/a?b=c"))
+    assert told["status"] == "done - 204 No Content"
+    [heard] = hook.heard
+    assert heard.path == "/a?b=c"
+    assert heard.headers["Content-Type"] == "application/json"
+    assert heard.headers["webhook-id"] == "msg_1"
+    assert heard.headers["Host"] == f"127.0.0.1:{hook.port}"
+    assert heard.told["type"] == "message.done"
+    assert heard.told["data"] == STORY
+    made = queue.root.webhook_secret
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    assert is_signed(heard, made.read_text().strip())
+
+
+def test_two_secrets_sign_while_one_is_changed(queue, hook):
+    other = signing.secret_of(b"o" * 24)
+    queue.root.webhook_secret.write_text(f"# new\n{other}\n{SECRET}\n")
+    queue.root.webhook_secret.chmod(0o600)
+    tell(queue, hook.url())
+    assert is_signed(hook.heard[0], other, SECRET)
+
+
+def test_a_url_may_have_a_secret_of_its_own(queue, hook):
+    allow(queue, urls={hook.url("/own"): {"secrets": [SECRET]}})
+    tell(queue, hook.url("/own/x"))
+    tell(queue, hook.url("/owner"))
+    assert is_signed(hook.heard[0], SECRET)
+    assert not is_signed(hook.heard[1], SECRET)
+
+
+def test_secrets_that_others_may_read_are_not_used(queue, hook):
+    allow(queue, urls={hook.url(): {"secrets": [SECRET]}})
+    queue.root.webhooks.chmod(0o640)
+    told = tell(queue, hook.url())
+    assert told["state"] == "que"
+    assert "chmod 600 it" in told["result"]["job_status"]
+    assert hook.heard == []
+
+
+def test_the_ancestors_form_on_request(queue, hook):
+    allow(queue, urls={hook.url("/q/"): {"body": "form"}})
+    tell(queue, hook.url("/q/x/new_message"), param1="p")
+    [heard] = hook.heard
+    assert heard.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert heard.body.startswith(b"x_format=json&mesg=")
+
+
+@pytest.mark.parametrize(
+    ("answer", "headers", "state", "text"),
+    [
+        (500, {}, "que", "-500 Internal Server Error"),
+        (503, {"Retry-After": "4711"}, "que", "4711-503 Service Unavailable"),
+        (410, {}, "err", "410 Gone: the receiver wants no more of it"),
+        (302, {"Location": "/elsewhere"}, "que", "-302 Found"),
+        (307, {"Location": "http://localhost:1/"}, "que", "-307 Temporary Redirect"),
+    ],
+)
+def test_other_answers(queue, hook, answer, headers, state, text):
+    hook.answers = [(answer, headers)]
+    told = tell(queue, hook.url())
+    assert told["state"] == state
+    assert text in told["result"]["job_status"]
+    assert len(hook.heard) == 1
+
+
+def test_a_redirect_within_the_host_is_followed_with_the_body(queue, hook):
+    hook.answers = [(307, {"Location": "/new"})]
+    assert tell(queue, hook.url())["state"] == "done"
+    assert [one.path for one in hook.heard] == ["/hook", "/new"]
+    assert hook.heard[0].body == hook.heard[1].body
+
+
+def test_a_host_that_redirects_in_circles_is_left(queue, hook):
+    hook.answers = [(308, {"Location": "/again"})] * 9
+    assert tell(queue, hook.url())["state"] == "que"
+    assert len(hook.heard) == 4
+
+
+def test_a_redirect_to_a_forbidden_address_is_refused(queue, hook):
+    allow(queue, "127.0.0.0/31")
+    hook.answers = [(307, {"Location": "http://127.0.0.1:1/", "X": "no"})]
+    told = tell(queue, hook.url())
+    assert "refused" in told["result"]["job_status"].lower()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://10.1.2.3/x",
+        "http://[::1]:1/x",
+        "http://0.0.0.0:1/x",
+    ],
+)
+def test_an_internal_address_is_refused_for_good_and_nothing_is_sent(queue, url):
+    told = tell(queue, url)
+    assert told["state"] == "err"
+    assert "an internal address; config/webhooks.json may allow it" in told["status"]
+
+
+def test_without_a_word_of_the_operator_not_even_this_host_is_told(queue, hook):
+    queue.root.webhooks.unlink()
+    assert tell(queue, hook.url())["state"] == "err"
+    assert hook.heard == []
+
+
+def test_a_receiver_that_is_not_there_is_tried_again(queue):
+    told = tell(queue, "http://127.0.0.1:1/x")
+    assert told["state"] == "que"
+    assert "Connection refused" in told["result"]["job_status"]
+
+
+def test_a_slow_receiver_is_left_in_time(queue, hook):
+    hook.slow = 5.0
+    allow(queue, urls={hook.url(): {"timeout": 0.3}})
+    told = tell(queue, hook.url())
+    assert "no answer within 0.3 s" in told["result"]["job_status"]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"allowed": []}, "unknown key 'allowed'; did you mean 'allow'?"),
+        ({"urls": {"http://127.0.0.1/": {"body": "xml"}}}, "not one of json, form"),
+        ({"urls": [1]}, "webhooks.json: "),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_told_and_it_waits(queue, more, text):
+    allow(queue, **more)
+    told = tell(queue, "http://127.0.0.1/")
+    assert told["state"] == "que"
+    assert text in told["result"]["job_status"]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    if not shutil.which("openssl"):
+        pytest.skip("needs openssl to make a certificate")
+    where = tmp_path_factory.mktemp("tls")
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext"
+    made = ["-keyout", str(where / "key"), "-out", str(where / "cert")]
+    subprocess.run(
+        ["openssl", *words.split(), "subjectAltName=IP:127.0.0.1", *made],
+        check=True,
+        capture_output=True,
+    )
+    return where
+
+
+def test_a_certificate_is_verified(queue, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert", certificate / "key")
+    with receiver(context) as hook:
+        told = tell(queue, hook.url())
+        assert "CERTIFICATE_VERIFY_FAILED" in told["result"]["job_status"]
+        assert hook.heard == []
+        allow(queue, ca=str(certificate / "cert"))
+        assert tell(queue, hook.url())["state"] == "done"
+        assert len(hook.heard) == 1
+
+
+def test_the_end_of_a_message_is_told_with_all_that_is_known_of_it(queue, hook):
+    text = '#!/bin/sh\n[ -n "$RQ_PARAM1" ] || exit 3\necho done fine >&3\n'
+    other = RunningQueue(queue.root.path, "t", text)
+    try:
+        other.start()
+        good = other.run(param1="x", post_run_webhook=[hook.url("/1"), hook.url("/2")])
+        bad = other.run(post_run_webhook=hook.url("/3"))
+        wait_until(lambda: len(hook.heard) == 3)
+        other.close()
+    finally:
+        other.kill()
+    told = {one.path: one.told for one in hook.heard}
+    data = told["/1"]["data"]
+    assert told["/1"]["type"] == "message.done"
+    assert told["/1"]["timestamp"] == data["times"]["ended"]
+    assert data["msg_id"] == f"http://127.0.0.1:3333/q/t/{good['msg_id']}"
+    assert (data["id"], data["queue"]) == (good["msg_id"], "t")
+    assert (data["state"], data["status"]) == ("done", "done - fine")
+    assert (data["attempt"], data["param1"]) == (1, "x")
+    assert (data["outcome"]["cause"], data["outcome"]["exit"]) == ("done", 0)
+    failed = told["/3"]["data"]
+    assert (failed["id"], failed["state"]) == (bad["msg_id"], "err")
+    assert failed["outcome"]["exit"] == 3
+    ids = {one.headers["webhook-id"] for one in hook.heard}
+    assert len(ids) == 3
+    assert not any("." in one for one in ids)
+
+
+def test_an_end_without_an_attempt_of_its_script_is_told_too(queue, hook):
+    other = RunningQueue(queue.root.path, "big", "#!/bin/sh\necho done >&3\n")
+    other.configure(env_vars={f"V{n}": "x" * 100_000 for n in range(25)})
+    try:
+        other.start()
+        ended = other.run(post_run_webhook=hook.url())
+        wait_until(lambda: hook.heard)
+        other.close()
+    finally:
+        other.kill()
+    assert ended["result"]["cause"] == "too_large"
+    assert hook.heard[0].told["data"]["outcome"]["cause"] == "too_large"
+
+
+def test_a_crash_too_many_is_told_too(queue, hook):
+    text = "#!/bin/sh\necho run >&3\nsleep 60\n"
+    other = RunningQueue(queue.root.path, "crashes", text)
+    try:
+        other.start()
+        sent = other.send(max_count=1, post_run_webhook=hook.url())
+        other.until(sent, "run")
+        other.crash()
+        other.start()
+        ended = other.ended(sent)
+        wait_until(lambda: hook.heard)
+        other.close()
+    finally:
+        other.kill()
+    assert ended["result"]["cause"] == "crash_limit"
+    assert hook.heard[0].told["data"]["state"] == "err"
+
+
+def test_a_story_too_large_for_an_environment_is_cut(queue, hook):
+    other = RunningQueue(queue.root.path, "large", "#!/bin/sh\necho done >&3\n")
+    try:
+        other.start()
+        big = "x" * 100_000
+        sent = other.run(param1=big, param2=big, post_run_webhook=hook.url())
+        wait_until(lambda: hook.heard)
+        other.close()
+    finally:
+        other.kill()
+    data = hook.heard[0].told["data"]
+    assert (data["id"], data["cut"]) == (sent["msg_id"], True)
+    assert "param1" not in data
+
+
+def test_riders_tell_nobody(queue, hook):
+    text = "#!/bin/sh\nsleep 0.1\necho done >&3\n"
+    other = RunningQueue(queue.root.path, "riding", text, coalesce_params=[1])
+    flag = queue.root.pause("riding")
+    flag.touch()
+    try:
+        other.start()
+        sent = [other.send(param1="x", post_run_webhook=hook.url()) for _ in range(3)]
+        flag.unlink()
+        other.ask("wake")
+        for one in sent:
+            other.ended(one)
+        wait_until(lambda: other.ok("detail")["owed"] == 0 and hook.heard)
+        other.close()
+    finally:
+        other.kill()
+    assert len(hook.heard) == 1
+    assert len(hook.heard[0].told["data"]["dups"]) == 2
+
+
+def test_the_bundled_script_is_executable():
+    assert os.access(WEBHOOK, os.X_OK)
