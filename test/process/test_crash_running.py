@@ -11,6 +11,10 @@ from supervising import wait_until
 
 pytestmark = pytest.mark.process
 
+# Its leader ends when the child that stays can no longer be told to end.
+IGNORES_TERM = """( trap '' TERM; : >trapped; sleep 300 ) &
+while [ ! -e trapped ]; do sleep 0.01; done
+"""
 FIRST = '[ "$RQ_COUNT" = 0 ] || return 0\n'  # a second attempt ends at once
 
 
@@ -146,7 +150,7 @@ def test_a_child_that_outlives_its_leader_is_ended_before_the_message_runs_again
     tmp_path,
 ):
     with site_at(tmp_path / "root", grace=2.5) as site:
-        site.act("leave", FIRST + "( trap '' TERM; sleep 300 ) &\n")
+        site.act("leave", FIRST + IGNORES_TERM)
         queue = site.queue().start()
         msg_id = queue.submit("leave")
         wait_until(lambda: site.ran("end", msg_id) and is_gone(pid_of(site, msg_id)))
