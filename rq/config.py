@@ -391,6 +391,18 @@ def _set_flag(path: Path, wanted: bool) -> None:
         durable.unlink_durable(path)
 
 
+# ---- routing
+
+_NOT_ROUTED = frozenset({"rq_router", "relay", "cleaner", "webhook"})
+
+
+def addressed(root: Root, name: str) -> str:
+    """Return the queue that the web's routes about messages of queue `name` mean: the
+    router, while there are rules for it."""
+    routed = name not in _NOT_ROUTED and root.router.exists()
+    return "rq_router" if routed else name
+
+
 # ---- writing
 
 

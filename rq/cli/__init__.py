@@ -54,6 +54,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "ack": ("change:ack", "mark failed messages as seen"),
     "queue": ("queue:queue", "ls | pause | resume | down | up | restart"),
     "timer": ("timer:timer", "ls: the timers and when they fire"),
+    "router": ("router:router", "try | import: routing rules, tried on one message"),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "prove that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise on it"),
@@ -75,6 +76,7 @@ ANCESTOR: dict[str, tuple[str, str]] = {
     "statuscountmesg": ("ancestor:statuscountmesg", "--msg_id ID"),
     "attachstatusmesg": ("ancestor:attachstatusmesg", "--msg_id ID"),
     "clone": ("ancestor:clone", "--msg_id ID"),
+    "verify_rules": ("router:verify_rules", "[--path F] [--verbose]"),
 }
 # These find or make a clean state themselves.
 _UNWARNED = frozenset({"up", "down", "check", "version"})

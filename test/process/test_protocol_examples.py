@@ -13,6 +13,7 @@ from support import CHECKOUT, running_queue, wait_until
 
 from rq import config, timers
 from rq.layout import Root
+from rq.router import rules
 from rq.webhook import settings
 
 pytestmark = pytest.mark.process
@@ -118,7 +119,13 @@ def test_the_example_of_webhook_settings_is_one(tmp_path):
     assert settings.read(root, "http://127.0.0.1:3333/q/x/new_message").body == "form"
 
 
+def test_the_example_of_routing_rules_is_one():
+    [text] = examples("json", "router")
+    assert len(rules.parse(json.loads(text)).rules) == 2
+
+
 def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
-    known |= {("json", one) for one in ("root", "queue", "timer", "webhooks")}
+    known |= {("json", one) for one in ("root", "queue", "timer")}
+    known |= {("json", one) for one in ("webhooks", "router")}
     assert {(language, use) for language, use, _ in EXAMPLES} == known

@@ -1,0 +1,93 @@
+"""The script of the queue `rq_router`: sends a message where the first rule says."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rq import config, script
+from rq.errors import BadConfig, BadInput
+from rq.layout import MSG, Root
+from rq.pipe import Verb
+from rq.router import rules
+from rq.router.rules import Action, Rule
+
+PATIENCE = 60  # seconds: a pattern that never comes to an end is ended
+_SENT = (
+    "sent"  # in the worker's directory: the copies that were made by earlier attempts
+)
+_LOG = "rq_router.log"
+
+
+def main() -> int:
+    signal.alarm(PATIENCE)
+    root = config.find_root(None)
+    try:
+        message = config.read_json(Path("..") / MSG)
+        found = rules.parse(config.read_json(root.router))
+        rule = found.first(message)
+        if rule.log:
+            _note(root, rule, message)
+        return _act(rule, message)
+    except (BadConfig, BadInput) as error:
+        return _err(str(error))
+
+
+def _act(rule: Rule, message: Mapping[str, Any]) -> int:
+    print(f"rule {rule.name}: {rule.action}")  # noqa: T201 - the log of the message
+    if rule.action is Action.DONE:
+        script.say(Verb.DONE, f"done by rule {rule.name}")
+        return 0
+    if rule.action is Action.ERR:
+        return _err(f"err by rule {rule.name}")
+    wanted = rules.destinations(rule, str(message.get("dest", "")), random.choice)
+    for number, dest in enumerate(wanted):
+        if reason := _send(rule, number, dest):
+            return _err(f"{dest}: {reason}")
+    script.say(Verb.DONE, f"{rule.action} by rule {rule.name}: {' '.join(wanted)}")
+    return 0
+
+
+def _send(rule: Rule, number: int, dest: str) -> str:
+    """Send a copy, unless an earlier attempt has; return why it could not be."""
+    sent = Path(_SENT)
+    known = sent.read_text().splitlines() if sent.exists() else []
+    mark = f"{rule.name} {number}"
+    if mark in known:
+        return ""
+    done, text = script.dup(rule.delay, dest)
+    if not done:
+        return text
+    print(f"copied to {dest} as {text}")  # noqa: T201
+    with sent.open("a") as file:
+        file.write(f"{mark}\n")
+    return ""
+
+
+def _note(root: Root, rule: Rule, message: Mapping[str, Any]) -> None:
+    """Write the ancestor's line: pid, time, rule, action, message, source."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    msg_id, src = os.environ.get("RQ_FULL_MSG_ID", ""), message.get("src") or ""
+    parts = (os.getpid(), when, rule.name, rule.action, msg_id, src)
+    with (root.log / _LOG).open("a") as file:
+        file.write(" - ".join(_plain(one) for one in parts) + "\n")
+
+
+def _plain(value: object) -> str:
+    return "".join(c if c.isprintable() else "?" for c in str(value))
+
+
+def _err(text: str) -> int:
+    print(text)  # noqa: T201
+    script.say(Verb.ERR, text)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""The ancestor's rule files (a small Ruby) read line by line: nothing in them is run.
+
+A line that begins with `rule` opens a rule, an empty line closes it. What this parser
+does not know is an error with its line, never a guess.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from rq.errors import BadConfig
+from rq.router.rules import Rule, Rules, ordered, rule
+
+_STATEMENT = re.compile(r"(rule|src|dest|action|route|delay|log)\b[\s(]*(.*?)\)?\s*;?")
+_PATTERN = re.compile(r"/((?:[^/\\]|\\.)*)/([a-z]*)")
+_OTHER_PATTERN = re.compile(r"%r\{(.*)\}([a-z]*)")
+_TOKEN = re.compile(
+    r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\#]|\\.|#(?![{$@]))*)"|:(\w+)|([\[\],]))\s*"""
+)
+# What Ruby's patterns spell otherwise, or mean otherwise.
+_SPELT = {
+    r"\z": r"\Z",
+    r"\Z": r"(?=\n?\Z)",
+    r"\h": "[0-9a-fA-F]",
+    r"\H": "[^0-9a-fA-F]",
+    r"\/": "/",
+}
+_UNKNOWN = ("[[:", r"\p", r"\P", r"\R", r"\X", r"\K", r"\G", "(?~", r"\g<", r"\k<")
+_FLAGS = {"i": "i", "m": "s", "x": "x"}
+
+
+def parse(text: str) -> Rules:
+    """Return the rules in a file of the ancestor's; BadConfig names the line."""
+    return ordered([_rule(one, number) for number, one in _blocks(text)])
+
+
+def _blocks(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """Give (number, lines with their numbers) of each rule."""
+    block: list[tuple[int, str]] = []
+    number = 0
+    for at, raw in enumerate([*text.splitlines(), ""], 1):
+        line = _without_comment(raw).strip()
+        opens = re.match(r"rule\b", line) is not None
+        if block and (opens or not raw.strip()):
+            number += 1
+            yield number, block
+            block = []
+        if line and not block and not opens:
+            raise BadConfig(f"line {at}: {line!r:.80} stands outside of a rule")
+        if line:
+            block.append((at, line))
+
+
+def _without_comment(line: str) -> str:
+    """Return a line without its comment, which may not begin within a text."""
+    inside, escaped = "", False
+    for at, one in enumerate(line):
+        if escaped:
+            escaped = False
+        elif inside:
+            escaped = one == "\\"
+            inside = "" if one == inside else inside
+        elif one in "'\"/":
+            inside = one
+        elif one == "#":
+            return line[:at]
+    return line
+
+
+def _rule(lines: list[tuple[int, str]], number: int) -> Rule:
+    data: dict[str, Any] = {}
+    for at, line in lines:
+        try:
+            word, value = _statement(line)
+        except ValueError as error:
+            raise BadConfig(f"line {at}: {error}") from None
+        data["name" if word == "rule" else word] = value
+    try:
+        return rule(data, number)
+    except BadConfig as error:
+        raise BadConfig(f"line {lines[0][0]}: {error}") from None
+
+
+def _statement(line: str) -> tuple[str, Any]:
+    found = _STATEMENT.fullmatch(line)
+    if found is None:
+        raise ValueError(f"{line!r:.80} is no statement of a rule")
+    word, rest = found[1], found[2].strip()
+    if word in ("src", "dest"):
+        return word, pattern(rest)
+    if word == "delay":
+        return word, _whole(rest)
+    if word == "log":
+        return word, _flag(rest)
+    if word == "route":
+        return word, _list(rest)
+    texts = _list(rest)
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise ValueError(f"{word} has one text or symbol")
+    return word, texts[0]
+
+
+def pattern(text: str) -> str:
+    """Return a Ruby pattern as a Python one.
+
+    >>> pattern(r"/^http:\\/\\/h(?<n>\\h+)$/i")
+    '(?mi)^http://h(?P<n>[0-9a-fA-F]+)$'
+    """
+    found = _PATTERN.fullmatch(text) or _OTHER_PATTERN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r:.80} is no pattern between slashes")
+    body, flags = found[1], found[2]
+    for unknown in _UNKNOWN:
+        if unknown in body:
+            raise ValueError(
+                f"{unknown} in {text!r:.80} has no counterpart; rewrite it"
+            )
+    if "#{" in body or set(flags) - set(_FLAGS):
+        raise ValueError(f"{text!r:.80} cannot be taken over; rewrite it")
+    body = re.sub(r"\\.", lambda one: _SPELT.get(one[0], one[0]), body)
+    body = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", body)
+    # In Ruby ^ and $ are the ends of lines always.
+    return f"(?m{''.join(_FLAGS[one] for one in flags)}){body}"
+
+
+def _whole(text: str) -> int:
+    if re.fullmatch(r"\d{1,9}", text):
+        return int(text)
+    raise ValueError(f"{text!r:.40} is not whole seconds")
+
+
+def _flag(text: str) -> bool:
+    if text in ("true", "false"):
+        return text == "true"
+    raise ValueError(f"{text!r:.40} is not true or false")
+
+
+def _list(text: str) -> list[Any]:
+    """Return texts, symbols and lists of them, separated by commas."""
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise ValueError(f"{text[at:]!r:.40} is neither a text nor a list")
+        values = [one for one in token.groups()[:3] if one is not None]
+        parts.append(json.dumps(_plain(values[0])) if values else token[4])
+        at = token.end()
+    try:
+        found: list[Any] = json.loads(f"[{' '.join(parts)}]")
+    except ValueError:
+        raise ValueError(f"{text!r:.80} is no list of texts") from None
+    return found
+
+
+def _plain(text: str) -> str:
+    if re.search(r"\\[^\\'\"]", text):
+        raise ValueError(f"{text!r:.80}: write what is escaped as it is")
+    return re.sub(r"\\(.)", r"\1", text)
