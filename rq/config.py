@@ -21,6 +21,7 @@ from rq.layout import QUEUE_DIRS, QueueDir, Root
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
+ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
 _SECRET_BYTES = 32
 WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -97,6 +98,10 @@ class QueueConfig:
     nice: int = 19
     clone: str = "link"  # or "copy": attachments of clones are files of their own
     leave_children: bool = False  # processes that outlive their script are left alone
+    worker: str = ONCE  # a process for each message; or "persistent"
+    worker_messages: int = 10_000  # a persistent one is renewed after so many
+    worker_seconds: float = 3600.0  # and when it has lived so long
+    worker_dir: bool = True  # each message of a persistent one gets its directory
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)
     )
@@ -330,6 +335,12 @@ def _clone(value: Any) -> str:
     raise ValueError(f"{value!r:.60} is neither 'link' nor 'copy'")
 
 
+def _worker(value: Any) -> str:
+    if value in (ONCE, PERSISTENT):
+        return str(value)
+    raise ValueError(f"{value!r:.60} is neither {ONCE!r} nor {PERSISTENT!r}")
+
+
 _ROOT_CHECKS: dict[str, Callable[[Any], Any]] = {
     "env": _text,
     "host": _text,
@@ -359,6 +370,10 @@ _QUEUE_CHECKS: dict[str, Callable[[Any], Any]] = {
     "nice": _whole(-20, 19),
     "clone": _clone,
     "leave_children": _flag,
+    "worker": _worker,
+    "worker_messages": _whole(1, 2**31),
+    "worker_seconds": _seconds,
+    "worker_dir": _flag,
     "retention": _retention,
 }
 

@@ -350,8 +350,8 @@ class Ending:
 
     exit: int | None  # status, or None when a signal ended it
     signal: str | None  # name, such as SIGKILL
-    cpu_us: int
-    max_rss: int  # KiB
+    cpu_us: int | None  # None: of a process that lives on
+    max_rss: int | None  # KiB
 
 
 def reap(pid: int) -> Ending | None:

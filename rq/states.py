@@ -61,6 +61,7 @@ class Note(StrEnum):
     """Lines of the journal that change no state."""
 
     OPEN = "open"  # first line of a segment
+    GROUP = "group"  # ends a group whose events were all written before
     SENT = "sent"  # an entry of an outbox was delivered
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     CLOCK = "clock"  # the wall clock stepped

@@ -11,7 +11,9 @@ from rq import names
 from rq.config import QueueConfig, RootConfig, default_worker_env
 from rq.message import PARAMS, Message, param_text
 
+SHARE = str(Path(rq.__file__).parent / "share")  # helpers for long-lived workers
 _REMOVED = ("RUBYOPT",)
+_PARAMS = tuple((param, f"RQ_{param.upper()}") for param in PARAMS)
 
 
 def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
@@ -35,8 +37,36 @@ def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
         RQ_READ="4",
         RQ_PIPE="3",
         RQ_PYTHON=sys.executable,
+        RQ_SHARE=SHARE,
     )
     return env
+
+
+def for_script(base: Mapping[str, str], script: str, lease: str) -> dict[str, str]:
+    """Return the environment of one start, but for what tells of a message."""
+    return {**base, "RQ_REALSCRIPT": script, "RQ_LEASE": lease}
+
+
+def of_message(
+    config: RootConfig, name: str, message: Message, directory: str | None
+) -> dict[str, str]:
+    """Return what tells of one message; a name that is not in it is not set."""
+    full_id = config.full_id(name, message.msg_id)
+    values = {
+        "RQ_MSG_ID": message.msg_id,
+        "RQ_FULL_MSG_ID": full_id,
+        "RQ_ORIG_MSG_ID": message.orig_msg_id or full_id,
+        "RQ_COUNT": str(message.count),
+        **_dest(config, message.dest),
+    }
+    if directory is not None:
+        values["RQ_MSG_DIR"] = directory
+    for param, variable in _PARAMS:
+        value = message.params.get(param)
+        values[variable] = "" if value is None else param_text(value)
+    if message.force_remote:
+        values["RQ_FORCE_REMOTE"] = "1"
+    return values
 
 
 def for_message(
@@ -50,24 +80,8 @@ def for_message(
     lease: str,
 ) -> dict[str, str]:
     """Return the whole environment of one run."""
-    full_id = config.full_id(name, message.msg_id)
-    env = dict(base)
-    env.update(
-        RQ_REALSCRIPT=script,
-        RQ_MSG_ID=message.msg_id,
-        RQ_FULL_MSG_ID=full_id,
-        RQ_ORIG_MSG_ID=message.orig_msg_id or full_id,
-        RQ_MSG_DIR=directory,
-        RQ_COUNT=str(message.count),
-        RQ_LEASE=lease,
-    )
-    env.update(_dest(config, message.dest))
-    for param in PARAMS:
-        value = message.params.get(param)
-        env[f"RQ_{param.upper()}"] = "" if value is None else param_text(value)
-    if message.force_remote:
-        env["RQ_FORCE_REMOTE"] = "1"
-    return env
+    values = of_message(config, name, message, directory)
+    return {**for_script(base, script, lease), **values}
 
 
 def _dest(config: RootConfig, dest: str) -> dict[str, str]:

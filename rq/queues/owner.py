@@ -189,7 +189,9 @@ class Owner:
     @property
     def may_start(self) -> bool:
         failed = self.disk_failed or self.spool.journal.failed
-        return not self.stopping and not failed and self.admin is Admin.UP
+        if self.stopping or failed or self.spool.lag >= LAG_MESSAGES:
+            return False
+        return self.admin is Admin.UP
 
     @property
     def slots_free(self) -> int:

@@ -33,6 +33,7 @@ from rq.spool.store import KEY_SECONDS, PREP_SECONDS
 from rq.states import Event, Note, Role, State
 
 SLICE = 0.005  # seconds of folder work between commits
+SHARE = 0.005  # seconds that ends of attempts may wait for others to share a sync
 QUIET = 0.002  # seconds without a request before folders are made
 WAIT = 1.0  # seconds that folders may wait while requests come in
 TICK = 5.0  # seconds between looks at files, at the latest
@@ -56,6 +57,7 @@ class Process:
         self._alarm: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
         self._failures = 0
+        self._sync_at: float | None = None  # when what is written has to be synced
         self._boot = proc.boot_id()
         self._point: checkpoint.Checkpoint | None = None
         self._syncing: Future[None] | None = None
@@ -94,8 +96,12 @@ class Process:
         spool = owner.spool
         later = self.runner.claim_due()
         durable_seq = spool.journal.position.seq
-        if spool.journal.write():
+        sync = self._must_sync(durable_seq)
+        if spool.journal.write(last=sync):
             self.runner.launch(durable_seq)
+            if spool.journal.pending and not sync:
+                self._set_alarm(later)
+                return
         if spool.journal.pending and not self._commit():
             return
         self._answer()
@@ -112,6 +118,23 @@ class Process:
         self._set_alarm(later)
         if spool.owed:
             self._delivery.start()
+
+    def _must_sync(self, durable_seq: int) -> bool:
+        """Whether what was written has to be made durable in this turn.
+
+        While long-lived workers hand in one end after the other, and nobody waits for
+        an answer, one sync is enough for those of some milliseconds.
+        """
+        owner = self.owner
+        if not self.runner.flows or self.server.owes or owner.waiters:
+            return True
+        if self.runner.waits_for_sync(durable_seq) or owner.spool.journal.full:
+            return True
+        now = owner.loop.time()
+        if self._sync_at is None:
+            self._sync_at = now + SHARE
+            owner.loop.call_at(self._sync_at, self.wake)
+        return now >= self._sync_at
 
     def _settle(self) -> bool:
         """Make folders for a slice; return whether more can be made at once.
@@ -146,6 +169,7 @@ class Process:
             )
             return False
         self._failures = 0
+        self._sync_at = None
         if self._first_open is None:
             self._first_open = time.monotonic()
         return True
@@ -176,6 +200,7 @@ class Process:
         if seen != self._config_seen:
             self._config_seen = seen
             owner.reload()
+            self.runner.pool.renew()
         self.runner.look_at_script()
         if owner.admin is not Admin.DOWN and owner.closed() is None:
             adopted = door.adopt(owner.spool, owner.full_id(""), owner.left_at_door)
@@ -190,6 +215,7 @@ class Process:
     def reload(self) -> None:
         self._config_seen = _stamp(self.owner.queue.config)
         self.owner.reload()
+        self.runner.pool.renew()
 
     def tick(self) -> None:
         """Do what has to be done now and then."""
@@ -201,6 +227,7 @@ class Process:
             self.look()
             self.server.drop_silent()
             self.owner.spool.journal.look_again()
+            self.runner.pool.retire_worn()
             self.runner.look_at_ghosts(Cause.CRASH)
             self._seal_hourly()
             self._housekeep()

@@ -8,28 +8,37 @@ moves.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import functools
 import logging
 import os
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from rq import names, pipe, proc, retry
 from rq.causes import Cause
+from rq.config import PERSISTENT
 from rq.errors import BadInput, BadMessage, NoSuchMessage, RQError
 from rq.logs import fields
 from rq.message import Message
 from rq.pipe import Report, Verb
-from rq.queues import delivery, environment, handover, outcome
+from rq.queues import delivery, environment, handover, outcome, persistent
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
-from rq.queues.worker import KILL, TERM, Plan, Worker, find_program
+from rq.queues.pool import Pool
+from rq.queues.resident import Resident
+from rq.queues.script import KILL, TERM, Plan, Script, find_program
+from rq.queues.slots import Slot, Slots
+from rq.queues.stdio import PassedLog, StdioLog
+from rq.queues.worker import Worker
 from rq.spool import leases, lost
 from rq.states import Event, Role, State
 
 PROGRESS_SECONDS = 0.2  # at most that often the file `status` of a running message
+LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
 SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at again
 _MISSING = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR,
                       errno.ELOOP, errno.EPERM, errno.EISDIR})  # fmt: skip
@@ -40,11 +49,11 @@ _RUINED = _MISSING | {errno.EEXIST, errno.EINVAL, errno.ENXIO, errno.ENAMETOOLON
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Claim:
     message: Message
-    slot: int
-    lease: int
+    slot: Slot
+    resident: Resident | None  # reserved; None: a script is started
     key: str | None  # exclusion key
     wait_us: int
     seq: int  # of the event that brought the message into que
@@ -59,10 +68,16 @@ class Runner:
         self._null = null
         self._claims: list[_Claim] = []
         self._running: dict[str, _Claim] = {}
-        self._counter = 0
+        self._slots = Slots(
+            owner.queue.path / "lease",
+            owner.opened.lease_prefix,
+            owner.spool.journal.start,
+        )
+        self.pool = Pool(owner, self._slots, null, self._ready, self._left)
         self._hold_until = 0.0
         self._failures = 0
         self._retry_script = 0.0
+        self._look_at = 0.0  # when the script of long-lived workers is looked at again
         self._script = ""  # real path, found at each claim
         self._unfit = False  # the script's file cannot be started, as it looks
         self._chatty: set[Worker] = set()
@@ -79,6 +94,8 @@ class Runner:
         while owner.may_start and owner.slots_free > 0:
             if now < self._hold_until or not self._script_ready(now):
                 return max(self._hold_until, self._retry_script)
+            if self._persistent and not self.pool.free:
+                return self._want_worker(now)
             msg_id, later = owner.waiting.next_due(
                 now, owner.exclusion_key, owner.busy_keys
             )
@@ -100,34 +117,58 @@ class Runner:
         group = entry.key
         seq = entry.seq
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
-        slot, lease = self._take_slot()
+        resident = self.pool.take() if self._persistent else None
+        slot = resident.slot if resident else self._slots.take()
         owner.leaves(msg_id)
         try:
-            message = owner.spool.claim(msg_id, slot)
+            message = owner.spool.claim(msg_id, slot.number)
         except (BadMessage, NoSuchMessage) as error:
-            os.close(lease)
+            self._release(slot, resident)
             lost.fail_malformed(owner.spool, msg_id, str(error))
             return
         owner.gather_riders(msg_id, group)
         owner.claimed.add(msg_id)
         if key is not None:
             owner.busy_keys[key] = msg_id
-        self._claims.append(_Claim(message, slot, lease, key, wait_us, seq))
+        self._claims.append(_Claim(message, slot, resident, key, wait_us, seq))
 
-    def _take_slot(self) -> tuple[int, int]:
-        """Return a free lease slot and its locked descriptor."""
-        used = {one.slot for one in self._running.values()}
-        used.update(one.slot for one in self._claims)
-        slot = 0
-        while True:
-            if slot not in used:
-                fd = proc.lock(self._slot_path(slot))
-                if fd is not None:
-                    return slot, fd
-            slot += 1
+    def _release(self, slot: Slot, resident: Resident | None) -> None:
+        """Take back what was reserved for an attempt that did not begin."""
+        if resident is not None:
+            self.pool.release(resident)
+        else:
+            os.close(slot.fd)
+            self._slots.free(slot.number)
 
-    def _slot_path(self, slot: int) -> Path:
-        return self.owner.queue.path / "lease" / str(slot)
+    @property
+    def _persistent(self) -> bool:
+        return self.owner.config.worker == PERSISTENT
+
+    def _want_worker(self, now: float) -> float | None:
+        """See to it that there will be a worker for what is due; return when to look
+        again."""
+        first = self.owner.waiting.first_due()
+        if first is None:
+            self._script_is_back()  # nobody waits for it: nothing is known
+        if first is None or first > now:
+            return first
+        try:
+            return self.pool.grow(self._script, now)
+        except OSError as error:
+            text = f"{self.owner.config.script}: {error.strerror or error}"
+            log.warning("a worker could not be started: %s", fields(reason=text))
+            if error.errno in _MISSING:
+                self._script_error(text, now)
+            return now + SCRIPT_SECONDS
+
+    def waits_for_sync(self, seq: int) -> bool:
+        """Whether a message is claimed whose acceptance is a later event than `seq`."""
+        return any(one.seq > seq for one in self._claims)
+
+    @property
+    def flows(self) -> bool:
+        """Whether a long-lived worker has a message, and most likely soon another."""
+        return self.pool.busy
 
     # ---- starting
 
@@ -148,48 +189,78 @@ class Runner:
                 self._start(claim)
             except OSError as error:
                 self._not_started(claim, error)
-            finally:
-                os.close(claim.lease)
 
     def _start(self, claim: _Claim) -> None:
-        owner, message = self.owner, claim.message
-        owner.spool.settle(message.msg_id)
-        directory = owner.spool.work_dir(message.msg_id)
+        if claim.resident is not None:
+            worker = self._hand(claim, claim.resident)
+        else:
+            worker = self._spawn(claim)
+            self._failures = 0
+            self._script_is_back()
+        msg_id = claim.message.msg_id
+        self.owner.workers[msg_id] = worker
+        self._running[msg_id] = claim
+
+    def _spawn(self, claim: _Claim) -> Worker:
+        """Start a script for a message."""
+        owner, message, slot = self.owner, claim.message, claim.slot
+        directory = self._directory(message.msg_id)
+        claim.stamp = owner.spool.stamp(message.msg_id)
         script = self._script
-        self._counter += 1
-        start = owner.spool.journal.start
-        lease = f"{owner.opened.lease_prefix}{claim.slot}/{start}.{self._counter}"
-        env = environment.for_message(
-            owner.base_env,
-            owner.main,
-            owner.name,
-            message,
-            script=script,
-            directory=directory,
-            lease=lease,
-        )
-        stamp = owner.spool.stamp(message.msg_id)
+        base = environment.for_script(owner.base_env, script, slot.lease)
+        env = {**base, **self._values(message, directory)}
         argv = find_program([*owner.argv_prefix, script], env.get("PATH", ""))
-        worker = Worker(
-            Plan(
-                message=message,
-                argv=argv,
-                script=script,
-                env=env,
-                directory=directory,
-                slot=claim.slot,
-                lease=claim.lease,
-                nice=owner.config.nice,
-                null=self._null,
-            ),
-            owner.loop,
-            self._hear,
-            self._exited,
+        log = StdioLog(directory, script)
+        worker = Worker(message, slot, log, self._hear)
+        try:
+            worker.script = Script(
+                Plan(
+                    argv=argv,
+                    env=env,
+                    directory=directory,
+                    output=log.fd,
+                    lease=slot.fd,
+                    nice=owner.config.nice,
+                    null=self._null,
+                ),
+                owner.loop,
+                worker.hear,
+                functools.partial(self._script_ended, worker),
+            )
+            log.started(worker.pid)
+        finally:
+            log.close()
+        os.close(slot.fd)
+        return worker
+
+    def _hand(self, claim: _Claim, resident: Resident) -> Worker:
+        """Give a message to a long-lived worker."""
+        message, msg_id = claim.message, claim.message.msg_id
+        if resident.script.ending is not None:
+            raise ChildProcessError(errno.ECHILD, "its worker has ended")
+        directory = None
+        if self.owner.config.worker_dir or message.attachments:
+            directory = self._directory(msg_id)
+            claim.stamp = self.owner.spool.stamp(msg_id)
+        else:
+            self.owner.spool.rest(msg_id)
+        log = PassedLog(
+            functools.partial(self._directory, msg_id), resident.pid, self._script
         )
-        owner.workers[message.msg_id] = worker
-        self._running[message.msg_id] = replace(claim, stamp=stamp)
-        self._failures = 0
-        self._script_is_back()
+        worker = Worker(message, resident.slot, log, self._hear)
+        line = persistent.line(self._values(message, directory))
+        resident.hand(worker, log, line)
+        return worker
+
+    def _directory(self, msg_id: str) -> str:
+        """Make the folder and the worker's directory of a message that runs."""
+        self.owner.spool.settle(msg_id)
+        return self.owner.spool.work_dir(msg_id)
+
+    def _values(self, message: Message, directory: str | None) -> dict[str, str]:
+        return environment.of_message(
+            self.owner.main, self.owner.name, message, directory
+        )
 
     def _not_started(self, claim: _Claim, error: OSError) -> None:
         message = claim.message
@@ -222,6 +293,7 @@ class Runner:
         """End an attempt that did not begin."""
         owner, message = self.owner, claim.message
         msg_id = message.msg_id
+        self._release(claim.slot, claim.resident)
         unchanged: Message | None = None
         if event is Event.REQUEUE:  # this was no attempt
             unchanged = message = message.with_(attempt=message.attempt - 1)
@@ -259,11 +331,15 @@ class Runner:
         """Return whether the script looks as if it could be started."""
         if now < self._retry_script:
             return False
+        if self.pool.free and now < self._look_at:
+            return True
         script = self._script = self._real_script()
         if os.path.isfile(script) and os.access(script, os.X_OK):
             self._retry_script = 0.0
             if self._unfit:
                 self._script_is_back()
+            self._look_at = now + LOOK_SECONDS
+            self.pool.know(_identity(script))
             return True
         self._unfit = True
         why = "not executable" if os.path.exists(script) else "no such file"
@@ -284,7 +360,41 @@ class Runner:
 
     def look_at_script(self) -> None:
         """Forget the pause after a script error: something may have changed."""
-        self._retry_script = 0.0
+        self._retry_script = self._look_at = 0.0
+        self.pool.hold_no_longer()
+
+    # ---- long-lived workers
+
+    def _ready(self, resident: Resident) -> None:
+        if resident.worker is not None:
+            self._exited(resident.worker)
+            return
+        self._script_is_back()
+        self.owner.wake()
+
+    def _left(self, resident: Resident) -> None:
+        """A long-lived worker has ended."""
+        if resident.worker is not None:
+            self._exited(resident.worker)
+            return
+        now = self.owner.spool.clock()
+        if not resident.hung_up:
+            self._left_unasked(resident, now)
+        forget = functools.partial(self._forget, resident)
+        self._clear(resident.script, resident.slot, False, forget)
+
+    def _left_unasked(self, resident: Resident, now: float) -> None:
+        self.pool.note_failure(resident, now)
+        ending = resident.script.ending
+        assert ending is not None
+        text = persistent.died(ending.exit, ending.signal, resident.greeted)
+        log.warning("%s: %s", text, fields(pid=resident.pid))
+        if not resident.greeted and not self.pool.free:
+            self._script_error(f"{self.owner.config.script}: {text}", now)
+
+    def _forget(self, resident: Resident) -> None:
+        self.pool.forget(resident)
+        self.owner.wake()
 
     # ---- hearing
 
@@ -304,23 +414,26 @@ class Runner:
         chatty, self._chatty = self._chatty, set()
         for worker in chatty:
             if self.owner.workers.get(worker.msg_id) is worker:
+                with contextlib.suppress(OSError):
+                    self.owner.spool.settle(worker.msg_id)
                 self.owner.spool.write_progress(worker.msg_id, worker.said.text)
 
     def _dup(self, worker: Worker, text: str) -> None:
         try:
             asked = pipe.parse_dup(text)
         except BadInput as error:
-            worker.answer(pipe.dup_reply(False, f"dup failed - {error}"))
+            worker.script.tell(pipe.dup_reply(False, f"dup failed - {error}"))
             return
         worker.dups += 1
         self._spawn_task(self._answer_dup(worker, asked))
 
     async def _answer_dup(self, worker: Worker, asked: pipe.Dup) -> None:
         try:
+            self.owner.spool.settle(worker.msg_id)  # others read its folder
             full_id = await handover.dup(self.owner, worker.message, asked)
-            worker.answer(pipe.dup_reply(True, full_id))
-        except RQError as error:
-            worker.answer(pipe.dup_reply(False, str(error)))
+            worker.script.tell(pipe.dup_reply(True, full_id))
+        except (RQError, OSError) as error:
+            worker.script.tell(pipe.dup_reply(False, str(error)))
         finally:
             worker.dups -= 1
             if worker.ending is not None and not worker.dups:
@@ -338,57 +451,80 @@ class Runner:
 
     # ---- ending
 
-    def _exited(self, worker: Worker) -> None:
+    def _script_ended(self, worker: Worker) -> None:
         """The script has ended and its pipe is read to the end."""
+        assert worker.script.ending is not None
+        worker.end(worker.script.ending)
+        self._exited(worker)
+
+    def _exited(self, worker: Worker) -> None:
+        """The attempt is over: finish it when nothing of it is left."""
         if worker.dups:
             return
-        slot = self._slot_path(worker.slot)
-        if self.owner.config.leave_children:
+        if worker.script.ending is None:  # it lives on, ready for the next
             self._finish(worker)
-        elif worker.has_children() or proc.is_locked(slot):
+            return
+        # Whoever hid from the two cheap questions must not meet the next attempt.
+        thoroughly = self._decide(worker).event in _AGAIN
+        finish = functools.partial(self._finish, worker)
+        self._clear(worker.script, worker.slot, thoroughly, finish)
+
+    def _clear(
+        self, script: Script, slot: Slot, thoroughly: bool, then: Callable[[], None]
+    ) -> None:
+        """End what a script that has ended has left behind; then go on."""
+        path = self._slots.path(slot.number)
+        if self.owner.config.leave_children:
+            then()
+        elif script.has_children() or proc.is_locked(path):
             log.warning(
                 "a script has left processes behind; RQ ends them: %s",
-                fields(msg_id=worker.msg_id, pid=worker.pid),
+                fields(lease=slot.lease, pid=script.pid),
             )
-            worker.signal_left(TERM)
-            self._spawn_task(self._sweep(worker, slot))
-        elif self._decide(worker).event in _AGAIN:
-            # Whoever hid from the two cheap questions must not meet the next attempt.
-            self._spawn_task(self._sweep(worker, slot))
+            script.signal_left(TERM)
+            self._spawn_task(self._sweep(slot, then))
+        elif thoroughly:
+            self._spawn_task(self._sweep(slot, then))
         else:
-            self._finish(worker)
+            then()
 
-    async def _sweep(self, worker: Worker, slot: Path) -> None:
+    async def _sweep(self, slot: Slot, then: Callable[[], None]) -> None:
         """End what a script has left behind, before its message goes on."""
-        left = await self.owner.loop.run_in_executor(
+        while left := await self._end_left(slot):
+            for one in left:
+                log.error(
+                    "a process does not end; its message stays in run: %s",
+                    fields(
+                        lease=slot.lease, pid=one.pid, state=proc.state_letter(one.pid)
+                    ),
+                )
+                os.close(one.pidfd)
+            await asyncio.sleep(5.0)
+        then()
+
+    async def _end_left(self, slot: Slot) -> list[proc.Found]:
+        return await self.owner.loop.run_in_executor(
             None,
             leases.end_processes,
-            worker.lease,
-            [slot],
+            slot.lease,
+            [self._slots.path(slot.number)],
             min(2.0, self.owner.main.grace),
         )
-        for one in left:
-            log.error(
-                "a process does not end; its message stays in run: %s",
-                fields(
-                    msg_id=worker.msg_id, pid=one.pid, state=proc.state_letter(one.pid)
-                ),
-            )
-            os.close(one.pidfd)
-        if left:
-            self.owner.loop.call_later(5.0, self._exited, worker)
-        else:
-            self._finish(worker)
 
     def _finish(self, worker: Worker) -> None:
         owner, message = self.owner, worker.message
         claim = self._running.pop(message.msg_id)
         del owner.workers[message.msg_id]
         self._chatty.discard(worker)
-        worker.close()
         decided = self._decide(worker)
+        worker.close_log(decided.event not in _WELL)
         self._end_attempt(worker, claim, decided)
         self._free(claim)
+        if claim.resident is not None:
+            self.pool.release(claim.resident)
+        else:
+            worker.script.hang_up()
+            self._slots.free(worker.slot.number)
         owner.wake()
 
     def _decide(self, worker: Worker) -> Outcome:
@@ -410,7 +546,8 @@ class Runner:
         facts = self._facts(worker, claim, decided)
         riders = self._riders(msg_id, decided.event)
         changed = self._changed(message, decided, riders)
-        if changed is None and owner.spool.stamp(msg_id) != claim.stamp:
+        stamped = claim.stamp is not None or claim.resident is None
+        if changed is None and stamped and owner.spool.stamp(msg_id) != claim.stamp:
             changed = message  # what its script made of the file is not kept
         more: dict[str, Any] = {}
         if riders:
@@ -433,7 +570,10 @@ class Runner:
             owner.spool.ride(rider, decided.event, line)
         if decided.event in _AGAIN:
             owner.waits(msg_id, changed or message)
-        log.info(
+        # What comes by the thousand a second is told by the journal alone.
+        quiet = claim.resident is not None and decided.event in _WELL
+        log.log(
+            logging.DEBUG if quiet else logging.INFO,
             "%s: %s",
             decided.event,
             fields(
@@ -488,43 +628,57 @@ class Runner:
         if worker is None:
             return False
         worker.said.by = worker.said.by or who
+        resident = self._running[msg_id].resident
+        if resident is not None:
+            resident.retire()
         self._end(worker)
         return True
 
     def _end(self, worker: Worker) -> None:
-        worker.signal(TERM)
+        worker.script.signal(TERM)
         self.owner.loop.call_later(self.owner.main.grace, self._kill, worker)
 
     def _kill(self, worker: Worker) -> None:
-        if worker.ending is None:
+        if worker.script.ending is None:
             log.warning(
                 "a script ignores TERM; RQ kills its group: %s",
                 fields(msg_id=worker.msg_id, pid=worker.pid),
             )
-            worker.signal(KILL)
+            worker.script.signal(KILL)
 
     async def stop(self) -> None:
         """Let workers end, then make them: grace, TERM, KILL; all have ended after."""
         owner = self.owner
         grace = owner.main.grace
+        self.pool.renew()
         if await self._idle(grace):
             return
-        for worker in list(owner.workers.values()):
+        for worker in owner.workers.values():
             worker.cause = Cause.STOP
-            worker.signal(TERM)
+        self._signal_all(TERM)
         if await self._idle(min(grace, 5.0)):
             return
-        for worker in list(owner.workers.values()):
-            worker.signal(KILL)
+        self._signal_all(KILL)
         await self._idle(30.0)
+
+    def _signal_all(self, sig: int) -> None:
+        for worker in self.owner.workers.values():
+            worker.script.signal(sig)
+        for resident in self.pool:
+            resident.script.signal(sig)
 
     async def _idle(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
-        while self.owner.workers or self.owner.claimed or self.tasks:
+        while self._busy:
             if time.monotonic() > until:
                 return False
             await asyncio.sleep(0.02)
         return True
+
+    @property
+    def _busy(self) -> bool:
+        owner = self.owner
+        return bool(owner.workers or owner.claimed or self.tasks or list(self.pool))
 
     # ---- what earlier owners left and could not be ended at start
 
@@ -544,6 +698,7 @@ class Runner:
         self._ghosts = still
 
 
+_WELL = frozenset({Event.FINISH, Event.RELAY})
 _AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
 _CUT = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
 _NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
@@ -552,3 +707,9 @@ _NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 def _in_folder(error: OSError, msg_id: str) -> bool:
     """Whether it is the message's folder that cannot be used, not the script."""
     return msg_id in str(error.filename or "") or msg_id in str(error.filename2 or "")
+
+
+def _identity(script: str) -> tuple[object, ...]:
+    """Return what changes when a script is replaced or edited."""
+    found = os.stat(script)
+    return script, found.st_ino, found.st_mtime_ns, found.st_size

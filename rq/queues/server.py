@@ -193,6 +193,11 @@ class Server:
         for slot, _ in ready:
             slot.connection.send_ready()
 
+    @property
+    def owes(self) -> bool:
+        """Whether a reply waits for a commit."""
+        return bool(self._ready)
+
     def stall(self) -> None:
         """The commit failed: replies wait, and after a while say that nobody knows."""
         now = time.monotonic()

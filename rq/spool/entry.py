@@ -24,6 +24,7 @@ class Entry:
         "count",
         "due",
         "key",
+        "rests_until",
         "rider_of",
         "seq",
         "since",
@@ -56,6 +57,7 @@ class Entry:
         self.rider_of: str | None = None
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = False  # a thread works in its folder
+        self.rests_until = 0.0  # performance counter: its folder waits while it runs
         self.written = False  # body and status are probably in its files already
 
     @property

@@ -27,6 +27,8 @@ GROUP_EVENTS = 4096
 SMALLEST = 1024 * 1024  # bytes of a segment
 LARGEST = 64 * 1024 * 1024
 QUICK = 60.0  # seconds; a segment that fills faster makes the next one larger
+LINE_EXTRA = 48  # bytes that a line has around its event, at most
+SPARE = 512  # bytes kept free behind a group, for a last line of its own
 NEXT = "journal/next"
 
 _log = logging.getLogger(__name__)
@@ -74,11 +76,12 @@ class Journal:
         self._dir_fd = dir_fd
         self._boot = boot
         self._threads = threads
-        self._bodies: list[bytes] = []
+        self._bodies: list[bytes] = []  # appended, not yet in the group
         self._bytes = 0
-        self._group: list[bytes] | None = None  # closed: being written or synced
+        self._group: list[bytes] = []  # written, not yet synced
+        self._closed = False  # the group has its last line
         self._group_seq = self._group_bytes = 0
-        self._placed = 0  # bytes of the group that are written
+        self._lines = self._placed = 0  # lines and bytes of the group that are written
         self._size = SMALLEST
         self._ahead: Future[tuple[int, int]] | None = None
         self._made: tuple[int, int] | None = None
@@ -98,12 +101,15 @@ class Journal:
     @property
     def pending(self) -> bool:
         """Whether events wait for `commit`."""
-        return bool(self._bodies) or self._group is not None
+        return bool(self._bodies or self._group)
 
     @property
     def full(self) -> bool:
         """Whether the open group has to be committed before more is appended."""
-        return self._bytes >= GROUP_BYTES or len(self._bodies) >= GROUP_EVENTS
+        size, events = self._bytes, len(self._bodies)
+        if not self._closed:
+            size, events = size + self._group_bytes, events + len(self._group)
+        return size >= GROUP_BYTES or events >= GROUP_EVENTS
 
     @property
     def segment(self) -> str:
@@ -123,22 +129,22 @@ class Journal:
     def append(self, record: dict[str, Any]) -> int:
         """Add an event to the open group; return its seq."""
         self.seq += 1
-        g = self._durable.g + (1 if self._group is None else 2)
-        body = line.body({"g": g, "seq": self.seq, **record})
+        body = line.body({"seq": self.seq, **record})
         self._bodies.append(body)
-        self._bytes += len(body) + 18
+        self._bytes += len(body) + LINE_EXTRA
         return self.seq
 
-    def write(self) -> bool:
+    def write(self, last: bool = True) -> bool:
         """Write what was appended; return whether a kill -9 can no longer lose it.
 
-        It closes the group; only `commit` makes it durable, and reports a failure.
+        The group ends here if this is its `last` part, else more may follow. Only
+        `commit` makes it durable, and reports a failure.
         """
-        if self._bodies and self._group is None and not self.failed:
-            self._close_group()
+        if self._bodies and not self._closed and not self.failed and self._fits():
+            self._take_in(last)
             with contextlib.suppress(OSError):
                 self._place()
-        return not self._bodies and (self._group is None or self._placed > 0)
+        return not self._bodies and self._lines == len(self._group)
 
     def commit(self) -> None:
         """Make all appended events durable; DiskFailed: try again later.
@@ -146,10 +152,10 @@ class Journal:
         After a failure the same events go to a new segment, with the same seqs.
         """
         try:
-            while self._bodies or self._group is not None:
-                if self._group is None:
+            while self._bodies or self._group:
+                if not self._closed:
                     self._close_group()
-                if not self._placed:
+                if self._lines < len(self._group):
                     self._place()
                 self._sync()
         except OSError as error:
@@ -157,47 +163,70 @@ class Journal:
             raise DiskFailed(f"the journal cannot be written: {self.failed}") from None
         self._look_ahead()
 
+    def _fits(self) -> bool:
+        """Whether what was appended can follow what is written of the group; to a
+        group of which nothing is written a new segment can be given."""
+        segment = self._segment
+        after = segment.offset + self._placed + self._bytes + SPARE
+        return not self._lines or after <= segment.size
+
+    def _take_in(self, last: bool) -> None:
+        """Let what was appended be part of the group."""
+        self._group += self._bodies
+        self._group_bytes += self._bytes
+        self._group_seq, self._closed = self.seq, last
+        self._bodies, self._bytes = [], 0
+
     def _close_group(self) -> None:
-        self._group, self._bodies = self._bodies, []
-        self._group_seq, self._group_bytes = self.seq, self._bytes
-        self._bytes = 0
+        """Give the group its last line: whoever reads must be able to tell a torn line
+        of it from one of the next. Where its segment ends with it none is needed."""
+        if not self._fits():
+            self._closed = True
+            return
+        if not self._bodies:
+            now = time.time_ns() // 1000
+            self.append({"ts": now, "queue": self._queue.name, "ev": Note.GROUP})
+        self._take_in(True)
 
     def _place(self) -> None:
-        """Write the closed group behind what is durable."""
-        needed = self._group_bytes + 64
-        if self.failed or self._segment.offset + needed > self._segment.size:
+        """Write what is not yet written of the group."""
+        needed = self._group_bytes + SPARE
+        full = self._segment.offset + needed > self._segment.size
+        if self.failed or (full and not self._lines):
             self._switch(needed)
-        segment = self._segment
-        data = line.group(self._group or [], segment.seed)
+        segment, bodies = self._segment, self._group[self._lines :]
+        data = line.group(bodies, self._durable.g + 1, segment.seed, self._closed)
         durable.checkpoint("journal:before-write")
         try:
-            durable.write_at(segment.fd, data, segment.offset)
+            durable.write_at(segment.fd, data, segment.offset + self._placed)
         except OSError:
             self._drop(segment)
             raise
         durable.checkpoint("journal:written")
-        self._placed = len(data)
+        self._placed += len(data)
+        self._lines += len(bodies)
 
     def _sync(self) -> None:
         """Make the placed group durable; after a failure it has to be placed anew."""
-        segment, size = self._segment, self._placed
+        segment = self._segment
         try:
             durable.sync_data(segment.fd)
         except OSError:
-            self._placed = 0
             self._drop(segment)
             raise
-        segment.offset += size
+        segment.offset += self._placed
         segment.empty = False
-        self.bytes_written += size
+        self.bytes_written += self._placed
         self._durable = Position(
             segment.name, segment.offset, self._group_seq, self._durable.g + 1
         )
-        self._group, self._placed, self.failed = None, 0, None
+        self._group, self._closed, self.failed = [], False, None
+        self._group_bytes = self._lines = self._placed = 0
 
     def _drop(self, segment: _Segment) -> None:
         """Close a descriptor that failed; nothing on it is trusted again."""
         self.failed = self.failed or "a write failed"
+        self._lines = self._placed = 0
         if segment.fd >= 0:
             with contextlib.suppress(OSError):
                 os.close(segment.fd)

@@ -30,10 +30,13 @@ def sealed(body: bytes, start: int) -> bytes:
     return b'{"crc":"%08x",%b\n' % (crc32(body, start), body)
 
 
-def group(bodies: list[bytes], start: int) -> bytes:
-    """Return the lines of a group; its last line says that it is the last (`end`)."""
-    lines = [sealed(body, start) for body in bodies[:-1]]
-    lines.append(sealed(bodies[-1][:-1] + b',"end":1}', start))
+def group(bodies: list[bytes], g: int, start: int, last: bool = True) -> bytes:
+    """Return lines of the group `g`; if they are its last ones, the last says so
+    (`end`)."""
+    head = b'"g":%d,' % g
+    lines = [sealed(head + body, start) for body in bodies[:-1]]
+    tail = head + bodies[-1]
+    lines.append(sealed(tail[:-1] + b',"end":1}' if last else tail, start))
     return b"".join(lines)
 
 

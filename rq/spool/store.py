@@ -43,6 +43,8 @@ REFUSED = "refused"  # in a folder in err: what came through the door
 _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
                      errno.ELOOP, errno.ENXIO})  # fmt: skip
 
+REST_SECONDS = 1.0  # how long a running message may be without a folder
+
 _log = logging.getLogger(__name__)
 
 
@@ -356,6 +358,13 @@ class Spool:
             durable.make_dir(path, self.dir_fd)
         return f"{self.queue.path}/{path}"
 
+    def rest(self, msg_id: str) -> None:
+        """Let the folder of a message that runs wait for its end, for a while: most
+        end before anybody could look at it, and need no move then."""
+        entry = self.unsettled.get(msg_id)
+        if entry is not None:
+            entry.rests_until = time.perf_counter() + REST_SECONDS
+
     def stamp(self, msg_id: str) -> tuple[int, int] | None:
         """Return what changes when anybody touches the file `msg` of a running message."""
         path = f"{folder(State.RUN, msg_id)}/{MSG}"
@@ -512,10 +521,12 @@ class Spool:
         A folder that cannot be moved now (no space, no permission) stays for later, and
         `stuck` says why.
         """
-        until = time.perf_counter() + seconds
+        now = time.perf_counter()
+        until = now + seconds
         settled, reason = 0, None
         for msg_id in list(_first(self.unsettled, 512)):
-            if self.unsettled[msg_id].busy:
+            entry = self.unsettled[msg_id]
+            if entry.busy or (entry.state is State.RUN and entry.rests_until > now):
                 continue
             try:
                 self.settle(msg_id)

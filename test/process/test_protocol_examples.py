@@ -90,6 +90,17 @@ def test_an_example_of_a_script_ends_as_it_says(tmp_path, text):
 
 
 @pytest.mark.parametrize(
+    "text", number([*examples("python", "worker"), *examples("sh", "worker")])
+)
+def test_an_example_of_a_worker_that_stays_takes_message_after_message(tmp_path, text):
+    with running_queue(tmp_path, text, name="demo", worker="persistent") as queue:
+        for name in ("first", 'sec"on\\d'):
+            ended = queue.run(dest="demo", param1=name, seconds=5)
+            assert ended["status"] == f"done - hello {name}"
+        assert f"working on {ended['msg_id']}" in queue.output(ended["msg_id"])
+
+
+@pytest.mark.parametrize(
     ("use", "read"), [("root", config.root_config), ("queue", config.queue_config)]
 )
 def test_an_example_of_a_config_is_one(use, read):
@@ -128,4 +139,5 @@ def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
     known |= {("json", one) for one in ("root", "queue", "timer")}
     known |= {("json", one) for one in ("webhooks", "router")}
+    known |= {(language, "worker") for language in ("sh", "python")}
     assert {(language, use) for language, use, _ in EXAMPLES} == known

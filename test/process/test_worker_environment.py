@@ -9,6 +9,8 @@ from datetime import datetime
 import pytest
 from support import SCRIPTS, SETTINGS, RunningQueue, lives, running_queue, wait_until
 
+from rq.queues import environment
+
 pytestmark = pytest.mark.process
 DESCRIPTORS = {"0", "1", "2", "3", "4", "963"}
 
@@ -105,6 +107,7 @@ def test_every_variable_is_set_as_the_ancestor_did(tmp_path, queue):
         "RQ_READ": "4",
         "RQ_PIPE": "3",
         "RQ_PYTHON": sys.executable,
+        "RQ_SHARE": environment.SHARE,
         "RQ_COUNT": "3",
         "RQ_PARAM1": "one word",
         "RQ_PARAM2": '{"deep":[1,null]}',

@@ -55,6 +55,7 @@ def test_a_script_gets_these_variables_and_no_other():
         "RQ_READ": "4",
         "RQ_PIPE": "3",
         "RQ_PYTHON": sys.executable,
+        "RQ_SHARE": environment.SHARE,
         "RQ_MSG_ID": ID,
         "RQ_FULL_MSG_ID": f"{BASE}q/jobs/{ID}",
         "RQ_ORIG_MSG_ID": "http://first/q/x/1",

@@ -1,0 +1,214 @@
+"""A started script: its process and its pipes; lines come out, bytes go in.
+
+It knows nothing of messages. What it hears goes to its owner by callbacks, all on the
+loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rq import pipe, proc
+from rq.layout import LEASE_FD
+
+TERM, KILL = signal.SIGTERM, signal.SIGKILL
+_READ = 64 * 1024
+_DRAIN = 16 * 1024 * 1024  # bytes taken at the end from a pipe that never runs dry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a script is started with; descriptors are the caller's."""
+
+    argv: list[str]
+    env: Mapping[str, str]
+    directory: str  # absolute
+    output: int  # becomes descriptors 1 and 2
+    lease: int  # locked
+    nice: int
+    null: int
+
+
+class Script:
+    """A process that was started, until it has ended."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        loop: asyncio.AbstractEventLoop,
+        on_line: Callable[[bytes], None],
+        on_exit: Callable[[], None],
+    ) -> None:
+        """Start it; OSError as execve gives it."""
+        self.ending: proc.Ending | None = None
+        self._loop = loop
+        self._on_line = on_line
+        self._on_exit = on_exit
+        self._lines = pipe.Lines()
+        self._unsent = b""
+        self._reader = self._writer = -1
+        self.pid = self._start(plan)
+        self.pidfd = self._watched()
+        loop.add_reader(self.pidfd, self._exited)
+        loop.add_reader(self._reader, self._readable)
+
+    def _start(self, plan: Plan) -> int:
+        self._reader, write = os.pipe2(os.O_CLOEXEC)
+        read, self._writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            pid = proc.spawn(
+                proc.Start(
+                    argv=plan.argv,
+                    env=plan.env,
+                    directory=plan.directory,
+                    null=plan.null,
+                    log=plan.output,
+                    write=write,
+                    read=read,
+                    lease=plan.lease,
+                    lease_as=LEASE_FD,
+                )
+            )
+        except BaseException:
+            os.close(self._reader)
+            os.close(self._writer)
+            raise
+        finally:
+            os.close(write)
+            os.close(read)
+        if plan.nice:
+            proc.be_nice(pid, plan.nice)
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        return pid
+
+    def _watched(self) -> int:
+        """Return the pidfd; a script that cannot be watched must not go on."""
+        try:
+            return proc.open_pidfd(self.pid)
+        except OSError:
+            proc.signal_group(self.pid, KILL)
+            os.waitpid(self.pid, 0)
+            os.close(self._reader)
+            os.close(self._writer)
+            raise
+
+    # ---- out of it
+
+    def _readable(self) -> None:
+        """Take one chunk; at the end of the stream stop looking at the descriptor."""
+        try:
+            data = os.read(self._reader, _READ)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._reader)
+        for text in self._lines.feed(data):
+            self._on_line(text)
+
+    # ---- into it
+
+    def tell(self, line: bytes) -> None:
+        """Send a line; a script that does not read loses it."""
+        if not self._unsent and self._writer >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._writer, line)
+
+    def send(self, data: bytes) -> None:
+        """Send all of `data`, as the script reads it; nothing to one that has ended."""
+        if self._writer < 0:
+            return
+        try:
+            sent = os.write(self._writer, data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # its end of the pipe is closed; its exit comes, or a signal for it
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._loop.add_writer(self._writer, self._writable)
+
+    def _writable(self) -> None:
+        try:
+            sent = os.write(self._writer, self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            sent = len(self._unsent)
+        self._unsent = self._unsent[sent:]
+        if not self._unsent:
+            self._loop.remove_writer(self._writer)
+
+    def hang_up(self) -> None:
+        """Let the script read the end of what it is sent."""
+        if self._writer < 0:
+            return
+        if self._unsent:
+            self._loop.remove_writer(self._writer)
+            self._unsent = b""
+        os.close(self._writer)
+        self._writer = -1
+
+    # ---- its process
+
+    def signal(self, sig: int) -> None:
+        """Signal its process group; the leader is not reaped, so the number is its."""
+        if self.ending is None:
+            proc.signal_group(self.pid, sig)
+
+    def signal_left(self, sig: int) -> None:
+        """Signal what is left of its group, if anything: else the number is free."""
+        if self.has_children():
+            proc.signal_group(self.pid, sig)
+
+    def has_children(self) -> bool:
+        """Whether something of its group may live on; cheap, and never a false no."""
+        return proc.group_lives(self.pid)
+
+    def _exited(self) -> None:
+        ending = proc.reap(self.pid)
+        if ending is None:
+            return
+        self.ending = ending
+        self._loop.remove_reader(self.pidfd)
+        self._loop.remove_reader(self._reader)
+        os.close(self.pidfd)
+        for data in drained(self._reader):
+            for text in self._lines.feed(data):
+                self._on_line(text)
+        for text in self._lines.end():
+            self._on_line(text)
+        os.close(self._reader)
+        self._on_exit()
+
+
+def drained(fd: int) -> list[bytes]:
+    """Return what a pipe holds; a process that keeps it open is not waited for."""
+    found: list[bytes] = []
+    left = _DRAIN
+    while left > 0:
+        try:
+            data = os.read(fd, _READ)
+        except BlockingIOError:
+            break
+        if not data:
+            break
+        left -= len(data)
+        found.append(data)
+    return found
+
+
+def find_program(argv: list[str], path: str) -> list[str]:
+    """Return `argv` with its program found on `path`; FileNotFoundError if it is not."""
+    if "/" in argv[0]:
+        return argv
+    found = shutil.which(argv[0], path=path)
+    if found is None:
+        raise FileNotFoundError(2, "no such program", argv[0])
+    return [found, *argv[1:]]

@@ -1,0 +1,44 @@
+"""Lease slots: locked files outside of messages, by which a process belongs to us."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq import proc
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot that was taken: its lock goes to a script, and is closed here then."""
+
+    number: int
+    fd: int  # locked
+    lease: str  # RQ_LEASE, another one each time
+
+
+class Slots:
+    """The slots of one queue."""
+
+    def __init__(self, directory: Path, prefix: str, start: int) -> None:
+        self._directory = directory
+        self._prefix = prefix
+        self._start = start
+        self._counter = 0
+        self._used: set[int] = set()
+
+    def take(self) -> Slot:
+        """Take a slot that nobody uses and no process of a former user holds."""
+        number = 0
+        while number in self._used or (fd := proc.lock(self.path(number))) is None:
+            number += 1
+        self._used.add(number)
+        self._counter += 1
+        lease = f"{self._prefix}{number}/{self._start}.{self._counter}"
+        return Slot(number, fd, lease)
+
+    def free(self, number: int) -> None:
+        self._used.discard(number)
+
+    def path(self, number: int) -> Path:
+        return self._directory / str(number)
