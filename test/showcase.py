@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ while [ $n -lt ${RQ_PARAM2:-2400} ]; do
         printf '\r\033[K\033[32mkeyframe\033[0m %5d  q=%d.0  size=%6dkB  \033[2mbitrate=%d.%dkbits/s\033[0m\n' \
             $((n * 25)) $((20 + n % 7)) $((n * 96)) $((1200 + n % 90)) $((n % 10))
     fi
+    [ $((n % 70)) -eq 0 ] && printf '\r\033[K\033[33mwarning:\033[0m frame %d is late by %d ms\n' $n $((n % 13))
+    [ $((n % 110)) -eq 0 ] && printf '\r\033[K\033[1;35mscene\033[0m cut at \033[4m%02d:%02d\033[0m\n' $((n / 60)) $((n % 60))
     printf '\rframe %5d  \033[7m%3d %%\033[0m' $n $((n * 100 / ${RQ_PARAM2:-2400}))
     echo "run frame $n of ${RQ_PARAM2:-2400}" >&3
     sleep 0.1
@@ -98,6 +101,32 @@ def build(daemon: Daemon, port: int, **settings: Any) -> None:
     timer(daemon, "hourly-report", "reports", 3600)
     timer(daemon, "nightly-archive", "archive", 86400)
     timer(daemon, "newsletter", "newsletter", 7 * 86400)
+
+
+def hurry(daemon: Daemon, step: float) -> None:
+    """Let each of the sixty minutes that owners count last `step` seconds only."""
+    directory = daemon.root.path / "hurried"
+    directory.mkdir()
+    code = f"import rq.queues.rates as rates\nrates.STEP = {step}\n"
+    (directory / "sitecustomize.py").write_text(code)
+    daemon.env["PYTHONPATH"] = str(directory)
+
+
+def waves(daemon: Daemon, seconds: float) -> None:
+    """Send more and less, so that the pictures show an hour as it might be."""
+    until = time.monotonic() + seconds
+    number = 0
+    while (left := until - time.monotonic()) > 0:
+        number += 1
+        for _ in range(1 + round(4 * (1 + math.sin(left / 4)) + number % 3)):
+            send(daemon, "thumbnails", f"photos/2026/IMG_{4200 + number}.raw")
+        if number % 5 == 0:
+            send(daemon, "reports", ("july 2026", "august 2026")[number % 2])
+        if number % 60 == 0:
+            send(daemon, "reports", "april 2026, once more")
+        if number % 7 == 0:
+            send(daemon, "newsletter", f"subscriber {number}")
+        time.sleep(0.15)
 
 
 def timer(daemon: Daemon, name: str, dest: str, period: int) -> None:

@@ -64,6 +64,7 @@ class Viewer:
     """Somebody who follows: where they are, and since when they take an event."""
 
     offset: int
+    patient: bool = False  # reads from where it asked for, however far behind
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Any] | None = None
     sending_since: float | None = None
@@ -81,15 +82,15 @@ class Hub:
     def viewers(self) -> int:
         return sum(len(one.viewers) for one in self._watches.values())
 
-    def follow(self, queue: str, msg_id: str, offset: int) -> AsyncIterator[Event]:
-        """Return the events for a new viewer that has `offset` bytes already."""
+    def follow(self, queue: str, msg_id: str, viewer: Viewer) -> AsyncIterator[Event]:
+        """Return the events for a new viewer, from its offset on."""
         if self.viewers >= MOST_VIEWERS:
             raise Refused(f"{MOST_VIEWERS} viewers follow logs already")
         key = queue, msg_id
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = Watch(self._site, queue, msg_id)
-        return self._events(watch, key, Viewer(offset))
+        return self._events(watch, key, viewer)
 
     async def _events(
         self, watch: Watch, key: tuple[str, str], viewer: Viewer
@@ -178,7 +179,7 @@ class Watch:
 
     async def _next(self, viewer: Viewer) -> Event:
         behind = self.size - viewer.offset
-        if behind > BEHIND:
+        if behind > BEHIND and not viewer.patient:
             start, viewer.offset = viewer.offset, self.size - CHUNK
             return event("skip", {"at": start, "to": viewer.offset}, viewer.offset)
         known = self._chunks.get(viewer.offset)

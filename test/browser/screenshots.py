@@ -23,6 +23,7 @@ from webbing import free_port
 SHAPES = {"wide": browsing.WIDE, "narrow": browsing.NARROW}
 THEMES = ("light", "dark")
 TALLEST = 2400
+HOUR = 60.0  # seconds that the hour of the pictures lasts
 
 
 def screens(ids: dict[str, str]) -> dict[str, str]:
@@ -61,15 +62,16 @@ def shoot(scratch: Path, target: Path) -> None:
     port = free_port()
     with daemon_on(scratch / "rq") as daemon, browsing.browser() as driver:
         showcase.build(daemon, port)
+        showcase.hurry(daemon, HOUR / 60)
         daemon.start()
         ids = showcase.fill(daemon)
         daemon.until_up("web")
-        time.sleep(12)  # the films are on their way, and the log has lines
+        showcase.waves(daemon, HOUR * 0.8)
         for name, path in screens(ids).items():
             take(driver, f"http://127.0.0.1:{port}{path}", target / name)
             sys.stdout.write(f"{name}\n")
         dialog(driver, f"http://127.0.0.1:{port}/q/video-encode/{ids['running']}")
-        save(driver, target / "dialog-light-wide.png", 900)
+        save(driver, target / "dialog-light-wide", 900)
 
 
 def shoot_empty(scratch: Path, target: Path) -> None:
@@ -94,7 +96,7 @@ def take(driver: Any, url: str, target: Path) -> None:
                 "class"
             )
             height = 844 if fixed else max(600, min(tall, TALLEST))
-            save(driver, target.with_name(f"{target.name}-{theme}-{shape}.png"), height)
+            save(driver, target.with_name(f"{target.name}-{theme}-{shape}"), height)
 
 
 def dialog(driver: Any, url: str) -> None:
@@ -109,9 +111,11 @@ def dialog(driver: Any, url: str) -> None:
 def save(driver: Any, path: Path, height: int) -> None:
     width = driver.execute_script("return innerWidth")
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-    shot = {"format": "png", "clip": clip, "captureBeyondViewport": True}
+    kind = "png" if "png" in sys.argv else "webp"
+    quality = {} if kind == "png" else {"quality": 82}
+    shot = {"format": kind, "clip": clip, "captureBeyondViewport": True, **quality}
     told = driver.execute_cdp_cmd("Page.captureScreenshot", shot)
-    path.write_bytes(base64.b64decode(told["data"]))
+    path.with_name(f"{path.name}.{kind}").write_bytes(base64.b64decode(told["data"]))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import browsing
-from supervising import wait_until
+import pytest
+import showcase
+from supervising import CHECKOUT, daemon_on, wait_until
+from webbing import free_port
 
 COLOURS = r"""#!/bin/sh
 printf '\033[1;32mgreen and bold\033[0m plain\n'
@@ -133,8 +140,9 @@ def test_everything_is_there_without_scripts(stage):
         driver.find_element(
             "css selector", "#message-actions [action$='confirm/retry'] button"
         ).click()
-        assert "Send this message round again?" in browsing.text(driver)
+        wait_until(lambda: "Send this message round" in driver.page_source)
         driver.find_element("css selector", "form[method=post] button").click()
+        wait_until(lambda: "flash-notice" in driver.page_source)
         assert msg_id in driver.current_url
         assert "sent round again" in browsing.text(driver, "#flash-notice")
 
@@ -151,3 +159,40 @@ def test_the_reader_chooses_light_or_dark_and_it_stays(stage):
     assert stage.driver.execute_script(f"return {ground}") == dark
     stage.driver.find_element("id", "theme").click()
     stage.clean()
+
+
+@pytest.fixture
+def empty(tmp_path):
+    """Give a browser and a root without any queue."""
+    browsing.need()
+    port = free_port()
+    with daemon_on(tmp_path / "rq") as daemon, browsing.browser() as driver:
+        showcase.configure(daemon, port)
+        daemon.start()
+        daemon.until_up("web")
+        driver.get(f"http://127.0.0.1:{port}/")
+        yield driver, daemon
+
+
+def test_the_three_commands_of_an_empty_overview_do_what_it_says(empty):
+    driver, daemon = empty
+    shown = driver.find_elements("css selector", ".empty .command code")
+    make, send, follow = (one.text.removeprefix("$ ") for one in shown)
+    # The queue is there within a moment of its link.
+    text = "\n".join([make, "until rq queue ls | grep -q UP; do sleep 0.1; done"])
+    text += "\n" + "\n".join([send, follow])
+    rq = f'rq() {{ "{sys.executable}" -m rq.cli "$@"; }}\n'
+    words = rq + text.replace("./bin/rq", "rq")
+    env = {**os.environ, "PYTHONPATH": str(CHECKOUT), "RQ_ROOT": str(daemon.root.path)}
+    done = subprocess.run(
+        ["sh", "-euc", words],
+        check=False,
+        cwd=daemon.root.path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "Hello, world" in done.stdout, done.stderr
+    browsing.shows(driver, "hello", "#queue-list")
+    assert browsing.violations(driver) == []

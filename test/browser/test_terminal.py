@@ -132,8 +132,10 @@ def test_long_lines_bad_bytes_and_many_lines_stay_within_bounds(stage):
     stage.queue("huge", HUGE)
     msg_id = stage.send("huge")
     stage.open(f"/q/huge/{msg_id}/log?from=0")
-    browsing.shows(stage.driver, "It succeeded", "#log-end", 20)
+    browsing.shows(stage.driver, "Follow goes on", "#log-note", 20)
+    browsing.shows(stage.driver, "characters of this line are not shown", "#log")
     browsing.click(stage.driver, "#follow")
+    browsing.shows(stage.driver, "It succeeded", "#log-end", 20)
     browsing.shows(stage.driver, "the end", "#log")
     many = "document.querySelectorAll('#log .line').length"
     assert stage.driver.execute_script(f"return {many}") <= 20100
@@ -144,7 +146,7 @@ def test_long_lines_bad_bytes_and_many_lines_stay_within_bounds(stage):
 
 
 def test_a_text_is_found_anywhere_in_the_whole_log(stage):
-    stage.queue("found", "#!/bin/sh\necho needle one\nseq 40000\necho done >&3\n")
+    stage.queue("found", "#!/bin/sh\necho needle one\nseq 4000000\necho done >&3\n")
     msg_id = stage.send("found")
     stage.open(f"/q/found/{msg_id}/log")
     browsing.shows(stage.driver, "It succeeded", "#log-end")
@@ -153,4 +155,21 @@ def test_a_text_is_found_anywhere_in_the_whole_log(stage):
     browsing.click(stage.driver, "#found a")
     browsing.until(stage.driver, "document.querySelector('#log .line.hit')")
     browsing.shows(stage.driver, "needle one", "#log .hit")
+    stage.clean()
+
+
+def test_following_ends_when_the_reader_scrolls_up_and_new_lines_are_counted(stage):
+    stage.queue("long", "#!/bin/sh\nseq 500\nsleep 1.5\nseq 7\nsleep 30\n")
+    msg_id = stage.send("long")
+    stage.open(f"/q/long/{msg_id}/log")
+    browsing.shows(stage.driver, "500", "#log")
+    browsing.until(stage.driver, "document.getElementById('log').scrollTop > 1000")
+    stage.driver.execute_script("document.getElementById('log').scrollTop = 300")
+    pressed = "document.getElementById('follow').ariaPressed"
+    browsing.until(stage.driver, f"{pressed} === 'false'")
+    browsing.shows(stage.driver, "Jump to the end, 7 new lines", "#jump")
+    top = "return document.getElementById('log').scrollTop"
+    assert stage.driver.execute_script(top) == 300
+    browsing.click(stage.driver, "#jump")
+    browsing.until(stage.driver, f"{pressed} === 'true'")
     stage.clean()

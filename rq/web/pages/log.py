@@ -92,7 +92,8 @@ class LogPages:
         if resumed and resumed.isascii() and resumed.isdigit():
             start = int(resumed[:18])
         bare = names.msg_id(msg_id)
-        resp.sse = self._hub.follow(name, bare, start)  # type: ignore[assignment]
+        viewer = livelog.Viewer(start, patient="keep" in req.params)
+        resp.sse = self._hub.follow(name, bare, viewer)  # type: ignore[assignment]
         resp.cache_control = ["no-store"]
         resp.set_header("X-Accel-Buffering", "no")
 

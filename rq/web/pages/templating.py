@@ -47,6 +47,7 @@ def environment(site: Addresses) -> Environment:
     )
     made.filters.update(
         duration=duration,
+        span=span,
         moment=moment,
         iso=iso,
         size=size,
@@ -66,6 +67,15 @@ def moment(seconds: float) -> str:
     '1970-01-01 00:00:00'
     """
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def span(seconds: float) -> str:
+    """Return an age or a time to wait; its parts of a second would only flicker.
+
+    >>> [span(s) for s in (0.4, 12.3, 59.7, 83, -1)]
+    ['0 s', '12 s', '60 s', '1 min 23 s', '0 s']
+    """
+    return f"{max(seconds, 0):.0f} s" if seconds < 60 else duration(seconds)
 
 
 def iso(seconds: float) -> str:

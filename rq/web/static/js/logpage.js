@@ -17,6 +17,7 @@ class LogPage {
     this.at = 0; // byte up to which we have it
     this.source = null;
     this.ended = false;
+    this.held = false; // the view is full, and somebody reads it
     this.opened = 0;
   }
 
@@ -48,9 +49,11 @@ class LogPage {
   // ---- the stream
 
   open() {
-    this.ended = false;
+    this.ended = this.held = false;
     this.opened = Date.now();
-    const source = new EventSource(`${box.dataset.follow}?from=${this.at}`);
+    // Who reads somewhere wants what comes next there, not what is newest.
+    const keep = this.view.follow ? "" : "&keep";
+    const source = new EventSource(`${box.dataset.follow}?from=${this.at}${keep}`);
     this.source = source;
     const on = (name, act) =>
       source.addEventListener(name, (event) => act(JSON.parse(event.data)));
@@ -73,10 +76,10 @@ class LogPage {
   }
 
   take(told) {
-    if (told.at < this.at) return; // seen before a reconnection
+    if (told.at < this.at || this.held) return; // seen before a reconnection
     this.at = told.to;
-    this.view.write(told.text, told.to);
-    this.say(size(this.at));
+    this.view.write(told.text);
+    if (!this.held) this.say(size(this.at));
   }
 
   state(told) {
@@ -152,7 +155,16 @@ class LogPage {
     if (this.small) return;
     this.toggle("follow", (on) => this.view.setFollow(on), true);
     this.toggle("wrap", (on) => box.classList.toggle("wrap", on), stored("wrap", true));
-    this.view.onFollow = (on) => press("follow", on);
+    this.view.onFollow = (on) => {
+      press("follow", on);
+      if (on && this.held) this.open();
+    };
+    this.view.onFull = () => {
+      if (this.held) return;
+      this.held = true;
+      this.source.close();
+      this.say(`${size(this.at)}; Follow goes on`);
+    };
     const form = document.querySelector("form.find");
     form.addEventListener("submit", (event) => {
       event.preventDefault();

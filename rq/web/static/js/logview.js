@@ -25,8 +25,13 @@ export class LogView {
     this.wanted = "";
     this.dropFirstLine = false;
     this.onFollow = () => {};
+    this.onFull = () => {};
     this.pending = [];
     this.scheduled = false;
+    this.touched = 0; // when the reader's own hand last moved the view
+    for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+      box.addEventListener(kind, () => (this.touched = performance.now()), { passive: true });
+    }
     box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     jump?.addEventListener("click", () => this.setFollow(true));
   }
@@ -38,7 +43,9 @@ export class LogView {
       if (this.dropFirstLine) this.dropFirstLine = false;
       else this.pending.push(line);
     }
-    if (this.pending.length > MOST_LINES) this.pending.splice(0, this.pending.length - MOST_LINES);
+    const over = this.pending.length - MOST_LINES;
+    if (over > 0 && this.follow) this.pending.splice(0, over);
+    else if (over > 0) this.onFull();
     this.schedule();
   }
 
@@ -100,8 +107,13 @@ export class LogView {
     if (!this.count && !this.pending.length) this.mark(text);
   }
 
+  // Never what somebody reads: then nothing more is taken until they follow again.
   dropOld() {
     while (this.count > MOST_LINES || this.characters > MOST_CHARACTERS) {
+      if (!this.follow) {
+        this.onFull();
+        return;
+      }
       const first = this.lines.querySelector(".block");
       if (!first || first === this.block) return;
       this.count -= first.childElementCount;
@@ -163,8 +175,9 @@ export class LogView {
     const atEnd = scrollHeight - scrollTop - clientHeight < 24;
     const up = scrollTop < (this.lastTop ?? 0) - 2;
     this.lastTop = scrollTop;
+    const byHand = performance.now() - this.touched < 1500;
     if (this.follow && up && !atEnd) this.setFollow(false);
-    else if (!this.follow && atEnd && !up) this.setFollow(true);
+    else if (!this.follow && atEnd && !up && byHand) this.setFollow(true);
   }
 
   highlight(wanted) {

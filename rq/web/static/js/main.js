@@ -7,7 +7,11 @@ import { startLive } from "./live.js";
 import { startTheme } from "./theme.js";
 
 function startCopying() {
-  for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+  const unhide = () => {
+    for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+  };
+  unhide();
+  document.addEventListener("rq:fresh", unhide);
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
