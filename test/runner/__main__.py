@@ -33,6 +33,7 @@ class Part:
     everyday: bool = True
     marker: str = ""
     limit: float = 900.0
+    parallel: int = 1  # most of these tests wait; files of tests run side by side
     # What the tests start; Debian's package of that name, or after a colon.
     programs: tuple[str, ...] = ()
 
@@ -43,7 +44,13 @@ PARTS = (
     Part(name="imports", about="the rooms of ARCHITECTURE.md, by import-linter"),
     Part(name="unit", about="pure rooms", folder="unit"),
     Part(name="disk", about="the spool on a real disk", folder="disk"),
-    Part(name="process", about="real children", folder="process", programs=("ruby",)),
+    Part(
+        name="process",
+        about="real children",
+        folder="process",
+        parallel=3,
+        programs=("ruby",),
+    ),
     Part(name="system", about="the whole daemon", folder="system", programs=("ruby",)),
     Part(
         name="web",
@@ -200,6 +207,8 @@ def run_pytest(
     command += ["-m", part.marker] if part.marker else []
     command += ["-k", options.k] if options.k else []
     command += ["-x"] if options.exitfirst else []
+    if part.parallel > 1:
+        command += ["-n", str(part.parallel), "--dist", "loadfile"]
     trouble = call([*command, folder], part.limit, scratch)
     count(report, row)
     if trouble == "exit status 5":  # pytest's word for: nothing was selected
