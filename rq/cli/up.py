@@ -18,6 +18,8 @@ WEB = "web"  # queues do without it: what keeps it from starting is said and lef
 READY_PATIENCE = 30.0  # seconds for all queues to be up
 _TELL_EVERY = 3.0
 
+_EXAMPLES = place.CHECKOUT / "examples"
+
 # param1 of a sample, and what to expect of it.
 _SAMPLES = (
     ("succeed", "reports its progress and succeeds"),
@@ -64,6 +66,7 @@ def demo(root: Root, words: list[str]) -> int:
     )
     made.parse_args(words)
     _samples(root)
+    _examples()
     return OK
 
 
@@ -215,6 +218,14 @@ def _samples(root: Root) -> None:
             ("MESSAGE", "STATE", "TRY", "WHAT HAPPENED AND WHY"),
             [_sample_row(reader, *target, str(states[target])) for target in sent],
         )
+
+
+def _examples() -> None:
+    """Name the queues to read and copy that a checkout holds."""
+    found = sorted(one.parent.name for one in _EXAMPLES.glob("*/run"))
+    if found:
+        told = os.path.relpath(_EXAMPLES / "README.md")
+        print(f"\nmore queues, to link into scandir/: {', '.join(found)} ({told})")
 
 
 def _sample_row(

@@ -276,6 +276,11 @@ def test_the_first_up_shows_three_samples_and_a_second_is_quick(tmp_path):
         assert "sent" not in second.stdout
         counts = json.loads(ok(root, "queue", "ls", "--json"))
         assert sum(sum(row["counts"].values()) for row in counts) == 3
+        assert {row["name"] for row in counts} >= {"cleaner", "rq_router", "webhook"}
+        ok(root, "send", "cleaner", "--wait")
+        done = json.loads(ok(root, "ls", "cleaner", "--state", "done", "--json"))
+        assert done[0]["status"].startswith("done - removed 0 messages of ")
+        assert "examples/README.md" in ok(root, "demo")
     finally:
         ended = rq("down", root=root)
     assert "RQ has stopped" in ended.stdout
