@@ -22,6 +22,7 @@ class Cause(StrEnum):
     DUPLICATE = "duplicate"
     SAID_ERR = "said_err"
     RESEND = "resend"
+    LATER = "later"
     RESEND_LIMIT = "resend_limit"
     BAD_REPORT = "bad_report"
     EXIT = "exit"
@@ -42,7 +43,7 @@ class Cause(StrEnum):
 
 
 # These end an attempt without counting against max_count.
-UNCOUNTED = frozenset({Cause.STOP, Cause.SCRIPT, Cause.SPAWN})
+UNCOUNTED = frozenset({Cause.STOP, Cause.SCRIPT, Cause.SPAWN, Cause.LATER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ STORIES: dict[Cause, Story] = {
     Cause.RESEND: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
         "The script asked to be run again (retry {count} of {max_count}): {text}",
+        "Nothing; it runs again by itself. `rq run {id}` does not wait.",
+    ),
+    Cause.LATER: Story(
+        "Attempt {attempt} ended after {run} and it waits for the next.",
+        "The script said that its time has not come: {text}",
         "Nothing; it runs again by itself. `rq run {id}` does not wait.",
     ),
     Cause.RESEND_LIMIT: Story(

@@ -443,6 +443,12 @@ def write_secret(path: Path, text: str) -> None:
     durable.write_durable(path, text.encode(), 0o600)
 
 
+def write_cache(path: Path, data: object) -> None:
+    """Replace a JSON file, so that a reader sees the old or the new one; it may be lost
+    with the power."""
+    durable.replace(str(path), json.dumps(data, ensure_ascii=False).encode())
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a small file, so that a reader sees the old or the new one."""
     durable.replace(str(path), text.encode())

@@ -91,6 +91,11 @@ class Root:
         return self.path / "config" / "router.json"
 
     @property
+    def peers(self) -> Path:
+        """How other hosts are reached; passwords, too."""
+        return self.path / "config" / "peers.json"
+
+    @property
     def uploads(self) -> Path:
         """Where uploads lie, without a name, until an owner has copied them."""
         return self.path / "config" / "tmp"

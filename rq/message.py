@@ -25,7 +25,7 @@ _DROPPED = frozenset(
     {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
 )
 # What only RQ itself writes into a message.
-_NOT_ASKED = frozenset({"msg_id", "attempt", "dup", "dups", "attachments"})
+_NOT_ASKED = frozenset({"msg_id", "attempt", "dup", "dups", "attachments", "_key"})
 _URL_LIMIT = 8192  # characters
 _WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
 

@@ -22,12 +22,15 @@ class Verb(StrEnum):
     RELAYED = "relayed"
     ERR = "err"
     RESEND = "resend"
+    LATER = "later"
     FORWARD = "forward"
     DUP = "dup"
 
 
 ALIASES = {"fail": Verb.ERR, "fails": Verb.ERR}
-COMPLETIONS = frozenset({Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND, Verb.FORWARD})
+COMPLETIONS = frozenset(
+    {Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND, Verb.LATER, Verb.FORWARD}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """`resend SECONDS-REASON`."""
+    """`resend SECONDS-REASON`, or `later`, which does not count."""
 
     delay: float
     reason: str
@@ -83,10 +86,10 @@ def parse(line: bytes) -> Report | None:
     return Report(verb, rest.strip() if verb else text)
 
 
-def parse_resend(text: str) -> Resend:
+def parse_resend(text: str, verb: Verb = Verb.RESEND) -> Resend:
     """Return the delay and the reason of `SECONDS-REASON`."""
     seconds, _, reason = text.partition("-")
-    return Resend(_seconds(seconds, "resend SECONDS-REASON", text), reason)
+    return Resend(_seconds(seconds, f"{verb} SECONDS-REASON", text), reason)
 
 
 def parse_dup(text: str) -> Dup:

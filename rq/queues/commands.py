@@ -25,7 +25,7 @@ from rq.errors import (
     WrongState,
 )
 from rq.layout import ATTACH
-from rq.queues import handover, retention, views
+from rq.queues import handover, keyed, retention, views
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
 from rq.queues.runner import Runner
@@ -84,32 +84,24 @@ def create_message(ctx: Context, arg: bytes) -> Any:
 
 
 def _create(owner: Owner, asked: dict[str, Any]) -> Any:
-    key = asked.pop("_key", None)
-    if key is None:
-        owner.check_open()
-        message = owner.make(asked)
-        owner.accept(message)
-        return ["ok", owner.full_id(message.msg_id)]
-    return _create_once(owner, asked, str(key))
-
-
-def _create_once(owner: Owner, asked: dict[str, Any], key: str) -> Any:
-    """Accept a message unless one with this key was; answer the same id."""
-    known = owner.spool.keys.get(key)
-    if known is not None:
-        return ["ok", owner.full_id(known[0])]
+    key = keyed.key_in(asked)
+    if key is not None:
+        return ["ok", owner.full_id(keyed.create(owner, asked, key))]
     owner.check_open()
-    if len(key) > 200 or not key.isprintable():
-        raise BadInput("_key is at most 200 printable characters")
     message = owner.make(asked)
-    owner.accept(message, key=key)
+    owner.accept(message)
     return ["ok", owner.full_id(message.msg_id)]
 
 
 def prep_message(ctx: Context, arg: bytes) -> Any:
     """Begin a message: attachments follow, then commit."""
+    asked = _object(arg)
+    key = keyed.key_in(asked)
+    if key is not None:
+        msg_id, state = keyed.prepare(ctx.owner, asked, key)
+        return ["ok", ctx.owner.full_id(msg_id), state]
     ctx.owner.check_open()
-    message = ctx.owner.make(_object(arg))
+    message = ctx.owner.make(asked)
     ctx.owner.spool.prepare(message)
     return ["ok", ctx.owner.full_id(message.msg_id)]
 
@@ -131,6 +123,8 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         raise BadInput("pathname is not an absolute path")
     name = names.attachment(asked.get("name") or os.path.basename(path))
+    if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
+        raise WrongState(keyed.ALREADY)
     ctx.owner.check_open()
     passed = ctx.connection.take_fd()
     source = passed if passed is not None else _opened(path, ctx.connection.peer)
@@ -178,13 +172,13 @@ def delete_attach_message(ctx: Context, arg: bytes) -> Any:
 
 def commit_message(ctx: Context, arg: bytes) -> Any:
     """Accept a prepared message."""
-    _, msg_id = _with_id(arg)
+    asked, msg_id = _with_id(arg)
     owner = ctx.owner
     state = owner.spool.find(msg_id)
-    if state is None:
-        raise NoSuchMessage("cannot find message")
     if state is not State.PREP:
-        return ["ok", "msg already commited"]
+        if state is None and keyed.key_in(asked) not in owner.spool.keys:
+            raise NoSuchMessage("cannot find message")
+        return ["ok", keyed.ALREADY]
     owner.check_open()
     if owner.spool.entries[msg_id].busy:
         raise WrongState("msg is being worked on: an attach has not ended; ask again")
@@ -196,8 +190,7 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
     if not ancestors:
         attach.sweep(owner.spool, message)
     if not message.attachments and not ancestors:
-        owner.accept(message)
-        return ["ok", "msg commited"]
+        return ["ok", keyed.accept(owner, message)]
     owner.spool.entries[msg_id].busy = True
     return _commit_with_files(owner, msg_id)
 
@@ -220,8 +213,7 @@ async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
         raise Refused(f"attachments are not on disk: {error.strerror}") from None
     finally:
         spool.entries[msg_id].busy = False
-    owner.accept(message)
-    return ["ok", "msg commited"]
+    return ["ok", keyed.accept(owner, message)]
 
 
 def clone_message(ctx: Context, arg: bytes) -> Any:

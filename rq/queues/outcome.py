@@ -37,8 +37,8 @@ class Said:
             self.word, self.unreadable = Verb.ERR, str(error)
 
     def _hear_more(self, report: Report) -> None:
-        if report.verb is Verb.RESEND:
-            self.delay = pipe.parse_resend(report.text).delay
+        if report.verb in (Verb.RESEND, Verb.LATER):
+            self.delay = pipe.parse_resend(report.text, report.verb).delay
         elif report.verb is Verb.FORWARD:
             self.dest = pipe.parse_forward(report.text)
             self.text = f"forwarded to {self.dest}"
@@ -104,6 +104,8 @@ def _proper(said: Said, count: int, max_count: int) -> Outcome:
         return Outcome(Event.RELAY, Cause.RELAYED, said.text)
     if said.word is None:
         return Outcome(Event.FAIL, Cause.NO_WORD, said.text)
+    if said.word is Verb.LATER:
+        return Outcome(Event.RETRY, Cause.LATER, said.text, said.delay)
     if count + 1 >= max_count:
         text = "HIT MAX RESEND COUNT - MOVING TO ERR"
         return Outcome(Event.FAIL, Cause.RESEND_LIMIT, text)

@@ -29,7 +29,7 @@ from rq.queues.owner import Owner
 from rq.queues.runner import Runner
 from rq.queues.server import Server
 from rq.spool import Opened, Spool, checkpoint, door, index, open_spool
-from rq.spool.store import KEY_SECONDS, PREP_SECONDS
+from rq.spool.store import PREP_SECONDS, key_seconds
 from rq.states import Event, Note, Role, State
 
 SLICE = 0.005  # seconds of folder work between commits
@@ -284,7 +284,7 @@ class Process:
             if one.state is State.PREP and not one.busy and _old(spool, msg_id, now):
                 spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
         for key, (_, since) in list(spool.keys.items()):
-            if now - since > KEY_SECONDS:
+            if now - since > key_seconds(key):
                 del spool.keys[key]
         self.wake()
 

@@ -594,7 +594,8 @@ class Runner:
         """Return the new content of a message whose attempt has ended, if it changed."""
         if decided.event is Event.RETRY:
             due = self.owner.spool.clock() + decided.delay
-            return message.with_(count=message.count + 1, due=due)
+            counted = decided.cause is not Cause.LATER
+            return message.with_(count=message.count + counted, due=due)
         if decided.event is Event.REQUEUE:
             return message  # its file does not know of this attempt
         if decided.cause is Cause.RESEND_LIMIT:

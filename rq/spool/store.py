@@ -36,6 +36,8 @@ LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 KEY_SECONDS = 7 * 86400.0
+RELAY_KEY = "relay/"  # how the keys of other hosts begin
+RELAY_KEY_SECONDS = 30 * 86400.0
 PREP_SECONDS = 36 * 3600.0
 REBUILT = "rebuilt"
 REFUSED = "refused"  # in a folder in err: what came through the door
@@ -56,6 +58,11 @@ def owes_nothing(
     message: Message, facts: Mapping[str, Any], now: float
 ) -> list[dict[str, Any]]:
     return []
+
+
+def key_seconds(key: str) -> float:
+    """Return how long a key is remembered."""
+    return RELAY_KEY_SECONDS if key.startswith(RELAY_KEY) else KEY_SECONDS
 
 
 class Spool:

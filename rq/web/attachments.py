@@ -6,6 +6,7 @@ However large a file is, this process holds a piece of it.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import tempfile
 from typing import IO, Any
@@ -52,9 +53,10 @@ class Attachments:
             reply, form = await self._take(req, name, asked)
         else:
             # Read to its end all the same: clients send before they listen.
-            form = await _skim(req)
-            text = known[-1] if known[0] != "ok" else "cannot find message"
-            reply = ["fail", text]
+            form, sent = await _skim(req)
+            reply = ["fail", known[-1]]
+            if known[0] == "ok":
+                reply = await self._too_late(name, asked, sent)
         self._say(resp, form, name, msg_id, reply)
 
     async def _take(
@@ -108,6 +110,15 @@ class Attachments:
         if room.f_bavail * room.f_frsize < self._site.config.min_free_bytes + 2 * PIECE:
             raise Refused("there is no room on the disk for this attachment")
 
+    async def _too_late(self, name: str, asked: dict[str, str], sent: str) -> Any:
+        """Answer a sender who has not heard that its message was accepted: it has what
+        was sent, or it is too late."""
+        message = await self._site.owners.demand(name, "get_message", asked)
+        attached = message.get("_attachments", {})
+        if sent in [f"{file} {one['md5']}" for file, one in attached.items()]:
+            return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
+        return ["fail", "msg already commited"]
+
     async def change(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
@@ -131,17 +142,20 @@ class Attachments:
         go(self._site, resp, address, "notice" if good else "error", text)
 
 
-async def _skim(req: Request) -> Form:
-    """Read a body without keeping its files."""
-    fields = []
+async def _skim(req: Request) -> tuple[Form, str]:
+    """Read a body without keeping its file; return `NAME MD5` of that, too."""
+    fields, sent = [], ""
     body = await forms.parts(req)
     async for part in body:
         if part.filename is None:
             data = await part.stream.read(_FIELD_LIMIT)
             fields.append((part.name or "", data.decode("utf-8", "replace")))
-        else:
-            await part.stream.exhaust()
-    return Form(fields)
+            continue
+        digest = hashlib.md5(usedforsecurity=False)
+        async for piece in part.stream:
+            digest.update(piece)
+        sent = f"{_base_name(part.filename)} {digest.hexdigest()}"
+    return Form(fields), sent
 
 
 def _base_name(file: str) -> str:

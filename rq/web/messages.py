@@ -98,7 +98,8 @@ class Messages:
         if method not in _CHANGE:
             raise falcon.HTTPBadRequest(description=_NO_METHOD)
         command, then = _CHANGE[method]
-        reply = await self._ask(req, name, command, msg_id)
+        key = {"_key": form.get("_key")} if form.has("_key") else {}
+        reply = await self._ask(req, name, command, msg_id, **key)
         here = f"/q/{name}/{checked(msg_id)}"
         if not wants_json(form) and not form.has("back"):
             good = f"/q/{name}" if then == "queue" else here
@@ -120,8 +121,10 @@ class Messages:
         reply = await self._ask(req, name, "run_message", msg_id)
         say(self._site, req, resp, form, reply, f"/q/{name}/{msg_id}")
 
-    async def _ask(self, req: Request, name: str, command: str, msg_id: str) -> Any:
-        asked = {"msg_id": checked(msg_id), "who": who(req)}
+    async def _ask(
+        self, req: Request, name: str, command: str, msg_id: str, **more: str
+    ) -> Any:
+        asked = {"msg_id": checked(msg_id), "who": who(req), **more}
         return await self._site.owners.ask(name, command, asked)
 
 

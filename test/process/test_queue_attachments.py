@@ -127,7 +127,7 @@ def test_a_fifo_and_a_socket_are_refused_at_once(queue, msg_id, tmp_path):
 
 def test_only_a_message_in_prep_takes_attachments(queue, cat):
     msg_id = queue.run(param1="echo done >&3")["msg_id"]
-    assert attach(queue, msg_id, cat) == ["fail", "cannot find message"]
+    assert attach(queue, msg_id, cat) == ["fail", "msg already commited"]
     asked = {"msg_id": msg_id, "attachment_name": "x"}
     assert queue.refused("delete_attach_message", asked) == "msg not in prep"
     nobody = "20200101.0000.00.000.1"

@@ -31,6 +31,8 @@ def said(*lines):
         ([b"fails bad"], 0, 0, Event.FAIL, Cause.SAID_ERR, "bad"),
         ([b"resend 5-x"], 0, 0, Event.RETRY, Cause.RESEND, "5-x"),
         ([b"resend 5-x"], 0, 13, Event.RETRY, Cause.RESEND, "5-x"),
+        ([b"later 5-x"], 0, 99, Event.RETRY, Cause.LATER, "5-x"),
+        ([b"later soon"], 0, 0, Event.FAIL, Cause.BAD_REPORT, None),
         (
             [b"resend 5-x"],
             0,

@@ -87,10 +87,20 @@ def test_an_upload_without_a_file_is_404(web):
 def test_only_a_prepared_message_takes_attachments(web):
     msg_id = web.send("plain")
     wait_until(lambda: web.state("plain", msg_id) == "done")
-    assert upload(web, msg_id, b"x" * 500_000).json == ["fail", "cannot find message"]
+    late = ["fail", "msg already commited"]
+    assert upload(web, msg_id, b"x" * 500_000).json == late
     refused = upload(web, "20260102.0304.05.006.7", b"x")
     assert refused.json[0] == "fail"
     assert upload(web, "x", b"x").status == 404
+
+
+def test_an_upload_that_was_already_accepted_is_so_again(web):
+    msg_id = web.send("plain", _method="prep")
+    first = upload(web, msg_id, b"cat").json
+    form = {"_method": "commit", "x_format": "json"}
+    assert web.post(f"/q/plain/{msg_id}", form).json == ["ok", "msg commited"]
+    assert upload(web, msg_id, b"cat").json == first
+    assert upload(web, msg_id, b"dog").json == ["fail", "msg already commited"]
 
 
 def test_an_attachment_is_removed(web):

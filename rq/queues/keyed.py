@@ -1,0 +1,100 @@
+"""Messages that their sender has named by a key: one for each key, however often asked.
+
+While a message is in prep its key stands in its file; the line that commits it takes the
+key over, and from then on it is remembered whatever becomes of the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rq.errors import BadInput, BadMessage
+from rq.message import Message
+from rq.queues.owner import Owner
+from rq.states import Event, Role, State
+
+KEY = "_key"
+COMMITTED = "commited"  # as the ancestor spells it
+ALREADY = f"msg already {COMMITTED}"
+_LIMIT = 200  # characters
+
+
+def key_in(asked: dict[str, Any]) -> str | None:
+    """Take the key out of what was asked for."""
+    key = asked.pop(KEY, None)
+    if key is None:
+        return None
+    if len(str(key)) > _LIMIT or not str(key).isprintable():
+        raise BadInput(f"{KEY} is at most {_LIMIT} printable characters")
+    return str(key)
+
+
+def create(owner: Owner, asked: Mapping[str, Any], key: str) -> str:
+    """Accept a message unless one with this key was; return the id of the one."""
+    known = owner.spool.keys.get(key)
+    if known is not None:
+        return known[0]
+    owner.check_open()
+    message = owner.make(asked)
+    owner.accept(message, key=key)
+    return message.msg_id
+
+
+def prepare(owner: Owner, asked: Mapping[str, Any], key: str) -> tuple[str, str]:
+    """Begin a message unless one with this key was begun or accepted; return the id of
+    the one, and `prep` or `commited`."""
+    known = owner.spool.keys.get(key)
+    if known is not None:
+        return known[0], COMMITTED
+    prepared = _prepared(owner)
+    msg_id = prepared.get(key)
+    if msg_id is None or key_of(owner, msg_id) != key:
+        owner.check_open()
+        message = owner.make(asked)
+        msg_id = message.msg_id
+        extra = {**message.extra, KEY: key}
+        owner.spool.prepare(message.with_(extra=extra))
+        prepared[key] = msg_id
+    return msg_id, str(State.PREP)
+
+
+def key_of(owner: Owner, msg_id: str) -> str | None:
+    """Return the key of a message in prep; None for any other, and when its file is
+    torn: then it cannot be committed either."""
+    if owner.spool.find(msg_id) is not State.PREP:
+        return None
+    try:
+        found = owner.spool.read(msg_id).extra.get(KEY)
+    except BadMessage:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _prepared(owner: Owner) -> dict[str, str]:
+    """Return the messages in prep by their keys; those of an earlier process are read
+    when the first is asked for."""
+    if owner.prepared is None:
+        owner.prepared = {}
+        for msg_id, one in list(owner.spool.entries.items()):
+            key = key_of(owner, msg_id) if one.state is State.PREP else None
+            if key is not None:
+                owner.prepared[key] = msg_id
+    return owner.prepared
+
+
+def accept(owner: Owner, message: Message) -> str:
+    """Accept a message that was prepared; return what to answer."""
+    key = message.extra.get(KEY)
+    if not isinstance(key, str):
+        owner.accept(message)
+        return f"msg {COMMITTED}"
+    if owner.prepared:
+        owner.prepared.pop(key, None)
+    if key in owner.spool.keys:
+        # Another with its key was accepted meanwhile; this one never is.
+        owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
+        return ALREADY
+    extra = {name: one for name, one in message.extra.items() if name != KEY}
+    owner.accept(message.with_(extra=extra), key=key)
+    return f"msg {COMMITTED}"

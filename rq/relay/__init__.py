@@ -1,0 +1,1 @@
+"""The script of the queue `relay`: hands a message over to a queue of another host."""

@@ -1,0 +1,95 @@
+"""Which hosts are left alone for a while: one file for all workers of the queue.
+
+A host that does not answer is asked by one message at a time, the others wait for what
+comes of it. So it takes a slot now and then, and never all of them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rq import config, proc, retry
+from rq.errors import BadConfig
+from rq.layout import QueueDir
+
+FILE = "backoff.json"
+PROBE = 5.0  # seconds that the others wait for the one who asks
+CEILING = 300.0
+
+_Table = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not now."""
+
+    seconds: int
+    reason: str
+
+
+# ---- rules, pure: the table is {name: {"failures", "until", "since", "reason"}}
+
+
+def begin(table: _Table, names: Iterable[str], now: float) -> Wait | None:
+    """Return how long to wait before anyone of `names` may be asked; None: now, and
+    then the asker is the only one for a while."""
+    due = [table[name] for name in names if name in table]
+    late = [one for one in due if one["until"] > now]
+    if late:
+        longest = max(late, key=lambda one: float(one["until"]))
+        return Wait(math.ceil(longest["until"] - now), str(longest["reason"]))
+    for one in due:
+        one["until"] = now + PROBE
+    return None
+
+
+def failed(table: _Table, name: str, begun: float, now: float, reason: str) -> int:
+    """Note that `name` was asked at `begun` in vain; return the seconds to wait."""
+    one = table.setdefault(name, {"failures": 0, "noted": 0.0})
+    if one["noted"] <= begun:  # those who failed together have failed once
+        one["failures"] += 1
+    pause = retry.delay(one["failures"], 1.0, CEILING)
+    one.update(noted=now, until=now + pause, reason=reason)
+    one.setdefault("since", now)
+    return math.ceil(pause)
+
+
+# ---- the file
+
+
+def change(queue: QueueDir, act: Callable[[_Table], Any]) -> Any:
+    """Let `act` read and change the table; others wait meanwhile."""
+    turn = proc.lock_waiting(queue.path / f".{FILE}.lock")
+    try:
+        table = read(queue)
+        before = repr(table)
+        found = act(table)
+        if repr(table) != before:
+            config.write_cache(_path(queue), table)
+        return found
+    finally:
+        os.close(turn)
+
+
+def read(queue: QueueDir) -> _Table:
+    """Return the table; a damaged one is as good as none."""
+    try:
+        found = config.read_json(_path(queue))
+    except BadConfig:
+        return {}
+    return {name: one for name, one in found.items() if _is_row(one)}
+
+
+def _is_row(one: object) -> bool:
+    return isinstance(one, dict) and {"failures", "noted", "until", "reason"} <= set(
+        one
+    )
+
+
+def _path(queue: QueueDir) -> Path:
+    return queue.path / FILE

@@ -1,0 +1,189 @@
+"""One attempt to hand a message over: asks, writes down, and lets the table decide."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rq import config, script
+from rq.errors import BadConfig, RQError
+from rq.pipe import Verb
+from rq.relay import backoff, local, peers, store, task
+from rq.relay.peers import Target
+from rq.relay.remote import Remote
+from rq.relay.store import Store
+from rq.relay.task import Task
+from rq.relay.two_phase import ENDS, Answer, Heard, Step, next_step
+
+MOST_STEPS = 8  # of an attempt; one that has not ended by then goes on later
+GIVE_UP = 7 * 86400.0  # seconds; the receiver remembers for thirty days
+
+Report = tuple[Verb, str]
+
+
+def run(one: Task) -> Report:
+    """Hand a message over as far as it goes now; return what to report."""
+    to = peers.target(one.message.dest)
+    main = config.read_root(one.root)
+    fields = task.travels(one)
+    keeper = Store(one.job)
+    again = keeper.stored.again
+    key = task.key(one, store.installation(one.root), again)
+    if peers.is_own(to, main) and not one.message.force_remote:
+        return _here(one, to, fields, key)
+    with contextlib.closing(Remote(to, peers.read(one.root, to))) as remote:
+        return _Attempt(one, to, fields, key, remote, keeper).run()
+
+
+def _here(one: Task, to: Target, fields: Mapping[str, Any], key: str) -> Report:
+    answer = local.deliver(one, to.queue, fields, key)
+    if answer.heard is Heard.COMMITTED:
+        return Verb.RELAYED, answer.remote or ""
+    if answer.heard is Heard.REFUSED:
+        return Verb.ERR, answer.text
+    begun = time.time()
+    name = f"here/{to.queue}"
+    return Verb.LATER, f"{_pause(one, name, begun, answer.text)}-{answer.text}"
+
+
+class _Attempt:
+    """An attempt over HTTP."""
+
+    def __init__(
+        self,
+        one: Task,
+        to: Target,
+        fields: Mapping[str, Any],
+        key: str,
+        remote: Remote,
+        keeper: Store,
+    ) -> None:
+        self._task = one
+        self._to = to
+        self._fields = fields
+        self._key = key
+        self._remote = remote
+        self._store = keeper
+        self._begun = time.time()
+        self._all_files = False
+        self._acts: Mapping[Step, Callable[[], Answer]] = {
+            Step.PREPARE: self._prepare,
+            Step.ASK: self._ask,
+            Step.ATTACH: self._attach,
+            Step.COMMIT: self._commit,
+        }
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        """Return what may be left alone: the host, and its queue."""
+        return self._to.peer, f"{self._to.peer}{self._to.path(self._to.queue)}"
+
+    def run(self) -> Report:
+        wait = backoff.change(
+            self._task.queue, lambda t: backoff.begin(t, self._names, self._begun)
+        )
+        if wait is not None:
+            return Verb.LATER, f"{wait.seconds}-{wait.reason}"
+        step, answer = self._steps()
+        if answer.reached:
+            self._answered()
+        if step is Step.RELAYED:
+            self._forget(self._names[1])
+            return Verb.RELAYED, self._store.stored.remote or ""
+        self._store.keep(peer=self._to.peer, step=self._last, answer=answer.text)
+        if step is Step.DOUBT:
+            return Verb.ERR, _DOUBT.format(peer=self._to.peer)
+        if step is Step.ERR:
+            return Verb.ERR, f"{self._to.peer} refused it: {answer.text}"
+        return self._later(answer)
+
+    def _steps(self) -> tuple[Step, Answer]:
+        step, answer = next_step(self._store.stored, None), Answer(Heard.SILENT)
+        for _ in range(MOST_STEPS):
+            self._last = step
+            script.say(Verb.RUN, f"{step} at {self._to.peer}")
+            answer = self._try(self._acts[step])
+            step = next_step(self._store.stored, answer)
+            if step in ENDS:
+                return step, answer
+        return Step.LATER, answer
+
+    def _try(self, act: Callable[[], Answer]) -> Answer:
+        try:
+            return act()
+        except (OSError, http.client.HTTPException) as error:
+            text = str(error) or type(error).__name__
+            return Answer(Heard.SILENT, text, reached=False)
+
+    # ---- the steps
+
+    def _prepare(self) -> Answer:
+        answer = self._remote.prepare(self._fields, self._key)
+        if answer.remote is not None:
+            known = {"remote": answer.remote, "keyed": answer.keyed}
+            kept = {name: self._store.data.get(name) for name in known}
+            if kept != known:
+                self._store.keep(**known, committing=False, peer=self._to.peer)
+        return answer
+
+    def _ask(self) -> Answer:
+        stored = self._store.stored
+        if stored.keyed:
+            return self._prepare()
+        return self._remote.ask(stored.remote or "")
+
+    def _attach(self) -> Answer:
+        stored = self._store.stored
+        for name, known in self._task.attachments.items():
+            path = self._task.file(name)
+            answer = self._remote.attach(stored.remote or "", name, path, known)
+            if answer.heard is not Heard.WHOLE:
+                return answer
+        return Answer(Heard.WHOLE)
+
+    def _commit(self) -> Answer:
+        stored = self._store.stored
+        if not stored.keyed and not stored.committing:
+            self._store.keep(committing=True)
+        return self._remote.commit(stored.remote or "", self._key)
+
+    # ---- its end
+
+    def _later(self, answer: Answer) -> Report:
+        tried = time.time() - self._store.since
+        if tried > GIVE_UP:
+            return Verb.ERR, f"gave up after {tried / 86400:.0f} days: {answer.text}"
+        name = self._names[1 if answer.reached else 0]
+        pause = _pause(self._task, name, self._begun, answer.text)
+        return Verb.LATER, f"{pause}-{answer.text}"
+
+    def _answered(self) -> None:
+        self._forget(self._names[0])
+
+    def _forget(self, name: str) -> None:
+        if name in backoff.read(self._task.queue):
+            backoff.change(self._task.queue, lambda table: table.pop(name, None))
+
+
+_DOUBT = (
+    "in doubt: {peer} was told to commit, did not answer, and does not know the message "
+    "now; look there, then `rq relay resolve`"
+)
+
+
+def _pause(one: Task, name: str, begun: float, reason: str) -> int:
+    return int(
+        backoff.change(
+            one.queue, lambda t: backoff.failed(t, name, begun, time.time(), reason)
+        )
+    )
+
+
+def refused(error: RQError) -> Report:
+    """Return the report for what can be known to fail before anybody is asked."""
+    if isinstance(error, BadConfig):
+        return Verb.LATER, f"60-{error}"
+    return Verb.ERR, str(error)

@@ -1,0 +1,31 @@
+"""A message whose host is this one: copied by the queue itself, no HTTP between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rq import client
+from rq.errors import NoSuchQueue, OutcomeUnknown, Refused, RQError, Unreachable
+from rq.relay.task import Task
+from rq.relay.two_phase import Answer, Heard
+
+
+def deliver(task: Task, queue: str, fields: Mapping[str, Any], key: str) -> Answer:
+    """Let `queue` take a copy, attachments included; once for a key."""
+    there = task.root.queue(queue)
+    if not there.config.is_file():
+        raise NoSuchQueue(f"there is no queue {queue} here")
+    asked = {
+        "message": dict(fields),
+        "queue": task.queue.name,
+        "msg_id": task.message.msg_id,
+        "_key": key,
+    }
+    try:
+        found = client.demanded(client.ask(there.socket, "take_copy", asked))
+    except (OutcomeUnknown, Unreachable, Refused) as error:
+        return Answer(Heard.SILENT, str(error))
+    except RQError as error:
+        return Answer(Heard.REFUSED, str(error))
+    return Answer(Heard.COMMITTED, remote=str(found))

@@ -1,0 +1,65 @@
+"""job/relay.json: what is durable of the hand-over of a message."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from rq import config, proc
+from rq.errors import BadConfig
+from rq.layout import Root
+from rq.relay.two_phase import Stored
+
+FILE = "relay.json"
+_ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone
+_FIELDS = tuple(one.name for one in dataclasses.fields(Stored))
+
+
+class Store:
+    """The file of one message."""
+
+    def __init__(self, job: Path) -> None:
+        self._path = job / FILE
+        self.data = self._read(job)
+
+    def _read(self, job: Path) -> dict[str, Any]:
+        try:
+            return config.read_json(self._path)
+        except BadConfig:
+            pass  # none, or torn by a power cut: the receiver knows
+        try:
+            return {"remote": (job / _ANCESTORS).read_text().strip() or None}
+        except (OSError, UnicodeDecodeError):
+            return {}
+
+    @property
+    def stored(self) -> Stored:
+        return Stored(**{k: v for k, v in self.data.items() if k in _FIELDS})
+
+    @property
+    def since(self) -> float:
+        """Return when the first attempt failed or prepared, in epoch seconds."""
+        return float(self.data.get("since", time.time()))
+
+    def keep(self, **changes: Any) -> None:
+        """Write down what must be durable before the next step."""
+        self.data = {"since": time.time(), **self.data, **changes}
+        config.write_state(self._path, self.data)
+
+
+def installation(root: Root) -> str:
+    """Return what tells this root from all others; made once.
+
+    A root that was made by copying another needs one of its own: remove the file.
+    """
+    path = root.config_dir / "relay.id"
+    turn = proc.lock_waiting(root.config_dir / ".relay.id.lock")
+    try:
+        if not path.exists():
+            config.write_state(path, {"id": os.urandom(16).hex()})
+    finally:
+        os.close(turn)
+    return str(config.read_json(path).get("id"))

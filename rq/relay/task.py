@@ -1,0 +1,100 @@
+"""The message to hand over, as the script finds it, and what of it travels."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rq import message as messages
+from rq import names
+from rq.errors import Refused
+from rq.layout import ATTACH, MSG, QueueDir, Root
+from rq.message import Attachment, Message
+from rq.spool import attach
+
+HOPS = "hops"  # a field of its own: how often the message was relayed
+MOST_HOPS = 25
+# What belongs to this host: when to run here, and how it came about.
+_STAYS = frozenset(
+    {
+        "msg_id",
+        "due",
+        "attempt",
+        "attachments",
+        "force_remote",
+        "cloned_from",
+        "dup",
+        "dups",
+        "rebuilt",
+        "_key",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A message of the queue `relay` that runs."""
+
+    root: Root
+    job: Path  # the working directory
+    message: Message
+    full_id: str
+
+    @property
+    def queue(self) -> QueueDir:
+        return QueueDir(self.job.parents[2])
+
+    @property
+    def attachments(self) -> Mapping[str, Attachment]:
+        return self.message.attachments
+
+    def file(self, name: str) -> Path:
+        return self.job.parent / ATTACH / name
+
+
+def read(env: Mapping[str, str], job: Path) -> Task:
+    """Return the message whose script runs in `job`."""
+    data = (job.parent / MSG).read_bytes()
+    found = messages.from_disk(data, env["RQ_MSG_ID"], time.time())
+    if not found.attachments and names.is_ancestors(found.msg_id):
+        found = found.with_(attachments=attach.unnamed(job.parent))
+    return Task(
+        Root(Path(env["RQ_ROOT"])),
+        job,
+        found.with_(count=int(env.get("RQ_COUNT") or 0)),
+        env["RQ_FULL_MSG_ID"],
+    )
+
+
+def travels(task: Task) -> dict[str, Any]:
+    """Return the fields that the receiver gets; Refused when it has come too far."""
+    fields = {k: v for k, v in task.message.to_json().items() if k not in _STAYS}
+    count, hops = task.message.count + 1, _hops(task.message) + 1
+    if count > task.message.max_count:
+        raise Refused(f"count is {task.message.count}, and max_count is no more")
+    if hops > MOST_HOPS:
+        raise Refused(f"it was relayed {MOST_HOPS} times: it goes round in a loop")
+    origin = task.message.orig_msg_id or task.full_id
+    return {**fields, "count": count, HOPS: hops, "orig_msg_id": origin}
+
+
+def _hops(message: Message) -> int:
+    found = message.extra.get(HOPS)
+    known = isinstance(found, int) and not isinstance(found, bool) and found > 0
+    return int(found) if known and found is not None else 0
+
+
+def key(task: Task, installation: str, again: int) -> str:
+    """Return the key under which the receiver knows this hand-over for ever.
+
+    It is made of what does not change from attempt to attempt, so that neither a lost
+    `job/` nor a root restored from a backup makes a second message of it.
+    """
+    fields = {**task.message.to_json(), "count": 0}
+    kept = sorted((k, repr(v)) for k, v in fields.items() if k not in _STAYS)
+    text = "\n".join([installation, task.full_id, str(again), repr(kept)])
+    return f"relay/{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -1,0 +1,37 @@
+"""A message is handed over once, whatever becomes of requests, replies and processes."""
+
+import pytest
+from relaying import FAULTS, STEPS, pair_at
+
+pytestmark = pytest.mark.process
+
+FILES = {"picture.jpg": b"\x89cat" * 50_000, "notes.txt": b"hello\n"}
+
+
+@pytest.fixture
+def pair(tmp_path):
+    with pair_at(tmp_path) as pair:
+        yield pair
+
+
+def test_a_lost_reply_to_commit_makes_one_message(pair):
+    pair.proxy.once("commit", "drop reply")
+    msg_id = pair.send(FILES, param1="x")
+    ended = pair.relayed(msg_id)
+    assert ended["state"] == "relayed", ended
+    [got] = pair.received()
+    assert got["param1"] == "x"
+    sent = {name: one["sha256"] for name, one in ended["attachments"].items()}
+    assert {n: one["sha256"] for n, one in got["attachments"].items()} == sent
+    assert pair.proxy.seen.count("commit") == 1
+    assert ended["result"]["job_status"].endswith(got["msg_id"])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("step", STEPS)
+def test_a_fault_at_any_step_makes_one_message(pair, step, fault):
+    pair.proxy.once(step, fault)
+    ended = pair.relayed(pair.send(FILES))
+    assert ended["state"] == "relayed", ended
+    [got] = pair.received()
+    assert set(got["attachments"]) == set(FILES)

@@ -1,0 +1,205 @@
+"""Two roots of a test's own, and what goes wrong between them.
+
+`Proxy` stands between them and does to the requests and replies of a step what it is told:
+each fault happens once, then all goes through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support import CHECKOUT, RunningQueue, short, wait_until
+from webbing import Client, web_alone
+
+from rq.spool import folders
+from rq.states import State
+
+RUN = CHECKOUT / "rq/bundled/relay/run"
+SINK = "#!/bin/sh\ncat ../attach/* 2>/dev/null\necho done got it >&3\n"
+STEPS = ("prepare", "attach", "commit")
+FAULTS = ("drop request", "cut request", "drop reply", "cut reply", "twice", "busy")
+
+
+def step_of(request: bytes) -> str:
+    """Return which step of the hand-over a request belongs to."""
+    line = request.partition(b"\r\n")[0]
+    if b"/attach/" in line:
+        return "attach"
+    if b"new_message" in line:
+        return "prepare"
+    return "commit" if line.startswith(b"POST") else "ask"
+
+
+@dataclass
+class Proxy:
+    """Forwards HTTP to a port; `faults` are {step: [fault or function, …]}."""
+
+    port: int
+    faults: dict[str, list[Any]] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
+    is_down: bool = False
+    server: Any = None
+
+    @property
+    def own_port(self) -> int:
+        return int(self.server.server_address[1])
+
+    def once(self, step: str, fault: str | Callable[[], Any]) -> None:
+        self.faults.setdefault(step, []).append(fault)
+
+    def serve(self, client: socket.socket) -> None:
+        client.settimeout(20)
+        with client, client.makefile("rb") as reader:
+            while not self.is_down and (request := _whole(reader)):
+                step = step_of(request)
+                self.seen.append(step)
+                if not self._pass(client, request, self._fault(step)):
+                    return
+
+    def _fault(self, step: str) -> Any:
+        waiting = self.faults.get(step)
+        return waiting.pop(0) if waiting else None
+
+    def _pass(self, client: socket.socket, request: bytes, fault: Any) -> bool:
+        if fault == "drop request":
+            return False
+        if fault == "busy":
+            client.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+            return True
+        if fault == "cut request":
+            self._forward(request[: len(request) * 2 // 3], whole=False)
+            return False
+        if fault == "twice":
+            self._forward(request)
+        reply = self._forward(request)
+        if callable(fault):
+            fault()
+        if fault == "drop reply" or callable(fault) or not reply:
+            return False
+        client.sendall(reply[: len(reply) // 2] if fault == "cut reply" else reply)
+        return bool(fault != "cut reply")
+
+    def _forward(self, request: bytes, whole: bool = True) -> bytes:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 20) as line:
+                line.sendall(request)
+                if not whole:
+                    return b""
+                with line.makefile("rb") as reader:
+                    return _whole(reader)
+        except OSError:
+            return b""
+
+
+def _whole(reader: Any) -> bytes:
+    """Return one message of HTTP with its Content-Length; empty at the end."""
+    head = b""
+    length = 0
+    while True:
+        try:
+            line = reader.readline()
+        except OSError:
+            return b""
+        head += line
+        if not line:
+            return b""
+        if line.lower().startswith(b"content-length:"):
+            length = int(line.split(b":")[1])
+        if line == b"\r\n":
+            return head + reader.read(length)
+
+
+@contextlib.contextmanager
+def proxy_to(port: int) -> Iterator[Proxy]:
+    proxy = Proxy(port)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                proxy.serve(self.request)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        allow_reuse_address = True
+
+    with Server(("127.0.0.1", 0), Handler) as proxy.server:
+        thread = threading.Thread(target=proxy.server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy.server.shutdown()
+            thread.join()
+
+
+@dataclass
+class Pair:
+    """A sender with its queue `relay`, a receiver with its queue `sink`, a proxy."""
+
+    sender: RunningQueue
+    sink: RunningQueue
+    web: Client
+    proxy: Proxy
+    path: Path
+
+    def url(self, queue: str = "sink") -> str:
+        return f"http://127.0.0.1:{self.proxy.own_port}/q/{queue}"
+
+    def send(self, files: dict[str, bytes] | None = None, **fields: Any) -> str:
+        """Give the relay a message; return its short id."""
+        asked = {"dest": self.url(), **fields}
+        if not files:
+            return self.sender.send(**asked)
+        msg_id = short(self.sender.ok("prep_message", asked))
+        for name, data in files.items():
+            file = self.path / "outgoing"
+            file.write_bytes(data)
+            wanted = {"msg_id": msg_id, "pathname": str(file), "name": name}
+            self.sender.ok("attach_message", wanted)
+        self.sender.ok("commit_message", {"msg_id": msg_id})
+        return msg_id
+
+    def received(self) -> list[dict[str, Any]]:
+        """Return every message that was accepted by the sink."""
+        states = [State.QUE, State.RUN, State.DONE, State.ERR, State.DISMISSED]
+        self.sink.ok("check")
+        ids = [i for one in states for i in folders.list_state(self.sink.dir, one)]
+        return [self.sink.get(one) for one in sorted(ids)]
+
+    def relayed(self, msg_id: str, seconds: float = 20.0) -> dict[str, Any]:
+        """Wait until a message was handed over, its due times hurried along."""
+
+        def hurried() -> bool:
+            state = self.sender.state(msg_id)
+            if state == "que":
+                self.sender.ask("run_message", {"msg_id": msg_id})
+                (self.sender.dir.path / "backoff.json").unlink(missing_ok=True)
+            return state in ("relayed", "err", "done")
+
+        wait_until(hurried, seconds)
+        return self.sender.get(msg_id)
+
+
+@contextlib.contextmanager
+def pair_at(path: Path, **receiver: Any) -> Iterator[Pair]:
+    there = path / "receiver"
+    with web_alone(there, **receiver) as web, proxy_to(web.port) as proxy:
+        sink = RunningQueue(there, "sink", SINK)
+        sender = RunningQueue(path / "sender", "relay", RUN, num_workers=4)
+        pair = Pair(sender, sink, web, proxy, path)
+        try:
+            sink.start()
+            sender.start()
+            yield pair
+            sender.close()
+            sink.close()
+        finally:
+            sender.kill()
+            sink.kill()

@@ -1,0 +1,160 @@
+"""The table of the hand-over, cell by cell, and what replies mean."""
+
+import itertools
+import json
+
+import pytest
+
+from rq.relay import answers
+from rq.relay.answers import Reply
+from rq.relay.two_phase import ENDS, Answer, Heard, Step, Stored, next_step
+
+NOTHING = Stored()
+KEYED = Stored(remote="http://h/q/a/1", keyed=True)
+OLD = Stored(remote="http://h/q/a/1")
+TOLD = Stored(remote="http://h/q/a/1", committing=True)
+ALL = [NOTHING, KEYED, OLD, TOLD]
+
+
+@pytest.mark.parametrize(
+    ("stored", "step"),
+    [
+        (NOTHING, Step.PREPARE),
+        (KEYED, Step.ASK),
+        (OLD, Step.ASK),
+        (TOLD, Step.ASK),
+    ],
+)
+def test_a_retry_asks_before_it_sends(stored, step):
+    assert next_step(stored, None) is step
+
+
+@pytest.mark.parametrize("stored", ALL)
+@pytest.mark.parametrize(
+    ("heard", "step"),
+    [
+        (Heard.PREP, Step.ATTACH),
+        (Heard.WHOLE, Step.COMMIT),
+        (Heard.COMMITTED, Step.RELAYED),
+        (Heard.DAMAGED, Step.ATTACH),
+        (Heard.REFUSED, Step.ERR),
+        (Heard.SILENT, Step.LATER),
+    ],
+)
+def test_what_was_heard_decides(stored, heard, step):
+    assert next_step(stored, Answer(heard)) is step
+
+
+@pytest.mark.parametrize("stored", [NOTHING, KEYED, OLD])
+def test_a_message_that_is_not_there_is_prepared_anew(stored):
+    assert next_step(stored, Answer(Heard.UNKNOWN)) is Step.PREPARE
+
+
+def test_what_may_have_been_committed_and_is_gone_is_in_doubt():
+    assert next_step(TOLD, Answer(Heard.UNKNOWN)) is Step.DOUBT
+
+
+def test_no_answer_is_without_a_next_step_and_silence_never_ends_a_message():
+    for stored, heard in itertools.product(ALL, Heard):
+        step = next_step(stored, Answer(heard))
+        assert (step is Step.RELAYED) == (heard is Heard.COMMITTED)
+        assert (step in ENDS - {Step.RELAYED, Step.LATER}) <= (
+            heard in (Heard.REFUSED, Heard.UNKNOWN)
+        )
+
+
+# ---- replies
+
+
+def reply(said, status=200):
+    return Reply(status, json.dumps(said).encode())
+
+
+ID = "http://h:1/q/a/20260102.0304.05.006.7"
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "keyed"),
+    [
+        (["ok", ID], Heard.PREP, False),
+        (["ok", ID, "prep"], Heard.PREP, True),
+        (["ok", ID, "commited"], Heard.COMMITTED, True),
+    ],
+)
+def test_a_third_element_tells_a_receiver_that_knows_keys(said, heard, keyed):
+    answer = answers.prepared(reply(said))
+    assert (answer.heard, answer.remote, answer.keyed) == (heard, ID, keyed)
+
+
+@pytest.mark.parametrize(
+    ("text", "heard"),
+    [
+        ("status: DOWN", Heard.SILENT),
+        ("not accepted: no space", Heard.SILENT),
+        ("outcome unknown: x", Heard.SILENT),
+        ("message 1 is being worked on; ask again", Heard.SILENT),
+        ("cannot find message", Heard.UNKNOWN),
+        ("msg not found: 1", Heard.UNKNOWN),
+        ("msg couldn't be read: torn", Heard.UNKNOWN),
+        ("msg already commited", Heard.COMMITTED),
+        ("attachment a is not whole; attach it again", Heard.DAMAGED),
+        ("attachments are not on disk: EIO", Heard.DAMAGED),
+        ("param1 is too large", Heard.REFUSED),
+    ],
+)
+def test_the_text_of_a_refusal_tells_its_kind(text, heard):
+    assert answers.committed(reply(["fail", text])).heard is heard
+    assert answers.prepared(reply(["fail", text])).heard is heard
+    assert answers.attached(reply([False, text]), "x").heard is heard
+
+
+@pytest.mark.parametrize(
+    ("status", "heard"),
+    [
+        (301, Heard.REFUSED),
+        (401, Heard.REFUSED),
+        (403, Heard.REFUSED),
+        (413, Heard.REFUSED),
+        (422, Heard.REFUSED),
+        (408, Heard.SILENT),
+        (429, Heard.SILENT),
+        (500, Heard.SILENT),
+        (502, Heard.SILENT),
+        (503, Heard.SILENT),
+        (504, Heard.SILENT),
+        (404, Heard.UNKNOWN),
+    ],
+)
+def test_a_status_that_is_not_200_tells_its_kind(status, heard):
+    gone = Reply(status, b'{"detail": "because"}')
+    assert answers.committed(gone).heard is heard
+    assert answers.asked(gone).heard is heard
+    assert answers.attached(gone, "x").heard is heard
+    assert "because" in answers.committed(gone).text
+    first = Heard.REFUSED if status == 404 else heard
+    assert answers.prepared(gone).heard is first
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"null", b"{}", b"[]", b"<html>", b"\xff[", b"7"]
+)
+def test_an_answer_that_is_none_is_no_answer(body):
+    for heard in (
+        answers.prepared(Reply(200, body)),
+        answers.committed(Reply(200, body)),
+        answers.asked(Reply(200, body)),
+        answers.attached(Reply(200, body), "x"),
+    ):
+        assert heard.heard is Heard.SILENT
+
+
+@pytest.mark.parametrize("state", ["que", "run", "done", "relayed", "err"])
+def test_every_state_past_prep_is_committed(state):
+    assert answers.asked(reply([state])).heard is Heard.COMMITTED
+    assert answers.asked(reply(["prep"])).heard is Heard.PREP
+
+
+def test_an_upload_counts_only_with_its_own_digest():
+    right = reply(["ok", "abc-Attached successfully"])
+    assert answers.attached(right, "abc").heard is Heard.WHOLE
+    assert answers.attached(right, "abd").heard is Heard.SILENT
