@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 
 from rq.pipe import Verb
 
@@ -12,9 +14,23 @@ _ANSWER = 64 * 1024
 
 def say(verb: Verb, text: str) -> None:
     """Tell the queue something, in one line."""
-    line = f"{verb} {' '.join(text.split())}\n".encode()
-    while line:
-        line = line[os.write(_SAY, line) :]
+    say_line(f"{verb} {' '.join(text.split())}")
+
+
+def messages() -> Iterator[dict[str, str]]:
+    """Give the values of message after message, as a worker that stays is handed them."""
+    with open(_HEAR, "rb", closefd=False) as lines:
+        say_line("ready")
+        for line in lines:
+            yield json.loads(line)
+            say_line("ready")
+
+
+def say_line(line: str) -> None:
+    """Write one line to the queue."""
+    data = f"{line}\n".encode()
+    while data:
+        data = data[os.write(_SAY, data) :]
 
 
 def dup(seconds: float, dest: str) -> tuple[bool, str]:

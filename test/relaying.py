@@ -22,6 +22,7 @@ from rq.spool import folders
 from rq.states import State
 
 RUN = CHECKOUT / "rq/bundled/relay/run"
+SETTINGS = {"num_workers": 4, "worker": "persistent"}
 SINK = "#!/bin/sh\ncat ../attach/* 2>/dev/null\necho done got it >&3\n"
 STEPS = ("prepare", "attach", "commit")
 FAULTS = ("drop request", "cut request", "drop reply", "cut reply", "twice", "busy")
@@ -152,6 +153,11 @@ class Pair:
     def url(self, queue: str = "sink") -> str:
         return f"http://127.0.0.1:{self.proxy.own_port}/q/{queue}"
 
+    @property
+    def direct(self) -> str:
+        """Return the URL of the sink without the proxy between."""
+        return f"http://127.0.0.1:{self.web.port}/q/sink"
+
     def send(self, files: dict[str, bytes] | None = None, **fields: Any) -> str:
         """Give the relay a message; return its short id."""
         asked = {"dest": self.url(), **fields}
@@ -192,7 +198,7 @@ def pair_at(path: Path, **receiver: Any) -> Iterator[Pair]:
     there = path / "receiver"
     with web_alone(there, **receiver) as web, proxy_to(web.port) as proxy:
         sink = RunningQueue(there, "sink", SINK)
-        sender = RunningQueue(path / "sender", "relay", RUN, num_workers=4)
+        sender = RunningQueue(path / "sender", "relay", RUN, **SETTINGS)
         pair = Pair(sender, sink, web, proxy, path)
         try:
             sink.start()

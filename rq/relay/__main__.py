@@ -1,29 +1,43 @@
-"""Runs once for each message of the queue `relay`."""
+"""Takes message after message of the queue `relay`; or one, in a queue without workers
+that stay."""
 
 from __future__ import annotations
 
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
 from rq import script
 from rq.errors import RQError
 from rq.pipe import Verb
 from rq.relay import handover, task
+from rq.relay.line import Lines
 
 
 def main() -> int:
+    lines = Lines()
+    if "RQ_MSG_ID" in os.environ:
+        _take({}, Path.cwd(), lines)
+    else:
+        for values in script.messages():
+            _take(values, Path(values["RQ_MSG_DIR"]), lines)
+    lines.close()
+    return 0
+
+
+def _take(values: Mapping[str, str], job: Path, lines: Lines) -> None:
     try:
-        verb, text = handover.run(task.read(os.environ, Path.cwd()))
+        verb, text = handover.run(task.read({**os.environ, **values}, job), lines)
     except RQError as error:
         verb, text = handover.refused(error)
-    except Exception as error:  # noqa: BLE001 - main is one of the four places
+    except Exception as error:  # noqa: BLE001 - one of the four places
         traceback.print_exc()
         verb, text = Verb.LATER, f"60-{type(error).__name__}: {error}"
-    print(verb, text)  # noqa: T201 - into the log of the message
+    if verb is not Verb.RELAYED:
+        print(verb, text, flush=True)  # noqa: T201 - into the log of the message
     script.say(verb, text)
-    return 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +11,8 @@ from rq import config, script
 from rq.errors import BadConfig, RQError
 from rq.pipe import Verb
 from rq.relay import backoff, local, peers, store, task
+from rq.relay.backoff import Wait
+from rq.relay.line import Lines
 from rq.relay.peers import Target
 from rq.relay.remote import Remote
 from rq.relay.store import Store
@@ -24,7 +25,7 @@ GIVE_UP = 7 * 86400.0  # seconds; the receiver remembers for thirty days
 Report = tuple[Verb, str]
 
 
-def run(one: Task) -> Report:
+def run(one: Task, lines: Lines) -> Report:
     """Hand a message over as far as it goes now; return what to report."""
     to = peers.target(one.message.dest)
     main = config.read_root(one.root)
@@ -34,8 +35,8 @@ def run(one: Task) -> Report:
     key = task.key(one, store.installation(one.root), again)
     if peers.is_own(to, main) and not one.message.force_remote:
         return _here(one, to, fields, key)
-    with contextlib.closing(Remote(to, peers.read(one.root, to))) as remote:
-        return _Attempt(one, to, fields, key, remote, keeper).run()
+    remote = Remote(to, lines.to(to, peers.read(one.root, to)))
+    return _Attempt(one, to, fields, key, remote, keeper).run()
 
 
 def _here(one: Task, to: Target, fields: Mapping[str, Any], key: str) -> Report:
@@ -82,9 +83,7 @@ class _Attempt:
         return self._to.peer, f"{self._to.peer}{self._to.path(self._to.queue)}"
 
     def run(self) -> Report:
-        wait = backoff.change(
-            self._task.queue, lambda t: backoff.begin(t, self._names, self._begun)
-        )
+        wait = self._wait()
         if wait is not None:
             return Verb.LATER, f"{wait.seconds}-{wait.reason}"
         step, answer = self._steps()
@@ -100,11 +99,21 @@ class _Attempt:
             return Verb.ERR, f"{self._to.peer} refused it: {answer.text}"
         return self._later(answer)
 
+    def _wait(self) -> Wait | None:
+        queue, names = self._task.queue, self._names
+        if backoff.read(queue).keys().isdisjoint(names):
+            return None
+        found: Wait | None = backoff.change(
+            queue, lambda table: backoff.begin(table, names, self._begun)
+        )
+        return found
+
     def _steps(self) -> tuple[Step, Answer]:
         step, answer = next_step(self._store.stored, None), Answer(Heard.SILENT)
         for _ in range(MOST_STEPS):
             self._last = step
-            script.say(Verb.RUN, f"{step} at {self._to.peer}")
+            if step is Step.ATTACH and self._task.attachments:
+                script.say(Verb.RUN, f"{len(self._task.attachments)} attachments")
             answer = self._try(self._acts[step])
             step = next_step(self._store.stored, answer)
             if step in ENDS:

@@ -56,6 +56,8 @@ def installation(root: Root) -> str:
     A root that was made by copying another needs one of its own: remove the file.
     """
     path = root.config_dir / "relay.id"
+    if path.exists():
+        return str(config.read_json(path).get("id"))
     turn = proc.lock_waiting(root.config_dir / ".relay.id.lock")
     try:
         if not path.exists():

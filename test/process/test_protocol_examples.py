@@ -13,6 +13,7 @@ from support import CHECKOUT, running_queue, wait_until
 
 from rq import config, timers
 from rq.layout import Root
+from rq.relay import peers
 from rq.router import rules
 from rq.webhook import settings
 
@@ -130,6 +131,18 @@ def test_the_example_of_webhook_settings_is_one(tmp_path):
     assert settings.read(root, "http://127.0.0.1:3333/q/x/new_message").body == "form"
 
 
+def test_the_example_of_peers_is_one(tmp_path):
+    [text] = examples("json", "peers")
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    root.peers.write_text(text)
+    root.peers.chmod(0o600)
+    first = peers.read(root, peers.target("https://rq.example.org/q/x"))
+    assert (first.user, first.ca) == ("relay", "/etc/ssl/our-ca.pem")
+    other = peers.read(root, peers.target("https://10.0.0.7:3443/q/x"))
+    assert (other.user, other.ca) == (None, "/etc/ssl/other-ca.pem")
+
+
 def test_the_example_of_routing_rules_is_one():
     [text] = examples("json", "router")
     assert len(rules.parse(json.loads(text)).rules) == 2
@@ -138,6 +151,6 @@ def test_the_example_of_routing_rules_is_one():
 def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
     known |= {("json", one) for one in ("root", "queue", "timer")}
-    known |= {("json", one) for one in ("webhooks", "router")}
+    known |= {("json", one) for one in ("webhooks", "router", "peers")}
     known |= {(language, "worker") for language in ("sh", "python")}
     assert {(language, use) for language, use, _ in EXAMPLES} == known

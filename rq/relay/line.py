@@ -1,0 +1,156 @@
+"""A connection to a host that stays open from request to request, each with a deadline."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import select
+import signal
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from types import FrameType
+
+import rq
+from rq.errors import BadConfig, BadInput
+from rq.relay.answers import Reply
+from rq.relay.peers import Peer, Target
+
+CONNECT = 10.0  # seconds
+STALL = 60.0  # no byte moves, or no answer comes after the last
+PIECE = 1024 * 1024
+MOST = 32  # connections that are kept
+_BODY = 64 * 1024  # bytes of an answer that are read
+
+
+class Line:
+    """A connection, opened when it is needed."""
+
+    def __init__(self, to: Target, peer: Peer) -> None:
+        self.knows_keys = False  # whoever answers here; learned from an answer
+        self._open = _connection(to, peer)
+        self._headers = {"User-Agent": f"RQ/{rq.__version__}", **_login(peer)}
+
+    def close(self) -> None:
+        self._open.close()
+
+    def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Reply:
+        line = self._ready()
+        line.request(method, path, body, {**self._headers, **headers})
+        return self.reply()
+
+    def begin(self, method: str, path: str, headers: Mapping[str, str]) -> None:
+        """Begin a request whose body is sent in pieces."""
+        line = self._ready()
+        line.putrequest(method, path)
+        for name, value in {**self._headers, **headers}.items():
+            line.putheader(name, value)
+        line.endheaders()
+
+    def send(self, piece: bytes | memoryview) -> None:
+        self._open.send(piece)
+
+    def reply(self) -> Reply:
+        found = self._open.getresponse()
+        body = found.read(_BODY)
+        if not found.isclosed():
+            self.close()
+        return Reply(found.status, body)
+
+    def _ready(self) -> http.client.HTTPConnection:
+        """Return the connection, opened anew when the other side has hung up."""
+        line = self._open
+        if line.sock is not None and select.select([line.sock], [], [], 0)[0]:
+            line.close()
+        if line.sock is None:
+            line.connect()
+            _socket(line).settimeout(STALL)
+        return line
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Bound a whole step: an answer may also come a byte at a time."""
+
+        def late(number: int, frame: FrameType | None) -> None:
+            raise TimeoutError(f"no answer within {seconds:g} s")
+
+        before = signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            with self.guarded():
+                yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Never use the connection again when something goes wrong on it."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+class Lines:
+    """The connections of a worker, one for each host."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[str, Peer], Line] = {}
+
+    def to(self, target: Target, peer: Peer) -> Line:
+        key = target.peer, peer
+        line = self._lines.pop(key, None) or Line(target, peer)
+        self._lines[key] = line
+        if len(self._lines) > MOST:
+            self._lines.pop(next(iter(self._lines))).close()
+        return line
+
+    def close(self) -> None:
+        for one in self._lines.values():
+            one.close()
+
+
+def _socket(line: http.client.HTTPConnection) -> socket.socket:
+    found = line.sock
+    assert isinstance(found, socket.socket)
+    return found
+
+
+def _connection(to: Target, peer: Peer) -> http.client.HTTPConnection:
+    host = _ascii(to.host)
+    if to.scheme == "http":
+        return http.client.HTTPConnection(
+            host, to.port, timeout=CONNECT, blocksize=PIECE
+        )
+    return http.client.HTTPSConnection(
+        host, to.port, timeout=CONNECT, context=_context(peer), blocksize=PIECE
+    )
+
+
+def _ascii(host: str) -> str:
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError:
+        raise BadInput(f"{host!r:.80} cannot be a host") from None
+
+
+def _context(peer: Peer) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if peer.ca is not None:
+        try:
+            context.load_verify_locations(peer.ca)
+        except OSError as error:
+            raise BadConfig(f"peers.json: ca {peer.ca}: {error}") from None
+    return context
+
+
+def _login(peer: Peer) -> dict[str, str]:
+    if peer.user is None:
+        return {}
+    pair = f"{peer.user}:{peer.password}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
