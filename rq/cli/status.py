@@ -128,6 +128,7 @@ def _warnings(row: Mapping[str, Any]) -> None:
         print(term.plain(f"{row['name']} takes no messages: {reason}"))
     elif detail.get("reason"):
         print(term.plain(f"{row['name']}: {detail['reason']}"))
+    _tell_owed(str(row["name"]), detail)
     lag = detail.get("lag")
     if isinstance(lag, int) and lag > 1000:
         print(f"{row['name']}: {lag} folders are still to be made or moved")

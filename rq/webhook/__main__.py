@@ -28,14 +28,23 @@ class Late(Exception):
 
 
 def main() -> int:
+    if "RQ_MSG_ID" in os.environ:  # a process for each message
+        _take()
+        return 0
+    for values in script.messages():
+        os.environ.update(values)
+        _take()
+    return 0
+
+
+def _take() -> None:
     try:
         verb, text = _try()
-    except Exception as error:  # noqa: BLE001 - main is one of the four places
+    except Exception as error:  # noqa: BLE001 - a loop iteration
         traceback.print_exc()
         verb, text = _again(f"{type(error).__name__}: {error}")
-    print(verb, text)  # noqa: T201 - into the log of the message
+    print(verb, text, flush=True)  # noqa: T201 - into the log of the message
     script.say(verb, text)
-    return 0
 
 
 def _try() -> tuple[Verb, str]:

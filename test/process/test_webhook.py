@@ -92,7 +92,9 @@ def receiver(context=None):
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory):
     root = tmp_path_factory.mktemp("webhook")
-    queue = RunningQueue(root, "webhook", WEBHOOK, num_workers=4, nice=0)
+    settings = json.loads((WEBHOOK.parent / "config.json").read_text())
+    settings["num_workers"] = 4
+    queue = RunningQueue(root, "webhook", WEBHOOK, nice=0, **settings)
     try:
         queue.start()
         yield queue
@@ -393,6 +395,31 @@ def test_riders_tell_nobody(queue, hook):
         other.kill()
     assert len(hook.heard) == 1
     assert len(hook.heard[0].told["data"]["dups"]) == 2
+
+
+def test_a_process_for_each_message_does_as_well(queue, hook):
+    once = RunningQueue(queue.root.path, "once", WEBHOOK, nice=0)
+    try:
+        once.start()
+        assert tell(once, hook.url())["state"] == "done"
+        once.close()
+    finally:
+        once.kill()
+
+
+def test_a_dead_receiver_takes_one_worker_and_delays_no_other(queue, hook):
+    hook.slow = 3.0
+    with receiver() as quick:
+        for _ in range(8):
+            queue.send(param1=hook.url(), param2="{}")
+        wait_until(lambda: len(hook.heard) == 1)
+        began = time.monotonic()
+        assert tell(queue, quick.url())["state"] == "done"
+        assert time.monotonic() - began < 2
+        assert len(hook.heard) == 1
+        hook.slow = 0.0
+        for one in queue.ok("list", {"state": "que"}):
+            queue.ask("delete_message", {"msg_id": one["msg_id"]})
 
 
 def test_the_bundled_script_is_executable():

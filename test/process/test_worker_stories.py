@@ -11,8 +11,8 @@ from rq import client
 from rq.causes import Cause
 
 pytestmark = pytest.mark.process
-# Nothing of the core gives these yet: they belong to `forward` and to the web.
-LATER = {Cause.REFUSED, Cause.ATTACHMENT}
+# Nothing of the core gives this yet: it belongs to the web.
+LATER = {Cause.ATTACHMENT}
 HOLD = "echo $$ > pid; echo run half way >&3; touch ready; exec sleep 60"
 
 
@@ -51,6 +51,17 @@ def resend(queue):
     msg_id = queue.send(param1="echo resend 900-no route >&3")
     wait_until(lambda: queue.get(msg_id)["count"] == 1)
     return queue.get(msg_id)
+
+
+def not_yet(queue):
+    msg_id = queue.send(param1="echo later 900-not before noon >&3")
+    return wait_for_cause(queue, msg_id, "later")
+
+
+ONCE = """
+if [ "$RQ_ORIG_MSG_ID" = "$RQ_FULL_MSG_ID" ]; then echo forward t >&3
+else echo done >&3; fi
+"""
 
 
 def resend_limit(queue):
@@ -178,6 +189,14 @@ CAUSES = {
         "failed in attempt 1",
         "broken",
     ),
+    Cause.FORWARDED: (says(ONCE), "done", "was handed on", "forwarded to t"),
+    Cause.REFUSED: (
+        says("echo forward nobody >&3"),
+        "err",
+        "failed in attempt 1",
+        "refused: forward failed - couldn't connect to queue - nobody",
+    ),
+    Cause.LATER: (not_yet, "que", "Attempt 1 ended", "not come: 900-not before noon"),
     Cause.RESEND: (resend, "que", "Attempt 1 ended", "retry 1 of 15): 900-no route"),
     Cause.RESEND_LIMIT: (resend_limit, "err", "for the 2. time", "max_count is 2"),
     Cause.BAD_REPORT: (says("echo resend soon >&3"), "err", "failed", "resend SECONDS"),
