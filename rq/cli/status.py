@@ -132,3 +132,15 @@ def _warnings(row: Mapping[str, Any]) -> None:
     lag = detail.get("lag")
     if isinstance(lag, int) and lag > 1000:
         print(f"{row['name']}: {lag} folders are still to be made or moved")
+
+
+def _tell_owed(name: str, detail: Mapping[str, Any]) -> None:
+    """Tell what ended messages still owe to other queues."""
+    in_doubt = int(detail.get("in_doubt") or 0)
+    waiting = int(detail.get("owed") or 0) - in_doubt
+    if waiting:
+        print(f"{name}: {waiting} copies or webhooks are still to be delivered")
+    if in_doubt:
+        print(
+            f"{name}: {in_doubt} were not delivered in six days (`out` in its history)"
+        )
