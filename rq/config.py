@@ -464,6 +464,11 @@ def remove_link(path: Path) -> None:
     durable.unlink_durable(path)
 
 
+def remove_upload(path: Path) -> None:
+    """Remove a file under `config/tmp`; it need not be gone for good."""
+    durable.unlink(str(path))
+
+
 def make_queue(queue: QueueDir, config: Mapping[str, Any], mark: object) -> None:
     """Make or complete a queue directory, durably; config.json last, it makes a queue."""
     for name in QUEUE_DIRS:

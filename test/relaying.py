@@ -44,13 +44,21 @@ class Proxy:
 
     port: int
     faults: dict[str, list[Any]] = field(default_factory=dict)
-    seen: list[str] = field(default_factory=list)
+    requests: list[tuple[str, int]] = field(default_factory=list)
     is_down: bool = False
     server: Any = None
 
     @property
     def own_port(self) -> int:
         return int(self.server.server_address[1])
+
+    @property
+    def seen(self) -> list[str]:
+        return [step for step, _ in self.requests]
+
+    def bodies(self, step: str) -> list[int]:
+        """Return the sizes of the bodies that came with a step."""
+        return [size for one, size in self.requests if one == step]
 
     def once(self, step: str, fault: str | Callable[[], Any]) -> None:
         self.faults.setdefault(step, []).append(fault)
@@ -60,7 +68,8 @@ class Proxy:
         with client, client.makefile("rb") as reader:
             while not self.is_down and (request := _whole(reader)):
                 step = step_of(request)
-                self.seen.append(step)
+                size = len(request.partition(b"\r\n\r\n")[2])
+                self.requests.append((step, size))
                 if not self._pass(client, request, self._fault(step)):
                     return
 

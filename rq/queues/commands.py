@@ -134,7 +134,7 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     except BaseException:
         os.close(source)
         raise
-    return _copy(ctx.owner, source, upload)
+    return _copy(ctx.owner, source, upload, asked.get("sha256"))
 
 
 def _opened(path: str, peer: proc.Peer) -> int:
@@ -144,7 +144,9 @@ def _opened(path: str, peer: proc.Peer) -> int:
         raise BadInput(f"{path}: {error.strerror or error}") from None
 
 
-async def _copy(owner: Owner, source: int, upload: attach.Upload) -> Any:
+async def _copy(
+    owner: Owner, source: int, upload: attach.Upload, sha256: object
+) -> Any:
     spool = owner.spool
     try:
         taken = await owner.loop.run_in_executor(
@@ -155,6 +157,9 @@ async def _copy(owner: Owner, source: int, upload: attach.Upload) -> Any:
     finally:
         os.close(source)
         spool.entries[upload.msg_id].busy = False
+    if sha256 not in (None, taken.sha256):
+        attach.drop(spool, upload)
+        raise BadInput(f"attachment {upload.name} is not whole; attach it again")
     attach.end(spool, upload, taken)
     return ["ok", f"{taken.md5}-Attached successfully"]
 

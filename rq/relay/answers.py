@@ -64,6 +64,15 @@ def asked(reply: Reply) -> Answer:
     return _by_text(said)
 
 
+def progress(reply: Reply, md5: str) -> Answer | int:
+    """Return how many bytes of a file have come; or what the answer means when it is no
+    number."""
+    said = _said(reply)
+    if said is not None and _is_ok(said) and isinstance(said[1], int):
+        return said[1]
+    return attached(reply, md5)
+
+
 def attached(reply: Reply, md5: str) -> Answer:
     """Return what the answer to an upload means; `md5` is that of what was sent."""
     said = _said(reply)

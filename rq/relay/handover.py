@@ -69,7 +69,7 @@ class _Attempt:
         self._remote = remote
         self._store = keeper
         self._begun = time.time()
-        self._all_files = False
+        self._is_retry = keeper.stored.remote is not None
         self._acts: Mapping[Step, Callable[[], Answer]] = {
             Step.PREPARE: self._prepare,
             Step.ASK: self._ask,
@@ -146,9 +146,15 @@ class _Attempt:
 
     def _attach(self) -> Answer:
         stored = self._store.stored
+        send = self._remote.attach
+        if stored.keyed:
+            # After a first try, some of it may be there; unless that was damaged.
+            send = self._remote.resume if self._is_retry else self._remote.put
         for name, known in self._task.attachments.items():
-            path = self._task.file(name)
-            answer = self._remote.attach(stored.remote or "", name, path, known)
+            answer = send(stored.remote or "", name, self._task.file(name), known)
+            if answer.heard is Heard.DAMAGED:
+                self._is_retry = False
+                self._task.prove(name)
             if answer.heard is not Heard.WHOLE:
                 return answer
         return Answer(Heard.WHOLE)
@@ -157,7 +163,10 @@ class _Attempt:
         stored = self._store.stored
         if not stored.keyed and not stored.committing:
             self._store.keep(committing=True)
-        return self._remote.commit(stored.remote or "", self._key)
+        answer = self._remote.commit(stored.remote or "", self._key)
+        if answer.heard is Heard.DAMAGED:
+            self._is_retry = False
+        return answer
 
     # ---- its end
 

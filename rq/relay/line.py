@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from types import FrameType
+from typing import IO
 
 import rq
 from rq.errors import BadConfig, BadInput
@@ -52,6 +53,10 @@ class Line:
 
     def send(self, piece: bytes | memoryview) -> None:
         self._open.send(piece)
+
+    def send_file(self, file: IO[bytes], start: int, count: int) -> int:
+        """Send a part of a file; return how many bytes there were."""
+        return _socket(self._open).sendfile(file, start, count) if count else 0
 
     def reply(self) -> Reply:
         found = self._open.getresponse()

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
+import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
+from typing import IO, Any
+from urllib.parse import quote, urlencode
 
 from rq import names
 from rq.errors import BadInput, Refused
 from rq.message import Attachment
 from rq.relay import answers
 from rq.relay.answers import Reply
-from rq.relay.line import PIECE, Line
+from rq.relay.line import Line
 from rq.relay.peers import Target
 from rq.relay.two_phase import Answer, Heard
 
 SHORT = 60.0  # seconds of a request that moves no file
 LONG = 1800.0  # of a commit, which may sync large files
+# A receiver that hangs up in the middle has said why; if not, reading that fails too.
+_HUNG_UP = (BrokenPipeError, ConnectionResetError)
 
 
 class Remote:
@@ -72,26 +75,53 @@ class Remote:
             "Content-Type": f"multipart/form-data; boundary={mark}",
             "Content-Length": str(len(head) + known.size + len(tail)),
         }
-        with self._line.guarded():
-            where = self._to.path(f"{_local(remote)}/attach/new")
+        where = self._to.path(f"{_local(remote)}/attach/new")
+        with self._line.guarded(), path.open("rb") as file:
             self._line.begin("POST", where, headers)
-            self._line.send(head)
-            self._pour(path, known)
-            self._line.send(tail)
+            with contextlib.suppress(*_HUNG_UP):
+                self._line.send(head)
+                self._send(file, 0, known)
+                self._line.send(tail)
             return answers.attached(self._line.reply(), known.md5)
 
-    def _pour(self, path: Path, known: Attachment) -> None:
-        """Send a file, and prove on the way that it is what was once attached."""
-        sha, size = hashlib.sha256(), 0
-        buffer = memoryview(bytearray(PIECE))
-        with path.open("rb", buffering=0) as file:
-            while size <= known.size and (got := file.readinto(buffer)):
-                size += got
-                sha.update(buffer[:got])
-                if size <= known.size:
-                    self._line.send(buffer[:got])
-        if size != known.size or sha.hexdigest() != known.sha256:
-            raise Refused(f"attachment {path.name} is not what was attached here")
+    def resume(self, remote: str, name: str, path: Path, known: Attachment) -> Answer:
+        """Send what the receiver has not yet of a file."""
+        with self._line.within(SHORT):
+            where, headers = self._put(remote, name, known)
+            headers["Content-Range"] = f"bytes */{known.size}"
+            reply = self._line.request("PUT", where, b"", headers)
+        have = answers.progress(reply, known.md5)
+        if isinstance(have, Answer):
+            return have
+        return self.put(remote, name, path, known, min(have, known.size))
+
+    def put(
+        self, remote: str, name: str, path: Path, known: Attachment, start: int = 0
+    ) -> Answer:
+        """Send a file from `start` on; the receiver compares its SHA-256."""
+        where, headers = self._put(remote, name, known)
+        last = max(known.size - 1, start)
+        headers["Content-Range"] = f"bytes {start}-{last}/{known.size}"
+        headers["Content-Length"] = str(known.size - start)
+        with self._line.guarded(), path.open("rb") as file:
+            self._line.begin("PUT", where, headers)
+            with contextlib.suppress(*_HUNG_UP):
+                self._send(file, start, known)
+            return answers.attached(self._line.reply(), known.md5)
+
+    def _put(
+        self, remote: str, name: str, known: Attachment
+    ) -> tuple[str, dict[str, str]]:
+        where = self._to.path(f"{_local(remote)}/attach/{quote(name)}")
+        kind = "application/octet-stream"
+        return where, {"Content-Type": kind, "X-RQ-SHA256": known.sha256}
+
+    def _send(self, file: IO[bytes], start: int, known: Attachment) -> None:
+        count = known.size - start
+        if os.fstat(file.fileno()).st_size != known.size:
+            raise Refused(f"attachment {file.name} has not the size it came with")
+        if self._line.send_file(file, start, count) != count:
+            raise Refused(f"attachment {file.name} became shorter while it was sent")
 
     # ---- HTTP
 

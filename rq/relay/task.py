@@ -55,6 +55,13 @@ class Task:
     def file(self, name: str) -> Path:
         return self.job.parent / ATTACH / name
 
+    def prove(self, name: str) -> None:
+        """Refused when an attachment is not what it was when it came."""
+        with self.file(name).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != self.attachments[name].sha256:
+            raise Refused(f"attachment {name} is not what was attached here")
+
 
 def read(env: Mapping[str, str], job: Path) -> Task:
     """Return the message whose script runs in `job`."""

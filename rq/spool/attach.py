@@ -52,6 +52,11 @@ def copy(spool_fd: int, source: int, upload: Upload) -> Attachment:
     return Attachment(sha256=sha, md5=md5, size=size)
 
 
+def drop(spool: Spool, upload: Upload) -> None:
+    """Remove a copied file that is not what it should be."""
+    durable.unlink(upload.path, spool.dir_fd)
+
+
 def end(spool: Spool, upload: Upload, attachment: Attachment) -> None:
     """Give a copied file its name, and write it into the message."""
     message = spool.read(upload.msg_id)

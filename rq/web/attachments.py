@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import os
 import tempfile
+from collections.abc import AsyncIterable
 from typing import IO, Any
 
 import falcon
@@ -84,31 +85,9 @@ class Attachments:
         if not file:
             raise _no_file()
         with tempfile.TemporaryFile(dir=self._site.root.uploads, buffering=0) as sink:
-            await self._copy(part, sink)
+            await pour(self._site, part.stream, sink)
             wanted = {**asked, "name": file, "pathname": f"/{file}"}
             return await self._site.owners.attach(name, wanted, sink.fileno())
-
-    async def _copy(self, part: BodyPart, sink: IO[bytes]) -> None:
-        since_look = _ROOM_EVERY
-        held: list[bytes] = []
-        size = 0
-        async for piece in part.stream:
-            held.append(piece)
-            size += len(piece)
-            if size < PIECE:
-                continue
-            since_look += size
-            if since_look >= _ROOM_EVERY:
-                self._check_room()
-                since_look = 0
-            await asyncio.to_thread(_write, sink, b"".join(held))
-            held, size = [], 0
-        await asyncio.to_thread(_write, sink, b"".join(held))
-
-    def _check_room(self) -> None:
-        room = os.statvfs(self._site.root.uploads)
-        if room.f_bavail * room.f_frsize < self._site.config.min_free_bytes + 2 * PIECE:
-            raise Refused("there is no room on the disk for this attachment")
 
     async def _too_late(self, name: str, asked: dict[str, str], sent: str) -> Any:
         """Answer a sender who has not heard that its message was accepted: it has what
@@ -140,6 +119,31 @@ class Attachments:
             raise client.refusal(f"{name}/{msg_id}: {text}", text)
         address = back_of(self._site, form, f"/q/{name}/{msg_id}")
         go(self._site, resp, address, "notice" if good else "error", text)
+
+
+async def pour(site: Site, pieces: AsyncIterable[bytes], sink: IO[bytes]) -> None:
+    """Write what comes, a large piece at a time, while there is room on the disk."""
+    since_look = _ROOM_EVERY
+    held: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size < PIECE:
+            continue
+        since_look += size
+        if since_look >= _ROOM_EVERY:
+            _check_room(site)
+            since_look = 0
+        await asyncio.to_thread(_write, sink, b"".join(held))
+        held, size = [], 0
+    await asyncio.to_thread(_write, sink, b"".join(held))
+
+
+def _check_room(site: Site) -> None:
+    room = os.statvfs(site.root.uploads)
+    if room.f_bavail * room.f_frsize < site.config.min_free_bytes + 2 * PIECE:
+        raise Refused("there is no room on the disk for this attachment")
 
 
 async def _skim(req: Request) -> tuple[Form, str]:

@@ -28,6 +28,10 @@ class Routes:
         """Let `handler` answer POST of `path`."""
         self._add("post", path, handler)
 
+    def put(self, path: str, handler: Handler) -> None:
+        """Let `handler` answer PUT of `path`."""
+        self._add("put", path, handler)
+
     def _add(self, method: str, path: str, handler: Handler) -> None:
         methods = self._table.setdefault(path, {})
         if method in methods:

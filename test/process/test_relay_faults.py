@@ -2,6 +2,7 @@
 
 import pytest
 from relaying import FAULTS, STEPS, pair_at
+from support import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -35,3 +36,32 @@ def test_a_fault_at_any_step_makes_one_message(pair, step, fault):
     assert ended["state"] == "relayed", ended
     [got] = pair.received()
     assert set(got["attachments"]) == set(FILES)
+
+
+def test_an_upload_goes_on_where_it_was_cut(pair):
+    data = {"large.bin": bytes(range(256)) * 40_000}
+    pair.proxy.once("attach", "cut request")
+    ended = pair.relayed(pair.send(data))
+    assert ended["state"] == "relayed", ended
+    [got] = pair.received()
+    assert (
+        got["attachments"]["large.bin"]["sha256"]
+        == (ended["attachments"]["large.bin"]["sha256"])
+    )
+    first, asked, second = pair.proxy.bodies("attach")
+    assert first == len(data["large.bin"])
+    assert (asked, second <= first // 2) == (0, True)
+    assert list(pair.sink.root.uploads.iterdir()) == []
+
+
+def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
+    pair.proxy.once("prepare", "busy")
+    msg_id = pair.send(FILES)
+    wait_until(lambda: pair.sender.state(msg_id) == "que")
+    file = pair.sender.folder(msg_id) / "attach/notes.txt"
+    file.chmod(0o640)
+    file.write_bytes(b"hallo\n")
+    ended = pair.relayed(msg_id)
+    assert ended["state"] == "err"
+    assert "notes.txt is not what was attached here" in ended["status"]
+    assert pair.received() == []

@@ -1,0 +1,144 @@
+"""Attachments that can go on where they were cut: PUT with a digest, raw, in pieces.
+
+What has come lies in a file under `config/tmp`, called by what it will be: its message,
+name and digest. Whether it is that, the owner proves when it copies the whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from falcon.asgi import Request, Response
+
+from rq import config, names
+from rq.errors import BadInput, Refused
+from rq.states import State
+from rq.web.answers import say_json
+from rq.web.attachments import pour
+from rq.web.messages import checked
+from rq.web.routes import Routes
+from rq.web.site import Site
+
+DIGEST = "X-RQ-SHA256"
+KEPT = 36 * 3600.0  # seconds; as long as a message in prep
+_SUFFIX = ".part"
+_RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the route of uploads that can go on."""
+    routes.put("/q/{name}/{msg_id}/attach/{file}", Resumed(site).put)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is sent: from which byte of how many; from None is asked how many came."""
+
+    start: int | None
+    size: int
+    sha256: str
+
+
+class Resumed:
+    """Uploads in pieces."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def put(
+        self, req: Request, resp: Response, name: str, msg_id: str, file: str
+    ) -> None:
+        wanted = _wanted(req)
+        asked = {"msg_id": checked(msg_id), "name": names.attachment(file)}
+        known = await self._site.owners.ask(name, "get_message_state", asked)
+        if known != ["ok", State.PREP]:
+            await req.stream.exhaust()
+            text = "msg already commited" if known[0] == "ok" else known[-1]
+            say_json(resp, ["fail", text])
+            return
+        place = self._place(name, asked, wanted)
+        with _locked(place) as fd:
+            say_json(resp, await self._take(req, name, asked, wanted, place, fd))
+
+    async def _take(
+        self,
+        req: Request,
+        name: str,
+        asked: dict[str, str],
+        wanted: _Wanted,
+        place: Path,
+        fd: int,
+    ) -> Any:
+        have = os.fstat(fd).st_size
+        if wanted.start is None:
+            return await self._progress(name, asked, wanted, have)
+        if wanted.start > have:
+            await req.stream.exhaust()
+            return ["fail", f"message has {have} bytes of it: go on from there"]
+        os.ftruncate(fd, wanted.start)
+        os.lseek(fd, wanted.start, os.SEEK_SET)
+        with open(fd, "wb", buffering=0, closefd=False) as sink:
+            await pour(self._site, req.stream, sink)
+        have = os.fstat(fd).st_size
+        if have < wanted.size:
+            return ["fail", f"message has {have} bytes of it: go on from there"]
+        about = {**asked, "pathname": f"/{asked['name']}", "sha256": wanted.sha256}
+        try:
+            return await self._site.owners.attach(name, about, fd)
+        finally:
+            config.remove_upload(place)
+
+    async def _progress(
+        self, name: str, asked: dict[str, str], wanted: _Wanted, have: int
+    ) -> Any:
+        """Answer how many bytes have come; or that it is attached already."""
+        message = await self._site.owners.demand(name, "get_message", asked)
+        one = message.get("_attachments", {}).get(asked["name"])
+        if one is not None and one["sha256"] == wanted.sha256:
+            return ["ok", f"{one['md5']}-Attached successfully"]
+        return ["ok", have]
+
+    def _place(self, name: str, asked: dict[str, str], wanted: _Wanted) -> Path:
+        """Return where the pieces are put together; forget those nobody went on with."""
+        uploads = self._site.root.uploads
+        for one in uploads.glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - one.stat().st_mtime > KEPT:
+                    config.remove_upload(one)
+        what = [name, asked["msg_id"], asked["name"], wanted.sha256, str(wanted.size)]
+        digest = hashlib.sha256("\n".join(what).encode()).hexdigest()
+        return uploads / f"{digest[:32]}{_SUFFIX}"
+
+
+def _wanted(req: Request) -> _Wanted:
+    sha256 = req.get_header(DIGEST) or ""
+    found = _RANGE.fullmatch(req.get_header("Content-Range") or "")
+    if found is None or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise BadInput(
+            f"say {DIGEST}, and Content-Range: bytes FIRST-LAST/SIZE, or bytes */SIZE "
+            "to ask how many have come"
+        )
+    start = None if found[1] is None else int(found[1])
+    return _Wanted(start, int(found[2]), sha256)
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[int]:
+    """Give the file, which only one request writes at a time."""
+    fd = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield fd
+    except BlockingIOError:
+        raise Refused("this attachment is just being sent over another line") from None
+    finally:
+        os.close(fd)
