@@ -8,7 +8,7 @@ import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import names
+from rq import config, names
 from rq.errors import BadInput, BadMessage, NoSuchMessage
 from rq.web import forms
 from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
@@ -57,6 +57,7 @@ class Messages:
     async def send(self, req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
         command, fields = asked_for(form)
+        name = config.addressed(self._site.root, name)
         reply = await self._site.owners.ask_raw(name, command, orjson.dumps(fields))
         if reply == b'["fail","status: DOWN"]':
             raise falcon.HTTPServiceUnavailable(description=_IS_DOWN)

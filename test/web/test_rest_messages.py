@@ -224,3 +224,16 @@ def test_a_browser_sees_a_refusal_where_it_came_from(web):
     assert (answer.status, answer.headers["location"]) == (303, "/q/plain")
     pair = answer.headers["set-cookie"].partition(";")[0]
     assert "missing required" in web.get("/q/plain", Accept=BROWSER, Cookie=pair).text
+
+
+def test_with_rules_for_the_router_what_is_sent_goes_there(web):
+    web.queue(DONE, "rq_router")
+    rules = web.daemon.root.router
+    rules.write_text('{"rules": []}')
+    try:
+        mesg = json.dumps({"dest": "plain"})
+        word, full_id = web.post("/q/plain/new_message", {"mesg": mesg}).json
+        assert word == "ok"
+        assert "/q/rq_router/" in full_id
+    finally:
+        rules.unlink()
