@@ -21,6 +21,7 @@ from rq.message import Message, from_request
 from rq.queues import coalesce, environment
 from rq.queues.coalesce import Groups
 from rq.queues.rates import Rates
+from rq.queues.resident import Resident
 from rq.queues.schedule import Item, Waiting
 from rq.queues.worker import Worker
 from rq.spool import Opened
@@ -59,6 +60,7 @@ class Owner:
         self.wake: Callable[[], None] = lambda: None
         self.workers: dict[str, Worker] = {}
         self.claimed: set[str] = set()  # claimed, not yet started
+        self.residents: list[Resident] = []  # workers that stay, with or without one
         self.riders: dict[str, list[str]] = {}  # leader: its riders
         self.busy_keys: dict[str, str] = {}  # exclusion key: who runs with it
         self.waiting = Waiting(self._is_waiting)

@@ -41,7 +41,7 @@ class Pool:
         self._null = null
         self._on_ready = on_ready
         self._on_exit = on_exit
-        self._all: list[Resident] = []
+        self._all = owner.residents
         self._free: list[Resident] = []
         self._failures = 0
         self._hold_until = 0.0
@@ -131,8 +131,7 @@ class Pool:
     def release(self, one: Resident) -> None:
         """Take one back whose message has gone on, or was not handed to it."""
         if one.script.ending is not None:
-            self.forget(one)
-            return
+            return  # it is forgotten when nothing is left of it
         if one.worker is not None:
             self._failures = 0
         config = self._owner.config
@@ -187,7 +186,7 @@ class Pool:
 
     def note_failure(self, one: Resident, now: float) -> None:
         """One has ended unasked: if before its first message, the next start waits."""
-        if one.messages == 0:
+        if one.messages == 0 or (one.refused and one.messages == 1):
             self._hold(now)
 
     def forget(self, one: Resident) -> None:

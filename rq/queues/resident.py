@@ -38,9 +38,12 @@ class Resident:
         self.worker: Worker | None = None
         self._log: PassedLog  # of its message
         self.messages = 0
+        self._handed = 0  # bytes of the line of its message
+        self._unread = 0  # of them, when it had ended
         self.greeted = False  # it has said `ready`
         self.hung_up = False  # it was asked to end
         self.began = time.monotonic()
+        self.began_at = time.time()
         self._loop = loop
         self._on_ready = on_ready
         self._on_exit = on_exit
@@ -71,6 +74,7 @@ class Resident:
         worker.phase = "running"
         self.worker = worker
         self.messages += 1
+        self._handed = len(line)
         self.script.send(line)
 
     def retire(self) -> None:
@@ -92,6 +96,12 @@ class Resident:
         self.phase = Phase.ENDING
         self.hung_up = True
         self.script.hang_up()
+
+    @property
+    def refused(self) -> bool:
+        """Whether it has ended without having read a byte of its message."""
+        silent = self.worker is not None and self.worker.said.word is None
+        return silent and self._unread >= self._handed > 0
 
     # ---- what comes from it
 
@@ -133,6 +143,7 @@ class Resident:
 
     def _exited(self) -> None:
         self._drain()
+        self._unread = self.script.unread
         self._loop.remove_reader(self._output)
         os.close(self._output)
         self.script.hang_up()

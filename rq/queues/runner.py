@@ -374,14 +374,27 @@ class Runner:
 
     def _left(self, resident: Resident) -> None:
         """A long-lived worker has ended."""
-        if resident.worker is not None:
+        if resident.worker is not None and not resident.refused:
             self._exited(resident.worker)
             return
+        if resident.worker is not None:
+            self._take_back(resident.worker)
         now = self.owner.spool.clock()
         if not resident.hung_up:
             self._left_unasked(resident, now)
         forget = functools.partial(self._forget, resident)
         self._clear(resident.script, resident.slot, False, forget)
+
+    def _take_back(self, worker: Worker) -> None:
+        """Its worker has ended before it could read the message: this was no attempt."""
+        claim = self._running.pop(worker.msg_id)
+        del self.owner.workers[worker.msg_id]
+        text = "its worker ended before it had read the message"
+        if worker.said.by is not None:
+            decided = self._decide(worker)
+            self._give_back(claim, decided.event, decided.cause, decided.text)
+        else:
+            self._give_back(claim, Event.REQUEUE, Cause.SPAWN, text)
 
     def _left_unasked(self, resident: Resident, now: float) -> None:
         self.pool.note_failure(resident, now)
@@ -520,11 +533,13 @@ class Runner:
         worker.close_log(decided.event not in _WELL)
         self._end_attempt(worker, claim, decided)
         self._free(claim)
-        if claim.resident is not None:
-            self.pool.release(claim.resident)
-        else:
+        if claim.resident is None:
             worker.script.hang_up()
             self._slots.free(worker.slot.number)
+        elif worker.script.ending is None:
+            self.pool.release(claim.resident)
+        else:
+            self.pool.forget(claim.resident)
         owner.wake()
 
     def _decide(self, worker: Worker) -> Outcome:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
+import sys
+import termios
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -128,8 +131,9 @@ class Script:
             sent = os.write(self._writer, data)
         except BlockingIOError:
             sent = 0
-        except OSError:
-            return  # its end of the pipe is closed; its exit comes, or a signal for it
+        except OSError:  # its end of the pipe is closed; most likely it has exited
+            self._unsent = data
+            return
         if sent < len(data):
             self._unsent = data[sent:]
             self._loop.add_writer(self._writer, self._writable)
@@ -140,10 +144,23 @@ class Script:
         except BlockingIOError:
             return
         except OSError:
-            sent = len(self._unsent)
+            self._loop.remove_writer(self._writer)
+            return
         self._unsent = self._unsent[sent:]
         if not self._unsent:
             self._loop.remove_writer(self._writer)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes that were sent nobody has read; 0 where the kernel does not
+        tell."""
+        if self._writer < 0:
+            return 0
+        try:
+            waiting = fcntl.ioctl(self._writer, termios.FIONREAD, b"\0" * 4)
+        except OSError:
+            return len(self._unsent)
+        return int.from_bytes(waiting, sys.byteorder) + len(self._unsent)
 
     def hang_up(self) -> None:
         """Let the script read the end of what it is sent."""

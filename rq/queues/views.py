@@ -11,12 +11,14 @@ from typing import Any
 
 from rq import names
 from rq.causes import duration, story
-from rq.config import Admin
+from rq.config import PERSISTENT, Admin
 from rq.errors import BadInput, BadMessage, NoSuchMessage
 from rq.layout import folder
 from rq.message import PARAMS, Message
 from rq.queues import delivery, retention
 from rq.queues.owner import Owner
+from rq.queues.persistent import Phase
+from rq.queues.resident import Resident
 from rq.spool import folders
 from rq.spool.entry import COUNTED
 from rq.states import HASHED, State
@@ -148,7 +150,12 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
         return "num_workers is 0, so nothing runs."
     if owner.slots_free <= 0:
         return f"All {owner.config.num_workers} slots are taken (num_workers)."
-    return "It is next."
+    return "No worker is ready yet." if _lacks_worker(owner) else "It is next."
+
+
+def _lacks_worker(owner: Owner) -> bool:
+    free = any(one.phase is Phase.FREE for one in owner.residents)
+    return owner.config.worker == PERSISTENT and not free
 
 
 # ---- lists
@@ -324,6 +331,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "left_at_door": owner.left_at_door,
         "num_workers": owner.config.num_workers,
         "running": [_running(owner, i) for i in owner.workers],
+        "workers": [_resident(one) for one in owner.residents],
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
@@ -332,6 +340,15 @@ def detail(owner: Owner) -> dict[str, Any]:
         "journal_id": spool.journal.journal_id,
         "seq": spool.journal.position.seq,
         "checkpoint_seq": owner.checkpoint_seq,
+    }
+
+
+def _resident(one: Resident) -> dict[str, Any]:
+    return {
+        "pid": one.pid,
+        "phase": one.phase,
+        "messages": one.messages,
+        "since": one.began_at,
     }
 
 

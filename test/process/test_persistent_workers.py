@@ -212,18 +212,29 @@ def test_a_script_that_dies_at_once_is_started_less_and_less_often(tmp_path):
         queue.script.write_text(WORKER)
 
 
-def test_one_that_gets_ready_and_dies_is_not_started_again_and_again(tmp_path):
-    text = '#!/bin/sh\necho >> "$RQ_ROOT/starts"; echo ready >&3; exit 0\n'
+@pytest.mark.parametrize("rest", ["exit 0", "sleep 0.1; kill -9 $$"])
+def test_one_that_dies_before_it_has_read_its_message_costs_no_attempt(tmp_path, rest):
+    text = f'#!/bin/sh\necho >> "$RQ_ROOT/starts"; echo ready >&3; {rest}\n'
     with workers(tmp_path, text) as queue:
         msg_id = queue.send()
-        wait_until((queue.root.path / "starts").exists)
-        time_is_up = time.monotonic() + 0.8
+        wait_until(lambda: len((queue.root.path / "starts").read_text()) > 1)
+        time_is_up = time.monotonic() + 0.7
         wait_until(lambda: time.monotonic() > time_is_up)
         assert len((queue.root.path / "starts").read_text()) <= 3
-        assert queue.get(msg_id)["count"] == 0
         queue.script.write_text(WORKER)
         queue.ask("wake")
-        queue.ended(msg_id)
+        message = queue.ended(msg_id)
+        assert message["state"] == "done"
+        assert (message["count"], message["attempt"]) == (0, 1)
+
+
+def test_a_message_that_was_not_read_can_be_cancelled(tmp_path):
+    text = "#!/bin/sh\necho ready >&3; sleep 300\n"
+    with workers(tmp_path, text) as queue:
+        msg_id = queue.send()
+        queue.until(msg_id, "run")
+        queue.ok("destroy_message", {"msg_id": msg_id})
+        assert queue.ended(msg_id)["result"]["cause"] == "cancelled"
 
 
 def test_a_missing_script_is_an_error_as_it_is_for_others(tmp_path):
