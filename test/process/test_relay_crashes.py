@@ -1,0 +1,155 @@
+"""kill -9 of either side at each step, old copies and full disks: one message."""
+
+import json
+import shutil
+
+import pytest
+from relaying import STEPS, pair_at
+from support import wait_until
+
+pytestmark = pytest.mark.process
+
+FILES = {"notes.txt": b"hello\n"}
+
+
+@pytest.fixture
+def pair(tmp_path):
+    with pair_at(tmp_path) as pair:
+        yield pair
+
+
+def one_message(pair, msg_id):
+    ended = pair.relayed(msg_id)
+    assert ended["state"] == "relayed", ended
+    [got] = pair.received()
+    assert set(got["attachments"]) == set(FILES)
+    assert ended["result"]["job_status"].endswith(got["msg_id"])
+    return got
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_sender_may_be_killed_after_each_step(pair, step):
+    pair.proxy.once(step, pair.sender.crash)
+    msg_id = pair.send(FILES)
+    wait_until(lambda: not pair.sender.alive)
+    pair.sender.start()
+    one_message(pair, msg_id)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_receiver_may_be_killed_after_each_step(pair, step):
+    def crash():
+        pair.sink.crash()
+        pair.sink.start()  # its web stays: it asks the next owner
+
+    pair.proxy.once(step, crash)
+    one_message(pair, pair.send(FILES))
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "move:before-rename#2",
+        "move:after-rename#2",
+        "write:before-rename#3",
+        "journal:before-write#2",
+        "journal:written#2",
+        "journal:before-sync#2",
+        "journal:after-sync#2",
+    ],
+)
+def test_the_receiver_may_be_killed_inside_a_step(pair, point):
+    def arm():
+        pair.sink.crash()
+        pair.sink.env["RQ_CRASH_AT"] = point
+        pair.sink.start()
+        pair.sink.env.clear()
+        armed.append(point)
+
+    armed = []
+    pair.proxy.once("prepare", arm)
+    msg_id = pair.send(FILES)
+    hurry(pair, msg_id, lambda: armed and not pair.sink.alive)
+    pair.sink.start()
+    one_message(pair, msg_id)
+
+
+def hurry(pair, msg_id, fact):
+    """Let a message be tried again and again until something has happened."""
+
+    def tried():
+        pair.sender.ask("run_message", {"msg_id": msg_id})
+        (pair.sender.dir.path / "backoff.json").unlink(missing_ok=True)
+        return fact()
+
+    wait_until(tried)
+
+
+def test_a_sender_restored_from_a_backup_hands_nothing_over_twice(pair):
+    pair.sender.root.pause("relay").touch()
+    pair.sender.ask("wake")
+    msg_id = pair.send(FILES)
+    assert pair.sender.stop() == 0
+    backup = pair.path / "backup"
+    shutil.copytree(pair.sender.dir.path, backup, symlinks=True)
+    pair.sender.root.pause("relay").unlink()
+    pair.sender.start()
+    first = one_message(pair, msg_id)
+    assert pair.sender.stop() == 0
+    shutil.rmtree(pair.sender.dir.path)
+    shutil.copytree(backup, pair.sender.dir.path, symlinks=True)
+    pair.sender.start()
+    assert one_message(pair, msg_id)["msg_id"] == first["msg_id"]
+
+
+@pytest.mark.parametrize("lost", ["acknowledged", "removed"])
+def test_what_has_ended_there_is_still_known(pair, lost):
+    pair.sink.configure(
+        script=str(pair.sink.script_file("#!/bin/sh\necho err x >&3\n"))
+    )
+    pair.sink.ask("wake")
+
+    def end():
+        [got] = pair.received()
+        pair.sink.until(got["msg_id"], "err")
+        pair.sink.ok("ack_errs")
+        if lost == "removed":
+            pair.sink.ok("delete_message", {"msg_id": got["msg_id"]})
+
+    pair.proxy.once("commit", end)
+    ended = pair.relayed(pair.send(FILES))
+    assert ended["state"] == "relayed", ended
+    assert len(pair.received()) == (lost == "acknowledged")
+
+
+def test_keys_outlive_a_restart_of_the_receiver_whose_message_is_gone(pair):
+    def end():
+        [got] = pair.received()
+        pair.sink.until(got["msg_id"], "done")
+        pair.sink.ok("delete_message", {"msg_id": got["msg_id"]})
+        pair.sink.restart()
+        pair.sink.crash()
+        pair.sink.dir.index.unlink(missing_ok=True)
+        pair.sink.start()
+
+    pair.proxy.once("commit", end)
+    assert pair.relayed(pair.send(FILES))["state"] == "relayed"
+    assert pair.received() == []
+
+
+def test_a_full_disk_there_lets_the_message_wait_and_loses_nothing(pair):
+    roomy = json.loads(pair.sink.root.config.read_text())
+    pair.sink.root.config.write_text(json.dumps({**roomy, "min_free_bytes": 2**60}))
+    pair.sink.restart()
+    msg_id = pair.send(FILES)
+    waiting = wait_until(lambda: told(pair, msg_id, "not accepted"))
+    assert (waiting["state"], waiting["count"]) == ("que", 0)
+    assert pair.received() == []
+    pair.sink.root.config.write_text(json.dumps(roomy))
+    pair.sink.restart()
+    one_message(pair, msg_id)
+
+
+def told(pair, msg_id, text):
+    found = pair.sender.get(msg_id)
+    return found if text in found["status"] else None

@@ -1,0 +1,133 @@
+"""What travels, what stays, who is left alone for a while, and what ends in err."""
+
+import json
+import time
+
+import pytest
+from relaying import pair_at
+from support import RunningQueue, wait_until
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    with pair_at(tmp_path_factory.mktemp("pair")) as pair:
+        yield pair
+
+
+def arrived(pair, msg_id):
+    """Return what the receiver has of a message that was relayed."""
+    ended = pair.relayed(msg_id)
+    assert ended["state"] == "relayed", ended
+    return pair.sink.get(ended["result"]["job_status"].rpartition("/")[2])
+
+
+def test_the_fields_of_a_message_travel_with_it(pair):
+    sent = {
+        "src": "me",
+        "param1": 'a "b" & ü\n',
+        "param2": {"deep": [1, None]},
+        "param4": "",
+        "count": 3,
+        "max_count": 9,
+        "orig_msg_id": "http://first/q/x/1",
+        "invoice": {"kept": True},
+    }
+    got = arrived(pair, pair.send(**sent))
+    for name, value in {**sent, "count": 4, "hops": 1}.items():
+        assert got[name] == value
+    assert got["dest"] == pair.url()
+    assert "force_remote" not in got
+
+
+def test_the_first_of_a_chain_is_remembered_by_its_full_id(pair):
+    msg_id = pair.send()
+    assert (
+        arrived(pair, msg_id)["orig_msg_id"] == pair.sender.get(msg_id)["orig_msg_id"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"hops": 25}, "it goes round in a loop"),
+        ({"count": 14, "max_count": 14}, "max_count"),
+        ({"dest": "http://h:1/x"}, "is not http(s)://HOST"),
+        ({"dest": "http://u:p@h:1/q/x"}, "peers.json"),
+        ({"dest": "http://h:99999/q/x"}, "Port out of range"),
+        ({"dest": "http://h/q/../x"}, "queue name has invalid characters"),
+    ],
+)
+def test_what_cannot_be_handed_over_goes_to_err_with_the_reason(pair, fields, reason):
+    ended = pair.relayed(pair.send(**fields))
+    assert ended["state"] == "err"
+    assert reason in ended["status"]
+
+
+def test_a_queue_that_is_not_there_is_an_error(pair):
+    ended = pair.relayed(pair.send(dest=pair.url("nobody")))
+    assert ended["state"] == "err"
+    assert "there is no queue nobody" in ended["status"]
+
+
+def test_a_message_for_this_host_goes_over_the_socket(pair, tmp_path):
+    with_here = RunningQueue(
+        pair.sender.root.path, "here", "#!/bin/sh\necho done >&3\n"
+    )
+    try:
+        with_here.start()
+        before = len(pair.proxy.requests)
+        port = json.loads(pair.sender.root.config.read_text())["port"]
+        msg_id = pair.send({"a b.txt": b"x"}, dest=f"http://localhost:{port}/q/here")
+        ended = pair.relayed(msg_id)
+        assert ended["state"] == "relayed", ended
+        got = with_here.ended(ended["result"]["job_status"].rpartition("/")[2])
+        assert got["attachments"] == ended["attachments"]
+        assert (got["count"], got["hops"]) == (1, 1)
+        assert len(pair.proxy.requests) == before
+        with_here.close()
+    finally:
+        with_here.kill()
+
+
+def test_a_queue_of_this_host_that_is_not_there_is_an_error(pair):
+    port = json.loads(pair.sender.root.config.read_text())["port"]
+    ended = pair.relayed(pair.send(dest=f"http://127.0.0.1:{port}/q/nobody"))
+    assert "there is no queue nobody here" in ended["status"]
+
+
+def test_a_dead_host_takes_no_slots_and_its_messages_go_on_when_it_is_back(pair):
+    pair.proxy.is_down = True
+    waiting = [pair.send(param1=str(n)) for n in range(20)]
+    wait_until(lambda: all(pair.sender.get(one)["attempt"] for one in waiting))
+    begun = time.monotonic()
+    got = pair.sender.ended(pair.send(dest=pair.direct))
+    assert got["state"] == "relayed"
+    assert time.monotonic() - begun < 2
+    shown = [pair.sender.get(one) for one in waiting]
+    assert {one["count"] for one in shown} == {0}
+    assert {one["state"] for one in shown} <= {"que", "run"}
+    asked = len(pair.proxy.requests)
+    assert asked < 200
+    pair.proxy.is_down = False
+    for one in waiting:
+        assert pair.sender.ended(one, 30)["state"] == "relayed"
+    assert not json.loads((pair.sender.dir.path / "backoff.json").read_text())
+
+
+def test_a_queue_that_is_down_there_does_not_hold_up_its_host(pair):
+    other = RunningQueue(pair.sink.root.path, "other", "#!/bin/sh\necho done >&3\n")
+    try:
+        other.start()
+        pair.sink.root.down("other").touch()
+        other.ask("wake")
+        held = pair.send(dest=pair.url("other"))
+        wait_until(lambda: "DOWN" in pair.sender.get(held)["status"].upper())
+        assert pair.sender.ended(pair.send())["state"] == "relayed"
+        pair.sink.root.down("other").unlink()
+        other.ask("wake")
+        assert pair.relayed(held)["state"] == "relayed"
+        other.close()
+    finally:
+        other.kill()
