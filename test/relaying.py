@@ -188,17 +188,29 @@ class Pair:
         ids = [i for one in states for i in folders.list_state(self.sink.dir, one)]
         return [self.sink.get(one) for one in sorted(ids)]
 
+    def hurry(self, msg_id: str) -> str:
+        """Let a message that waits be tried at once; return its state."""
+        state = self.sender.state(msg_id)
+        if state == "que":
+            self.sender.ask("run_message", {"msg_id": msg_id})
+            (self.sender.dir.path / "backoff.json").unlink(missing_ok=True)
+        return state
+
+    def until_told(self, msg_id: str, text: str) -> dict[str, Any]:
+        """Wait until a message that waits says `text`, tried again and again."""
+
+        def told() -> dict[str, Any] | None:
+            self.hurry(msg_id)
+            found = self.sender.get(msg_id)
+            return found if text in found["status"] else None
+
+        found: dict[str, Any] = wait_until(told)
+        return found
+
     def relayed(self, msg_id: str, seconds: float = 20.0) -> dict[str, Any]:
         """Wait until a message was handed over, its due times hurried along."""
 
-        def hurried() -> bool:
-            state = self.sender.state(msg_id)
-            if state == "que":
-                self.sender.ask("run_message", {"msg_id": msg_id})
-                (self.sender.dir.path / "backoff.json").unlink(missing_ok=True)
-            return state in ("relayed", "err", "done")
-
-        wait_until(hurried, seconds)
+        wait_until(lambda: self.hurry(msg_id) in ("relayed", "err"), seconds)
         return self.sender.get(msg_id)
 
 

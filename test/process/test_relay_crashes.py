@@ -69,20 +69,9 @@ def test_the_receiver_may_be_killed_inside_a_step(pair, point):
     armed = []
     pair.proxy.once("prepare", arm)
     msg_id = pair.send(FILES)
-    hurry(pair, msg_id, lambda: armed and not pair.sink.alive)
+    wait_until(lambda: pair.hurry(msg_id) and armed and not pair.sink.alive)
     pair.sink.start()
     one_message(pair, msg_id)
-
-
-def hurry(pair, msg_id, fact):
-    """Let a message be tried again and again until something has happened."""
-
-    def tried():
-        pair.sender.ask("run_message", {"msg_id": msg_id})
-        (pair.sender.dir.path / "backoff.json").unlink(missing_ok=True)
-        return fact()
-
-    wait_until(tried)
 
 
 def test_a_sender_restored_from_a_backup_hands_nothing_over_twice(pair):
@@ -142,14 +131,9 @@ def test_a_full_disk_there_lets_the_message_wait_and_loses_nothing(pair):
     pair.sink.root.config.write_text(json.dumps({**roomy, "min_free_bytes": 2**60}))
     pair.sink.restart()
     msg_id = pair.send(FILES)
-    waiting = wait_until(lambda: told(pair, msg_id, "not accepted"))
+    waiting = pair.until_told(msg_id, "not accepted")
     assert (waiting["state"], waiting["count"]) == ("que", 0)
     assert pair.received() == []
     pair.sink.root.config.write_text(json.dumps(roomy))
     pair.sink.restart()
     one_message(pair, msg_id)
-
-
-def told(pair, msg_id, text):
-    found = pair.sender.get(msg_id)
-    return found if text in found["status"] else None

@@ -1,0 +1,91 @@
+"""The ancestor's receivers and senders, with their texts."""
+
+import pytest
+from relaying import pair_at
+from support import wait_until
+from support_ancestor_http import OldSender, old_receiver
+
+pytestmark = pytest.mark.process
+
+FILES = {"notes.txt": b"hello\n", "b.bin": bytes(range(256)) * 100}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    with pair_at(tmp_path_factory.mktemp("pair")) as pair:
+        yield pair
+
+
+@pytest.fixture
+def old():
+    with old_receiver() as old:
+        yield old
+
+
+def test_an_old_receiver_gets_its_message(pair, old):
+    msg_id = pair.send(FILES, dest=old.url, param1="x", src="me")
+    ended = pair.relayed(msg_id)
+    assert ended["state"] == "relayed", ended
+    [short] = old.delivered()
+    assert ended["result"]["job_status"] == f"{old.url}/{short}"
+    assert old.files[short] == FILES
+    got = old.messages[short]
+    assert (got["dest"], got["param1"], got["src"]) == (old.url, "x", "me")
+    assert (got["count"], got["max_count"]) == (1, 15)
+    assert not {"due", "force_remote", "msg_id"} & set(got)
+
+
+@pytest.mark.parametrize("step", ["attach", "commit"])
+def test_an_old_receiver_is_asked_before_it_is_sent_anything_again(pair, old, step):
+    old.lose.append(step)
+    ended = pair.relayed(pair.send(FILES, dest=old.url))
+    assert ended["state"] == "relayed", ended
+    assert len(old.delivered()) == len(old.states) == 1
+
+
+def test_a_lost_answer_to_prepare_leaves_one_message_in_prep_and_delivers_one(
+    pair, old
+):
+    old.lose.append("prepare")
+    assert pair.relayed(pair.send(dest=old.url))["state"] == "relayed"
+    assert (len(old.delivered()), len(old.states)) == (1, 2)
+
+
+def test_an_old_receiver_that_is_down_is_not_taken_for_one_that_has_forgotten(
+    pair, old
+):
+    old.lose.append("commit")
+    msg_id = pair.send(dest=old.url)
+    wait_until(old.delivered)
+    old.is_down = True
+    pair.until_told(msg_id, "the queue is DOWN there")
+    old.is_down = False
+    assert pair.relayed(msg_id)["state"] == "relayed"
+    assert len(old.states) == 1
+
+
+def test_what_an_old_receiver_may_have_had_is_in_doubt_and_not_sent_again(pair, old):
+    old.lose.append("commit")
+    msg_id = pair.send(dest=old.url)
+    wait_until(old.delivered)
+    old.states.clear()  # it ran, and the cleaner was there
+    ended = pair.relayed(msg_id)
+    assert ended["state"] == "err"
+    assert ended["status"].startswith("err - in doubt: http://127.0.0.1:")
+    assert old.states == {}
+
+
+# ---- as a sender
+
+
+@pytest.mark.parametrize("lose", ["", "attach", "commit"])
+def test_an_old_sender_delivers_once(pair, tmp_path, lose):
+    before = len(pair.received())
+    sender = OldSender(pair.web, tmp_path / "relay_id")
+    said = sender.attempt("sink", FILES, lose)
+    for _ in range(3):
+        if said.startswith("relayed"):
+            break
+        said = sender.attempt("sink", FILES)
+    assert said.startswith("relayed http://127.0.0.1:"), said
+    assert len(pair.received()) == before + 1
