@@ -279,12 +279,20 @@ class SpoolMachine(RuleBasedStateMachine):
 
     # ---- what the process does with them
 
-    @rule(act=st.sampled_from(["write", "commit", "settle_some", "settle_all"]))
+    @rule(
+        act=st.sampled_from(
+            ["write", "write_part", "commit", "settle_some", "settle_all"]
+        )
+    )
     def work(self, act: str) -> None:
         getattr(self, act)()
 
     def write(self) -> None:
         if self.spool.journal.write():
+            self.promise()
+
+    def write_part(self) -> None:
+        if self.spool.journal.write(last=False):
             self.promise()
 
     def commit(self) -> None:
