@@ -122,8 +122,8 @@ class Process:
     def _must_sync(self, durable_seq: int) -> bool:
         """Whether what was written has to be made durable in this turn.
 
-        While long-lived workers hand in one end after the other, and nobody waits for
-        an answer, one sync is enough for those of some milliseconds.
+        While scripts end one after the other, and nobody waits for an answer, one sync
+        is enough for the ends of some milliseconds.
         """
         owner = self.owner
         if not self.runner.flows or self.server.owes or owner.waiters:

@@ -167,8 +167,8 @@ class Runner:
 
     @property
     def flows(self) -> bool:
-        """Whether a long-lived worker has a message, and most likely soon another."""
-        return self.pool.busy
+        """Whether scripts are at work, so that another end most likely comes soon."""
+        return self.pool.busy or bool(self.owner.workers)
 
     # ---- starting
 

@@ -49,7 +49,7 @@ PARTS = (
         about="real children",
         folder="process",
         parallel=3,
-        programs=("ruby",),
+        programs=("ruby", "perl", "node:nodejs", "busybox"),
     ),
     Part(name="system", about="the whole daemon", folder="system", programs=("ruby",)),
     Part(
