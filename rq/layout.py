@@ -15,6 +15,7 @@ STATUS = "status"
 ATTACH = "attach"
 JOB = "job"
 STDIO_LOG = "stdio.log"
+RELAY_STATE = "relay.json"  # in job/: how far a message was handed over
 UPLOAD_PREFIX = ".up-"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -127,13 +128,15 @@ def _whole(reader: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def proxy_to(port: int) -> Iterator[Proxy]:
+def proxy_to(port: int, tls: ssl.SSLContext | None = None) -> Iterator[Proxy]:
+    """Run a proxy before a port until the block ends; with `tls` it speaks that."""
     proxy = Proxy(port)
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with contextlib.suppress(OSError):
-                proxy.serve(self.request)
+                line = self.request
+                proxy.serve(tls.wrap_socket(line, server_side=True) if tls else line)
 
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True
@@ -195,6 +198,11 @@ class Pair:
             self.sender.ask("run_message", {"msg_id": msg_id})
             (self.sender.dir.path / "backoff.json").unlink(missing_ok=True)
         return state
+
+    def remove(self, msg_id: str) -> None:
+        """Remove a message that is tried now and then."""
+        asked = {"msg_id": msg_id}
+        wait_until(lambda: self.sender.ask("delete_message", asked)[0] == "ok")
 
     def until_told(self, msg_id: str, text: str) -> dict[str, Any]:
         """Wait until a message that waits says `text`, tried again and again."""

@@ -55,6 +55,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "queue": ("queue:queue", "ls | pause | resume | down | up | restart"),
     "timer": ("timer:timer", "ls: the timers and when they fire"),
     "router": ("router:router", "try | import: routing rules, tried on one message"),
+    "relay": ("relay:relay", "ls | retry | resolve: messages to other hosts"),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "prove that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise on it"),

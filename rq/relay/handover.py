@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rq import config, script
+from rq import backoff, config, script
+from rq.backoff import Wait
 from rq.errors import BadConfig, RQError
 from rq.pipe import Verb
-from rq.relay import backoff, local, peers, store, task
-from rq.relay.backoff import Wait
+from rq.relay import local, peers, store, task
 from rq.relay.line import Lines
 from rq.relay.peers import Target
 from rq.relay.remote import Remote
@@ -92,8 +92,11 @@ class _Attempt:
         if step is Step.RELAYED:
             self._forget(self._names[1])
             return Verb.RELAYED, self._store.stored.remote or ""
-        self._store.keep(peer=self._to.peer, step=self._last, answer=answer.text)
-        if step is Step.DOUBT:
+        doubt = step is Step.DOUBT
+        self._store.keep(
+            peer=self._to.peer, step=self._last, answer=answer.text, doubt=doubt
+        )
+        if doubt:
             return Verb.ERR, _DOUBT.format(peer=self._to.peer)
         if step is Step.ERR:
             return Verb.ERR, f"{self._to.peer} refused it: {answer.text}"

@@ -10,10 +10,9 @@ from typing import Any
 
 from rq import config, proc
 from rq.errors import BadConfig
-from rq.layout import Root
+from rq.layout import RELAY_STATE, Root
 from rq.relay.two_phase import Stored
 
-FILE = "relay.json"
 _ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone
 _FIELDS = tuple(one.name for one in dataclasses.fields(Stored))
 
@@ -22,7 +21,7 @@ class Store:
     """The file of one message."""
 
     def __init__(self, job: Path) -> None:
-        self._path = job / FILE
+        self._path = job / RELAY_STATE
         self.data = self._read(job)
 
     def _read(self, job: Path) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """The ancestor's receivers and senders, with their texts."""
 
+import json
+
 import pytest
 from relaying import pair_at
 from support import wait_until
 from support_ancestor_http import OldSender, old_receiver
+
+from rq import cli
 
 pytestmark = pytest.mark.process
 
@@ -73,6 +77,43 @@ def test_what_an_old_receiver_may_have_had_is_in_doubt_and_not_sent_again(pair, 
     assert ended["state"] == "err"
     assert ended["status"].startswith("err - in doubt: http://127.0.0.1:")
     assert old.states == {}
+
+
+@pytest.mark.parametrize("how", ["--arrived", "--again"])
+def test_a_person_says_what_became_of_a_message_in_doubt(pair, old, how, capfd):
+    old.lose.append("commit")
+    msg_id = pair.send(FILES, dest=old.url)
+    wait_until(old.delivered)
+    old.states.clear()
+    assert pair.relayed(msg_id)["state"] == "err"
+    root = ["--root", str(pair.sender.root.path), "relay"]
+    pair.sender.ok("check")
+    assert cli.main([*root, "ls", "--json"]) == 0
+    [listed] = [o for o in json.loads(capfd.readouterr().out) if o["msg_id"] == msg_id]
+    assert (listed["in_doubt"], listed["step"]) == (True, "ask")
+    assert listed["answer"].startswith("404")
+    assert old.url.startswith(listed["peer"])
+    assert cli.main([*root, "resolve", msg_id, how]) == 0
+    if how == "--arrived":
+        assert pair.sender.get(msg_id)["acknowledged"]
+    else:
+        assert pair.relayed(msg_id)["state"] == "relayed"
+    assert len(old.delivered()) == (how == "--again")
+
+
+def test_a_retry_by_hand_does_not_wait_for_the_host(pair, old, capfd):
+    old.lose += ["prepare"] * 3
+    msg_id = pair.send(dest=old.url)
+    root = ["--root", str(pair.sender.root.path), "relay", "retry"]
+    wait_until(lambda: pair.sender.get(msg_id)["attempt"])
+
+    def relayed():
+        if pair.sender.state(msg_id) == "que":
+            pair.sender.ok("check")
+            cli.main([*root, msg_id])
+        return pair.sender.state(msg_id) == "relayed"
+
+    wait_until(relayed, 5)
 
 
 # ---- as a sender

@@ -76,6 +76,16 @@ def change(queue: QueueDir, act: Callable[[_Table], Any]) -> Any:
         os.close(turn)
 
 
+def pardon(queue: QueueDir, name: str) -> None:
+    """Let a host and all its queues be asked at once."""
+    if any(_is_of(one, name) for one in read(queue)):
+        change(queue, lambda table: [table.pop(o) for o in [*table] if _is_of(o, name)])
+
+
+def _is_of(name: str, host: str) -> bool:
+    return name == host or name.startswith(f"{host}/")
+
+
 def read(queue: QueueDir) -> _Table:
     """Return the table; a damaged one is as good as none."""
     try:

@@ -1,0 +1,92 @@
+"""One key, one message: prepared, committed, ended, removed, restarted."""
+
+import pytest
+from support import running_queue, short
+
+pytestmark = pytest.mark.process
+
+KEY = {"_key": "relay/abc"}
+SCRIPT = "#!/bin/sh\necho done >&3\n"
+
+
+@pytest.fixture
+def queue(tmp_path):
+    with running_queue(tmp_path, SCRIPT) as queue:
+        yield queue
+
+
+def prepare(queue, **more):
+    word, full_id, state = queue.ask("prep_message", {"dest": "t", **KEY, **more})
+    assert word == "ok"
+    return short(full_id), state
+
+
+def test_a_second_prepare_with_a_key_gets_the_first_message(queue):
+    first = prepare(queue, param1="x")
+    assert first == prepare(queue, param1="y")
+    assert first[1] == "prep"
+    assert queue.ask("num_messages")["prep"] == 1
+
+
+def test_a_prepared_message_keeps_its_key_over_a_crash(queue):
+    first = prepare(queue)
+    queue.crash()
+    queue.start()
+    assert prepare(queue) == first
+
+
+def test_a_committed_message_is_known_by_its_key_in_any_state(queue):
+    msg_id, _ = prepare(queue)
+    assert queue.ok("commit_message", {"msg_id": msg_id}) == "msg commited"
+    assert "_key" not in queue.ended(msg_id)
+    assert prepare(queue) == (msg_id, "commited")
+    queue.ok("delete_message", {"msg_id": msg_id})
+    queue.restart()
+    assert prepare(queue) == (msg_id, "commited")
+    again = {"msg_id": msg_id, **KEY}
+    assert queue.ok("commit_message", again) == "msg already commited"
+    assert queue.refused("commit_message", {"msg_id": msg_id}) == "cannot find message"
+
+
+def test_a_key_that_was_created_meanwhile_wins_over_the_prepared_message(queue):
+    msg_id, _ = prepare(queue)
+    other = short(queue.ok("create_message", {"dest": "t", **KEY}))
+    assert other != msg_id
+    commit = {"msg_id": msg_id}
+    assert queue.ok("commit_message", commit) == "msg already commited"
+    assert queue.ask("num_messages")["prep"] == 0
+    assert prepare(queue) == (other, "commited")
+
+
+def test_a_key_whose_prepared_message_was_removed_begins_another(queue):
+    msg_id, _ = prepare(queue)
+    queue.ok("delete_message", {"msg_id": msg_id})
+    again, state = prepare(queue)
+    assert (again != msg_id, state) == (True, "prep")
+
+
+@pytest.mark.parametrize("key", ["x" * 201, "a\nb"])
+def test_a_key_that_is_none_is_refused(queue, key):
+    for command in ("prep_message", "create_message"):
+        text = queue.refused(command, {"dest": "t", "_key": key})
+        assert text == "_key is at most 200 printable characters"
+
+
+def test_an_attachment_with_another_digest_is_refused(queue, tmp_path):
+    msg_id, _ = prepare(queue)
+    (tmp_path / "f").write_text("x")
+    asked = {"msg_id": msg_id, "pathname": str(tmp_path / "f"), "sha256": "0" * 64}
+    assert queue.refused("attach_message", asked) == (
+        "attachment f is not whole; attach it again"
+    )
+    assert queue.ok("commit_message", {"msg_id": msg_id}) == "msg commited"
+    assert "attachments" not in queue.ended(msg_id)
+
+
+def test_what_asks_for_later_is_run_again_and_not_counted(tmp_path):
+    script = """#!/bin/sh
+if [ -e again ]; then echo done >&3; else touch again; echo later 0-not yet >&3; fi
+"""
+    with running_queue(tmp_path, script) as queue:
+        ended = queue.run(max_count=1)
+        assert (ended["state"], ended["count"], ended["attempt"]) == ("done", 0, 2)
