@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2059  # the formats are made of hex digits alone
 # Long-lived workers in sh (POSIX; dash, bash, busybox).
 #
 #   . "$RQ_SHARE/rq_worker.sh"

@@ -10,12 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
-
-from relaying import Pair, pair_at
-from support import short
-
 from rq import client
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+from relaying import Pair, pair_at  # noqa: E402  # beside the tests
+from support import short  # noqa: E402
 
 MESSAGES = int(os.environ.get("RQ_BENCH_MESSAGES", "2000"))
 SIZES = (1, 16, 256)  # MiB
@@ -23,11 +22,10 @@ SIZES = (1, 16, 256)  # MiB
 
 def main() -> None:
     where = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.gettempdir())
-    with tempfile.TemporaryDirectory(dir=where) as path:
-        with pair_at(Path(path)) as pair:
-            small(pair)
-            for size in SIZES:
-                large(pair, size)
+    with tempfile.TemporaryDirectory(dir=where) as path, pair_at(Path(path)) as pair:
+        small(pair)
+        for size in SIZES:
+            large(pair, size)
 
 
 def small(pair: Pair) -> None:

@@ -63,7 +63,7 @@ def test_a_link_is_a_queue_within_a_second(running):
     running.link("q", directory)
     began = time.monotonic()
     running.until_up("q")
-    assert time.monotonic() - began < 4  # the look without a hint takes longer
+    assert time.monotonic() - began < 3  # the machine runs other tests beside
     queue = running.root.queue("q")
     written = config.read_json(queue.config)
     assert written["name"] == "q"

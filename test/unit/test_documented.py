@@ -94,7 +94,8 @@ def test_it_is_told_which_commands_are_answered_when_down():
         WORD.findall(row[0])[0]: row[-1] for row in table("Commands", "command")[:-1]
     }
     assert rows == {
-        word: "yes" if one.always or one.down else "no" for word, one in commands.COMMANDS.items()
+        word: "yes" if one.always or one.down else "no"
+        for word, one in commands.COMMANDS.items()
     }
 
 

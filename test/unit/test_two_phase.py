@@ -157,4 +157,4 @@ def test_every_state_past_prep_is_committed(state):
 def test_an_upload_counts_only_with_its_own_digest():
     right = reply(["ok", "abc-Attached successfully"])
     assert answers.attached(right, "abc").heard is Heard.WHOLE
-    assert answers.attached(right, "abd").heard is Heard.SILENT
+    assert answers.attached(right, "abe").heard is Heard.SILENT
