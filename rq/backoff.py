@@ -18,9 +18,11 @@ from rq.errors import BadConfig
 from rq.layout import QueueDir
 
 FILE = "backoff.json"
-PROBE = 5.0  # seconds that the others wait for the one who asks
+LOOK = 5.0  # seconds between looks of the others at what came of it
+PROBE = 65.0  # no try is silent for longer, unless its process has died
 CEILING = 300.0
 
+_ROW = {"failures", "noted", "asked", "until", "reason"}
 _Table = dict[str, dict[str, Any]]
 
 
@@ -32,7 +34,7 @@ class Wait:
     reason: str
 
 
-# ---- rules, pure: the table is {name: {"failures", "until", "since", "reason"}}
+# ---- rules, pure: the table is {name: row}, the fields of a row as in _ROW
 
 
 def begin(table: _Table, names: Iterable[str], now: float) -> Wait | None:
@@ -44,7 +46,10 @@ def begin(table: _Table, names: Iterable[str], now: float) -> Wait | None:
         longest = max(late, key=lambda one: float(one["until"]))
         return Wait(math.ceil(longest["until"] - now), str(longest["reason"]))
     for one in due:
-        one["until"] = now + PROBE
+        if one["asked"] + PROBE > now:
+            return Wait(math.ceil(LOOK), str(one["reason"]))
+    for one in due:
+        one["asked"] = now
     return None
 
 
@@ -54,9 +59,15 @@ def failed(table: _Table, name: str, begun: float, now: float, reason: str) -> i
     if one["noted"] <= begun:  # those who failed together have failed once
         one["failures"] += 1
     pause = retry.delay(one["failures"], 1.0, CEILING)
-    one.update(noted=now, until=now + pause, reason=reason)
-    one.setdefault("since", now)
+    one.update(noted=now, asked=0.0, until=now + pause, reason=reason)
     return math.ceil(pause)
+
+
+def asked(table: _Table, names: Iterable[str]) -> None:
+    """Note that whoever asked `names` has had what there was to hear."""
+    for name in names:
+        if name in table:
+            table[name]["asked"] = 0.0
 
 
 # ---- the file
@@ -96,9 +107,7 @@ def read(queue: QueueDir) -> _Table:
 
 
 def _is_row(one: object) -> bool:
-    return isinstance(one, dict) and {"failures", "noted", "until", "reason"} <= set(
-        one
-    )
+    return isinstance(one, dict) and set(one) >= _ROW
 
 
 def _path(queue: QueueDir) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rq import backoff, config, script
@@ -87,10 +87,7 @@ class _Attempt:
         if wait is not None:
             return Verb.LATER, f"{wait.seconds}-{wait.reason}"
         step, answer = self._steps()
-        if answer.reached:
-            self._answered()
         if step is Step.RELAYED:
-            self._forget(self._names[1])
             return Verb.RELAYED, self._store.stored.remote or ""
         doubt = step is Step.DOUBT
         self._store.keep(
@@ -118,6 +115,7 @@ class _Attempt:
             if step is Step.ATTACH and self._task.attachments:
                 script.say(Verb.RUN, f"{len(self._task.attachments)} attachments")
             answer = self._try(self._acts[step])
+            self._notice(answer)
             step = next_step(self._store.stored, answer)
             if step in ENDS:
                 return step, answer
@@ -173,20 +171,21 @@ class _Attempt:
 
     # ---- its end
 
+    def _notice(self, answer: Answer) -> None:
+        """Let the others go on as soon as it is known that they can."""
+        silent = answer.heard is Heard.SILENT
+        names = self._names[:1] if silent else self._names
+        queue = self._task.queue
+        if answer.reached and not backoff.read(queue).keys().isdisjoint(names):
+            backoff.change(queue, lambda table: [table.pop(o, None) for o in names])
+
     def _later(self, answer: Answer) -> Report:
         tried = time.time() - self._store.since
         if tried > GIVE_UP:
             return Verb.ERR, f"gave up after {tried / 86400:.0f} days: {answer.text}"
-        name = self._names[1 if answer.reached else 0]
-        pause = _pause(self._task, name, self._begun, answer.text)
+        failed, *others = self._names[::-1] if answer.reached else self._names
+        pause = _pause(self._task, failed, self._begun, answer.text, others)
         return Verb.LATER, f"{pause}-{answer.text}"
-
-    def _answered(self) -> None:
-        self._forget(self._names[0])
-
-    def _forget(self, name: str) -> None:
-        if name in backoff.read(self._task.queue):
-            backoff.change(self._task.queue, lambda table: table.pop(name, None))
 
 
 _DOUBT = (
@@ -195,12 +194,14 @@ _DOUBT = (
 )
 
 
-def _pause(one: Task, name: str, begun: float, reason: str) -> int:
-    return int(
-        backoff.change(
-            one.queue, lambda t: backoff.failed(t, name, begun, time.time(), reason)
-        )
-    )
+def _pause(
+    one: Task, name: str, begun: float, reason: str, others: Sequence[str] = ()
+) -> int:
+    def note(table: dict[str, dict[str, Any]]) -> int:
+        backoff.asked(table, others)
+        return backoff.failed(table, name, begun, time.time(), reason)
+
+    return int(backoff.change(one.queue, note))
 
 
 def refused(error: RQError) -> Report:

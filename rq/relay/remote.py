@@ -20,7 +20,7 @@ from rq.relay.line import Line
 from rq.relay.peers import Target
 from rq.relay.two_phase import Answer, Heard
 
-SHORT = 60.0  # seconds of a request that moves no file
+SHORT = 30.0  # seconds of a request that moves no file
 LONG = 1800.0  # of a commit, which may sync large files
 # A receiver that hangs up in the middle has said why; if not, reading that fails too.
 _HUNG_UP = (BrokenPipeError, ConnectionResetError)

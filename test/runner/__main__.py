@@ -64,6 +64,12 @@ PARTS = (
         folder="browser",
         programs=("chromium", "chromedriver:chromium-driver", "npm"),
     ),
+    Part(
+        name="hosts",
+        about="relay between hosts, as network namespaces",
+        folder="hosts",
+        programs=("ip:iproute2",),
+    ),
     Part(name="faults", about="kill -9, crashes, planted bugs", folder="faults"),
     Part(
         name="stress",

@@ -35,7 +35,16 @@ def test_one_asks_and_the_others_wait_for_what_comes_of_it():
     backoff.failed(table, HOST, 99.0, 100.0, "refused")
     assert backoff.begin(table, (HOST, QUEUE), 101.0) is None
     assert backoff.begin(table, (HOST, QUEUE), 101.1).seconds == 5
-    assert backoff.begin(table, (HOST, QUEUE), 106.1) is None
+    assert backoff.begin(table, (HOST, QUEUE), 106.1).seconds == 5
+    assert backoff.failed(table, HOST, 101.0, 111.0, "refused") == 2
+    assert backoff.begin(table, (HOST, QUEUE), 113.0) is None
+
+
+def test_one_who_died_while_it_asked_is_not_waited_for_for_ever():
+    table = {}
+    backoff.failed(table, HOST, 99.0, 100.0, "refused")
+    assert backoff.begin(table, (HOST, QUEUE), 101.0) is None
+    assert backoff.begin(table, (HOST, QUEUE), 101.0 + backoff.PROBE) is None
 
 
 def test_those_who_fail_together_have_failed_once():

@@ -1,0 +1,83 @@
+"""Hosts: network namespaces of this machine, each with a real RQ."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from supervising import CHECKOUT, Daemon, wait_until
+from webbing import write_config
+
+NET = Path(__file__).resolve().with_name("net.sh")
+SINK = "#!/bin/sh\ncat ../attach/* >/dev/null 2>&1\necho done got it >&3\n"
+
+
+class Host(Daemon):
+    """An RQ in a namespace of its own."""
+
+    def __init__(self, path: Path, net: Net, number: int) -> None:
+        super().__init__(path)
+        self._net = net
+        self._number = number
+        self.address = f"10.77.0.{number}"
+        write_config(
+            path, 3333, host=self.address, addr="0.0.0.0", open_without_auth=True
+        )
+        self.script.write_text(SINK)
+
+    def command(self, module: str, *args: str) -> dict[str, Any]:
+        told = super().command(module, *args)
+        prefix = ["ip", "netns", "exec", f"{self._net.tag}-{self._number}"]
+        return {**told, "args": [*prefix, *told["args"]]}
+
+    def url(self, queue: str = "sink") -> str:
+        return f"http://{self.address}:3333/q/{queue}"
+
+    def open_up(self) -> None:
+        """Start it, with its queues `relay` and `sink`."""
+        self.start()
+        self.until_up("web", 30)
+        self.create("sink")
+        self.link("relay", CHECKOUT / "rq/bundled/relay")
+        self.until_up("relay", 20)
+
+    def plug(self, word: str) -> None:
+        self._net.say("link", str(self._number), word)
+
+
+class Net:
+    """Some hosts on one switch."""
+
+    def __init__(self) -> None:
+        self.tag = f"rq{uuid.uuid4().hex[:6]}"
+        self.hosts: list[Host] = []
+
+    def say(self, word: str, *more: str) -> None:
+        words = [str(NET), word, self.tag, *more]
+        subprocess.run(words, check=True, capture_output=True)
+
+
+@pytest.fixture
+def net(tmp_path):
+    if shutil.which("ip") is None:
+        pytest.skip("no ip -> apt-get install iproute2")
+    made = Net()
+    try:
+        made.say("up", "3")
+    except subprocess.CalledProcessError as error:
+        made.say("down")
+        pytest.skip(f"no namespaces ({error.stderr!r:.80}) -> run it as root")
+    try:
+        made.hosts = [Host(tmp_path / str(k), made, k) for k in (1, 2, 3)]
+        for host in made.hosts:
+            host.open_up()
+        yield made
+    finally:
+        for host in made.hosts:
+            host.close()
+        made.say("down")
+    assert all(wait_until(lambda h=host: not h.processes()) for host in made.hosts)

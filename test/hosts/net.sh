@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes hosts out of network namespaces, on a switch of their own, and removes them.
+#
+#   net.sh up TAG N     namespaces TAG-1 … TAG-N with 10.77.0.1 … N, and TAG-s, the switch
+#   net.sh down TAG     removes all of them
+#   net.sh link TAG K up|down      plugs host K in, or out
+#
+# Nothing outside of these namespaces is touched.
+set -eu
+
+up() {
+    ip netns add "$1-s"
+    ip -n "$1-s" link add name br0 type bridge
+    ip -n "$1-s" link set dev br0 up
+    for k in $(seq "$2"); do
+        ip netns add "$1-$k"
+        ip -n "$1-$k" link add name eth0 type veth peer name "port$k" netns "$1-s"
+        ip -n "$1-s" link set dev "port$k" master br0
+        ip -n "$1-s" link set dev "port$k" up
+        ip -n "$1-$k" addr add "10.77.0.$k/24" dev eth0
+        ip -n "$1-$k" link set dev eth0 up
+        ip -n "$1-$k" link set dev lo up
+    done
+}
+
+down() {
+    for name in $(ip netns list | cut -d' ' -f1); do
+        case $name in "$1"-*) ip netns del "$name" ;; esac
+    done
+}
+
+case $1 in
+up) up "$2" "$3" ;;
+down) down "$2" ;;
+link) ip -n "$2-s" link set dev "port$3" "$4" ;;
+*) exit 2 ;;
+esac
