@@ -141,7 +141,7 @@ class _Attempt:
 
     def _ask(self) -> Answer:
         stored = self._store.stored
-        if stored.keyed:
+        if stored.keyed and not stored.forgotten:
             return self._prepare()
         return self._remote.ask(stored.remote or "")
 

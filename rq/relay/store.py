@@ -14,6 +14,7 @@ from rq.layout import RELAY_STATE, Root
 from rq.relay.two_phase import Stored
 
 _ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone
+REMEMBERED = 29 * 86400.0  # seconds; a receiver's memory, less a day
 _FIELDS = tuple(one.name for one in dataclasses.fields(Stored))
 
 
@@ -36,7 +37,10 @@ class Store:
 
     @property
     def stored(self) -> Stored:
-        return Stored(**{k: v for k, v in self.data.items() if k in _FIELDS})
+        known = {k: v for k, v in self.data.items() if k in _FIELDS}
+        old = time.time() - self.since > REMEMBERED
+        forgotten = old and known.get("remote") is not None
+        return Stored(**{**known, "forgotten": forgotten})
 
     @property
     def since(self) -> float:

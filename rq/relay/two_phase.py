@@ -56,6 +56,7 @@ class Stored:
     remote: str | None = None  # full id of the message at the receiver
     keyed: bool = False  # preparing again answers the same id
     committing: bool = False  # a receiver without keys may have been told to commit
+    forgotten: bool = False  # begun so long ago that the receiver's keys have gone
     again: int = 0  # how often a person has said that it did not arrive
 
 
@@ -65,7 +66,8 @@ def next_step(stored: Stored, answer: Answer | None) -> Step:
         return Step.PREPARE if stored.remote is None else Step.ASK
     if answer.heard is Heard.UNKNOWN:
         # Without keys "unknown" is also said of what was accepted, ran, and was removed.
-        return Step.DOUBT if stored.committing else Step.PREPARE
+        doubt = stored.committing or stored.forgotten
+        return Step.DOUBT if doubt else Step.PREPARE
     return _NEXT[answer.heard]
 
 

@@ -126,6 +126,29 @@ def test_keys_outlive_a_restart_of_the_receiver_whose_message_is_gone(pair):
     assert pair.received() == []
 
 
+def test_what_was_begun_before_the_receivers_memory_is_in_doubt_and_not_sent_again(
+    pair,
+):
+    def end():
+        [got] = pair.received()
+        pair.sink.until(got["msg_id"], "done")
+        pair.sink.ok("delete_message", {"msg_id": got["msg_id"]})
+        pair.sender.root.pause("relay").touch()
+        pair.sender.ask("wake")
+
+    pair.proxy.once("commit", end)
+    msg_id = pair.send(FILES)
+    wait_until(lambda: pair.sender.root.pause("relay").exists())
+    pair.sender.until(msg_id, "que")
+    path = pair.sender.folder(msg_id) / "job/relay.json"
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, "since": kept["since"] - 30 * 86400}))
+    pair.sender.root.pause("relay").unlink()
+    ended = pair.relayed(msg_id)
+    assert ended["status"].startswith("err - in doubt"), ended
+    assert pair.received() == []
+
+
 def test_a_full_disk_there_lets_the_message_wait_and_loses_nothing(pair):
     roomy = json.loads(pair.sink.root.config.read_text())
     pair.sink.root.config.write_text(json.dumps({**roomy, "min_free_bytes": 2**60}))

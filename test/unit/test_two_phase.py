@@ -12,8 +12,9 @@ from rq.relay.two_phase import ENDS, Answer, Heard, Step, Stored, next_step
 NOTHING = Stored()
 KEYED = Stored(remote="http://h/q/a/1", keyed=True)
 OLD = Stored(remote="http://h/q/a/1")
+FORGOTTEN = Stored(remote="http://h/q/a/1", keyed=True, forgotten=True)
 TOLD = Stored(remote="http://h/q/a/1", committing=True)
-ALL = [NOTHING, KEYED, OLD, TOLD]
+ALL = [NOTHING, KEYED, OLD, TOLD, FORGOTTEN]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +51,9 @@ def test_a_message_that_is_not_there_is_prepared_anew(stored):
     assert next_step(stored, Answer(Heard.UNKNOWN)) is Step.PREPARE
 
 
-def test_what_may_have_been_committed_and_is_gone_is_in_doubt():
-    assert next_step(TOLD, Answer(Heard.UNKNOWN)) is Step.DOUBT
+@pytest.mark.parametrize("stored", [TOLD, FORGOTTEN])
+def test_what_may_have_been_committed_and_is_gone_is_in_doubt(stored):
+    assert next_step(stored, Answer(Heard.UNKNOWN)) is Step.DOUBT
 
 
 def test_no_answer_is_without_a_next_step_and_silence_never_ends_a_message():
