@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,19 +71,29 @@ def judge(mutant: Mutant, tree: Path) -> Verdict:
     changed = sound.replace(mutant.old, mutant.new)
     compile(changed, mutant.file, "exec")  # a syntax error would be killed by any test
     file.write_text(changed)
-    try:
-        return _run(mutant.killed_by, tree)
-    finally:
-        file.write_text(sound)
+    with tempfile.TemporaryDirectory(prefix="rq-mutant-") as base:
+        try:
+            return _run(mutant.killed_by, tree, base)
+        finally:
+            file.write_text(sound)
+            _end_left(base)
 
 
-def _run(tests: list[str], tree: Path) -> Verdict:
+def _end_left(base: str) -> None:
+    """End what the bug has left running: that may be just what it does."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"RQ_ROOT={base}".encode() in (path / "environ").read_bytes():
+                os.kill(int(path.name), signal.SIGKILL)
+
+
+def _run(tests: list[str], tree: Path, base: str) -> Verdict:
     began = time.monotonic()
     env = {name: text for name, text in os.environ.items() if name[:3] != "RQ_"}
     words = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     try:
         run = subprocess.run(
-            [*words, *tests],
+            [*words, f"--basetemp={base}/tests", *tests],
             cwd=tree,
             env=env | {"RQ_ROOT": str(tree / "no-root-was-named")},
             capture_output=True,
