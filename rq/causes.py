@@ -39,7 +39,6 @@ class Cause(StrEnum):
     STOP = "stop"
     OPERATOR = "operator"
     REFUSED = "refused"
-    ATTACHMENT = "attachment"
 
 
 # These end an attempt without counting against max_count.
@@ -180,11 +179,6 @@ STORIES: dict[Cause, Story] = {
         "It failed in attempt {attempt} after {run}.",
         "What it had to hand on was refused: {text}",
         _RETRY,
-    ),
-    Cause.ATTACHMENT: Story(
-        "It was refused when its attachments were read.",
-        "What is wrong with them: {text}",
-        "Attach the file again and commit again; nothing else was lost.",
     ),
 }
 

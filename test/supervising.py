@@ -9,32 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from support import wait_until
+
 from rq import client, config, wire
-from rq.errors import RQError
 from rq.layout import Root
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPT = "#!/bin/sh\necho done ok >&3\n"
-
-
-def wait_until(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """Return the first true value of `fact`; fail after `seconds`."""
-    end = time.monotonic() + seconds
-    last: object = None
-    while time.monotonic() < end:
-        try:
-            if value := fact():
-                return value
-        except (RQError, OSError, ValueError, KeyError) as error:
-            last = error
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {last or fact()!r}")
 
 
 class Daemon:
