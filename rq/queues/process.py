@@ -23,11 +23,11 @@ from rq.config import Admin
 from rq.errors import BadConfig, Damaged, DiskFailed, Refused, RQError
 from rq.layout import QueueDir, Root
 from rq.queues import delivery, retention
-from rq.queues.commands import Context
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
 from rq.queues.runner import Runner
 from rq.queues.server import Server
+from rq.queues.verbs import Context
 from rq.spool import Opened, Spool, checkpoint, door, index, open_spool
 from rq.spool.store import PREP_SECONDS, key_seconds
 from rq.states import Event, Note, Role, State

@@ -21,9 +21,10 @@ import orjson
 from rq import wire
 from rq.config import Admin
 from rq.errors import RQError
-from rq.queues.commands import COMMANDS, Command, Context
+from rq.queues.commands import COMMANDS
 from rq.queues.connection import Connection, Slot
 from rq.queues.owner import Owner
+from rq.queues.verbs import Command, Context
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES
 
 CONNECTIONS = 1000

@@ -1,0 +1,145 @@
+"""The verbs that look at messages, and those about the queue itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rq import proc
+from rq.errors import BadMessage
+from rq.queues import retention, views
+from rq.queues.owner import Owner
+from rq.queues.verbs import Command, Context, object_in, with_id
+from rq.spool import check
+
+# ---- looking
+
+
+def get_message(ctx: Context, arg: bytes) -> Any:
+    """Answer all that is known of a message."""
+    _, msg_id = with_id(arg)
+    try:
+        return ["ok", views.message(ctx.owner, msg_id)]
+    except BadMessage as error:
+        reason = str(error).removeprefix("msg couldn't be read: ")
+        raise BadMessage(f"msg couldn't be read: {reason}") from None
+
+
+def get_message_state(ctx: Context, arg: bytes) -> Any:
+    _, msg_id = with_id(arg)
+    return ["ok", views.public_state(ctx.owner.spool.state_of(msg_id))]
+
+
+def get_message_status(ctx: Context, arg: bytes) -> Any:
+    _, msg_id = with_id(arg)
+    return ["ok", views.status(ctx.owner, msg_id)]
+
+
+def num_messages(ctx: Context, arg: bytes) -> Any:
+    return views.counts(ctx.owner)
+
+
+def messages(ctx: Context, arg: bytes) -> Any:
+    """Answer the ids in a state, as the ancestor did."""
+    return views.messages(ctx.owner, object_in(arg))
+
+
+def listed(ctx: Context, arg: bytes) -> Any:
+    """Answer messages of a state with their main fields."""
+    return ["ok", views.listed(ctx.owner, object_in(arg))]
+
+
+# ---- the queue itself
+
+
+def ping(ctx: Context, arg: bytes) -> Any:
+    return ["pong"]
+
+
+def uptime(ctx: Context, arg: bytes) -> Any:
+    return [int(time.monotonic() - ctx.owner.began)]
+
+
+def config(ctx: Context, arg: bytes) -> Any:
+    return ["ok", ctx.owner.config.to_json()]
+
+
+def status(ctx: Context, arg: bytes) -> Any:
+    ctx.owner.forget_admin()
+    return [ctx.owner.status]
+
+
+def detail(ctx: Context, arg: bytes) -> Any:
+    """Answer what an operator wants to know of the queue."""
+    ctx.owner.forget_admin()
+    return ["ok", views.detail(ctx.owner)]
+
+
+def shutdown(ctx: Context, arg: bytes) -> Any:
+    ctx.stop()
+    return ["ok"]
+
+
+def mind(ctx: Context, arg: bytes) -> Any:
+    """Take the asker for our parent: when it hangs up, the queue stops."""
+    proc.check_own(ctx.connection.peer)
+    ctx.connection.minded = True
+    return ["ok", os.getpid()]
+
+
+def wake(ctx: Context, arg: bytes) -> Any:
+    """Look at config, admin files and the door at once."""
+    ctx.look()
+    return ["ok"]
+
+
+def seal(ctx: Context, arg: bytes) -> Any:
+    """Make history of all events so far; answer up to which."""
+    return _sealed(ctx)
+
+
+async def _sealed(ctx: Context) -> Any:
+    sealing = ctx.seal()
+    seq = ctx.owner.spool.journal.position.seq
+    if sealing is not None:
+        await asyncio.wrap_future(sealing)
+    return ["ok", {"sealed": sealing is not None, "seq": seq}]
+
+
+def expire(ctx: Context, arg: bytes) -> Any:
+    """Remove messages that have ended and outlived limits."""
+    return _expired(ctx.owner, object_in(arg) if arg.strip() else {})
+
+
+async def _expired(owner: Owner, wanted: Mapping[str, Any]) -> Any:
+    return ["ok", await retention.asked(owner, wanted)]
+
+
+def checked(ctx: Context, arg: bytes) -> Any:
+    """Compare journal, folders and counters."""
+    found = check.check_live(ctx.owner.spool)
+    return ["ok", {"problems": [one.to_json() for one in found]}]
+
+
+COMMANDS: dict[str, Command] = {
+    "ping": Command(ping, always=True),
+    "uptime": Command(uptime, always=True),
+    "config": Command(config, always=True),
+    "status": Command(status, always=True),
+    "detail": Command(detail, always=True),
+    "shutdown": Command(shutdown, always=True),
+    "mind": Command(mind, always=True),
+    "wake": Command(wake, always=True),
+    "get_message": Command(get_message),
+    "get_message_state": Command(get_message_state),
+    "get_message_status": Command(get_message_status),
+    "num_messages": Command(num_messages),
+    "messages": Command(messages),
+    "list": Command(listed),
+    "seal": Command(seal, down=True),
+    "expire": Command(expire),
+    "check": Command(checked, down=True),
+}

@@ -1,0 +1,115 @@
+"""The verbs that change what becomes of a message: remove, end, send round again."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rq import names
+from rq.errors import NoSuchMessage, Refused, WrongState
+from rq.queues import views
+from rq.queues.owner import Owner
+from rq.queues.verbs import Command, Context, asker, object_in, with_id
+from rq.spool import leases
+from rq.states import Event, Role, State, next_state
+
+
+def delete_message(ctx: Context, arg: bytes) -> Any:
+    """Remove a message that does not run."""
+    _, msg_id = with_id(arg)
+    if ctx.owner.spool.state_of(msg_id) is State.RUN:
+        raise WrongState("msg is running: destroy it first")
+    ctx.owner.discard(msg_id)
+    return ["ok", "msg deleted"]
+
+
+def destroy_message(ctx: Context, arg: bytes) -> Any:
+    """End a running message; it goes to err."""
+    asked, msg_id = with_id(arg)
+    if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
+        raise NoSuchMessage("msg not found")
+    return ["ok", "msg destroyed"]
+
+
+def cancel_message(ctx: Context, arg: bytes) -> Any:
+    """End a running message, as err `cancelled by WHO`."""
+    asked, msg_id = with_id(arg)
+    if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
+        state = ctx.owner.spool.state_of(msg_id)
+        raise WrongState(f"msg is not running, it is in {state}")
+    return ["ok", "msg is being cancelled"]
+
+
+def retry_message(ctx: Context, arg: bytes) -> Any:
+    """Send a message in err round again, with the same id and its count at 0."""
+    asked, msg_id = with_id(arg)
+    who = asker(ctx, asked)
+    next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
+    return _retried(ctx.owner, msg_id, who)
+
+
+async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
+    # Whoever hid from the sweep of the last attempt must not meet the next one.
+    left = await owner.loop.run_in_executor(
+        None,
+        leases.end_processes,
+        owner.opened.lease_prefix,
+        [],
+        owner.main.grace,
+        msg_id,
+    )
+    for one in left:
+        os.close(one.pidfd)
+    if left:
+        raise Refused("a process of its last attempt does not end")
+    message = owner.spool.read(msg_id)
+    began = int(owner.spool.status(msg_id).get("attempt", 0))
+    again = message.with_(
+        count=0, attempt=max(message.attempt, began), due=owner.spool.clock()
+    )
+    facts = {
+        "cause": "operator",
+        "outcome": "requeue",
+        "text": f"by {who}",
+    }
+    owner.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=again, facts=facts)
+    owner.waits(msg_id, again)
+    owner.wake()
+    return ["ok", "msg sent round again"]
+
+
+def run_message(ctx: Context, arg: bytes) -> Any:
+    """Let a message in que run before all others."""
+    _, msg_id = with_id(arg)
+    state = ctx.owner.spool.state_of(msg_id)
+    if state is State.RUN:
+        raise WrongState("msg already running")
+    if state is not State.QUE:
+        raise WrongState("msg not in runnable state")
+    ctx.owner.run_now(msg_id)
+    return ["ok", "msg sent to front of run queue"]
+
+
+def ack_errs(ctx: Context, arg: bytes) -> Any:
+    """Acknowledge one error, or all of them; answer how many."""
+    asked = object_in(arg) if arg.strip().startswith(b"{") else {}
+    spool = ctx.owner.spool
+    if "msg_id" in asked:
+        ids = [names.msg_id(asked["msg_id"])]
+    else:
+        ids = views.in_err(ctx.owner)
+    for msg_id in ids:
+        spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+        if spool.journal.full:
+            spool.commit()
+    return ["ok", len(ids)]
+
+
+COMMANDS: dict[str, Command] = {
+    "delete_message": Command(delete_message),
+    "destroy_message": Command(destroy_message),
+    "cancel_message": Command(cancel_message),
+    "retry_message": Command(retry_message),
+    "run_message": Command(run_message),
+    "ack_errs": Command(ack_errs),
+}

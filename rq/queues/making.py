@@ -1,0 +1,190 @@
+"""The verbs that make messages: create, or prepare, attach and commit; copies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rq import names, proc
+from rq.errors import BadInput, NoSuchMessage, Refused, WrongState
+from rq.layout import ATTACH
+from rq.queues import handover, keyed, views
+from rq.queues.owner import Owner
+from rq.queues.verbs import Command, Context, object_in, with_id
+from rq.spool import attach
+from rq.states import State
+
+
+def create_message(ctx: Context, arg: bytes) -> Any:
+    """Accept a message."""
+    return _create(ctx.owner, object_in(arg))
+
+
+def _create(owner: Owner, asked: dict[str, Any]) -> Any:
+    key = keyed.key_in(asked)
+    if key is not None:
+        return ["ok", owner.full_id(keyed.create(owner, asked, key))]
+    owner.check_open()
+    message = owner.make(asked)
+    owner.accept(message)
+    return ["ok", owner.full_id(message.msg_id)]
+
+
+def prep_message(ctx: Context, arg: bytes) -> Any:
+    """Begin a message: attachments follow, then commit."""
+    asked = object_in(arg)
+    key = keyed.key_in(asked)
+    if key is not None:
+        msg_id, state = keyed.prepare(ctx.owner, asked, key)
+        return ["ok", ctx.owner.full_id(msg_id), state]
+    ctx.owner.check_open()
+    message = ctx.owner.make(asked)
+    ctx.owner.spool.prepare(message)
+    return ["ok", ctx.owner.full_id(message.msg_id)]
+
+
+def single_que(ctx: Context, arg: bytes) -> Any:
+    """Accept a message unless one waits; answer the id of the one that does."""
+    asked = object_in(arg)
+    newest = views.newest_waiting(ctx.owner)
+    if newest is not None:
+        return ["ok", ctx.owner.full_id(newest)]
+    return _create(ctx.owner, asked)
+
+
+def attach_message(ctx: Context, arg: bytes) -> Any:
+    """Copy a file into a message in prep: a passed descriptor, or a path that is opened
+    with the asker's rights."""
+    asked, msg_id = with_id(arg)
+    path = asked.get("pathname")
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        raise BadInput("pathname is not an absolute path")
+    name = names.attachment(asked.get("name") or os.path.basename(path))
+    if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
+        raise WrongState(keyed.ALREADY)
+    ctx.owner.check_open()
+    passed = ctx.connection.take_fd()
+    source = passed if passed is not None else _opened(path, ctx.connection.peer)
+    try:
+        upload = attach.begin(ctx.owner.spool, msg_id, name)
+        ctx.owner.spool.entries[msg_id].busy = True
+    except BaseException:
+        os.close(source)
+        raise
+    return _copy(ctx.owner, source, upload, asked.get("sha256"))
+
+
+def _opened(path: str, peer: proc.Peer) -> int:
+    try:
+        return proc.open_as(path, peer)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+
+
+async def _copy(
+    owner: Owner, source: int, upload: attach.Upload, sha256: object
+) -> Any:
+    spool = owner.spool
+    try:
+        taken = await owner.loop.run_in_executor(
+            owner.threads, attach.copy, spool.dir_fd, source, upload
+        )
+    except OSError as error:
+        raise Refused(f"{upload.name}: {error.strerror or error}") from None
+    finally:
+        os.close(source)
+        spool.entries[upload.msg_id].busy = False
+    if sha256 not in (None, taken.sha256):
+        attach.drop(spool, upload)
+        raise BadInput(f"attachment {upload.name} is not whole; attach it again")
+    attach.end(spool, upload, taken)
+    return ["ok", f"{taken.md5}-Attached successfully"]
+
+
+def delete_attach_message(ctx: Context, arg: bytes) -> Any:
+    """Remove an attachment of a message in prep."""
+    asked, msg_id = with_id(arg)
+    if ctx.owner.spool.state_of(msg_id) is not State.PREP:
+        raise WrongState("msg not in prep")
+    attach.remove(
+        ctx.owner.spool, msg_id, names.attachment(asked.get("attachment_name"))
+    )
+    return ["ok", "Attachment deleted successfully"]
+
+
+def commit_message(ctx: Context, arg: bytes) -> Any:
+    """Accept a prepared message."""
+    asked, msg_id = with_id(arg)
+    owner = ctx.owner
+    state = owner.spool.find(msg_id)
+    if state is not State.PREP:
+        if state is None and keyed.key_in(asked) not in owner.spool.keys:
+            raise NoSuchMessage("cannot find message")
+        return ["ok", keyed.ALREADY]
+    owner.check_open()
+    if owner.spool.entries[msg_id].busy:
+        raise WrongState("msg is being worked on: an attach has not ended; ask again")
+    message = owner.spool.read(msg_id)
+    place = owner.queue.message(State.PREP, msg_id) / ATTACH
+    ancestors = (
+        names.is_ancestors(msg_id) and not message.attachments and place.is_dir()
+    )
+    if not ancestors:
+        attach.sweep(owner.spool, message)
+    if not message.attachments and not ancestors:
+        return ["ok", keyed.accept(owner, message)]
+    owner.spool.entries[msg_id].busy = True
+    return _commit_with_files(owner, msg_id)
+
+
+async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
+    spool = owner.spool
+    message = spool.read(msg_id)
+    deep = spool.entries[msg_id].since < owner.began_at
+    try:
+        if not message.attachments:
+            place = spool.queue.message(State.PREP, msg_id)
+            found = await owner.loop.run_in_executor(
+                owner.threads, attach.unnamed, place
+            )
+            message, deep = message.with_(attachments=found), False
+        await owner.loop.run_in_executor(
+            owner.threads, attach.verify, spool.dir_fd, message, deep
+        )
+    except OSError as error:
+        raise Refused(f"attachments are not on disk: {error.strerror}") from None
+    finally:
+        spool.entries[msg_id].busy = False
+    return ["ok", keyed.accept(owner, message)]
+
+
+def clone_message(ctx: Context, arg: bytes) -> Any:
+    """Accept a copy of a message that has ended."""
+    _, msg_id = with_id(arg)
+    return _cloned(ctx.owner, msg_id)
+
+
+async def _cloned(owner: Owner, msg_id: str) -> Any:
+    return ["ok", await handover.clone(owner, msg_id)]
+
+
+def take_copy(ctx: Context, arg: bytes) -> Any:
+    """Accept a copy of a running message of another queue (its `dup`)."""
+    return _taken(ctx.owner, object_in(arg), ctx.connection.peer)
+
+
+async def _taken(owner: Owner, asked: Mapping[str, Any], peer: proc.Peer) -> Any:
+    return ["ok", await handover.take_copy_from(owner, asked, peer)]
+
+
+COMMANDS: dict[str, Command] = {
+    "create_message": Command(create_message, creates=True),
+    "prep_message": Command(prep_message, creates=True),
+    "single_que": Command(single_que, creates=True),
+    "attach_message": Command(attach_message, creates=True),
+    "delete_attach_message": Command(delete_attach_message),
+    "commit_message": Command(commit_message, creates=True),
+    "take_copy": Command(take_copy, creates=True),
+    "clone_message": Command(clone_message, creates=True),
+}
