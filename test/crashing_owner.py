@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rq import durable
-from rq.queues import process, server
+from rq.queues import housekeeping, process, server
 from rq.spool import checkpoint
 
 
@@ -21,9 +21,9 @@ def main(root: Path, name: str, ready: int) -> int:
 
     signal.signal(signal.SIGUSR1, arm)
     if seconds := os.environ.get("TEST_CHECKPOINT_SECONDS"):
-        checkpoint.AFTER_SECONDS = process.TICK = float(seconds)
+        checkpoint.AFTER_SECONDS = housekeeping.TICK = float(seconds)
     if seconds := os.environ.get("TEST_TICK"):
-        process.TICK = float(seconds)
+        housekeeping.TICK = float(seconds)
     if seconds := os.environ.get("TEST_UNKNOWN_SECONDS"):
         server.UNKNOWN_SECONDS = float(seconds)
     return process.main(root, name, ready_fd=ready, life_fd=None)

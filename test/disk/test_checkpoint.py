@@ -5,7 +5,7 @@ import pytest
 from spooling import NOW, Clock, Owner, a_message
 
 from rq.errors import WrongState
-from rq.queues.process import _old as is_old
+from rq.queues.housekeeping import is_old
 from rq.spool import checkpoint, folders, index, outbox
 from rq.spool.store import PREP_SECONDS
 from rq.states import Event, Role, State

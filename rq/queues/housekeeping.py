@@ -1,0 +1,167 @@
+"""What a queue does now and then: look at files, seal, remove what is old."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from concurrent.futures import Future
+from pathlib import Path
+
+from rq.causes import Cause
+from rq.config import Admin
+from rq.errors import DiskFailed, RQError
+from rq.queues import retention
+from rq.queues.owner import Owner
+from rq.queues.points import Points
+from rq.queues.runner import Runner
+from rq.queues.server import Server
+from rq.spool import Spool, door
+from rq.spool.store import PREP_SECONDS, key_seconds
+from rq.states import Event, Note, Role, State
+
+TICK = 5.0  # seconds between looks at files, at the latest
+HOUR = 3600.0
+SETTLED_IN = 60.0  # seconds after its start a queue first looks for what is old
+
+log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """All that recurs in the process of one queue."""
+
+    def __init__(self, owner: Owner, runner: Runner, points: Points) -> None:
+        self.owner = owner
+        self.runner = runner
+        self.server: Server
+        self._points = points
+        self._config_seen = _stamp(owner.queue.config)
+        self._hour = int(time.time() // 3600)
+        self._clocks = (time.time(), time.monotonic())
+        self._retaining: asyncio.Task[None] | None = None
+        self._last_hourly = time.monotonic() - HOUR + SETTLED_IN
+        self._ended = False
+
+    # ---- looking at files
+
+    def look(self) -> None:
+        """Look at config, admin files and the door."""
+        owner = self.owner
+        owner.forget_admin()
+        seen = _stamp(owner.queue.config)
+        if seen != self._config_seen:
+            self._config_seen = seen
+            owner.reload()
+            self.runner.pool.renew()
+        self.runner.look_at_script()
+        if owner.admin is not Admin.DOWN and owner.closed() is None:
+            adopted = door.adopt(owner.spool, owner.full_id(""), owner.left_at_door)
+            owner.left_at_door = adopted.left
+            for message in adopted.messages:
+                owner.waits(message.msg_id, message)
+            if adopted.messages:
+                owner.wake()
+                owner.loop.call_soon(self.look)
+        self.owner.wake()
+
+    def reload(self) -> None:
+        """Read the config at once (SIGHUP)."""
+        self._config_seen = _stamp(self.owner.queue.config)
+        self.owner.reload()
+        self.runner.pool.renew()
+
+    def tick(self) -> None:
+        """Do what has to be done now and then."""
+        if self._ended:
+            return
+        self.owner.loop.call_later(TICK, self.tick)
+        try:
+            self._watch_clocks()
+            self.look()
+            self.server.drop_silent()
+            self.owner.spool.journal.look_again()
+            self.runner.pool.retire_worn()
+            self.runner.look_at_ghosts(Cause.CRASH)
+            self._seal_hourly()
+            self._housekeep()
+        except Exception:
+            log.exception("housekeeping failed; RQ tries again in %d s", TICK)
+
+    def _watch_clocks(self) -> None:
+        wall, mono = time.time(), time.monotonic()
+        step = (wall - self._clocks[0]) - (mono - self._clocks[1])
+        self._clocks = (wall, mono)
+        if abs(step) > 60:
+            log.warning("the clock stepped by %.0f s", step)
+            self.owner.spool.note(Note.CLOCK, step=round(step, 3))
+
+    def _seal_hourly(self) -> None:
+        hour = int(time.time() // 3600)
+        if hour != self._hour:
+            self._hour = hour
+            self.seal()
+
+    def seal(self) -> Future[None] | None:
+        """Make history of all events so far; they are durable first."""
+        spool = self.owner.spool
+        try:
+            spool.commit()
+            return spool.journal.seal()
+        except (OSError, DiskFailed) as error:
+            log.error("the journal could not be sealed: %s", error)
+            return None
+
+    def _housekeep(self) -> None:
+        now = time.monotonic()
+        if now - self._last_hourly < HOUR:
+            return
+        self._last_hourly = now
+        self.expire()
+        if self._retaining is None or self._retaining.done():
+            self._retaining = self.owner.loop.create_task(self._retain())
+
+    async def _retain(self) -> None:
+        """Remove messages and history that have outlived the queue's retention."""
+        try:
+            await retention.apply(self.owner)
+            if await retention.forget_history(self.owner):
+                self._points.start_index()
+        except (OSError, RQError) as error:
+            log.error("retention failed: %s; RQ tries again in an hour", error)
+
+    def expire(self) -> None:
+        """Remove prepared messages that nobody committed, and old delivery keys."""
+        spool = self.owner.spool
+        now = spool.clock()
+        for msg_id, one in list(spool.entries.items()):
+            if one.state is State.PREP and not one.busy and is_old(spool, msg_id, now):
+                spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
+        for key, (_, since) in list(spool.keys.items()):
+            if now - since > key_seconds(key):
+                del spool.keys[key]
+        self.owner.wake()
+
+    def end(self) -> None:
+        """No more of it: the queue ends."""
+        self._ended = True
+
+    def stop_retaining(self) -> None:
+        if self._retaining is not None:
+            self._retaining.cancel()
+
+
+def is_old(spool: Spool, msg_id: str, now: float) -> bool:
+    with contextlib.suppress(OSError):
+        return (
+            now - spool.queue.message(State.PREP, msg_id).stat().st_mtime > PREP_SECONDS
+        )
+    return False
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_size, info.st_ino

@@ -1,0 +1,137 @@
+"""Checkpoints and the index of one queue: begun, synced by a thread, written down."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from rq import proc
+from rq.errors import Refused
+from rq.queues.owner import Owner
+from rq.spool import checkpoint, index
+from rq.states import Note
+
+INDEX_EVENTS = 500_000
+
+log = logging.getLogger(__name__)
+
+
+class Points:
+    """From where a start would have to read the journal."""
+
+    def __init__(self, owner: Owner, on_failure: Callable[[], None]) -> None:
+        self.owner = owner
+        self._on_failure = on_failure  # of the disk
+        self._boot = proc.boot_id()
+        self._point: checkpoint.Checkpoint | None = None
+        self._syncing: Future[None] | None = None
+        self._first_open: float | None = None  # when the first uncovered event came
+        self._index: index.Writing | None = None
+        self._indexed = owner.spool.journal.seq
+
+    def committed(self) -> None:
+        """There are events that no checkpoint covers."""
+        if self._first_open is None:
+            self._first_open = time.monotonic()
+
+    def mind(self) -> bool:
+        """Move a checkpoint on; return whether it waits for folders."""
+        if self._index is not None and not self.owner.spool.journal.pending:
+            self._write_index()  # of what is durable only
+        if self._syncing is not None:
+            return False
+        if self._point is None:
+            self._begin_checkpoint()
+        if self._point is None or self.owner.spool.barrier:
+            return self._point is not None
+        spool = self.owner.spool
+        self._syncing = self.owner.threads.submit(
+            checkpoint.finish, spool.dir_fd, spool.queue, self._point
+        )
+        self._syncing.add_done_callback(
+            lambda _: self.owner.loop.call_soon_threadsafe(self._checkpointed)
+        )
+        return False
+
+    def _begin_checkpoint(self) -> None:
+        spool = self.owner.spool
+        if self.owner.disk_failed or self._first_open is None or spool.journal.pending:
+            return
+        waited = time.monotonic() - self._first_open
+        written = spool.journal.bytes_written
+        if waited < checkpoint.AFTER_SECONDS and written < checkpoint.AFTER_BYTES:
+            return
+        self._first_open = None
+        spool.journal.bytes_written = 0
+        self._point = checkpoint.begin(spool, self._boot)
+
+    def _checkpointed(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        point, self._point = self._point, None
+        error = syncing.exception() if syncing else None
+        if isinstance(error, Refused):
+            log.warning("%s; RQ tries again", error)
+            self._first_open = self._first_open or time.monotonic()
+        elif error is not None:
+            self._disk_failed(str(error))
+        elif point is not None:
+            self.owner.checkpoint_seq = point.seq
+            if point.seq - self._indexed > INDEX_EVENTS:
+                self.start_index()
+
+    def start_index(self) -> None:
+        """Write the index anew, in slices; nothing if that is going on."""
+        if self._index is not None:
+            return
+        spool = self.owner.spool
+        self._indexed = spool.journal.seq
+        source = index.lines(
+            spool.journal.journal_id,
+            spool.journal.position.seq,
+            spool.entries,
+            spool.keys,
+        )
+        self._index = index.Writing(spool.queue, source)
+        self.owner.loop.call_later(0.05, self.owner.wake)
+
+    def _write_index(self) -> None:
+        writing = self._index
+        if writing is None:
+            return
+        try:
+            if writing.write_slice():
+                self.owner.loop.call_later(0.02, self.owner.wake)
+                return
+            self._index = None
+            self.owner.threads.submit(writing.finish)
+        except OSError as error:
+            self._index = None
+            writing.abandon()
+            log.error("the index could not be written: %s; a start takes longer", error)
+
+    def _disk_failed(self, reason: str) -> None:
+        """No checkpoint any more in this process: let workers end, then end."""
+        self.owner.disk_failed = reason
+        self.owner.spool.note(Note.SUSPECT, reason=reason)
+        self.owner.wake()
+        log.error(
+            "the disk failed: %s; nothing new is accepted, what runs may finish, then "
+            "this process ends and the next one writes anew what is in doubt",
+            reason,
+        )
+        self._on_failure()
+
+    # ---- the end
+
+    @property
+    def syncing(self) -> Future[None] | None:
+        """What still syncs folders, on a thread."""
+        return self._syncing
+
+    def abandon_index(self) -> None:
+        """Write no more of the index."""
+        if self._index is not None:
+            self._index.abandon()
+            self._index = None
