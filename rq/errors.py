@@ -11,7 +11,8 @@ RQError
 ├── OutcomeUnknown      it may or may not have been done
 ├── Unreachable         nobody answers on a socket
 ├── Damaged             the journal cannot be believed
-└── DiskFailed          a write or a sync failed
+├── DiskFailed          a write or a sync failed
+└── NoJava              Spark is wanted, and no Java that it can use is here
 """
 
 
@@ -61,3 +62,7 @@ class Damaged(RQError):
 
 class DiskFailed(RQError):
     """A write or a sync failed: what was being written is not promised."""
+
+
+class NoJava(RQError):
+    """There is no Java that Spark can use."""

@@ -113,6 +113,11 @@ class Root:
     def trash(self) -> Path:
         return self.path / "queue.trash"
 
+    @property
+    def spark(self) -> Path:
+        """What Spark keeps: history in columns, and its scratch space."""
+        return self.path / "spark"
+
     def queue(self, name: str) -> QueueDir:
         return QueueDir(self.path / "queue" / name)
 

@@ -28,6 +28,7 @@ EXIT_OF: dict[type[errors.RQError], int] = {
     errors.BadMessage: USAGE,
     errors.NoSuchQueue: NOT_FOUND,
     errors.NoSuchMessage: NOT_FOUND,
+    errors.NoJava: NOT_FOUND,
     errors.WrongState: REFUSED,
     errors.Refused: REFUSED,
     errors.Unreachable: UNREACHABLE,

@@ -1,0 +1,21 @@
+"""What RQ does with Spark: sources, history, jobs in one file. No daemon imports this room.
+
+Spark lives in child processes: scripts of queues and `rq spark`. Importing the package
+costs nothing; what needs pyspark is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_OFFERED = {"job": ("rq.spark.job", "job"), "F": ("pyspark.sql.functions", "")}
+
+
+def __getattr__(name: str) -> Any:
+    """Give `job` and `F` to one-file jobs, and load Spark no sooner."""
+    if name not in _OFFERED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _OFFERED[name]
+    found = importlib.import_module(module)
+    return getattr(found, attribute) if attribute else found

@@ -1,0 +1,101 @@
+"""One Spark for all tests of this folder; no Java is a failure unless it is allowed."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import psutil
+import pytest
+
+from rq.errors import NoJava
+from rq.spark import java
+
+# What starts fast, and with little memory: these tests are small.
+FAST = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "768m",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark all tests here, and skip what needs Java where its absence is allowed."""
+    for item in items:
+        if "/test/spark/" in str(item.path):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def java_home():
+    """Give the Java that Spark will run on."""
+    try:
+        return java.find(os.environ)
+    except NoJava as error:
+        if os.environ.get("RQ_ALLOW_NO_JAVA") == "1":
+            pytest.skip(f"{str(error).splitlines()[0]} -> ./bin/rq up --spark")
+        raise
+
+
+@pytest.fixture(scope="session")
+def spark_env(java_home, tmp_path_factory):
+    """Give the variables that a job of a test is started with."""
+    root = tmp_path_factory.mktemp("spark-root")
+    return {
+        "RQ_ROOT": str(root),
+        "RQ_SPARK_MASTER": "local[2]",
+        "RQ_SPARK_CONF": json.dumps(FAST),
+        "RQ_JAVA_HOME": str(java_home.home),
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(spark_env):
+    """Give the one session of the run."""
+    from rq.spark.session import session
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_env.items():
+            patch.setenv(name, value)
+        made = session("rq-tests", master="local[2]")
+        yield made
+        made.stop()
+        end_jvm()
+
+
+def end_jvm():
+    """End the JVM of this process: stopping a session leaves it to the interpreter."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture
+def all_on_loopback():
+    """Fail when this process or one it started listens off loopback at the end."""
+    yield
+    assert listening_outside() == []
+
+
+def listening_outside():
+    """List what this process and its children listen on that is not loopback."""
+    own = psutil.Process()
+    found = []
+    for process in [own, *own.children(recursive=True)]:
+        try:
+            lines = process.net_connections("inet")
+        except psutil.Error:
+            continue
+        found += [
+            (process.name(), line.laddr)
+            for line in lines
+            if line.status == psutil.CONN_LISTEN
+            and not line.laddr.ip.startswith(("127.", "::1", "::ffff:127."))
+        ]
+    return found
