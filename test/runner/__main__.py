@@ -51,17 +51,25 @@ PARTS = (
         parallel=3,
         programs=("ruby", "perl", "node:nodejs", "busybox"),
     ),
-    Part(name="system", about="the whole daemon", folder="system", programs=("ruby",)),
+    Part(
+        name="system",
+        about="the whole daemon",
+        folder="system",
+        parallel=3,
+        programs=("ruby",),
+    ),
     Part(
         name="web",
         about="REST, safety, files, the web as a child",
         folder="web",
+        parallel=3,
         programs=("curl",),
     ),
     Part(
         name="browser",
         about="the pages in a headless Chromium",
         folder="browser",
+        parallel=3,
         programs=("chromium", "chromedriver:chromium-driver", "npm"),
     ),
     Part(
@@ -70,7 +78,12 @@ PARTS = (
         folder="hosts",
         programs=("ip:iproute2",),
     ),
-    Part(name="faults", about="kill -9, crashes, planted bugs", folder="faults"),
+    Part(
+        name="faults",
+        about="kill -9, crashes, planted bugs",
+        folder="faults",
+        parallel=3,
+    ),
     Part(
         name="stress",
         about="long and random",
