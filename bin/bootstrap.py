@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -28,6 +29,15 @@ STAMP = VENV / "rq.stamp"
 
 LOCK = CHECKOUT / ".venv.lock"
 LOG = CHECKOUT / ".venv.log"
+
+# Spark is fetched and built here, not in /tmp, which may be small or in memory.
+TMP = VENV / "tmp"
+SPARK = "pyspark"
+SPARK_BYTES = 2_500_000_000  # while it is installed; 1.1 GB of it stay
+TELL_EVERY = 5.0
+
+# Lines of pip that tell how far it is.
+STAGES = r"^ *((?:Collecting|Downloading|Building|Installing) .{1,60})"
 
 # Words of pip that mean "nobody answered", as opposed to "that package does not exist".
 UNREACHABLE = ("Retrying (", "ConnectionError", "ConnectTimeout", "ReadTimeout")
@@ -61,7 +71,7 @@ def bring_up_to_date(wanted: set[str]) -> None:
             create()
         extras = wanted | (present or set())
         if present is None or lacks(present, extras):
-            install(extras)
+            install(extras, missing(present or set(), extras))
         stamp(extras)
     return None
 
@@ -99,8 +109,13 @@ def extras_present() -> set[str] | None:
 
 
 def lacks(present: set[str], wanted: set[str]) -> bool:
-    needed = set(requirements(PYPROJECT, wanted))
-    return not needed <= set(requirements(INSTALLED, present))
+    return bool(missing(present, wanted))
+
+
+def missing(present: set[str], wanted: set[str]) -> list[str]:
+    """List what pyproject.toml asks for and nobody has installed."""
+    there = set(requirements(INSTALLED, present)) if INSTALLED.exists() else set()
+    return sorted(set(requirements(PYPROJECT, wanted)) - there)
 
 
 def requirements(pyproject: Path, extras: set[str]) -> list[str]:
@@ -144,16 +159,50 @@ def add_ensurepip(base: Path) -> None:
     run([*apt, "install", "-y", "--no-install-recommends", package], why)
 
 
-def install(extras: set[str]) -> None:
-    STAMP.unlink(missing_ok=True)
-    needed = requirements(PYPROJECT, extras)
-    say("installing " + ", ".join(needed))
+def install(extras: set[str], lacking: list[str]) -> None:
     # PIP_USER=0: a `user = true` in somebody's pip.conf cannot work in a venv.
     os.environ |= {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    pip = [PYTHON, "-I", "-m", "pip", "install", "--no-input", "--quiet"]
-    run([*pip, *needed], "the packages could not be installed")
+    pip = [PYTHON, "-I", "-m", "pip"]
+    why = "the packages could not be installed"
+    if any(name.startswith(SPARK) for name in lacking) and STAMP.exists():
+        install_large(pip, lacking, why)
+    else:
+        STAMP.unlink(missing_ok=True)
+        needed = requirements(PYPROJECT, extras)
+        say("installing " + ", ".join(needed))
+        run([*pip, "install", "--no-input", "--quiet", *needed], why)
     compileall.compile_dir(CHECKOUT / "rq", quiet=2)
     os.sync()  # after a power cut, too, a stamp means that the packages are there
+
+
+def install_large(pip: list, lacking: list[str], why: str) -> None:
+    """Add Spark to a venv that works, and that goes on working if this fails.
+
+    All is fetched and built beside it first; only then does the venv change.
+    """
+    demand_space(SPARK_BYTES)
+    say(f"installing {', '.join(lacking)} (about 1.1 GB, 3 minutes)")
+    shutil.rmtree(TMP, ignore_errors=True)
+    wheels = TMP / "wheels"
+    wheels.mkdir(parents=True)
+    os.environ |= {"TMPDIR": str(TMP)}
+    fetch = ["wheel", "--no-input", "--no-cache-dir", "--wheel-dir", wheels]
+    here = ["install", "--no-input", "--no-cache-dir", "--no-index"]
+    try:
+        run([*pip, *fetch, *lacking], why, shown=True)
+        STAMP.unlink(missing_ok=True)
+        run([*pip, *here, "--find-links", wheels, *lacking], why, shown=True)
+    finally:
+        shutil.rmtree(TMP, ignore_errors=True)
+
+
+def demand_space(needed: int) -> None:
+    free = shutil.disk_usage(CHECKOUT).free
+    if free < needed:
+        raise Refused(
+            f"Spark needs {needed / 1e9:.1f} GB free in {CHECKOUT} while it is "
+            f"installed and there are {free / 1e9:.1f}: make room and try again"
+        )
 
 
 def stamp(extras: set[str]) -> None:
@@ -168,26 +217,42 @@ def stamp(extras: set[str]) -> None:
 # Talking to others
 
 
-def run(command: list, why: str) -> None:
+def run(command: list, why: str, *, shown: bool = False) -> None:
     """Run `command` with its output in LOG; raise Refused with `why` if it fails."""
     with LOG.open("w") as log:
-        ended = subprocess.run(
+        child = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
             close_fds=False,
-            check=False,
         )
-    if ended.returncode == 0:
+    try:
+        status = watch(child) if shown else child.wait()
+    except KeyboardInterrupt:
+        child.wait()  # it has the same terminal, and writes into the venv
+        raise
+    if status == 0:
         return
     output = LOG.read_text(errors="replace")
     if any(word in output for word in UNREACHABLE):
         raise Refused(f"{why}: the package index does not answer (details: {LOG})")
     errors = re.findall(r"^(?:ERROR|Error|E): (.*)", output, re.MULTILINE)
-    last = errors[-1] if errors else f"exit status {ended.returncode}"
+    last = errors[-1] if errors else f"exit status {status}"
     raise Refused(f"{why}: {last} (details: {LOG})")
+
+
+def watch(child: subprocess.Popen) -> int:
+    """Tell what pip is at, every few seconds, until it ends; return its status."""
+    begun = time.monotonic()
+    while True:
+        try:
+            return child.wait(TELL_EVERY)
+        except subprocess.TimeoutExpired:
+            at = re.findall(STAGES, LOG.read_text(errors="replace"), re.MULTILINE)
+            text = at[-1] if at else "asking the package index"
+            say(f"  {time.monotonic() - begun:.0f} s: {text}")
 
 
 def say(text: str) -> None:

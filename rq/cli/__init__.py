@@ -57,6 +57,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "timer": ("timer:timer", "ls: the timers and when they fire"),
     "router": ("router:router", "try | import: routing rules, tried on one message"),
     "relay": ("relay:relay", "ls | retry | resolve: messages to other hosts"),
+    "spark": ("spark:spark", "doctor | try: the data pipeline"),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "prove that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise on it"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from rq import config, disk, names
-from rq.cli import FAILED, OK, install, mgr, owner, place, ports, term
+from rq.cli import FAILED, OK, install, mgr, owner, place, ports, spark, term
 from rq.errors import BadConfig, NoSuchQueue, RQError
 from rq.layout import Root
 from rq.states import Child
@@ -35,6 +36,9 @@ def up(root: Root, words: list[str]) -> int:
     made.add_argument(
         "--no-samples", action="store_true", help="send none on the first run"
     )
+    made.add_argument(
+        "--spark", action="store_true", help="add the data pipeline (about 1.1 GB)"
+    )
     args = made.parse_args(words)
     first = not root.config.exists()
     _set_up(root, first=first)
@@ -44,6 +48,8 @@ def up(root: Root, words: list[str]) -> int:
         _warn_of_disk(root)
     if first and ready and not args.no_samples:
         _samples(root)
+    if args.spark:
+        spark.install()
     _where_next(root, first=first)
     return OK if ready else FAILED
 
@@ -245,6 +251,8 @@ def _where_next(root: Root, *, first: bool) -> None:
     page = _page(root)
     if not first:
         print(f"`{rq} status` shows it, `{rq} demo` sends samples")
+        for command, text in _offers(rq):
+            print(f"`{command}` {text}")
         print(*page, sep="\n", end="\n" if page else "")
         return
     folders = _shown(root, f"queue/{DEMO}")
@@ -255,12 +263,20 @@ def _where_next(root: Root, *, first: bool) -> None:
         (f"{rq} show ID", "what happened to one, why, what to do"),
         (f"{rq} send {DEMO} -p1 hello --follow", "send one and watch it"),
         (f"ls {folders}/done", "a message is a folder"),
+        *_offers(rq),
         (f"{rq} down", "stop all"),
     ]
     width = max(len(command) for command, _ in rows)
     for command, text in rows:
         print(f"  {command:<{width}}  {text}")
     print(*page, sep="\n", end="\n" if page else "")
+
+
+def _offers(rq: str) -> list[tuple[str, str]]:
+    """Return the command that adds what is not installed with RQ."""
+    if importlib.util.find_spec("pyspark") is not None:
+        return []
+    return [(f"{rq} up --spark", "adds the data pipeline (about 1.1 GB)")]
 
 
 def _page(root: Root) -> list[str]:

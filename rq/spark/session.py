@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,8 +55,24 @@ def session(
     return spark
 
 
+def close(spark: SparkSession) -> None:
+    """Stop a session and wait until its Java has ended."""
+    from pyspark import SparkContext
+
+    spark.stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait()
+
+
 def demand_spark() -> None:
-    """Raise Refused when Spark is not installed."""
+    """Raise Refused when Spark, or the shell of its launcher, is not installed."""
     missing = [
         name
         for name in ("pyspark", "pandas", "pyarrow")
@@ -65,6 +82,8 @@ def demand_spark() -> None:
         raise Refused(
             f"{', '.join(missing)} not installed: run `rq up --spark` (about 1.1 GB)"
         )
+    if shutil.which("bash") is None:
+        raise Refused("Spark's launcher is a bash script: install bash")
 
 
 def environment() -> dict[str, str]:

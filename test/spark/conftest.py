@@ -52,28 +52,14 @@ def spark_env(java_home, tmp_path_factory):
 @pytest.fixture(scope="session")
 def spark(spark_env):
     """Give the one session of the run."""
-    from rq.spark.session import session
+    from rq.spark.session import close, session
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_env.items():
             patch.setenv(name, value)
         made = session("rq-tests", master="local[2]")
         yield made
-        made.stop()
-        end_jvm()
-
-
-def end_jvm():
-    """End the JVM of this process: stopping a session leaves it to the interpreter."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    SparkContext._gateway = SparkContext._jvm = None
+        close(made)
 
 
 @pytest.fixture

@@ -1,0 +1,83 @@
+"""`rq spark`: Spark's health, trying a job, and what else runs on it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+from rq.cli import OK, USAGE, place, term
+from rq.errors import BadInput, NoJava, Refused
+from rq.layout import Root
+
+# verb: (module:function, one line of help); a function takes (root, words).
+VERBS: dict[str, tuple[str, str]] = {
+    "doctor": ("rq.cli.spark:doctor", "Java, versions, ports, a job of ten seconds"),
+}
+_EXTRA, _EXTRA_JAVA = "spark", "spark-java"
+
+
+def spark(root: Root, words: list[str]) -> int:
+    """Run `rq spark VERB …`."""
+    if not words or words[0] in ("-h", "--help"):
+        print(_usage())
+        return OK if words else USAGE
+    row = VERBS.get(words[0])
+    if row is None:
+        there_are = ", ".join(VERBS)
+        raise BadInput(f"there is no `rq spark {words[0]}`; there are: {there_are}")
+    # What is started here, and what that starts, is of this root.
+    os.environ["RQ_ROOT"] = str(root.path)
+    module, _, function = row[0].partition(":")
+    act: Callable[..., int] = getattr(importlib.import_module(module), function)
+    return act(root, words[1:])
+
+
+def _usage() -> str:
+    lines = ["usage: rq [--root DIR] spark VERB [options]", ""]
+    return "\n".join(
+        [*lines, *(f"  {verb:<10}{text}" for verb, (_, text) in VERBS.items())]
+    )
+
+
+def doctor(_root: Root, words: list[str]) -> int:
+    """Print what was found; the first thing that is wrong ends it."""
+    made = term.parser("spark doctor", "Prove that Spark works here.")
+    made.parse_args(words)
+    from rq.spark import doctor as examination
+
+    for name, text in examination.examine():
+        print(f"{name:<10} {text}", flush=True)
+    print(term.colour("OK", "green"))
+    return OK
+
+
+# ---- `rq up --spark`
+
+
+def install() -> None:
+    """Put Spark into the checkout's .venv, and a Java when there is none."""
+    from rq.spark import java
+
+    if not bootstrapped(_EXTRA):
+        raise Refused("Spark was not installed; RQ itself is as it was")
+    try:
+        java.find(os.environ)
+    except NoJava:
+        place.note("there is no Java that Spark can use: installing one for it")
+        if not bootstrapped(_EXTRA_JAVA):
+            raise
+        importlib.invalidate_caches()
+    found = java.find(os.environ)
+    print(f"Spark is installed, with Java {found.version}: `rq spark doctor` proves it")
+
+
+def bootstrapped(extra: str) -> bool:
+    """Make sure of an extra of pyproject.toml, as the launchers do."""
+    program = place.CHECKOUT / "bin" / "bootstrap.py"
+    if not program.exists():
+        raise Refused(f"this is no checkout: run `pip install 'rq-spool[{extra}]'`")
+    command = [sys.executable, "-I", str(program), extra]
+    return subprocess.run(command, check=False).returncode == OK
