@@ -9,10 +9,9 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from rq.causes import Cause
 from rq.config import Admin
 from rq.errors import DiskFailed, RQError
-from rq.queues import retention
+from rq.queues import retention, transactions
 from rq.queues.owner import Owner
 from rq.queues.points import Points
 from rq.queues.runner import Runner
@@ -82,8 +81,9 @@ class Housekeeping:
             self.server.drop_silent()
             self.owner.spool.journal.look_again()
             self.runner.pool.retire_worn()
-            self.runner.look_at_ghosts(Cause.CRASH)
+            self.runner.ghosts.look()
             self._seal_hourly()
+            transactions.mind(self.owner, self.owner.spool.clock())
             self._housekeep()
         except Exception:
             log.exception("housekeeping failed; RQ tries again in %d s", TICK)
@@ -135,7 +135,9 @@ class Housekeeping:
         spool = self.owner.spool
         now = spool.clock()
         for msg_id, one in list(spool.entries.items()):
-            if one.state is State.PREP and not one.busy and is_old(spool, msg_id, now):
+            if one.state is not State.PREP or one.busy or spool.txns.of(msg_id):
+                continue  # a transaction has its own end
+            if is_old(spool, msg_id, now):
                 spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
         for key, (_, since) in list(spool.keys.items()):
             if now - since > key_seconds(key):

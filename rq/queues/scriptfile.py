@@ -1,0 +1,77 @@
+"""The script of a queue as a file: whether it looks startable, and since when it does
+not."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+
+from rq.queues.owner import Owner
+
+LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
+SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at again
+MISSING = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR,
+                     errno.ELOOP, errno.EPERM, errno.EISDIR})  # fmt: skip
+
+log = logging.getLogger(__name__)
+
+
+class ScriptFile:
+    """What is known of the script's file."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self.path = ""  # the real one, found at each look
+        self.retry_at = 0.0  # it is not looked at before
+        self._look_at = 0.0  # when the script of long-lived workers is looked at again
+        self._unfit = False  # it cannot be started, as it looks
+        self.on_look: Callable[[tuple[object, ...]], None]  # is told its identity
+
+    def ready(self, now: float, known: bool) -> bool:
+        """Return whether it looks as if it could be started; `known`: a worker that
+        stays runs it, so that not every question is worth a look."""
+        if now < self.retry_at:
+            return False
+        if known and now < self._look_at:
+            return True
+        path = self.path = self._real()
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            self.retry_at = 0.0
+            if self._unfit:
+                self.is_back()
+            self._look_at = now + LOOK_SECONDS
+            self.on_look(self._identity())
+            return True
+        self._unfit = True
+        why = "not executable" if os.path.exists(path) else "no such file"
+        self.fail(f"{self._owner.config.script}: {why}", now)
+        return False
+
+    def _real(self) -> str:
+        root = str(self._owner.root.path)
+        return os.path.realpath(os.path.join(root, self._owner.config.script))
+
+    def _identity(self) -> tuple[object, ...]:
+        """Return what changes when it is replaced or edited."""
+        found = os.stat(self.path)
+        return self.path, found.st_ino, found.st_mtime_ns, found.st_size
+
+    def fail(self, text: str, now: float) -> None:
+        """It cannot be started: SCRIPTERROR."""
+        if self._owner.oper != text:
+            log.error("SCRIPTERROR: %s; messages wait in que until it is mended", text)
+        self._owner.oper = text
+        self.retry_at = now + SCRIPT_SECONDS
+
+    def is_back(self) -> None:
+        """It was started, or nobody waits for it."""
+        self._unfit = False
+        if self._owner.oper is not None:
+            self._owner.oper = None
+            log.info("the script can be started again")
+
+    def look_again(self) -> None:
+        """Forget the pause after an error: something may have changed."""
+        self.retry_at = self._look_at = 0.0

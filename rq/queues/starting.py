@@ -1,0 +1,105 @@
+"""Starts the script of a queue: for a message, or hands one to a worker that stays."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Callable, Mapping
+
+from rq.message import Message
+from rq.pipe import Report
+from rq.queues import environment, persistent
+from rq.queues.claim import Claim
+from rq.queues.owner import Owner
+from rq.queues.resident import Resident
+from rq.queues.script import Plan, Script, find_program
+from rq.queues.scriptfile import ScriptFile
+from rq.queues.stdio import PassedLog, StdioLog
+from rq.queues.worker import Worker
+
+Hear = Callable[[Worker, Report], None]
+
+
+class Starter:
+    """Makes workers of claims; OSError says why one cannot be."""
+
+    def __init__(self, owner: Owner, file: ScriptFile, null: int, hear: Hear) -> None:
+        self._owner = owner
+        self._file = file
+        self._null = null
+        self._hear = hear
+
+    def spawn(self, claim: Claim, on_end: Callable[[Worker], None]) -> Worker:
+        """Start a script for a message."""
+        owner, message, slot = self._owner, claim.message, claim.slot
+        directory = self._directory(message.msg_id)
+        claim.stamp = owner.spool.stamp(message.msg_id)
+        log = StdioLog(directory, self._file.path)
+        worker = Worker(message, slot, log, self._hear)
+        try:
+            plan = self.plan(
+                slot.lease,
+                self._values(message, directory),
+                directory=directory,
+                output=log.fd,
+                lease_fd=slot.fd,
+            )
+            end = functools.partial(on_end, worker)
+            worker.script = Script(plan, owner.loop, worker.hear, end)
+            log.started(worker.pid)
+        finally:
+            log.close()
+        os.close(slot.fd)
+        return worker
+
+    def plan(
+        self,
+        lease: str,
+        values: Mapping[str, str],
+        *,
+        directory: str,
+        output: int,
+        lease_fd: int,
+    ) -> Plan:
+        """Return how the script is started with `values` in its environment."""
+        owner, script = self._owner, self._file.path
+        env = {**environment.for_script(owner.base_env, script, lease), **values}
+        return Plan(
+            argv=find_program([*owner.argv_prefix, script], env.get("PATH", "")),
+            env=env,
+            directory=directory,
+            output=output,
+            lease=lease_fd,
+            nice=owner.config.nice,
+            null=self._null,
+        )
+
+    def hand(self, claim: Claim, resident: Resident) -> Worker:
+        """Give a message to a long-lived worker."""
+        message, msg_id = claim.message, claim.msg_id
+        if resident.script.ending is not None:
+            raise ChildProcessError(errno.ECHILD, "its worker has ended")
+        directory = None
+        if self._owner.config.worker_dir or message.attachments:
+            directory = self._directory(msg_id)
+            claim.stamp = self._owner.spool.stamp(msg_id)
+        else:
+            self._owner.spool.rest(msg_id)
+        log = PassedLog(
+            functools.partial(self._directory, msg_id), resident.pid, self._file.path
+        )
+        worker = Worker(message, resident.slot, log, self._hear)
+        line = persistent.line(self._values(message, directory))
+        resident.hand(worker, log, line)
+        return worker
+
+    def _directory(self, msg_id: str) -> str:
+        """Make the folder and the worker's directory of a message that runs."""
+        self._owner.spool.settle(msg_id)
+        return self._owner.spool.work_dir(msg_id)
+
+    def _values(self, message: Message, directory: str | None) -> dict[str, str]:
+        return environment.of_message(
+            self._owner.main, self._owner.name, message, directory
+        )
