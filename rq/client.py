@@ -17,6 +17,7 @@ import orjson
 from rq import config, wire
 from rq.errors import (
     BadInput,
+    BadMessage,
     NoSuchMessage,
     OutcomeUnknown,
     Refused,
@@ -34,6 +35,11 @@ _KINDS: tuple[tuple[str, type[RQError]], ...] = (
     ("lacking", BadInput),
     ("input missing", BadInput),
     ("not a message id", BadInput),
+    ("no transaction", NoSuchMessage),
+    ("transaction ", WrongState),
+    ("messages[", BadMessage),
+    ("ttl is", BadInput),
+    ("key is", BadInput),
     ("cannot", WrongState),
     ("msg ", WrongState),
     ("a message in", WrongState),

@@ -63,6 +63,7 @@ class Note(StrEnum):
     OPEN = "open"  # first line of a segment
     GROUP = "group"  # ends a group whose events were all written before
     SENT = "sent"  # an entry of an outbox was delivered
+    TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     CLOCK = "clock"  # the wall clock stepped
     STOPPED = "stopped"  # last line of a clean stop
@@ -74,6 +75,7 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, frozenset[Role]]] = {
     (State.NOWHERE, Event.PREPARE): (State.PREP, frozenset({_C})),
     (State.NOWHERE, Event.COMMIT): (State.QUE, frozenset({_C})),
     (State.NOWHERE, Event.FAIL): (State.ERR, frozenset({_Q})),  # malformed, at the door
+    (State.PREP, Event.PREPARE): (State.PREP, frozenset({_C})),  # new content
     (State.PREP, Event.COMMIT): (State.QUE, frozenset({_C})),
     (State.PREP, Event.DISCARD): (State.GONE, frozenset({_C})),
     (State.PREP, Event.EXPIRE): (State.GONE, frozenset({_Q, _K})),

@@ -6,11 +6,12 @@ its reply leaves, after the group is durable.
 
 from __future__ import annotations
 
-from rq.queues import asking, changing, making
+from rq.queues import asking, changing, making, transactions
 from rq.queues.verbs import Command
 
 COMMANDS: dict[str, Command] = {
     **asking.COMMANDS,
     **making.COMMANDS,
     **changing.COMMANDS,
+    **transactions.COMMANDS,
 }

@@ -22,11 +22,15 @@ _LIMIT = 200  # characters
 
 def key_in(asked: dict[str, Any]) -> str | None:
     """Take the key out of what was asked for."""
-    key = asked.pop(KEY, None)
+    return checked(asked.pop(KEY, None), KEY)
+
+
+def checked(key: object, name: str) -> str | None:
+    """Return a key that may be remembered, if there is one."""
     if key is None:
         return None
     if len(str(key)) > _LIMIT or not str(key).isprintable():
-        raise BadInput(f"{KEY} is at most {_LIMIT} printable characters")
+        raise BadInput(f"{name} is at most {_LIMIT} printable characters")
     return str(key)
 
 

@@ -92,6 +92,7 @@ class Points:
             spool.journal.position.seq,
             spool.entries,
             spool.keys,
+            spool.txns,
         )
         self._index = index.Writing(spool.queue, source)
         self.owner.loop.call_later(0.05, self.owner.wake)

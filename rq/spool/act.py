@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -170,6 +171,8 @@ def _act_on(
         return
     entry = _entry_of(msg_id, one, at, door)
     spool.entries[msg_id] = entry
+    if one.state is State.QUE and one.message is None and "due" not in one.record:
+        _read_due(spool, msg_id, entry)
     if "dup" in one.record and entry.body is None and at is not None:
         _mark_rider(spool, msg_id, str(one.record["dup"]))
     if action is Action.RECOVER:
@@ -181,6 +184,12 @@ def _act_on(
     spool.unsettled[msg_id] = entry
     if one.state not in HASHED and one.state is not State.GONE:
         spool.counts.moved(State.NOWHERE, one.state)
+
+
+def _read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
+    """The line of a transaction says who is in que, and no more."""
+    with contextlib.suppress(BadMessage, NoSuchMessage):  # its claim moves it to err
+        entry.due = spool.read(msg_id).due
 
 
 def _mark_rider(spool: Spool, msg_id: str, leader: str) -> None:

@@ -38,6 +38,7 @@ def begin(spool: Spool, msg_id: str, name: str) -> Upload:
     names.attachment(name)
     if spool.find(msg_id) is not State.PREP:
         raise WrongState("cannot find message")
+    spool.settle(msg_id)  # in a transaction its folder may be still to be made
     attach = f"{folder(State.PREP, msg_id)}/{ATTACH}"
     durable.make_dirs(attach, spool.dir_fd)
     number = f"{os.getpid()}-{next(_numbers)}"
@@ -83,6 +84,11 @@ def remove(spool: Spool, msg_id: str, name: str) -> None:
 
 def _write(spool: Spool, message: Message, now: Mapping[str, Attachment]) -> None:
     changed = message.with_(attachments=dict(now))
+    txn = spool.txns.of(message.msg_id)
+    if txn is not None:
+        spool.prepare_in(txn.txn_id, changed)
+        spool.settle(message.msg_id)
+        return
     path = f"{folder(State.PREP, message.msg_id)}/{MSG}"
     durable.replace(path, changed.encode(), spool.dir_fd)
 

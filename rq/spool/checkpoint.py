@@ -132,7 +132,11 @@ def stop(spool: Spool) -> None:
     writing = index.Writing(
         spool.queue,
         index.lines(
-            spool.journal.journal_id, spool.journal.seq + 1, spool.entries, spool.keys
+            spool.journal.journal_id,
+            spool.journal.seq + 1,
+            spool.entries,
+            spool.keys,
+            spool.txns,
         ),
     )
     while writing.write_slice(1000):

@@ -47,7 +47,6 @@ class Folded:
 
     by_id: dict[str, Fold]
     deltas: dict[State, int]  # of done and relayed
-    keys: dict[str, tuple[str, float]]
     owed: list[tuple[int, int, dict[str, Any], float]]
     sent: set[tuple[int, int]]
     stopped: bool = False  # the last line is that of a clean stop
@@ -56,7 +55,7 @@ class Folded:
 
 def fold(events: Iterable[dict[str, Any]]) -> Folded:
     """Fold events in their order."""
-    folded = Folded({}, dict.fromkeys(HASHED, 0), {}, [], set())
+    folded = Folded({}, dict.fromkeys(HASHED, 0), [], set())
     for record in events:
         folded.stopped = record["ev"] == Note.STOPPED
         folded.suspect = folded.suspect or record["ev"] == Note.SUSPECT
@@ -65,6 +64,8 @@ def fold(events: Iterable[dict[str, Any]]) -> Folded:
         elif "msgs" in record:
             for msg_id in record["msgs"]:
                 _take(folded, {**record, "msg": msg_id})
+        elif record["ev"] == Note.TXN:
+            _take_decision(folded, record)
         elif record["ev"] == Note.SENT:
             folded.sent.add((record["of"], record["i"]))
     return folded
@@ -91,11 +92,18 @@ def _take(folded: Folded, record: dict[str, Any]) -> None:
     _take_others(folded, record)
 
 
+def _take_decision(folded: Folded, record: dict[str, Any]) -> None:
+    """Let the messages that a transaction has committed be in que; lines that say so of
+    each may follow, or a crash may have come before them."""
+    said = {name: one for name, one in record.items() if name != "ids"}
+    said.update(ev=Event.COMMIT, state=State.QUE, was=State.PREP)
+    for msg_id in record.get("ids", ()):
+        _take(folded, {**said, "msg": msg_id})
+
+
 def _take_others(folded: Folded, record: dict[str, Any]) -> None:
-    """Take what a line says beside its own message: its key, what it owes, riders."""
+    """Take what a line says beside its own message: what it owes, riders."""
     when = record["ts"] / 1e6
-    if "key" in record:
-        folded.keys[record["key"]] = (record["msg"], when)
     for number, out in enumerate(record.get("out", ())):
         whose = {**out, "msg": record["msg"]}
         folded.owed.append((record["seq"], number, whose, when))

@@ -1,7 +1,7 @@
 """A cache of what recovery needs of live messages, so that it need not read them all.
 
-One line of header, lines of up to a thousand entries, one line of delivery keys, one
-line that says it is whole. It may be older than the journal: the fold repeats the rest.
+One line of header, lines of up to a thousand entries, one line of delivery keys, one of
+transactions, one that says it is whole. It may be older than the journal: the fold repeats the rest.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import orjson
 from rq import durable
 from rq.layout import QueueDir
 from rq.spool.entry import Entry
+from rq.spool.transactions import Transactions
 from rq.states import State
 
 VERSION = 1
@@ -34,6 +35,7 @@ class Index:
     seq: int
     known: dict[str, Known] = field(default_factory=dict)
     keys: dict[str, tuple[str, float]] = field(default_factory=dict)
+    txns: list[list[Any]] = field(default_factory=list)
 
 
 def read(queue: QueueDir) -> Index | None:
@@ -69,6 +71,8 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
                 index.known[one[0]] = tuple(one[1:])
         elif "keys" in found:
             index.keys = {k: (v[0], v[1]) for k, v in found["keys"].items()}
+        elif "txns" in found:
+            index.txns = found["txns"]
         elif found.get("end") == len(index.known):
             return index
     return None
@@ -79,6 +83,7 @@ def lines(
     seq: int,
     entries: Mapping[str, Entry],
     keys: Mapping[str, tuple[str, float]],
+    txns: Transactions,
 ) -> Iterator[bytes]:
     """Give the lines of an index, to be written at leisure; entries that change in
     between are fuzzy, which the fold from `seq` mends."""
@@ -90,6 +95,7 @@ def lines(
         total += len(chunk)
         yield _line(chunk)
     yield _line({"keys": dict(keys)})
+    yield _line({"txns": txns.to_json()})
     yield _line({"end": total})
 
 

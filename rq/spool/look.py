@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from rq.layout import QueueDir
-from rq.spool import checkpoint, history, index
+from rq.spool import checkpoint, history, index, transactions
 from rq.spool.fold import Folded, fold
 from rq.spool.journal import Position
+from rq.spool.transactions import Transactions
 from rq.states import Event, State
 
 
@@ -26,6 +27,8 @@ class Found:
     folded: Folded
     checkpoint: checkpoint.Checkpoint | None
     index: index.Index | None
+    keys: dict[str, tuple[str, float]]  # of deliveries: message, time
+    txns: Transactions
     fresh: bool  # nothing was ever written here
 
 
@@ -40,10 +43,16 @@ def look(queue: QueueDir, now: float) -> Found:
     since = min(after, known.seq) if known else after
     reads = list(history.events_after(queue, since, journal)) if journal else []
     last, start, boot = _last(point, reads)
-    events = [event for read in reads for event in read.events if event["seq"] > since]
+    events = [
+        transactions.expanded(queue, event)
+        for read in reads
+        for event in read.events
+        if event["seq"] > since
+    ]
     old = [event for event in events if event["seq"] <= after]
     new = [event for event in events if event["seq"] > after]
     _freshen(known, old)
+    keys, txns = _remembered(known, _once(events) if known else _history(queue))
     return Found(
         last=last,
         start=max(start + 1, int(now)),
@@ -52,8 +61,31 @@ def look(queue: QueueDir, now: float) -> Found:
         folded=fold(_once(new)),
         checkpoint=point,
         index=known,
+        keys=keys,
+        txns=txns,
         fresh=point is None and journal is None,
     )
+
+
+def _history(queue: QueueDir) -> Iterator[dict[str, Any]]:
+    """Give all events that there are: no index tells of those long ago."""
+    for one in history.segments(queue):
+        if (read := history.read_segment(one)) is not None:
+            for event in read.events:
+                yield transactions.expanded(queue, event)
+
+
+def _remembered(
+    known: index.Index | None, events: Iterable[dict[str, Any]]
+) -> tuple[dict[str, tuple[str, float]], Transactions]:
+    """Return the keys and the transactions that an index tells of, and `events`."""
+    keys = dict(known.keys) if known else {}
+    txns = Transactions(known.txns if known else ())
+    for event in events:
+        txns.take(event)
+        if "key" in event:
+            keys[event["key"]] = (event["msg"], event["ts"] / 1e6)
+    return keys, txns
 
 
 def _last(
@@ -104,8 +136,6 @@ def _freshen(known: index.Index | None, events: Iterable[dict[str, Any]]) -> Non
             )
         elif record["state"] != State.RUN:
             known.known.pop(msg_id, None)
-        if "key" in record:
-            known.keys[record["key"]] = (msg_id, record["ts"] / 1e6)
 
 
 def was_clean(found: Found) -> bool:

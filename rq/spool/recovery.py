@@ -16,7 +16,7 @@ from rq import durable, proc
 from rq.causes import Cause
 from rq.errors import BadConfig, Refused
 from rq.layout import MSG, QUEUE_DIRS, QueueDir
-from rq.spool import checkpoint, folders, history, leases, outbox
+from rq.spool import checkpoint, deciding, folders, history, leases, outbox
 from rq.spool.act import Opened, act
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.journal import Journal
@@ -89,10 +89,11 @@ def _open(
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, {}, clock, threads)
     spool.owes = owes
-    _remember(spool, found, clock())
+    _remember(spool, found)
     trusted = same_boot and not found.folded.suspect
     opened = Opened(spool, lock, prefix, was_clean(found), trusted, ghosts)
     act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
+    deciding.finish_all(spool)
     spool.commit()
     spool.empty_gone()
     if opened.clean:
@@ -136,23 +137,11 @@ def _counts(found: Found) -> Counts:
     return counts
 
 
-def _remember(spool: Spool, found: Found, now: float) -> None:
-    keys = dict(found.index.keys) if found.index else _keys_of_history(spool.queue)
-    keys.update(found.folded.keys)
-    spool.keys = keys
+def _remember(spool: Spool, found: Found) -> None:
+    spool.keys, spool.txns = found.keys, found.txns
     owed = dict(found.checkpoint.owed) if found.checkpoint else {}
     for seq, number, out, since in found.folded.owed:
         owed[seq, number] = outbox.owed(out, out["msg"], since)
     for sent in found.folded.sent:
         owed.pop(sent, None)
     spool.owed = owed
-
-
-def _keys_of_history(queue: QueueDir) -> dict[str, tuple[str, float]]:
-    keys: dict[str, tuple[str, float]] = {}
-    for one in history.segments(queue):
-        if (read := history.read_segment(one)) is not None:
-            for record in read.events:
-                if "key" in record:
-                    keys[record["key"]] = (record["msg"], record["ts"] / 1e6)
-    return keys

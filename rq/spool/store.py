@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from rq import durable, names
-from rq.errors import BadMessage, NoSuchMessage, WrongState
+from rq.errors import BadMessage, DiskFailed, NoSuchMessage, WrongState
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
@@ -30,6 +30,7 @@ from rq.spool.entry import Counts, Entry
 from rq.spool.fold import rider_record
 from rq.spool.journal import Journal
 from rq.spool.outbox import Owed
+from rq.spool.transactions import Transactions
 from rq.states import FINAL, Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
@@ -46,6 +47,7 @@ _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
                      errno.ELOOP, errno.ENXIO})  # fmt: skip
 
 REST_SECONDS = 1.0  # how long a running message may be without a folder
+_AT_ONCE = 1000  # ids that one line of the journal names
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +92,7 @@ class Spool:
         self.clock = clock
         self.threads = threads
         self.owes: Owes = owes_nothing
+        self.txns = Transactions()
         self.ids = names.IdSource(journal.start)
         self.unsettled: dict[str, Entry] = {}
         self.lag_bytes = 0
@@ -227,8 +230,10 @@ class Spool:
         if entry is not None:
             if entry.busy:
                 raise WrongState(f"message {msg_id} is being worked on; ask again")
+            if event is not Event.PREPARE:
+                self._check_free(msg_id)
             return entry, entry.state
-        if event is Event.COMMIT:
+        if event in (Event.COMMIT, Event.PREPARE):
             # An id that is not known here was never given to another message, and the
             # door asks `free_id` first: no look at the disk is needed.
             return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
@@ -238,6 +243,14 @@ class Spool:
         known = folders.read_status_at(folder(state, msg_id), self.dir_fd)
         count, attempt = known.get("count", 0), known.get("attempt", 0)
         return Entry(state, state, 0.0, 0, count, attempt), state
+
+    def _check_free(self, msg_id: str) -> None:
+        """A message of a transaction goes with the others or not at all."""
+        one = self.txns.of(msg_id)
+        if one is not None:
+            raise WrongState(
+                f"transaction {one.txn_id} holds message {msg_id}: commit or abort that"
+            )
 
     def _changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
         entry.state = target
@@ -293,10 +306,12 @@ class Spool:
         out = self.owes(message, facts, self.clock())
         return {"out": out} if out else {}
 
-    def note(self, note: Note, **more: Any) -> None:
-        """Write a line that changes no state."""
-        record = {"ts": int(self.clock() * 1e6), "queue": self.queue.name, "ev": note}
-        self.journal.append({**record, **more})
+    def note(self, note: Note, **more: Any) -> dict[str, Any]:
+        """Write a line that changes no state of its own; return it."""
+        now = int(self.clock() * 1e6)
+        record = {"ts": now, "queue": self.queue.name, "ev": note, **more}
+        record["seq"] = self.journal.append(record)
+        return record
 
     def sent(self, seq: int, number: int) -> None:
         """Write down that an entry of the outbox was delivered."""
@@ -318,6 +333,31 @@ class Spool:
         entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
         self.entries[message.msg_id] = entry
         self.counts.moved(State.NOWHERE, State.PREP)
+
+    def prepare_in(self, txn_id: str, message: Message) -> None:
+        """Prepare a message in a transaction, or give it new content; the line holds
+        the whole of it, for the decision will name its id only."""
+        msg_id, event = message.msg_id, Event.PREPARE
+        line = self.fire(msg_id, event, Role.CREATOR, message=message, txn=txn_id)
+        self.entries[msg_id].since = self.clock()
+        self.txns.take(line)
+
+    def end_prepared(self, ids: list[str], event: Event, txn_id: str) -> None:
+        """Let messages of a transaction that is decided leave prep, by lines of up to a
+        thousand: what follows from its own line, which recovery would do as well."""
+        target = next_state(State.PREP, event, Role.CREATOR)
+        for at in range(0, len(ids), _AT_ONCE):
+            chunk, now = ids[at : at + _AT_ONCE], self.clock()
+            said = {"ts": int(now * 1e6), "queue": self.queue.name, "ev": event}
+            more = {"state": target, "was": State.PREP, "msgs": chunk, "txn": txn_id}
+            seq = self.journal.append({**said, **more})
+            for msg_id in chunk:
+                entry = self.entries[msg_id]
+                entry.seq, entry.since, entry.written = seq, now, False
+                self._changed(msg_id, entry, State.PREP, target)
+            if self.journal.full:
+                with contextlib.suppress(DiskFailed):  # the turn's own commit says so
+                    self.commit()
 
     def submit(self, message: Message, **more: Any) -> Entry:
         """Accept a message, new or prepared: → que, in one line.

@@ -27,7 +27,11 @@ def owner(tmp_path):
 def write_index(owner):
     journal = owner.spool.journal
     lines = index.lines(
-        journal.journal_id, journal.position.seq, owner.spool.entries, owner.spool.keys
+        journal.journal_id,
+        journal.position.seq,
+        owner.spool.entries,
+        owner.spool.keys,
+        owner.spool.txns,
     )
     writing = index.Writing(owner.queue, lines)
     while writing.write_slice(1):

@@ -337,6 +337,7 @@ class SpoolMachine(RuleBasedStateMachine):
                 journal.position.seq,
                 self.spool.entries,
                 self.spool.keys,
+                self.spool.txns,
             )
             self.writing = index.Writing(self.owner.queue, lines)
             self.writing.write_slice(1)

@@ -219,11 +219,6 @@ def test_what_is_owed_is_folded_until_it_is_sent():
     assert found.sent == {(1, 0)}
 
 
-def test_the_key_of_a_delivery_is_folded():
-    commit, *_ = lines(*NEW)
-    assert fold([{**commit, "key": "j/1/0"}]).keys == {"j/1/0": (ID, 1.0)}
-
-
 @pytest.mark.parametrize(
     ("last", "stopped"), [(Note.STOPPED, True), (Note.SENT, False)]
 )

@@ -1,0 +1,225 @@
+"""The verbs of transactions: open, prepare, commit, abort, show; and their end by age."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import Any
+
+from rq import names
+from rq.errors import BadInput, BadMessage, NoSuchMessage, Refused
+from rq.layout import ATTACH, folder
+from rq.logs import fields
+from rq.message import Message
+from rq.queues import keyed
+from rq.queues.owner import Owner
+from rq.queues.verbs import Command, Context, object_in
+from rq.spool import attach, deciding, transactions
+from rq.spool.transactions import Transaction
+from rq.states import State
+
+TTL = 3600.0  # seconds that a transaction may be left alone, unless it asks for others
+LONGEST = 86400.0
+MOST_OPEN = 1000  # transactions of a queue
+
+_log = logging.getLogger(__name__)
+
+
+def open_txn(ctx: Context, arg: bytes) -> Any:
+    """Open a transaction, or give the one that was opened with the same key."""
+    asked = object_in(arg)
+    owner = ctx.owner
+    key = keyed.checked(asked.get("key"), "key")
+    ttl = _ttl(asked.get("ttl"))
+    owner.check_open()
+    known = owner.spool.txns
+    if (key is None or known.with_key(key) is None) and _open(owner) >= MOST_OPEN:
+        raise Refused(f"not accepted: {MOST_OPEN} transactions are open")
+    return ["ok", shown(deciding.open_one(owner.spool, key, ttl))]
+
+
+def _open(owner: Owner) -> int:
+    return sum(one.is_open for one in owner.spool.txns.by_id.values())
+
+
+def _ttl(value: object) -> float:
+    if value is None:
+        return TTL
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, int | float) and known and 1 <= value <= LONGEST:
+        return float(value)
+    raise BadInput(f"ttl is not seconds from 1 to {LONGEST:.0f}: {value!r:.60}")
+
+
+def prepare_txn(ctx: Context, arg: bytes) -> Any:
+    """Prepare messages in a transaction, all or none of them; answer their ids."""
+    asked = object_in(arg)
+    owner, one = ctx.owner, _named(ctx.owner, asked)
+    wanted = asked.get("messages")
+    if not isinstance(wanted, list):
+        raise BadInput("lacking 'messages', a list of messages")
+    owner.check_open()
+    _check_quiet(one)
+    deciding.check_open(one, len(wanted))
+    made = [_made(owner, fields, at) for at, fields in enumerate(wanted)]
+    for message in made:
+        owner.spool.prepare_in(one.txn_id, message)
+    owner.wake()
+    return ["ok", [message.msg_id for message in made]]
+
+
+def _made(owner: Owner, fields: Any, at: int) -> Message:
+    """Return the message that is asked for; BadMessage tells which one cannot be."""
+    try:
+        if not isinstance(fields, dict):
+            raise BadMessage("it is not a JSON object")
+        message = owner.make({"dest": owner.name, **fields})
+        message.encode_new()
+    except BadMessage as error:
+        raise BadMessage(f"messages[{at}]: {error}") from None
+    return message
+
+
+def commit_txn(ctx: Context, arg: bytes) -> Any:
+    """Accept the messages that are named and discard the others of the transaction."""
+    asked = object_in(arg)
+    owner, one = ctx.owner, _named(ctx.owner, asked)
+    ids = _ids(asked.get("ids"))
+    _check_quiet(one)
+    if deciding.is_repeated(one, ids):
+        return ["ok", shown(one)]
+    owner.check_open()
+    deciding.check_whole(owner.spool, one, ids)
+    _check_free(owner, ids)
+    return _committed(owner, one, ids)
+
+
+def _ids(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise BadInput("lacking 'ids', a list of the messages to be accepted")
+    return list(dict.fromkeys(names.msg_id(one) for one in value))
+
+
+def _check_free(owner: Owner, ids: list[str]) -> None:
+    for msg_id in ids:
+        if owner.spool.entries[msg_id].busy:
+            raise Refused(f"message {msg_id} is being worked on; ask again")
+
+
+async def _committed(owner: Owner, one: Transaction, ids: list[str]) -> Any:
+    """Commit, once the files of the messages are on disk."""
+    one.deciding = True
+    try:
+        await _make_durable(owner, one, ids)
+    finally:
+        one.deciding = False
+    deciding.check_whole(owner.spool, one, ids)
+    deciding.commit(owner.spool, one, ids)
+    for msg_id in ids:
+        owner.waits(msg_id)
+        owner.count("accepted")
+    owner.wake()
+    return ["ok", shown(one)]
+
+
+async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
+    spool = owner.spool
+    run = owner.loop.run_in_executor
+    try:
+        for message in await run(owner.threads, _with_files, owner, ids):
+            attach.sweep(spool, message)
+            deep = spool.entries[message.msg_id].since < owner.began_at
+            await run(owner.threads, attach.verify, spool.dir_fd, message, deep)
+        if len(ids) > transactions.INLINE:
+            write = transactions.write_manifest
+            await run(owner.threads, write, spool.queue, one.txn_id, ids)
+    except OSError as error:
+        raise Refused(f"not done, the disk refused it: {error.strerror}") from None
+
+
+def _with_files(owner: Owner, ids: list[str]) -> list[Message]:
+    """Return the messages that have a directory of attachments; for a thread."""
+    place = owner.queue.path
+    found = []
+    for msg_id in ids:
+        if os.path.isdir(f"{place}/{folder(State.PREP, msg_id)}/{ATTACH}"):
+            found.append(owner.spool.read(msg_id))
+    return found
+
+
+def abort_txn(ctx: Context, arg: bytes) -> Any:
+    """Discard all that was prepared; asked again, it is done already."""
+    owner, one = ctx.owner, _named(ctx.owner, object_in(arg))
+    _check_quiet(one)
+    if one.is_open:
+        deciding.abort(owner.spool, one)
+        owner.wake()
+    deciding.check_aborted(one)
+    return ["ok", shown(one)]
+
+
+def show_txn(ctx: Context, arg: bytes) -> Any:
+    """Answer how a transaction stands."""
+    return ["ok", shown(_named(ctx.owner, object_in(arg)))]
+
+
+def list_txns(ctx: Context, arg: bytes) -> Any:
+    """Answer how all stand that are open, the oldest first."""
+    known = ctx.owner.spool.txns.by_id.values()
+    return ["ok", [shown(one) for one in known if one.is_open]]
+
+
+def _named(owner: Owner, asked: dict[str, Any]) -> Transaction:
+    txn_id = asked.get("txn")
+    one = owner.spool.txns.get(txn_id) if isinstance(txn_id, str) else None
+    if one is None:
+        raise NoSuchMessage(
+            f"no transaction {txn_id!s:.60}: it was never opened here, or decided more "
+            "than 7 days ago"
+        )
+    return one
+
+
+def _check_quiet(one: Transaction) -> None:
+    if one.deciding:
+        raise Refused(f"transaction {one.txn_id} is being committed; ask again")
+
+
+def shown(one: Transaction) -> dict[str, Any]:
+    """Return what a client is told of a transaction."""
+    number = len(one.members) if one.is_open else one.number
+    found: dict[str, Any] = {"txn": one.txn_id, "state": one.standing}
+    if one.key is not None:
+        found["key"] = one.key
+    return {**found, "messages": number, "ttl": one.ttl, "until": one.ends}
+
+
+# ---- by age
+
+
+def mind(owner: Owner, now: float) -> None:
+    """Abort what was left alone, forget what was decided long ago."""
+    spool = owner.spool
+    for one in list(spool.txns.by_id.values()):
+        if one.is_open and now > one.ends and not one.deciding:
+            _log.warning(
+                "a transaction was left alone; RQ aborts it: %s",
+                fields(txn=one.txn_id, messages=len(one.members), ttl=one.ttl),
+            )
+            deciding.abort(spool, one)
+            owner.wake()
+        if one.manifest and one.manifest <= owner.checkpoint_seq:
+            with contextlib.suppress(OSError):
+                transactions.drop_manifest(spool.queue, one)
+    spool.txns.forget(now)
+
+
+COMMANDS: dict[str, Command] = {
+    "open_txn": Command(open_txn, creates=True),
+    "prepare_txn": Command(prepare_txn, creates=True),
+    "commit_txn": Command(commit_txn, creates=True),
+    "abort_txn": Command(abort_txn),
+    "show_txn": Command(show_txn),
+    "list_txns": Command(list_txns),
+}

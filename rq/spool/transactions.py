@@ -1,0 +1,202 @@
+"""Transactions: messages that are accepted together or not at all.
+
+What is prepared in one is journaled whole. The decision is one line; what follows from
+it, messages that go to que and others that go for good, is repeated by recovery. The
+table of transactions is a fold of the journal's lines, here and in recovery alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from rq import durable
+from rq.errors import Damaged
+from rq.layout import QueueDir
+from rq.states import Event, Note
+
+REMEMBERED = (
+    7 * 86400.0
+)  # seconds that a decision is known, so that late comers hear it
+INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest
+_MANIFEST = "txn-"
+
+
+class Standing(StrEnum):
+    """How a transaction stands; the word `is` of its lines."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A transaction; its members are messages in prep that wait for its decision, or,
+    when that has been made, those that were not chosen."""
+
+    txn_id: str
+    key: str | None
+    ttl: float  # seconds that it may be left alone
+    touched: float  # epoch seconds of its last line
+    standing: Standing = Standing.OPEN
+    members: dict[str, None] = field(default_factory=dict)
+    number: int = 0  # how many messages it has committed
+    digest: str = ""  # of their ids
+    manifest: int = 0  # seq of the decision whose ids lie in a file; 0: no file
+    deciding: bool = False  # its commit has been asked for and waits for the disk
+
+    @property
+    def is_open(self) -> bool:
+        return self.standing is Standing.OPEN
+
+    @property
+    def ends(self) -> float:
+        """When it is aborted, if nobody touches it, or forgotten: epoch seconds."""
+        return self.touched + (self.ttl if self.is_open else REMEMBERED)
+
+    def to_json(self) -> list[Any]:
+        return [
+            self.txn_id,
+            self.key,
+            self.ttl,
+            self.touched,
+            self.standing,
+            list(self.members),
+            self.number,
+            self.digest,
+            self.manifest,
+        ]
+
+
+class Transactions:
+    """All transactions of a queue that are open, or were decided not long ago."""
+
+    def __init__(self, known: Iterable[list[Any]] = ()) -> None:
+        self.by_id: dict[str, Transaction] = {}
+        self.by_key: dict[str, str] = {}
+        self._of: dict[str, Transaction] = {}  # message: the open one that holds it
+        for one in known:
+            self._add(_from_json(one))
+
+    def get(self, txn_id: str) -> Transaction | None:
+        return self.by_id.get(txn_id)
+
+    def of(self, msg_id: str) -> Transaction | None:
+        """Return the open transaction that a message in prep belongs to."""
+        return self._of.get(msg_id)
+
+    def with_key(self, key: str) -> Transaction | None:
+        """Return the transaction that was opened with a key, unless it was aborted:
+        then nothing was sent, and the key may be used again."""
+        one = self.by_id.get(self.by_key.get(key, ""))
+        return None if one is None or one.standing is Standing.ABORTED else one
+
+    def to_json(self) -> list[list[Any]]:
+        return [one.to_json() for one in self.by_id.values()]
+
+    def forget(self, now: float) -> None:
+        """Forget what was decided long ago."""
+        for one in list(self.by_id.values()):
+            if not one.is_open and now > one.ends and not one.members:
+                del self.by_id[one.txn_id]
+                if one.key is not None and self.by_key.get(one.key) == one.txn_id:
+                    del self.by_key[one.key]
+
+    # ---- the fold
+
+    def take(self, record: Mapping[str, Any]) -> None:
+        """Take a line of the journal; one that was taken before changes nothing."""
+        one = self.by_id.get(record.get("txn", ""))
+        if record["ev"] == Note.TXN:
+            if one is None:
+                self._open(record)
+            elif one.is_open:
+                self._decide(one, record)
+        elif record["ev"] == Event.PREPARE and one is not None and one.is_open:
+            one.members[record["msg"]] = None
+            one.touched = record["ts"] / 1e6
+            self._of[record["msg"]] = one
+
+    def _open(self, record: Mapping[str, Any]) -> None:
+        if record["is"] == Standing.OPEN:
+            when = record["ts"] / 1e6
+            given = record.get("name"), float(record["ttl"])
+            self._add(Transaction(record["txn"], *given, when))
+
+    def _add(self, one: Transaction) -> None:
+        self.by_id[one.txn_id] = one
+        if one.key is not None:
+            self.by_key[one.key] = one.txn_id
+        if one.is_open:
+            self._of.update(dict.fromkeys(one.members, one))
+
+    def _decide(self, one: Transaction, record: Mapping[str, Any]) -> None:
+        if record["is"] == Standing.OPEN:
+            return
+        one.standing = Standing(record["is"])
+        one.touched = record["ts"] / 1e6
+        one.number, one.digest = record.get("n", 0), record.get("sha256", "")
+        one.manifest = record["seq"] if record.get("manifest") else 0
+        for msg_id in one.members:
+            self._of.pop(msg_id, None)
+        for msg_id in record.get("ids", ()):
+            one.members.pop(msg_id, None)
+
+
+def _from_json(found: list[Any]) -> Transaction:
+    txn_id, key, ttl, touched, standing, members, *rest = found
+    listed = dict.fromkeys(members)
+    return Transaction(txn_id, key, ttl, touched, Standing(standing), listed, *rest)
+
+
+# ---- the ids of a decision
+
+
+def digest(ids: Iterable[str]) -> str:
+    """Return what tells one choice of messages from another."""
+    return hashlib.sha256(_text(ids)).hexdigest()
+
+
+def _text(ids: Iterable[str]) -> bytes:
+    return "\n".join(sorted(ids)).encode()
+
+
+def write_manifest(queue: QueueDir, txn_id: str, ids: Iterable[str]) -> None:
+    """Write down, durably, more ids than a line of the journal can hold; for a thread."""
+    durable.write_durable(_manifest(queue, txn_id), _text(ids))
+    durable.checkpoint("txn:manifest-written")
+
+
+def drop_manifest(queue: QueueDir, one: Transaction) -> None:
+    """Remove the manifest of a decision that a checkpoint covers: no recovery reads it."""
+    durable.unlink(os.fspath(_manifest(queue, one.txn_id)))
+    one.manifest = 0
+
+
+def expanded(queue: QueueDir, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of the journal with the ids that its manifest holds.
+
+    Damaged: the manifest is not the one that the line promises. None is there any more:
+    a checkpoint covers what it decided.
+    """
+    if record["ev"] != Note.TXN or not record.get("manifest"):
+        return record
+    path = _manifest(queue, record["txn"])
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return record
+    if hashlib.sha256(text).hexdigest() != record["sha256"]:
+        raise Damaged(f"{path} is not the list of messages that event "
+                      f"{record['seq']} has committed")  # fmt: skip
+    return {**record, "ids": text.decode().split("\n")}
+
+
+def _manifest(queue: QueueDir, txn_id: str) -> Path:
+    return queue.journal / f"{_MANIFEST}{txn_id}"

@@ -1,0 +1,216 @@
+"""Transactions in the spool: all or nothing, whatever of their lines a crash has left."""
+
+import orjson
+import pytest
+from spooling import Owner, a_message
+
+from rq.errors import Damaged, WrongState
+from rq.spool import checkpoint, deciding, transactions
+from rq.spool.transactions import Standing
+from rq.states import Event, Note, Role, State
+
+
+@pytest.fixture
+def owner(tmp_path):
+    made = Owner(tmp_path)
+    made.open()
+    yield made
+    made.crash()
+
+
+def again(owner):
+    """kill -9, and the next start."""
+    owner.spool.commit()
+    owner.crash()
+    return owner.open()
+
+
+def opened(owner, key=None):
+    return deciding.open_one(owner.spool, key, 60.0)
+
+
+def prepared(owner, one, number, **fields):
+    """Prepare messages; return their ids."""
+    ids = []
+    for _ in range(number):
+        msg_id = owner.spool.new_id()
+        owner.spool.prepare_in(one.txn_id, a_message(msg_id, **fields))
+        ids.append(msg_id)
+    return ids
+
+
+def states(owner, ids):
+    return [owner.spool.find(one) for one in ids]
+
+
+def places(owner, ids):
+    """Return where the folders lie once all are settled."""
+    owner.spool.commit()
+    owner.spool.settle_all()
+    return [owner.queue.message(owner.spool.find(one) or State.PREP, one).is_dir()
+            for one in ids]  # fmt: skip
+
+
+def test_what_is_chosen_waits_in_que_and_the_rest_is_gone(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 4)
+    deciding.commit(owner.spool, one, ids[:3])
+    assert states(owner, ids) == [State.QUE] * 3 + [None]
+    assert places(owner, ids) == [True, True, True, False]
+    assert owner.spool.counts.of(State.PREP) == 0
+    assert owner.spool.counts.of(State.QUE) == 3
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_prepared_messages_survive_with_their_transaction(owner, settled):
+    one = opened(owner, "k")
+    ids = prepared(owner, one, 2, param1="x")
+    if settled:
+        places(owner, ids)
+    spool = again(owner)
+    known = spool.txns.with_key("k")
+    assert (known.txn_id, list(known.members)) == (one.txn_id, ids)
+    assert states(owner, ids) == [State.PREP] * 2
+    deciding.commit(spool, known, ids)
+    spool = again(owner)
+    assert states(owner, ids) == [State.QUE] * 2
+    assert spool.read(ids[0]).params == {"param1": "x"}
+
+
+def decision(owner, one, ids, manifest=False):
+    """Write the line of a commit and nothing of what follows from it."""
+    digest = transactions.digest(ids)
+    said = {"is": Standing.COMMITTED, "n": len(ids), "sha256": digest}
+    listed = {"manifest": True} if manifest else {"ids": ids}
+    owner.spool.note(Note.TXN, txn=one.txn_id, **said, **listed)
+
+
+@pytest.mark.parametrize("kind", ["fresh", "checkpoint", "stop"])
+def test_a_decision_alone_is_carried_out_by_the_next_start(owner, kind):
+    one = opened(owner)
+    ids = prepared(owner, one, 5, due=2_000_000_000)
+    if kind == "checkpoint":
+        owner.spool.commit()
+        point = checkpoint.begin(owner.spool, "boot")
+        owner.spool.settle_all()
+        checkpoint.finish(owner.spool.dir_fd, owner.queue, point)
+    if kind == "stop":
+        owner.stop()
+        owner.open()
+    decision(owner, one, ids[:3])
+    for _ in range(2):
+        spool = again(owner)
+        assert states(owner, ids) == [State.QUE] * 3 + [None] * 2
+        assert [spool.entries[i].due for i in ids[:3]] == [2_000_000_000] * 3
+    assert places(owner, ids) == [True] * 3 + [False] * 2
+
+
+def test_what_an_abort_left_behind_is_discarded_by_the_next_start(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 3)
+    owner.spool.note(Note.TXN, txn=one.txn_id, **{"is": Standing.ABORTED})
+    again(owner)
+    assert states(owner, ids) == [None] * 3
+    assert places(owner, ids) == [False] * 3
+
+
+def test_without_a_decision_none_is_in_que(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 3)
+    spool = again(owner)
+    assert states(owner, ids) == [State.PREP] * 3
+    deciding.abort(spool, spool.txns.get(one.txn_id))
+    assert states(owner, ids) == [None] * 3
+
+
+def test_more_ids_than_a_line_can_hold_lie_in_a_manifest(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 6)
+    transactions.write_manifest(owner.queue, one.txn_id, ids[:5])
+    decision(owner, one, ids[:5], manifest=True)
+    again(owner)
+    assert states(owner, ids) == [State.QUE] * 5 + [None]
+    known = owner.spool.txns.get(one.txn_id)
+    assert known.manifest
+    transactions.drop_manifest(owner.queue, known)
+    assert not list(owner.queue.journal.glob("txn-*"))
+
+
+def test_a_manifest_that_is_another_is_damage(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 3)
+    transactions.write_manifest(owner.queue, one.txn_id, ids[:2])
+    decision(owner, one, ids, manifest=True)
+    owner.spool.commit()
+    owner.crash()
+    with pytest.raises(Damaged, match="not the list"):
+        owner.open()
+
+
+def test_a_decision_is_known_after_stops_and_without_an_index(owner):
+    one = opened(owner, "k")
+    ids = prepared(owner, one, 2)
+    deciding.commit(owner.spool, one, ids)
+    owner.stop()
+    spool = owner.open()
+    assert deciding.is_repeated(spool.txns.with_key("k"), ids)
+    owner.stop()
+    owner.queue.index.unlink()
+    spool = owner.open()
+    known = spool.txns.with_key("k")
+    assert deciding.is_repeated(known, list(reversed(ids)))
+    with pytest.raises(WrongState, match="committed, with other messages"):
+        deciding.is_repeated(known, ids[:1])
+    with pytest.raises(WrongState, match="nothing can be added"):
+        deciding.check_open(known)
+
+
+def test_a_decision_is_forgotten_after_seven_days(owner):
+    one = opened(owner, "k")
+    deciding.abort(owner.spool, one)
+    owner.spool.txns.forget(owner.clock() + 7 * 86400 - 1)
+    assert owner.spool.txns.get(one.txn_id)
+    owner.spool.txns.forget(owner.clock() + 7 * 86400 + 1)
+    assert owner.spool.txns.get(one.txn_id) is None
+
+
+def test_a_key_whose_transaction_was_aborted_begins_a_new_one(owner):
+    one = opened(owner, "k")
+    assert opened(owner, "k") is one
+    deciding.abort(owner.spool, one)
+    assert opened(owner, "k").txn_id != one.txn_id
+
+
+@pytest.mark.parametrize("event", [Event.COMMIT, Event.DISCARD, Event.EXPIRE])
+def test_a_message_does_not_leave_its_transaction_alone(owner, event):
+    one = opened(owner)
+    [msg_id] = prepared(owner, one, 1)
+    with pytest.raises(WrongState, match="holds message"):
+        owner.spool.fire(msg_id, event, Role.CREATOR)
+
+
+def test_a_message_removed_by_hand_stops_the_commit_of_all(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 2)
+    owner.stop()
+    folder = owner.queue.message(State.PREP, ids[0])
+    (folder / "msg").unlink()
+    folder.rmdir()
+    spool = owner.open()
+    with pytest.raises(WrongState, match="removed by hand"):
+        deciding.check_whole(spool, spool.txns.get(one.txn_id), ids)
+
+
+def test_the_lines_of_a_commit_name_each_message_for_those_who_read_history(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 3)
+    deciding.commit(owner.spool, one, ids[:2])
+    owner.stop()
+    [path] = owner.queue.history.glob("*/*.jsonl")
+    lines = [orjson.loads(text) for text in path.read_bytes().splitlines()]
+    assert [one["ev"] for one in lines[1:]] == [
+        "txn", "prepare", "prepare", "prepare", "txn", "commit", "discard", "stopped",
+    ]  # fmt: skip
+    assert lines[6]["msgs"] == ids[:2]
+    assert lines[7]["msgs"] == ids[2:]
+    owner.open()

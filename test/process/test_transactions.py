@@ -1,0 +1,324 @@
+"""Transactions of a running queue: all or none is accepted, at every point of a crash."""
+
+import json
+
+import pytest
+from crashing import short, site_at
+from supervising import wait_until
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def site(tmp_path):
+    with site_at(tmp_path / "root") as site:
+        yield site
+
+
+@pytest.fixture
+def queue(site):
+    return site.queue(num_workers=2).start(TEST_TICK="0.2")
+
+
+def opened(queue, **asked):
+    return queue.ok("open_txn", asked)["txn"]
+
+
+def prepare(queue, txn, number=1, **fields):
+    wanted = [{"param1": "", **fields} for _ in range(number)]
+    return queue.ok("prepare_txn", {"txn": txn, "messages": wanted})
+
+
+def commit(queue, txn, ids):
+    answer = queue.ok("commit_txn", {"txn": txn, "ids": ids})
+    queue.promised += ids
+    return answer
+
+
+def standing(queue, txn):
+    return queue.ok("show_txn", {"txn": txn})["state"]
+
+
+def refused(queue, command, **asked):
+    word, text = queue.ask(command, asked)
+    assert word == "fail"
+    return text
+
+
+def all_done(queue, ids):
+    for msg_id in ids:
+        queue.until(msg_id, "done", 30)
+
+
+def none_left(queue, ids):
+    wait_until(lambda: all(queue.places(one) == [] for one in ids), 30)
+
+
+def test_what_is_committed_runs_and_nothing_else_does(queue):
+    txn = opened(queue)
+    ids = prepare(queue, txn, 5)
+    assert [queue.state(one) for one in ids] == ["prep"] * 5
+    assert commit(queue, txn, ids[:3])["messages"] == 3
+    all_done(queue, ids[:3])
+    none_left(queue, ids[3:])
+    assert {one[1] for one in queue.site.ran("start")} == set(ids[:3])
+    queue.prove()
+
+
+def test_the_same_commit_answers_the_same_and_all_else_is_refused(queue):
+    txn = opened(queue)
+    ids = prepare(queue, txn, 3)
+    first = commit(queue, txn, ids[:2])
+    for _ in range(2):
+        for asked in (ids[:2], ids[1::-1]):
+            assert queue.ok("commit_txn", {"txn": txn, "ids": asked}) == first
+        text = refused(queue, "commit_txn", txn=txn, ids=ids)
+        assert text.endswith("is committed, with other messages than these")
+        text = refused(queue, "prepare_txn", txn=txn, messages=[{}])
+        assert text.endswith("is committed: nothing can be added to it")
+        assert "committed already" in refused(queue, "abort_txn", txn=txn)
+        queue.restart()
+    all_done(queue, ids[:2])
+    assert len(queue.site.ran("start")) == 2
+    queue.prove()
+
+
+def test_an_abort_discards_all_and_may_be_said_again(queue):
+    txn = opened(queue, key="job 1")
+    ids = prepare(queue, txn, 3)
+    for _ in range(2):
+        assert queue.ok("abort_txn", {"txn": txn})["state"] == "aborted"
+        queue.restart()
+    none_left(queue, ids)
+    assert "is aborted: open another" in refused(queue, "commit_txn", txn=txn, ids=ids)
+    assert opened(queue, key="job 1") != txn
+    queue.prove()
+
+
+def test_a_key_gives_the_same_transaction_and_its_state(queue):
+    txn = opened(queue, key="job 1")
+    assert opened(queue, key="job 1") == txn != opened(queue, key="job 2")
+    ids = prepare(queue, txn, 1)
+    queue.restart()
+    again = queue.ok("open_txn", {"key": "job 1"})
+    assert (again["txn"], again["state"], again["messages"]) == (txn, "open", 1)
+    commit(queue, txn, ids)
+    queue.restart()
+    assert queue.ok("open_txn", {"key": "job 1"})["state"] == "committed"
+    queue.prove()
+
+
+def test_one_bad_message_of_a_request_prepares_none(queue):
+    txn = opened(queue)
+    wanted = [{"param1": "x"}, {"due": "never"}]
+    text = refused(queue, "prepare_txn", txn=txn, messages=wanted)
+    assert text.startswith("messages[1]: due is not epoch seconds")
+    assert queue.ok("show_txn", {"txn": txn})["messages"] == 0
+    queue.prove()
+
+
+def test_a_message_of_a_transaction_is_neither_committed_nor_deleted_alone(queue):
+    txn = opened(queue)
+    [msg_id] = prepare(queue, txn)
+    for command in ("commit_message", "delete_message"):
+        text = refused(queue, command, msg_id=msg_id)
+        assert text == f"transaction {txn} holds message {msg_id}: commit or abort that"
+    assert queue.state(msg_id) == "prep"
+    queue.prove()
+
+
+def test_a_stranger_is_not_committed_and_stops_the_others(queue):
+    txn = opened(queue)
+    ids = prepare(queue, txn, 2)
+    other = queue.prepare()
+    text = refused(queue, "commit_txn", txn=txn, ids=[*ids, other])
+    assert f"holds no message {other}" in text
+    assert [queue.state(one) for one in [*ids, other]] == ["prep"] * 3
+    assert refused(queue, "show_txn", txn=other).startswith("no transaction")
+    queue.prove()
+
+
+def test_a_transaction_that_is_left_alone_is_aborted(queue):
+    txn = opened(queue, ttl=1)
+    ids = prepare(queue, txn, 2)
+    kept = opened(queue)
+    wait_until(lambda: standing(queue, txn) == "aborted", 30)
+    none_left(queue, ids)
+    assert [one["txn"] for one in queue.ok("list_txns")] == [kept]
+    assert "nothing can be added" in refused(
+        queue, "prepare_txn", txn=txn, messages=[{}]
+    )
+    queue.prove()
+
+
+def test_it_is_aborted_by_its_age_after_a_crash_too(queue):
+    txn = opened(queue, ttl=2)
+    ids = prepare(queue, txn, 2)
+    queue.kill()
+    queue.start(TEST_TICK="0.2")
+    wait_until(lambda: standing(queue, txn) == "aborted", 30)
+    none_left(queue, ids)
+    queue.prove()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_attachments_go_with_their_message(queue, tmp_path, restarted):
+    txn = opened(queue)
+    ids = prepare(queue, txn, 3)
+    for msg_id, text in zip(ids, ("one\n", "two\n"), strict=False):
+        (tmp_path / "letter").write_text(text)
+        asked = {"msg_id": msg_id, "pathname": str(tmp_path / "letter")}
+        queue.ok("attach_message", asked)
+    asked = {"msg_id": ids[1], "attachment_name": "letter"}
+    queue.ok("delete_attach_message", asked)
+    if restarted:
+        queue.restart()
+    commit(queue, txn, ids)
+    all_done(queue, ids)
+    letter = queue.dir.message("done", ids[0]) / "attach" / "letter"
+    assert letter.read_text() == "one\n"
+    assert json.loads((letter.parent.parent / "msg").read_bytes())["attachments"]
+    assert "attachments" not in queue.show(ids[1])
+    queue.prove()
+
+
+def test_an_attachment_that_a_crash_has_torn_stops_the_commit(queue, tmp_path):
+    (tmp_path / "letter").write_text("dear all\n")
+    txn = opened(queue)
+    ids = prepare(queue, txn, 2)
+    queue.ok("attach_message", {"msg_id": ids[0], "pathname": str(tmp_path / "letter")})
+    queue.kill()
+    letter = queue.dir.path / "prep" / ids[0] / "attach" / "letter"
+    letter.chmod(0o600)
+    letter.write_text("dear")
+    queue.start()
+    text = refused(queue, "commit_txn", txn=txn, ids=ids)
+    assert text == "attachment letter is not whole; attach it again"
+    assert [queue.state(one) for one in ids] == ["prep"] * 2
+    queue.prove()
+
+
+# ---- kill -9
+
+BEFORE = ("journal:before-write",)
+AFTER = ("journal:written", "journal:before-sync", "journal:after-sync")
+
+
+@pytest.mark.parametrize("point", [*BEFORE, *AFTER])
+def test_a_commit_that_is_killed_is_whole_or_has_not_been(queue, point):
+    queue.pause()
+    txn = opened(queue)
+    ids = prepare(queue, txn, 6)
+    asked = {"txn": txn, "ids": ids[:4]}
+    assert queue.crash(point, lambda: queue.ask("commit_txn", asked)) is None
+    queue.start()
+    that = "committed" if point in AFTER else "open"
+    assert standing(queue, txn) == that
+    there = [bool(queue.places(one)) for one in ids]
+    assert queue.ask("num_messages")["que"] == (4 if point in AFTER else 0)
+    assert any(there) or point in AFTER
+    commit(queue, txn, ids[:4])
+    assert queue.ask("num_messages")["que"] == 4
+    queue.resume()
+    all_done(queue, ids[:4])
+    none_left(queue, ids[4:])
+    assert len(queue.site.ran("start")) == 4
+    queue.prove()
+
+
+@pytest.mark.parametrize("point", ["move:before-rename", "move:after-rename"])
+def test_folders_that_a_crash_left_behind_follow_the_decision(queue, point):
+    queue.pause()
+    txn = opened(queue)
+    ids = prepare(queue, txn, 4)
+    wait_until(lambda: all(queue.places(one) == ["prep"] for one in ids), 30)
+    asked = {"txn": txn, "ids": ids[:2]}
+    queue.crash(point, lambda: queue.ask("commit_txn", asked))
+    queue.start()
+    assert queue.ask("num_messages")["prep"] == 0
+    queue.promised += ids[:2]
+    queue.resume()
+    all_done(queue, ids[:2])
+    none_left(queue, ids[2:])
+    queue.prove()
+
+
+@pytest.mark.parametrize("point", ["journal:before-write", "journal:written"])
+@pytest.mark.parametrize("command", ["open_txn", "prepare_txn", "abort_txn"])
+def test_what_was_not_answered_can_be_asked_again(queue, command, point):
+    asked = {"key": "k"}
+    if command != "open_txn":
+        asked = {"txn": opened(queue, key="k")}
+    ids = prepare(queue, asked["txn"], 2) if command == "abort_txn" else []
+    if command == "prepare_txn":
+        asked["messages"] = [{"param1": ""}]
+    assert queue.crash(point, lambda: queue.ask(command, asked)) is None
+    queue.start()
+    answer = queue.ok(command, asked)
+    txn = opened(queue, key="k") if command == "abort_txn" else asked.get("txn")
+    txn = txn or answer["txn"]
+    mine = prepare(queue, txn, 2)
+    commit(queue, txn, mine)
+    all_done(queue, mine)
+    none_left(queue, ids)
+    assert queue.ask("num_messages")["prep"] == 0
+    queue.prove()
+
+
+@pytest.mark.parametrize(
+    ("point", "that"),
+    [("txn:manifest-written", "open"), ("journal:written", "committed")],
+)
+def test_ids_beyond_a_line_of_the_journal_are_committed_as_a_whole(site, point, that):
+    queue = site.queue().start(TEST_INLINE="3")
+    queue.pause()
+    txn = opened(queue)
+    ids = prepare(queue, txn, 5)
+    asked = {"txn": txn, "ids": ids[:4]}
+    assert queue.crash(point, lambda: queue.ask("commit_txn", asked)) is None
+    queue.start(TEST_INLINE="3")
+    assert standing(queue, txn) == that
+    assert queue.ask("num_messages")["que"] == (4 if that == "committed" else 0)
+    commit(queue, txn, ids[:4])
+    queue.restart()
+    found = queue.ask("num_messages")
+    assert (found["que"], found["prep"]) == (4, 0)
+    queue.prove()
+
+
+def test_a_manifest_is_removed_when_a_checkpoint_covers_it(site):
+    queue = site.queue().start(TEST_INLINE="3", TEST_CHECKPOINT_SECONDS="0.2")
+    txn = opened(queue)
+    commit(queue, txn, prepare(queue, txn, 5))
+    wait_until(lambda: not list(queue.dir.journal.glob("txn-*")), 30)
+    queue.restart()
+    assert standing(queue, txn) == "committed"
+    queue.prove()
+
+
+def test_a_checkpoint_and_a_new_segment_do_not_lose_it(site):
+    queue = site.queue().start(TEST_CHECKPOINT_SECONDS="0.2")
+    queue.pause()
+    txn = opened(queue)
+    ids = prepare(queue, txn, 2, due=0)
+    before = queue.ok("detail")["seq"]
+    queue.submit()
+    queue.ok("seal")
+    wait_until(lambda: queue.ok("detail")["checkpoint_seq"] >= before, 30)
+    queue.restart()
+    assert standing(queue, txn) == "open"
+    commit(queue, txn, ids)
+    queue.restart()
+    queue.resume()
+    all_done(queue, ids)
+    queue.prove()
+
+
+def test_messages_keep_their_due_over_a_crash(queue):
+    txn = opened(queue)
+    ids = prepare(queue, txn, 1, due=4e9)
+    commit(queue, txn, ids)
+    queue.restart()
+    assert queue.show(ids[0])["due"] == 4e9
+    assert short(ids[0]) == ids[0]
+    queue.prove()
