@@ -454,6 +454,11 @@ def write_text(path: Path, text: str) -> None:
     durable.replace(str(path), text.encode())
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a small file that is no text; as `write_text`."""
+    durable.replace(str(path), data)
+
+
 def write_link(target: str, path: Path) -> None:
     """Make or replace a symlink, durably."""
     durable.symlink_durable(target, path)
@@ -486,6 +491,16 @@ def move_queue(source: Path, target: Path) -> None:
 
 def remove_queue(path: Path) -> None:
     """Remove a queue directory with all its messages; the caller holds its lock."""
+    durable.remove_tree(str(path))
+
+
+def make_dir(path: Path) -> None:
+    """Make a directory, and those above it that are missing."""
+    durable.make_dirs(str(path))
+
+
+def remove_dir(path: Path) -> None:
+    """Remove a directory, whatever is in it; none is fine."""
     durable.remove_tree(str(path))
 
 

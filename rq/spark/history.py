@@ -1,0 +1,287 @@
+"""A round of the history: sealed events into bronze, bronze into gold, gold published.
+
+Each step may be cut off by kill -9 at any instant; the next round ends what it left. The
+stream's checkpoint decides which batch is which, and a batch that comes again replaces
+what it wrote.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rq import client, config, names, published
+from rq.errors import Damaged, Refused, RQError
+from rq.layout import Root
+from rq.spark import bronze, gold, journal_source, publish
+from rq.spark.bronze import Current
+from rq.spark.journal_source import JournalSource
+
+OLD = 3600.0  # seconds that merged directories stay for readers that are at them
+MERGED_AT_ONCE = 7  # days
+_SEAL_PATIENCE = 30.0
+_SAID = re.compile(r"rq\.errors\.\w+: (.+)")
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a round did."""
+
+    as_of: float
+    batches: int
+    events: int
+    days: list[str]  # computed anew
+    counts: dict[str, dict[str, int]]
+    silent: list[str]  # queues whose owners were not there to seal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a round is run."""
+
+    rows: int = journal_source.ROWS
+    skip_gaps: bool = False
+    rebuild: bool = False
+    old: float = OLD
+
+
+def run_round(
+    spark: SparkSession,
+    root: Root,
+    settings: Settings | None = None,
+    tell: Tell = lambda text: None,
+) -> Round:
+    """Take in all that is sealed by now, and publish."""
+    settings = settings or Settings()
+    place = bronze.place(root)
+    config.make_dir(place.path)
+    with _alone(place.lock):
+        as_of = time.time()
+        silent = seal(root)
+        current = _begin(place, settings)
+        tell("reading events")
+        batches, events = _take_in(spark, root, place, current.number, settings)
+        counts, days = _build(spark, root, place, current, as_of, tell)
+        _merge_closed(spark, place, current, settings.old)
+    return Round(
+        as_of=as_of,
+        batches=batches,
+        events=events,
+        days=days,
+        counts=counts,
+        silent=silent,
+    )
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let one round at a time be at work in a root."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Refused(
+            "another round of the history is running: wait until it has ended"
+        ) from None
+    finally:
+        os.close(fd)
+
+
+def seal(root: Root) -> list[str]:
+    """Ask every owner to seal; return the queues where nobody answered."""
+    silent = []
+    for path in sorted(root.queues.iterdir()) if root.queues.is_dir() else ():
+        queue = root.queue(path.name)
+        if not names.is_queue_name(path.name) or not queue.config.is_file():
+            continue
+        try:
+            client.demanded(client.ask(queue.socket, "seal", timeout=_SEAL_PATIENCE))
+        except RQError:
+            silent.append(queue.name)
+    return silent
+
+
+def _begin(place: bronze.Place, settings: Settings) -> Current:
+    """Return where to go on; in a new directory if there is a history whose place in
+    the journals is not known."""
+    current = place.current()
+    checkpoint = place.checkpoint(current.number)
+    lost = place.bronze(current.number).is_dir() and not checkpoint.is_dir()
+    if settings.rebuild or lost:
+        current = Current(f"{int(current.number) + 1:04d}")
+    elif place.current_file.exists():
+        return current
+    config.write_state(place.current_file, current.to_json())
+    return current
+
+
+# ---- bronze
+
+
+def _take_in(
+    spark: SparkSession,
+    root: Root,
+    place: bronze.Place,
+    number: str,
+    settings: Settings,
+) -> tuple[int, int]:
+    """Bring what is sealed into bronze; return the batches and the events."""
+    spark.dataSource.register(JournalSource)
+    target = str(place.bronze(number))
+    lines = (
+        spark.readStream.format(journal_source.NAME)
+        .option("root", str(root.path))
+        .option("rows", str(settings.rows))
+        .option("skip_gaps", str(settings.skip_gaps).lower())
+        .load()
+    )
+    query = (
+        lines.writeStream.foreachBatch(lambda df, batch: write_batch(df, batch, target))
+        .option("checkpointLocation", str(place.checkpoint(number)))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise Damaged(_sentence(error)) from None
+    return _progress(query)
+
+
+def write_batch(lines: DataFrame, batch: int, target: str) -> None:
+    """Write what a batch brings, by date; what it wrote before goes."""
+    dated = lines.withColumn(
+        "date", F.date_format(F.timestamp_micros("ts"), "yyyy-MM-dd")
+    ).withColumn("batch", F.lit(str(batch)))
+    (
+        dated.repartition("date")
+        .sortWithinPartitions("date", "queue", "journal", "seq")
+        .write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .option("compression", "zstd")
+        .partitionBy("date", "batch")
+        .parquet(target)
+    )
+
+
+def _progress(query: StreamingQuery) -> tuple[int, int]:
+    done = [one for one in query.recentProgress if one.numInputRows]
+    return len(done), sum(one.numInputRows for one in done)
+
+
+def _sentence(error: StreamingQueryException) -> str:
+    """Return what an error of ours said inside of Spark, without Spark's pages."""
+    found = _SAID.findall(str(error))
+    if found:
+        return str(found[-1])
+    first = str(error).strip().splitlines()[0]
+    return f"Spark ended the round: {first:.300}"
+
+
+# ---- gold
+
+
+def _build(
+    spark: SparkSession,
+    root: Root,
+    place: bronze.Place,
+    current: Current,
+    as_of: float,
+    tell: Tell,
+) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """Compute anew the days that have something new; publish."""
+    target = published.place(root)
+    config.make_dir(target.path)
+    before = publish.built(target, current.number)
+    source = place.bronze(current.number)
+    upto = _newest(source, current)
+    touched = [date for date, last in upto.items() if last != before.upto(date)]
+    days = {}
+    if touched:
+        tell(
+            f"computing {len(touched)} days" if len(touched) > 1 else "computing a day"
+        )
+        paths = [
+            one.path
+            for date in touched
+            for one in bronze.batches(source, date, current)
+        ]
+        days = gold.compute(spark, gold.read(spark, source, paths))
+        publish.write_parquet(place.gold(current.number), days)
+    return publish.publish(target, before, days, upto, as_of), sorted(days)
+
+
+def _newest(source: Path, current: Current) -> dict[str, int]:
+    """Return the newest batch of each day."""
+    found = {}
+    for date in bronze.dates(source):
+        parts = bronze.batches(source, date, current)
+        if parts:
+            found[date] = parts[-1].number
+    return found
+
+
+# ---- merging
+
+
+def _merge_closed(
+    spark: SparkSession, place: bronze.Place, current: Current, old: float
+) -> None:
+    """Make one directory of the many of a day that is over; remove what merging has
+    left, when nobody can be reading it any more."""
+    source = place.bronze(current.number)
+    _remove_old(place, current, source, old)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    closed = [
+        date
+        for date in bronze.dates(source)
+        if date < today and len(bronze.batches(source, date, current)) > 1
+    ]
+    for date in closed[:MERGED_AT_ONCE]:
+        current = _merge(spark, place, current, date)
+
+
+def _merge(
+    spark: SparkSession, place: bronze.Place, current: Current, date: str
+) -> Current:
+    source = place.bronze(current.number)
+    parts = bronze.batches(source, date, current)
+    upto = parts[-1].number
+    (
+        gold.read(spark, source, [one.path for one in parts])
+        .drop("date", "batch")
+        .coalesce(1)
+        .sortWithinPartitions("queue", "journal", "seq")
+        .write.mode("overwrite")
+        .option("compression", "zstd")
+        .parquet(str(bronze.merged_path(source, date, upto)))
+    )
+    current = current.with_merged(date, upto)
+    config.write_state(place.current_file, current.to_json())
+    return current
+
+
+def _remove_old(
+    place: bronze.Place, current: Current, source: Path, old: float
+) -> None:
+    if time.time() - place.current_file.stat().st_mtime < old:
+        return
+    for date in current.merged:
+        used = bronze.batches(source, date, current)
+        for one in bronze.every_batch(source, date):
+            if one not in used and one.number <= current.merged[date]:
+                config.remove_dir(one.path)

@@ -1,0 +1,222 @@
+"""Which events of which journals are to be read: sealed segments against an offset.
+
+An offset is {journal: seq of the last event that was read}. Pure reading of directories,
+without Spark: what is chosen here is what the source reads.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rq import names
+from rq.errors import Damaged
+from rq.layout import QueueDir, Root
+from rq.spool import history, line
+from rq.spool.history import Segment
+
+Offset = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A journal as it lies on disk."""
+
+    queue: QueueDir
+    journal: str
+    sealed: Sequence[Segment]  # by their first events
+    unsealed: Sequence[int]  # first events of what lies in journal/
+
+    @property
+    def name(self) -> str:
+        return self.queue.name
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The events `first` to `last` of a journal."""
+
+    queue: str  # path of its directory
+    journal: str
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first + 1
+
+
+def look(root: Root, queue: str | None = None) -> list[Found]:
+    """Return the journals of all queues, or of one."""
+    found: list[Found] = []
+    for path in _queue_dirs(root):
+        if queue is None or path.name == queue:
+            found += _journals(QueueDir(path))
+    return found
+
+
+def _queue_dirs(root: Root) -> list[Path]:
+    try:
+        every = sorted(root.queues.iterdir())
+    except FileNotFoundError:
+        return []
+    return [one for one in every if names.is_queue_name(one.name)]
+
+
+def _journals(queue: QueueDir) -> Iterator[Found]:
+    # What is not sealed is looked at first: a segment that moves meanwhile is seen twice,
+    # never not at all.
+    unsealed = [one.first for one in history.active_segments(queue)]
+    for journal in history.journals(queue):
+        sealed = history.sealed_segments(queue, journal)
+        if sealed:
+            yield Found(queue, journal, sealed, unsealed)
+
+
+def reach(found: Found, after: int, *, skip_gaps: bool = False) -> int:
+    """Return up to which event a journal can be read without a gap, `after` that one.
+
+    Of a journal that nobody has read yet (0) the oldest may have outlived its retention.
+    Damaged: events lie in no file.
+    """
+    at = after
+    for one in found.sealed:
+        last = one.last or 0
+        if last <= at:
+            continue
+        if one.first > at + 1:
+            if any(first < one.first and first > 0 for first in found.unsealed):
+                break  # it will be sealed before what follows is read
+            if at and not skip_gaps:
+                raise Damaged(_gap(found, at + 1, one.first - 1))
+        at = last
+    return at
+
+
+def _gap(found: Found, first: int, last: int) -> str:
+    return (
+        f"queue {found.name}: events {first} to {last} of journal {found.journal} lie in "
+        "no file: lost, or removed by the queue's retention before they were read; "
+        "`rq spark history --skip-gaps` goes on behind them"
+    )
+
+
+def latest(
+    journals: Sequence[Found],
+    start: Offset,
+    *,
+    rows: int | None = None,
+    until: Offset | None = None,
+    skip_gaps: bool = False,
+) -> dict[str, int]:
+    """Return up to where to read: all that is sealed, at most `rows` more events, and
+    nothing behind `until`."""
+    end = dict(start)
+    left = rows
+    for one in journals:
+        begin = start.get(one.journal, 0)
+        last = reach(one, begin, skip_gaps=skip_gaps)
+        if until is not None:
+            last = min(last, until.get(one.journal, 0))
+        if left is not None:
+            last = min(last, max(begin, one.sealed[0].first - 1) + left)
+        if last <= begin:
+            continue
+        end[one.journal] = last
+        if left is not None:
+            left -= sum(part.rows for part in _parts(one, begin, last))
+            if left <= 0:
+                break
+    return end
+
+
+def stretches(
+    journals: Sequence[Found], start: Offset, end: Offset, most: int
+) -> list[Stretch]:
+    """Return what lies between two offsets, in stretches of at most `most` events.
+
+    Damaged: some of it is no longer there.
+    """
+    by_id = {one.journal: one for one in journals}
+    found: list[Stretch] = []
+    for journal, last in end.items():
+        begin = start.get(journal, 0)
+        if last <= begin:
+            continue
+        if journal not in by_id:
+            raise Damaged(
+                f"journal {journal} was planned to be read up to event {last}, and its "
+                "queue is gone: bring it back with `rq trash keep`, or start the history "
+                "anew with `rq spark history --rebuild`"
+            )
+        for part in _parts(by_id[journal], begin, last):
+            found += _cut(part, most)
+    return found
+
+
+def _parts(found: Found, begin: int, last: int) -> Iterator[Stretch]:
+    """Give what the segments hold of the events behind `begin` up to `last`, each
+    event once."""
+    at = begin
+    for one in found.sealed:
+        first, end = max(one.first, at + 1), min(one.last or 0, last)
+        if first <= end:
+            yield Stretch(str(found.queue.path), found.journal, first, end)
+            at = end
+
+
+def _cut(part: Stretch, most: int) -> Iterator[Stretch]:
+    for first in range(part.first, part.last + 1, most):
+        last = min(first + most - 1, part.last)
+        yield Stretch(part.queue, part.journal, first, last)
+
+
+# ---- reading
+
+
+def read(part: Stretch) -> Iterator[dict[str, Any]]:
+    """Give the events of a stretch, each proved by its checksum.
+
+    The files are chosen anew by their numbers: a compressed or merged one may have taken
+    the place of that which was planned. Damaged: an event is not there or not whole.
+    """
+    wanted = part.first
+    for one in history.sealed_segments(QueueDir(Path(part.queue)), part.journal):
+        if (one.last or 0) < wanted or one.first > part.last:
+            continue
+        for record in _events(one, wanted, part.last):
+            if record["seq"] != wanted:
+                break
+            yield record
+            wanted += 1
+    if wanted <= part.last:
+        raise Damaged(
+            f"{part.queue}/history/{part.journal}: event {wanted} is missing or not "
+            "whole; `rq check` shows more"
+        )
+
+
+def _events(segment: Segment, first: int, last: int) -> Iterator[dict[str, Any]]:
+    """Give the events from `first` to `last` of a segment, up to a line that is bad."""
+    with _open(segment.path) as file:
+        claimed = line.peek(file.readline())
+        if claimed is None:
+            return
+        start = line.seed(str(claimed.get("journal")), str(claimed.get("segment")))
+        # Events have no gaps: the line tells which one it is.
+        before = max(0, first - segment.first)
+        for text in islice(file, before, before + last - max(first, segment.first) + 1):
+            record = line.read(text[:-1], start)
+            if record is None:
+                return
+            yield record
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")

@@ -1,0 +1,182 @@
+"""`rq_journal`: the sealed events of all queues as a stream for Spark.
+
+Between two offsets the same rows come back, whatever was sealed, compressed or merged
+meanwhile. Options: `root`; `queue` (one only); `rows` (of a batch, at most); `skip_gaps`;
+`payload` (`keep`: the column `message` holds what the messages say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from rq.layout import Root
+from rq.spark import journal_plan
+from rq.spark.journal_plan import Stretch
+
+NAME = "rq_journal"
+ROWS = 1_000_000  # of a batch
+_TASK_ROWS = 100_000  # of a task, about
+_ARROW_ROWS = 8192
+
+# Only ever added to: files of years are read with it.
+COLUMNS: tuple[tuple[str, str], ...] = (
+    ("journal", "string"),
+    ("seq", "bigint"),
+    ("ts", "bigint"),  # µs since the epoch, UTC
+    ("queue", "string"),
+    ("msg", "string"),
+    ("ev", "string"),
+    ("was", "string"),
+    ("state", "string"),
+    ("count", "int"),
+    ("attempt", "int"),
+    ("due", "double"),
+    ("cause", "string"),
+    ("outcome", "string"),
+    ("text", "string"),
+    ("exit", "int"),
+    ("signal", "string"),
+    ("wait_us", "bigint"),
+    ("run_us", "bigint"),
+    ("cpu_us", "bigint"),
+    ("max_rss", "bigint"),
+    ("created_us", "bigint"),
+    ("riders", "array<string>"),
+    ("msgs", "array<string>"),
+    ("message", "string"),
+    ("extra", "string"),  # JSON of every other field
+)
+SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS)
+_ARROW = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "double": pa.float64(),
+    "array<string>": pa.list_(pa.string()),
+}
+_ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
+_PLAIN = [name for name, _ in COLUMNS if name not in ("journal", "message", "extra")]
+# What a line says of its file, and what has a column.
+_KNOWN = frozenset({"crc", "g", "end", "message", *_PLAIN})
+
+
+@dataclass(frozen=True)
+class Share(InputPartition):
+    """What one task reads."""
+
+    parts: tuple[Stretch, ...]
+
+
+class JournalSource(DataSource):
+    """The source; Spark makes it from its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return JournalReader(dict(self.options))
+
+
+class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Tells Spark how far it can read, and reads."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._root = Root(Path(options["root"]))
+        self._queue = options.get("queue")
+        self._rows = int(options.get("rows", ROWS))
+        self._skip_gaps = options.get("skip_gaps", "false") == "true"
+        self._payload = options.get("payload") == "keep"
+        self._until: dict[str, int] | None = None
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._rows)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read up to what is sealed now, though more will come."""
+        journals = journal_plan.look(self._root, self._queue)
+        self._until = journal_plan.latest(journals, {}, skip_gaps=True)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, int], limit: ReadLimit
+    ) -> dict[str, int]:
+        unlimited = isinstance(limit, ReadAllAvailable)
+        rows = None if unlimited else int(getattr(limit, "max_rows", self._rows))
+        return journal_plan.latest(
+            journal_plan.look(self._root, self._queue),
+            start,
+            rows=rows,
+            until=self._until,
+            skip_gaps=self._skip_gaps,
+        )
+
+    def partitions(
+        self, start: dict[str, int], end: dict[str, int]
+    ) -> Sequence[InputPartition]:
+        journals = journal_plan.look(self._root, self._queue)
+        return _shares(journal_plan.stretches(journals, start, end, _TASK_ROWS))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Share)
+        for part in partition.parts:
+            events = journal_plan.read(part)
+            while rows := list(islice(events, _ARROW_ROWS)):
+                yield _batch(part.journal, rows, self._payload)
+
+
+def _shares(parts: list[Stretch]) -> list[Share]:
+    """Give each task about as many events; the small ones go together."""
+    shares: list[Share] = []
+    held: list[Stretch] = []
+    for one in parts:
+        if held and sum(part.rows for part in held) + one.rows > _TASK_ROWS:
+            shares.append(Share(tuple(held)))
+            held = []
+        held.append(one)
+    if held:
+        shares.append(Share(tuple(held)))
+    return shares
+
+
+def _batch(journal: str, rows: list[dict[str, Any]], payload: bool) -> pa.RecordBatch:
+    columns: dict[str, list[Any]] = {
+        name: [row.get(name) for row in rows] for name in _PLAIN
+    }
+    columns["journal"] = [journal] * len(rows)
+    columns["message"] = [_message(row) if payload else None for row in rows]
+    columns["extra"] = [_extra(row) for row in rows]
+    arrays = [pa.array(columns[one.name], one.type) for one in _ARROW_SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+
+
+def _message(row: dict[str, Any]) -> str | None:
+    found = row.get("message")
+    return None if found is None else orjson.dumps(found).decode()
+
+
+def _extra(row: dict[str, Any]) -> str | None:
+    others = row.keys() - _KNOWN
+    if not others:
+        return None
+    return orjson.dumps({one: row[one] for one in sorted(others)}).decode()

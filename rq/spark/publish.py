@@ -1,0 +1,158 @@
+"""Publishing gold: Parquet for tools, small JSON for pages; each file changes at once.
+
+The day's files come first and `index.json` last. `days.json` remembers which batches each
+day was made of: a round that was cut off is made up for by the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rq import config, published
+from rq.errors import BadConfig
+from rq.spark import gold
+from rq.spark.gold import Day, Part
+
+_HOWEVER_MANY = pa.list_(pa.int64())
+_PART = pa.schema(
+    [("queue", pa.string()), ("hour", pa.int32())]
+    + [(name, pa.int64()) for name in (*published.COUNTS, "attempts")]
+    + [(name, _HOWEVER_MANY) for name in ("wait", "run", "wait_hist", "run_hist")]
+    + [("causes", pa.map_(pa.string(), pa.int64()))]
+)
+_SLOWEST = pa.schema(
+    [("queue", pa.string()), ("msg", pa.string()), ("cause", pa.string())]
+    + [(name, pa.int64()) for name in ("ts", "run_us", "wait_us")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What of each day was published: up to which batch, and what it moved."""
+
+    number: str  # of the directory that it came from
+    days: dict[str, dict[str, Any]]
+
+    def upto(self, date: str) -> int:
+        return int(self.days.get(date, {}).get("upto", -1))
+
+
+def built(place: published.Place, number: str) -> Built:
+    """Return what was published from the directory `number`."""
+    try:
+        found = config.read_json(place.days)
+    except BadConfig:
+        return Built(number, {})
+    return Built(number, dict(found["days"]) if found["number"] == number else {})
+
+
+def publish(
+    place: published.Place,
+    before: Built,
+    days: Mapping[str, Day],
+    upto: Mapping[str, int],
+    as_of: float,
+) -> dict[str, dict[str, int]]:
+    """Write the files; return how many messages of each queue are in which state."""
+    known = dict(before.days)
+    for date, day in days.items():
+        _write(place.day(date), _day_json(date, day, as_of))
+        ended = day.of(None, None)[0]
+        known[date] = {
+            "upto": upto[date],
+            "lines": day.lines,
+            "moves": day.moves,
+            "ended": {name: ended.counts[name] for name in ("done", "relayed", "err")},
+        }
+    _write(place.days, {"number": before.number, "days": known})
+    counts = gold.summed(one["moves"] for one in known.values())
+    index = {
+        "as_of": as_of,
+        "written": time.time(),
+        "days": sorted(known),
+        "events": sum(one["lines"] for one in known.values()),
+        "counts": {name: counts[name] for name in sorted(counts)},
+    }
+    _write(place.index, index)
+    return counts
+
+
+def _write(path: Path, data: object) -> None:
+    config.write_text(path, orjson.dumps(data).decode() + "\n")
+
+
+def _day_json(date: str, day: Day, as_of: float) -> dict[str, Any]:
+    return {
+        "date": date,
+        "as_of": as_of,
+        "parts": [
+            {"queue": queue, "hour": hour, **_part_json(part)}
+            for (queue, hour), part in sorted(day.parts.items(), key=_order)
+        ],
+        "slowest": day.slowest,
+    }
+
+
+def _order(item: tuple[tuple[str | None, int | None], Part]) -> tuple[str, int]:
+    (queue, hour), _ = item
+    return queue or "", -1 if hour is None else hour
+
+
+def _part_json(part: Part) -> dict[str, Any]:
+    return {
+        **part.counts,
+        "attempts": part.attempts,
+        "wait": part.wait,
+        "run": part.run,
+        "wait_hist": _short(part.wait_hist),
+        "run_hist": _short(part.run_hist),
+        "causes": dict(sorted(part.causes.items())),
+    }
+
+
+def _short(histogram: list[int]) -> list[int]:
+    """Return a histogram without the zeros at its end."""
+    used = max((i + 1 for i, number in enumerate(histogram) if number), default=0)
+    return histogram[:used]
+
+
+# ---- Parquet
+
+
+def write_parquet(path: Path, days: Mapping[str, Day]) -> None:
+    """Replace these days in `hourly`, `totals` and `slowest`: a file for each day."""
+    for date, day in days.items():
+        parts = [
+            {"queue": queue, "hour": hour, **_part_json(part)}
+            for (queue, hour), part in sorted(day.parts.items(), key=_order)
+        ]
+        for table, rows, columns in (
+            ("hourly", [one for one in parts if _is_hour(one)], _PART),
+            ("totals", [one for one in parts if not _is_hour(one)], _PART),
+            ("slowest", day.slowest, _SLOWEST),
+        ):
+            directory = path / table / f"date={date}"
+            config.make_dir(directory)
+            config.write_bytes(directory / "part.parquet", _parquet(rows, columns))
+
+
+def _is_hour(part: Mapping[str, Any]) -> bool:
+    return part["queue"] is not None and part["hour"] is not None
+
+
+def _parquet(rows: list[dict[str, Any]], columns: pa.Schema) -> bytes:
+    sink = pa.BufferOutputStream()
+    shaped = [
+        {**row, "causes": list(row["causes"].items())} if "causes" in row else row
+        for row in rows
+    ]
+    pq.write_table(pa.Table.from_pylist(shaped, columns), sink, compression="zstd")
+    return bytes(sink.getvalue())

@@ -1,0 +1,274 @@
+"""The history: every sealed event once, and gold that plain Python comes to, too."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+
+import duckdb
+import history_reference as reference
+import pyarrow.dataset as ds
+import pytest
+from journal_files import DAY, START, JournalFiles, life, lines
+
+from rq import published
+from rq.errors import Damaged, Refused
+from rq.layout import Root
+from rq.spark import bronze, gold, history
+from rq.spark.history import Settings
+
+QUICK = Settings(rows=600)  # two batches
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(tmp_path)
+
+
+def some(number, first=0, start=START, days=1, seed=1):
+    """Give the events of messages of every kind of life."""
+    rnd = random.Random(seed)
+    ends = [("finish", "done"), ("fail", "exit"), ("retry", "resend")]
+    ends += [("finish", "done"), ("relay", "relayed"), ("recover", "crash")]
+    for index in range(first, first + number):
+        end, cause = rnd.choice(ends)
+        yield from life(
+            f"m{index}",
+            start + rnd.randrange(days * DAY - 10**9),
+            end=end,
+            cause=cause,
+            wait_us=int(rnd.lognormvariate(8, 2)),
+            run_us=int(rnd.lognormvariate(12, 2)),
+        )
+
+
+def shown(root):
+    """Return what is published of each day, by queue and hour, and what is slowest."""
+    place = published.Published(published.place(root))
+    found = {}
+    for day in place.days(place.index()["days"]):
+        found[day["date"]] = {
+            (one.pop("queue"), one.pop("hour")): one for one in day["parts"]
+        }
+    return found
+
+
+def slowest(root):
+    place = published.Published(published.place(root))
+    return [day["slowest"] for day in place.days(place.index()["days"])]
+
+
+def counts(root):
+    index = published.Published(published.place(root)).index()
+    return {
+        queue: {state: n for state, n in states.items() if n}
+        for queue, states in index["counts"].items()
+    }
+
+
+def bronze_files(root):
+    place = bronze.place(root)
+    current = place.current()
+    source = place.bronze(current.number)
+    return [
+        str(path)
+        for date in bronze.dates(source)
+        for one in bronze.batches(source, date, current)
+        for path in one.path.glob("*.parquet")
+    ]
+
+
+def bronze_keys(root):
+    """Return journal and number of all rows of bronze, read without Spark."""
+    table = ds.dataset(bronze_files(root)).to_table(columns=["journal", "seq"])
+    return sorted(zip(*table.to_pydict().values(), strict=True))
+
+
+def written_keys(root):
+    return sorted((one["journal"], one["seq"]) for one in lines(root))
+
+
+def test_gold_is_what_plain_python_counts(spark, root):
+    first, second = JournalFiles(root, "a", "aa"), JournalFiles(root, "b", "bb")
+    first.seal(some(150, days=2))
+    first.seal(some(150, first=150, days=2, seed=2))
+    rider = {"riders": ["m500", "m501"], "rides": "x"}
+    waiting = [next(life(name, START)) for name in ("m500", "m501")]
+    gone = {"ts": START + DAY, "ev": "expire", "was": "done", "state": "gone"}
+    second.seal([*some(90, days=2), *waiting, *life("m502", START, **rider)])
+    second.seal([{**gone, "msgs": ["m500", "m501"]}, {"ts": START, "ev": "group"}])
+    done = history.run_round(spark, root, QUICK)
+
+    events = list(lines(root))
+    assert shown(root) == reference.gold(events)
+    assert counts(root) == reference.states(events)
+    assert done.events == len(events)
+    assert done.batches > 1
+    assert bronze_keys(root) == written_keys(root)
+    table = "SELECT count(*), count(DISTINCT (journal, seq)) FROM read_parquet($1)"
+    assert duckdb.execute(table, [bronze_files(root)]).fetchone() == (len(events),) * 2
+    assert_parquet_is_as_published(root)
+    slow = [one for one in events if one.get("run_us") and one["queue"] == "a"]
+    longest = max(slow, key=lambda one: one["run_us"])
+    assert [longest["msg"], longest["run_us"]] in [
+        [one["msg"], one["run_us"]] for day in slowest(root) for one in day
+    ]
+
+
+def assert_parquet_is_as_published(root):
+    place = bronze.place(root)
+    path = place.gold(place.current().number)
+    found = {}
+    for table in ("hourly", "totals"):
+        files = ds.dataset(path / table, partitioning="hive")
+        for one in files.to_table().to_pylist():
+            date, key = str(one.pop("date")), (one.pop("queue"), one.pop("hour"))
+            found.setdefault(date, {})[key] = {**one, "causes": dict(one["causes"])}
+    assert found == shown(root)
+
+
+def test_a_late_event_changes_exactly_its_day_and_a_lost_checkpoint_nothing(
+    spark, root
+):
+    journal = JournalFiles(root, "a", "aa")
+    journal.seal(some(60, days=3))
+    history.run_round(spark, root)
+    before = shown(root)
+    journal.seal(life("late", START + 5 * 10**6))
+    done = history.run_round(spark, root)
+    after, slow = shown(root), slowest(root)
+    [first, *others] = sorted(before)
+    assert done.days == [first]
+    assert after[first] != before[first]
+    assert [after[date] for date in others] == [before[date] for date in others]
+    assert after == reference.gold(lines(root))
+
+    lose_checkpoint(root)
+    history.run_round(spark, root)
+    assert (shown(root), slowest(root)) == (after, slow)
+    assert bronze_keys(root) == written_keys(root)
+
+
+def lose_checkpoint(root):
+    place = bronze.place(root)
+    checkpoint = place.checkpoint(place.current().number)
+    checkpoint.rename(checkpoint.with_name("elsewhere"))
+
+
+def test_a_batch_that_was_cut_off_after_its_write_counts_once(spark, root, monkeypatch):
+    journal = JournalFiles(root, "a", "aa")
+    journal.seal(some(60))
+    write = history.write_batch
+
+    def cut(lines, batch, target):
+        write(lines, batch, target)
+        raise RuntimeError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "write_batch", cut)
+        with pytest.raises(Damaged, match="Spark ended the round"):
+            history.run_round(spark, root)
+    # What came meanwhile belongs to the next batch.
+    journal.seal(some(60, first=60))
+    history.run_round(spark, root)
+    assert bronze_keys(root) == written_keys(root)
+    assert shown(root) == reference.gold(lines(root))
+
+
+def test_merging_the_batches_of_a_day_changes_no_answer(spark, root):
+    journal = JournalFiles(root, "a", "aa")
+    past = START - 400 * DAY  # a day that is over
+    for part in range(2):
+        journal.seal(some(20, first=20 * part, start=past, seed=part))
+        history.run_round(spark, root, Settings(old=0.0))
+    # The second round has merged, after it had built.
+    place = bronze.place(root)
+    source = place.bronze(place.current().number)
+    [date] = bronze.dates(source)
+    [merged] = bronze.batches(source, date, place.current())
+    others = [one for one in bronze.every_batch(source, date) if one != merged]
+    assert [one.number for one in others] == [0, 1]  # for readers that are at them
+    assert bronze_keys(root) == written_keys(root)
+
+    journal.seal(some(10, first=200, start=past))
+    history.run_round(spark, root, Settings(old=0.0))
+    left = bronze.every_batch(source, date)
+    assert [one.path.name for one in left] == ["batch=c1", "batch=2", "batch=c2"]
+    assert shown(root) == reference.gold(lines(root))
+    assert bronze_keys(root) == written_keys(root)
+
+
+def test_files_of_an_older_rq_are_read_and_new_fields_are_kept(spark, root):
+    journal = JournalFiles(root, "a", "aa")
+    journal.seal(life("m1", START, mood={"fine": True}))
+    history.run_round(spark, root)
+    [row] = duckdb.execute(
+        "SELECT extra FROM read_parquet($1) WHERE ev = 'finish'", [bronze_files(root)]
+    ).fetchall()
+    assert json.loads(row[0]) == {"mood": {"fine": True}}
+
+    place = bronze.place(root)
+    source = place.bronze(place.current().number)
+    [date] = bronze.dates(source)
+    [batch] = bronze.batches(source, date, place.current())
+    older = (
+        spark.read.parquet(str(batch.path)).drop("riders", "cause").localCheckpoint()
+    )
+    older.write.mode("overwrite").parquet(str(batch.path))
+    found = gold.compute(spark, gold.read(spark, source, [batch.path]))
+    assert found[date].parts["a", None].counts["done"] == 1
+    assert found[date].parts["a", None].causes == {}
+
+
+def test_a_gap_is_told_in_a_sentence_and_can_be_left_behind(spark, root):
+    journal = JournalFiles(root, "a", "aa")
+    journal.seal(some(5))
+    history.run_round(spark, root)
+    journal.seal(some(5, first=5)).unlink()
+    journal.seal(some(5, first=10))
+    with pytest.raises(
+        Damaged, match=r"^queue a: events 16 to 30 of journal aa lie in"
+    ):
+        history.run_round(spark, root)
+    history.run_round(spark, root, Settings(skip_gaps=True))
+    assert bronze_keys(root) == written_keys(root)
+
+
+def test_a_damaged_line_is_told_in_a_sentence(spark, root):
+    path = JournalFiles(root, "a", "aa").seal(some(5))
+    path.write_bytes(path.read_bytes().replace(b'"m3"', b'"m4"'))
+    with pytest.raises(Damaged, match=r"history/aa: event 10 is missing or not whole"):
+        history.run_round(spark, root)
+
+
+def test_a_round_ends_while_events_keep_coming(spark, root):
+    journal = JournalFiles(root, "a", "aa")
+    journal.seal(some(5))
+    ended = threading.Event()
+
+    def keep_sealing():
+        while not ended.wait(0.01):
+            journal.seal(some(5, first=journal.last))
+
+    thread = threading.Thread(target=keep_sealing)
+    thread.start()
+    try:
+        done = history.run_round(spark, root)
+    finally:
+        ended.set()
+        thread.join()
+    assert 15 <= done.events < journal.last
+    history.run_round(spark, root)
+    assert bronze_keys(root) == written_keys(root)
+
+
+def test_two_rounds_at_once_are_refused(root):
+    place = bronze.place(root)
+    place.path.mkdir(parents=True)
+    with (
+        history._alone(place.lock),
+        pytest.raises(Refused, match="another round"),
+        history._alone(place.lock),
+    ):
+        pass
