@@ -1,0 +1,98 @@
+"""Records a story, enumerates its power cuts, recovers each, and says what is broken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from power import recovering
+from power.disk import Disk, Mark
+from power.recovering import Promises, Recovered
+from power.states import Choice, Model, States, Tree, levels
+from power.trace import record
+
+STORIES = Path(__file__).with_name("stories.py")
+MEMORY = Path("/dev/shm")  # syncs cost nothing there
+
+
+@dataclass(slots=True)
+class Proof:
+    """What was enumerated, and what was found broken."""
+
+    choices: int = 0
+    states: int = 0
+    broken: list[str] = field(default_factory=list)
+
+
+def recorded(story: str, scratch: Path, *inject: str) -> Disk:
+    """Run a story under strace and return what it did to the disk."""
+    root = scratch / "root"
+    root.mkdir()
+    disk = Disk(root)
+    ran = record(STORIES, story, root, scratch=scratch, inject=inject)
+    assert ran.status == 0, ran.output
+    disk.play(ran.calls)
+    assert disk.differences() == [], "the recording is not whole"
+    return disk
+
+
+@contextmanager
+def quick_place() -> Iterator[Path]:
+    """Give a directory in memory, if there is one."""
+    base = MEMORY if os.access(MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="rq-power-", dir=base) as place:
+        yield Path(place)
+
+
+def prove(
+    disk: Disk, model: Model, most: int | None = None, near: int = 10, some: int = 4
+) -> Proof:
+    """Recover every state, or the `most` first of each kind, and judge it."""
+    proof = Proof()
+    states = States(disk, model)
+    promised = _promises(disk)
+    level = levels(disk)
+    known: dict[bytes, Recovered] = {}
+    judged: set[tuple[bytes, int]] = set()
+    with quick_place() as place, recovering.power_is_back():
+        for choice in states.choices(near, some):
+            proof.choices += 1
+            tree = states.tree(choice)
+            print_ = tree.fingerprint()
+            at = level[choice.after]
+            if (print_, at) in judged:
+                continue
+            judged.add((print_, at))
+            if print_ not in known:
+                known[print_] = _recover(tree, place)
+                proof.states += 1
+            proof.broken += _judge(known[print_], promised[at], choice)
+    return proof
+
+
+def _promises(disk: Disk) -> list[Promises]:
+    """Return what is promised after each mark."""
+    found = [Promises()]
+    for op in disk.ops:
+        if isinstance(op, Mark):
+            found.append(Promises(dict(found[-1].may), dict(found[-1].together)))
+            found[-1].take(op.said)
+    return found
+
+
+def _recover(tree: Tree, place: Path) -> Recovered:
+    root = place / "root"
+    shutil.rmtree(root, ignore_errors=True)
+    tree.make(root)
+    return recovering.recover(root)
+
+
+def _judge(found: Recovered, promises: Promises, choice: Choice) -> list[str]:
+    where = f"after operation {choice.after}, {choice.about}: "
+    troubles = [*found.troubles, *promises.broken(found)]
+    return [where + one for one in troubles]

@@ -1,0 +1,190 @@
+"""Recovers a state by the real code, and judges what came of it by what was promised."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from power.tale import NOWHERE, Seen, in_small, read_may
+from spooling import Owner
+
+from rq.errors import RQError
+from rq.layout import ATTACH, folder
+from rq.spool import check, folders, leases
+from rq.spool.entry import COUNTED
+from rq.states import State
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery has made of a state."""
+
+    seen: dict[str, Seen] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)  # wrong whatever was promised
+
+
+@dataclass(slots=True)
+class Promises:
+    """What the marks say up to a point."""
+
+    may: dict[str, list[Seen]] = field(default_factory=dict)
+    together: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def take(self, said: dict[str, Any]) -> None:
+        for msg_id, may in said.get("may", {}).items():
+            self.may[msg_id] = list(read_may(may))
+        self.together |= said.get("together", {})
+
+    def broken(self, recovered: Recovered) -> Iterator[str]:
+        """Say in words what was promised and is not so."""
+        for msg_id, may in self.may.items():
+            seen = recovered.seen.get(msg_id, Seen())
+            if not any(_alike(seen, one) for one in may):
+                yield f"{msg_id}: {seen}, allowed: {[str(one) for one in may]}"
+        for msg_id, seen in recovered.seen.items():
+            if msg_id not in self.may:
+                yield f"{msg_id}: nobody has sent it, and it is {seen}"
+
+
+def _alike(seen: Seen, promised: Seen) -> bool:
+    if promised.state == NOWHERE:
+        return seen.state == NOWHERE
+    if promised.state == "prep":  # no promise holds it in a power cut
+        return seen.state in ("prep", NOWHERE)
+    if seen.key != promised.key or seen.state != promised.state:
+        return False
+    if seen.files != promised.files:
+        return False
+    if seen.state == "que":
+        wanted = (promised.count, promised.attempt, promised.due)
+        return (seen.count, seen.attempt, seen.due) == wanted
+    return True
+
+
+@contextlib.contextmanager
+def power_is_back() -> Iterator[None]:
+    """Be the machine after the cut: nobody who held a lease is left."""
+    kept, leases.end_left = leases.end_left, lambda queue, prefix, grace: []
+    try:
+        with in_small("boot-after"):
+            yield
+    finally:
+        leases.end_left = kept
+
+
+def recover(root: Path) -> Recovered:
+    """Recover the queue in `root` after a power cut, twice, and stop it."""
+    found = Recovered()
+    owner = Owner(root)
+    try:
+        owner.open()
+        found.seen = _look(owner, found)
+        owner.again()
+        _same(found, _look(owner, found), "a second recovery")
+        owner.apply()
+        _check(owner, found)
+        _same(found, _look(owner, found), "settling")
+        owner.stop()
+        _check_stopped(owner, found)
+        owner.open()
+        if not owner.opened.clean:
+            found.troubles.append("a stop was not clean")
+        _same(found, _look(owner, found), "a stop")
+    except (RQError, OSError, ValueError, KeyError, AssertionError) as error:
+        found.troubles.append(f"it cannot be recovered: {error!r}")
+    finally:
+        with contextlib.suppress(OSError):
+            owner.crash()
+    return found
+
+
+def _same(found: Recovered, again: dict[str, Seen], by: str) -> None:
+    for msg_id in found.seen.keys() | again.keys():
+        before, after = found.seen.get(msg_id), again.get(msg_id)
+        if before != after:
+            found.troubles.append(f"{msg_id} changed by {by}: {before}, {after}")
+
+
+def _look(owner: Owner, found: Recovered) -> dict[str, Seen]:
+    """See every message, by what the spool knows and by what lies on disk."""
+    spool, seen = owner.spool, {}
+    keys = {msg_id: key for key, (msg_id, _) in spool.keys.items()}
+    listed = {
+        msg_id for state in COUNTED for msg_id in folders.list_state(owner.queue, state)
+    }
+    for msg_id in listed | spool.entries.keys():
+        state = spool.find(msg_id)
+        if state is None:
+            continue
+        try:
+            one = _see(owner, msg_id, state, keys.get(msg_id, ""))
+        except RQError as error:
+            one = Seen(state=str(state))
+            if state is not State.PREP:
+                found.troubles.append(f"{msg_id} is half there: {error} ({state})")
+        seen[_token(one, msg_id)] = one
+    return seen
+
+
+def _token(seen: Seen, msg_id: str) -> str:
+    return msg_id
+
+
+def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
+    spool = owner.spool
+    message = spool.read(msg_id)
+    if message.params.get("param1") != msg_id and not message.orig_msg_id:
+        raise RQError(f"it holds {message.params}")
+    files = tuple(_files(owner.queue.path / (spool.place(msg_id) or ""), message))
+    entry = spool.entries.get(msg_id)
+    if entry is not None and state is State.QUE:
+        known = (entry.count, entry.attempt, entry.due)
+        if known != (message.count, message.attempt, message.due):
+            raise RQError(f"memory says {known}, the file {message}")
+    return Seen(str(state), message.count, message.attempt, message.due, files, key)
+
+
+def _files(place: Path, message: Any) -> Iterable[str]:
+    for name, one in sorted(message.attachments.items()):
+        try:
+            data = (place / ATTACH / name).read_bytes()
+        except OSError as error:
+            raise RQError(f"its attachment {name} cannot be read: {error}") from None
+        if hashlib.sha256(data).hexdigest() != one.sha256:
+            raise RQError(f"its attachment {name} is not what was attached")
+    return sorted(one.sha256 for one in message.attachments.values())
+
+
+def _check(owner: Owner, found: Recovered) -> None:
+    """Each message lies in one place, and the counters know it."""
+    for one in check.check_live(owner.spool):
+        if not _unpromised(owner, one):
+            found.troubles.append(f"after recovery: {one}")
+    for msg_id in found.seen:
+        there = [
+            state
+            for state in COUNTED
+            if (owner.queue.path / folder(state, msg_id)).exists()
+        ]
+        if len(there) != 1:
+            found.troubles.append(f"{msg_id} lies in {there}")
+
+
+def _check_stopped(owner: Owner, found: Recovered) -> None:
+    for one in check.check(owner.queue):
+        if not _unpromised(owner, one):
+            found.troubles.append(f"after a stop: {one}")
+
+
+def _unpromised(owner: Owner, problem: check.Problem) -> bool:
+    """Whether it concerns a prepared message, of which nothing was promised."""
+    return (owner.queue.path / "prep" / problem.subject).exists()
+
+
+def clear(root: Path) -> None:
+    shutil.rmtree(root, ignore_errors=True)

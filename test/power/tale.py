@@ -1,0 +1,320 @@
+"""What tells a story: an owner at work under strace, and marks of what it promises.
+
+Before anything is done a mark says what may become of the message; after it was made
+durable a mark says what it must be now. Marks are writes to one descriptor, so they lie
+in the recording between the calls of the code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from power.trace import MARKS
+from spooling import NOW, Clock, Owner, a_message
+
+from rq import durable, proc
+from rq.message import Message
+from rq.spool import attach, checkpoint, door, history, index, journal
+from rq.spool.ageing import Limits
+from rq.states import Event, Note, Role, State
+
+BEFORE = "boot-before"  # the boot id of all recordings
+SEGMENT = 16 * 1024  # bytes: so that segments change within a story
+MAX_COUNT = 3
+NOWHERE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What can be seen of a message; `none` when there is none."""
+
+    state: str = NOWHERE
+    count: int = 0
+    attempt: int = 0
+    due: float = NOW
+    files: tuple[str, ...] = ()  # SHA-256 of its attachments
+    key: str = ""
+
+
+@contextlib.contextmanager
+def in_small(boot: str) -> Iterator[None]:
+    """Work with small segments, between two starts of the machine, on a disk that
+    shares nothing between files."""
+    kept = journal.SMALLEST, durable._reflink, proc.boot_id
+    journal.SMALLEST, durable._reflink = SEGMENT, lambda source, target: False
+    proc.boot_id = lambda: boot
+    try:
+        yield
+    finally:
+        journal.SMALLEST, durable._reflink, proc.boot_id = kept
+
+
+def mark(said: dict[str, Any]) -> None:
+    """Write a mark into the recording, if there is one."""
+    with contextlib.suppress(OSError):
+        os.write(MARKS, json.dumps(said).encode())
+
+
+def take_marks() -> None:
+    fd = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(fd, MARKS)
+    os.close(fd)
+
+
+class Tale:
+    """One queue, what is done to it, and what was promised."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.clock = Clock()
+        self.owner = Owner(root, self.clock)
+        self.owner.open()
+        self.may: dict[str, list[Seen]] = {}
+        self.running: dict[str, Message] = {}
+        self._fresh: set[str] = set()  # what was said and not yet promised
+        self._numbers = 0
+
+    @property
+    def spool(self):
+        return self.owner.spool
+
+    # ---- promises
+
+    def now(self, msg_id: str) -> Seen:
+        return self.may[msg_id][-1]
+
+    def may_be(self, msg_id: str, **changes: Any) -> None:
+        """Say what a message may be from now on."""
+        before = self.may.setdefault(msg_id, [Seen()])
+        before.append(replace(before[-1], **changes))
+        self._fresh.add(msg_id)
+        mark({"may": {msg_id: [asdict(one) for one in before]}})
+
+    def must(self, *ids: str) -> None:
+        """Say that what may be must be: it was answered."""
+        said = {}
+        for msg_id in ids or tuple(self._fresh):
+            self.may[msg_id] = self.may[msg_id][-1:]
+            said[msg_id] = [asdict(one) for one in self.may[msg_id]]
+            self._fresh.discard(msg_id)
+        mark({"may": said})
+
+    def together(self, name: str, *ids: str) -> None:
+        """Say that these have moved on together or not at all."""
+        old = {one: asdict(self.may[one][-1])["state"] for one in ids}
+        mark({"together": {name: old}})
+
+    # ---- messages
+
+    def submit(self, **more: Any) -> str:
+        msg_id = self.spool.new_id()
+        self.may_be(msg_id, state="que", key=more.get("key", ""))
+        self.spool.submit(self.message(msg_id), **more)
+        return msg_id
+
+    def message(self, msg_id: str, **fields: Any) -> Message:
+        fields = {"max_count": MAX_COUNT, "due": NOW, "param1": msg_id, **fields}
+        return a_message(msg_id, **fields)
+
+    def prepare(self, *files: bytes) -> str:
+        msg_id = self.spool.new_id()
+        self.may_be(msg_id, state="prep")
+        self._fresh.discard(msg_id)
+        self.spool.prepare(self.message(msg_id))
+        for number, data in enumerate(files):
+            self.attach(msg_id, f"file{number}", data)
+        return msg_id
+
+    def attach(self, msg_id: str, name: str, data: bytes) -> None:
+        source = self.root / "source"
+        source.write_bytes(data)
+        fd = os.open(source, os.O_RDONLY)
+        upload = attach.begin(self.spool, msg_id, name)
+        attach.end(self.spool, upload, attach.copy(self.spool.dir_fd, fd, upload))
+        os.close(fd)
+
+    def commit_prepared(self, msg_id: str, **more: Any) -> None:
+        message = self.spool.read(msg_id)
+        attach.verify(self.spool.dir_fd, message, False)
+        attach.sweep(self.spool, message)
+        files = sorted(one.sha256 for one in message.attachments.values())
+        self.may_be(msg_id, state="que", files=tuple(files), key=more.get("key", ""))
+        self.spool.submit(message, **more)
+
+    def claim(self, msg_id: str) -> None:
+        self.may_be(msg_id, state="run", attempt=self.now(msg_id).attempt + 1)
+        self.running[msg_id] = self.spool.claim(msg_id, 0)
+
+    def start(self, msg_id: str) -> None:
+        """Claim a message and let its script run: written, not yet synced."""
+        self.claim(msg_id)
+        if not self.spool.journal.write():
+            self.commit()
+        self.spool.settle(msg_id)
+        place = self.spool.work_dir(msg_id)
+        Path(place, "stdio.log").write_text("at work\n")
+
+    def end(self, msg_id: str, event: Event = Event.FINISH, **more: Any) -> None:
+        state = {Event.FINISH: "done", Event.RELAY: "relayed", Event.FAIL: "err"}
+        riders = more.get("riders", [])
+        if riders:
+            self.together(f"riders of {msg_id}", msg_id, *riders)
+        for one in [msg_id, *riders]:
+            self.may_be(one, state=state[event])
+        facts = {"cause": "done", "text": "said", "outcome": str(event)}
+        line = self.spool.fire(
+            msg_id,
+            event,
+            Role.QUEUE,
+            facts=facts,
+            spare=self.running.pop(msg_id),
+            **more,
+        )
+        for one in riders:
+            self.spool.ride(one, event, line)
+
+    def resend(self, msg_id: str) -> None:
+        message = self.running.pop(msg_id)
+        message = message.with_(count=message.count + 1, due=message.due + 5)
+        self.may_be(msg_id, state="que", count=message.count, due=message.due)
+        facts = {"cause": "resend", "text": "later", "outcome": "retry"}
+        self.spool.fire(msg_id, Event.RETRY, Role.QUEUE, message=message, facts=facts)
+
+    def requeue(self, msg_id: str) -> None:
+        """Give back a message whose script was stopped."""
+        message = self.running.pop(msg_id)
+        self.may_be(msg_id, state="que")
+        facts = {"cause": "stop", "text": "stopped", "outcome": "retry"}
+        self.spool.fire(msg_id, Event.REQUEUE, Role.QUEUE, message=message, facts=facts)
+
+    def retry(self, msg_id: str) -> None:
+        """What a person does to one in err."""
+        attempt = self.now(msg_id).attempt
+        message = self.spool.read(msg_id).with_(count=0, due=NOW, attempt=attempt)
+        self.may_be(msg_id, state="que", count=0, due=NOW)
+        self.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=message)
+
+    def reschedule(self, msg_id: str, due: float) -> None:
+        self.may_be(msg_id, due=due)
+        self.spool.reschedule(msg_id, due)
+
+    def dismiss(self, msg_id: str) -> None:
+        self.may_be(msg_id, state="dismissed")
+        self.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+
+    def delete(self, msg_id: str) -> None:
+        self.may_be(msg_id, state=NOWHERE, key="")
+        self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+
+    def expire(self, state: State, *ids: str) -> None:
+        self.together(f"expiry of {ids[0]}", *ids)
+        for one in ids:
+            self.may_be(one, state=NOWHERE)
+        assert self.spool.expire(state, ids) == list(ids)
+
+    def deposit(self, name: str, data: bytes = b"") -> None:
+        """Put a message through the other door, as any program may."""
+        aside = self.root / f"aside.{name}"
+        (aside / "attach").mkdir(parents=True)
+        asked = {"dest": "q", "param1": name, "max_count": MAX_COUNT, "due": NOW}
+        (aside / "msg").write_text(json.dumps(asked))
+        if data:
+            (aside / "attach" / "file").write_bytes(data)
+        os.rename(aside, self.owner.queue.path / "new" / name)
+
+    def adopt(self, name: str, data: bytes = b"") -> None:
+        files = (hashlib.sha256(data).hexdigest(),) if data else ()
+        self.may_be(name, state="que", files=files)
+        door.adopt(self.spool, "http://127.0.0.1:3333/q/q/", {})
+
+    # ---- what the process does
+
+    def commit(self) -> None:
+        self.spool.commit()
+        self.must()
+
+    def apply(self) -> None:
+        self.commit()
+        self.spool.settle_all()
+
+    def checkpoint(self) -> None:
+        self.apply()
+        point = checkpoint.begin(self.spool, BEFORE)
+        checkpoint.finish(self.spool.dir_fd, self.owner.queue, point)
+
+    def write_index(self) -> None:
+        self.commit()
+        writer = self.spool.journal
+        lines = index.lines(
+            writer.journal_id,
+            writer.position.seq,
+            self.spool.entries,
+            self.spool.keys,
+        )
+        writing = index.Writing(self.owner.queue, lines)
+        while writing.write_slice():
+            pass
+        writing.finish()
+
+    def seal(self) -> None:
+        self.commit()
+        self.spool.journal.seal()
+
+    def forget_history(self, upto: int) -> None:
+        queue, journal_id = self.owner.queue, self.spool.journal.journal_id
+        history.forget(queue, journal_id, upto, Limits(size=0))
+
+    def disk_failed(self) -> None:
+        """What the process does when a checkpoint could not sync."""
+        self.spool.note(Note.SUSPECT, reason="EIO")
+        self.commit()
+
+    # ---- ends
+
+    def stop(self) -> None:
+        for msg_id in list(self.running):
+            self.requeue(msg_id)
+        self.owner.stop()
+        self.must()
+
+    def crash(self) -> None:
+        """Die as by kill -9: what was written stays, for now."""
+        self.owner.crash()
+        self.running.clear()
+
+    def again(self) -> None:
+        """Start again, and see what has become of everything."""
+        for msg_id, may in self.may.items():
+            if may[-1].state == "run":
+                self.may_be(msg_id, **_recovered(may[-1]))
+        self.owner.open()
+        for msg_id, may in self.may.items():
+            state = self.spool.find(msg_id)
+            name = NOWHERE if state is None else str(state)
+            self.may[msg_id] = [one for one in may if one.state == name][-1:] or may
+            self._fresh.add(msg_id)
+        self._fresh -= {i for i, one in self.may.items() if one[-1].state == "prep"}
+        self.must()
+
+
+def _recovered(seen: Seen) -> dict[str, Any]:
+    """Return what an attempt that was lost makes of a message."""
+    count = seen.count + 1
+    return {"state": "err" if count >= MAX_COUNT else "que", "count": count}
+
+
+def after_power_cut(seen: Seen) -> Seen:
+    """Return what recovery makes of a message that was so."""
+    return replace(seen, **_recovered(seen)) if seen.state == "run" else seen
+
+
+def read_may(said: list[dict[str, Any]]) -> Iterator[Seen]:
+    for one in said:
+        yield after_power_cut(Seen(**{**one, "files": tuple(one["files"])}))
