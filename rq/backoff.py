@@ -34,6 +34,17 @@ class Wait:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A host, or a queue of it, that did not answer or could not take a message."""
+
+    name: str  # http://HOST:PORT, or that and the path of a queue
+    failures: int
+    until: float  # epoch seconds; from then on one message asks
+    asked: bool  # one does at this moment
+    reason: str
+
+
 # ---- rules, pure: the table is {name: row}, the fields of a row as in _ROW
 
 
@@ -85,6 +96,21 @@ def change(queue: QueueDir, act: Callable[[_Table], Any]) -> Any:
         return found
     finally:
         os.close(turn)
+
+
+def ls(queue: QueueDir, now: float) -> list[Left]:
+    """Return who is left alone, those that failed most often first."""
+    found = [
+        Left(
+            name=name,
+            failures=int(one["failures"]),
+            until=float(one["until"]),
+            asked=one["until"] <= now < one["asked"] + PROBE,
+            reason=str(one["reason"]),
+        )
+        for name, one in read(queue).items()
+    ]
+    return sorted(found, key=lambda one: (-one.failures, one.name))
 
 
 def pardon(queue: QueueDir, name: str) -> None:

@@ -37,15 +37,20 @@ class Transfer:
         return asdict(self)
 
 
-def ls(root: Root) -> list[Transfer]:
-    """Return all that have been tried and have not ended, those in doubt first."""
-    found = list(_all(root.queue(QUEUE)))
+def ls(root: Root, most: int | None = None) -> list[Transfer]:
+    """Return all that have been tried and have not ended, those in doubt first.
+
+    `most`: of each state only so many are looked at, of those that failed the newest,
+    of the others the oldest, for they are tried first.
+    """
+    found = list(_all(root.queue(QUEUE), most))
     return sorted(found, key=lambda one: (not one.in_doubt, one.msg_id))
 
 
-def _all(queue: QueueDir) -> Iterator[Transfer]:
+def _all(queue: QueueDir, most: int | None = None) -> Iterator[Transfer]:
     for state in _STATES:
-        for msg_id in folders.list_state(queue, state):
+        ids = folders.list_state(queue, state)
+        for msg_id in (ids if state is State.ERR else ids[::-1])[:most]:
             if (kept := _kept(queue, state, msg_id)) is not None:
                 yield _transfer(queue, state, msg_id, kept)
 
@@ -84,12 +89,21 @@ def _transfer(
 def find(root: Root, text: str) -> Transfer:
     """Return the transfer of a message; NoSuchMessage when there is none."""
     msg_id = names.msg_id(text.rpartition("/")[2])
-    for one in _all(root.queue(QUEUE)):
-        if one.msg_id == msg_id:
-            return one
+    queue = root.queue(QUEUE)
+    for state in _STATES:
+        if (kept := _kept(queue, state, msg_id)) is not None:
+            return _transfer(queue, state, msg_id, kept)
     raise NoSuchMessage(
         f"{msg_id} is not being handed over; `rq relay ls` lists what is"
     )
+
+
+def command(one: Transfer) -> str | None:
+    """Return what to ask the queue's owner for, so that a message is tried at once; None
+    while it is."""
+    if one.state == State.RUN:
+        return None
+    return "retry_message" if one.state == State.ERR else "run_message"
 
 
 def send_again(root: Root, one: Transfer) -> None:

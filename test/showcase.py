@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from supervising import Daemon, wait_until
+from supervising import CHECKOUT, Daemon, wait_until
+from support_ancestor_http import old_receiver
 
 THUMBS = r"""#!/bin/sh
 printf '\033[1mmaking thumbnails of \033[36m%s\033[0m\n' "$RQ_PARAM1"
@@ -95,6 +96,7 @@ def build(daemon: Daemon, port: int, **settings: Any) -> None:
         if name == "video-encode":
             (directory / "form.json").write_text(json.dumps(FORM))
         daemon.link(name, directory)
+    daemon.link("relay", CHECKOUT / "rq/bundled/relay")
     broken = daemon.define("archive", {"num_workers": 1})
     (broken / "run").write_text("#!/no/such/interpreter\n")
     daemon.link("archive", broken)
@@ -138,7 +140,7 @@ def timer(daemon: Daemon, name: str, dest: str, period: int) -> None:
 
 def fill(daemon: Daemon) -> dict[str, str]:
     """Send what makes the pages worth looking at; return ids by what they show."""
-    for name in (*SCRIPTS, "archive"):
+    for name in (*SCRIPTS, "archive", "relay"):
         daemon.until_up(name)
     ids: dict[str, str] = {}
     for number in range(42):
@@ -159,11 +161,25 @@ def fill(daemon: Daemon) -> dict[str, str]:
         send(daemon, "newsletter", f"subscriber {number}")
     prepared = daemon.ask_queue("reports", "prep_message", {"dest": "reports"})
     ids["prep"] = prepared[1].rpartition("/")[2]
+    hand_over(daemon, ids)
     ended = ("done", "err")
     for name in ("march", "april", "may", "june"):
         wait_until(lambda name=name: state(daemon, "reports", ids[name]) in ended)
     wait_until(lambda: state(daemon, "thumbnails", ids["done"]) == "done")
     return ids
+
+
+def hand_over(daemon: Daemon, ids: dict[str, str]) -> None:
+    """Send to hosts that do not answer, and to one that has lost what it may have had."""
+    for host in ("127.0.1.7", "127.0.1.8"):  # nobody listens there
+        dest = f"http://{host}:1/q/archive"
+        ids["relayed"] = send(daemon, "relay", "photos/2019", dest=dest)
+    with old_receiver() as old:
+        old.lose.append("commit")
+        ids["doubt"] = send(daemon, "relay", "invoice 88011", dest=old.url)
+        wait_until(old.delivered, 30)
+        old.states.clear()
+        wait_until(lambda: state(daemon, "relay", ids["doubt"]) == "err", 30)
 
 
 def send(daemon: Daemon, queue: str, param1: str, **fields: Any) -> str:

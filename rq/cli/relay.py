@@ -72,10 +72,10 @@ def _retry(root: Root, ids: list[str], *, everything: bool) -> int:
 
 
 def _go(root: Root, one: Transfer) -> None:
-    if one.state == "run":
+    command = transfers.command(one)
+    if command is None:
         place.note(f"{one.msg_id} is being handed over right now")
         return
-    command = "retry_message" if one.state == "err" else "run_message"
     owner.demand(root, QUEUE, command, {"msg_id": one.msg_id, "who": "rq relay"})
     print(f"{one.msg_id} is tried again")
 

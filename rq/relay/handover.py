@@ -125,7 +125,8 @@ class _Attempt:
         try:
             return act()
         except (OSError, http.client.HTTPException) as error:
-            text = str(error) or type(error).__name__
+            said = getattr(error, "strerror", None) or str(error)
+            text = said or type(error).__name__
             return Answer(Heard.SILENT, text, reached=False)
 
     # ---- the steps

@@ -41,6 +41,7 @@ def screens(ids: dict[str, str]) -> dict[str, str]:
         "message-done": f"/q/thumbnails/{ids['done']}",
         "log": f"{running}/log",
         "confirm": f"{running}/confirm/cancel",
+        "relay": "/relay",
         "timers": "/timers",
         "system": "/system",
         "new-message": "/q/video-encode/new_message",
@@ -81,7 +82,9 @@ def shoot_empty(scratch: Path, target: Path) -> None:
         daemon.start()
         daemon.until_up("web")
         take(driver, f"http://127.0.0.1:{port}/", target / "overview-empty")
-        take(driver, f"http://127.0.0.1:{port}/timers", target / "timers-empty")
+        for name in ("relay", "timers"):
+            url = f"http://127.0.0.1:{port}/{name}"
+            take(driver, url, target / f"{name}-empty")
 
 
 def take(driver: Any, url: str, target: Path) -> None:

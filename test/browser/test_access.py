@@ -33,6 +33,7 @@ SCREENS = {
     "prepared": "/q/reports/{prep}",
     "log": "/q/video-encode/{running}/log",
     "confirm": "/q/video-encode/{running}/confirm/cancel",
+    "relay": "/relay",
     "timers": "/timers",
     "system": "/system",
     "new message": "/q/video-encode/new_message",

@@ -10,6 +10,7 @@ from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
 from rq.web.pages.overview import Overview
 from rq.web.pages.queue import QueuePage
+from rq.web.pages.relay import RelayPage
 from rq.web.pages.system import System
 from rq.web.pages.timers import TimersPage
 from rq.web.routes import Routes
@@ -30,6 +31,11 @@ def add_routes(routes: Routes, site: Site) -> None:
         routes.get(name, handler)
         routes.get("/overview.json" if name == "/" else f"{name}.json", handler)
     routes.get("/new_queue", forms.new_queue)
+    relay = RelayPage(site)
+    routes.get("/relay", relay.on_get)
+    routes.get("/relay.json", relay.on_get)
+    routes.get("/relay/confirm/{verb}", relay.of_all)
+    routes.get("/relay/{msg_id}/confirm/{verb}", relay.of_one)
     _queue_routes(routes, site, forms, confirm)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import falcon
 from falcon.asgi import Request, Response
@@ -131,56 +131,58 @@ class Confirm:
         self, req: Request, resp: Response, name: str, verb: str
     ) -> None:
         known(self._site, name)
-        question = _question(OF_QUEUE, verb)
+        question = chosen(OF_QUEUE, verb)
         base = self._site.url(f"/q/{name}")
-        values: dict[str, Any] = {"about": name, "cancel": base}
+        action, fields = base + question.path, sent(question, base)
         if verb == "delete":
-            values["action"] = self._site.url("/delete_queue")
-            values["fields"] = [("queue_name", name), ("back", self._site.url("/"))]
-        else:
-            values["action"] = base + question.path
-            values["fields"] = _fields(question, base)
-        await self._ask(req, resp, question, values)
+            action = self._site.url("/delete_queue")
+            fields = [("queue_name", name), ("back", self._site.url("/"))]
+        await ask(req, resp, self._site, question, name, base, action, fields)
 
     async def of_message(
         self, req: Request, resp: Response, name: str, msg_id: str, verb: str
     ) -> None:
-        question = _question(OF_MESSAGE, verb)
+        question = chosen(OF_MESSAGE, verb)
         await facts_of(self._site, name, msg_id)
         queue = self._site.url(f"/q/{name}")
         base = f"{queue}/{msg_id}"
-        values = {
-            "about": f"{name}/{msg_id}",
-            "cancel": base,
-            "action": base + question.path,
-            "fields": _fields(question, queue if question.home else base),
-        }
-        await self._ask(req, resp, question, values)
-
-    async def _ask(
-        self,
-        req: Request,
-        resp: Response,
-        question: Question,
-        values: dict[str, Any],
-    ) -> None:
-        told = {
-            "title": question.title,
-            "sentence": question.sentence,
-            "post": values["action"],
-            "fields": dict(values["fields"]),
-        }
-        shown = {"facts": told, "question": question, **values}
-        await page.show(req, resp, self._site, "confirm.html", shown)
+        fields = sent(question, queue if question.home else base)
+        about, action = f"{name}/{msg_id}", base + question.path
+        await ask(req, resp, self._site, question, about, base, action, fields)
 
 
-def _question(known_verbs: dict[str, Question], verb: str) -> Question:
+async def ask(
+    req: Request,
+    resp: Response,
+    site: Site,
+    question: Question,
+    about: str,
+    cancel: str,
+    action: str,
+    fields: list[tuple[str, str]],
+) -> None:
+    """Show a question `about` something; yes posts `fields` to `action`, no goes to
+    `cancel`."""
+    told = {
+        "title": question.title,
+        "sentence": question.sentence,
+        "post": action,
+        "fields": dict(fields),
+    }
+    shown = {"about": about, "cancel": cancel, "action": action, "fields": fields}
+    values = {"facts": told, "question": question, **shown}
+    await page.show(req, resp, site, "confirm.html", values)
+
+
+def chosen(known_verbs: dict[str, Question], verb: str) -> Question:
+    """Return the question of an action; 404 when there is none."""
     question = known_verbs.get(verb)
     if question is None:
         raise falcon.HTTPNotFound(description=f"There is no action {verb!r:.40}.")
     return question
 
 
-def _fields(question: Question, back: str) -> list[tuple[str, str]]:
-    sent = [question.field] if question.field else []
-    return [*sent, ("back", back)]
+def sent(question: Question, back: str) -> list[tuple[str, str]]:
+    """Return the fields that a yes sends."""
+    field = [question.field] if question.field else []
+    return [*field, ("back", back)]

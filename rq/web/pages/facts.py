@@ -68,6 +68,12 @@ async def queues(site: Site, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+async def detail(site: Site, name: str) -> Any:
+    """Return a queue's whole answer to `detail`, or the RQError why there is none."""
+    [found] = await site.owners.each([name], "detail")
+    return found
+
+
 def children(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = facts.get("children")
     return found if isinstance(found, list) else []

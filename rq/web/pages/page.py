@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from falcon.asgi import Request, Response
 
+from rq.transfers import QUEUE
+
 if TYPE_CHECKING:
     from rq.web.site import Site
 
@@ -49,10 +51,17 @@ def html(req: Request, site: Site, template: str, values: Mapping[str, Any]) -> 
         theme=theme if theme in THEMES else "",
         flashes=getattr(req.context, "flashes", []),
         here=req.path,
+        places=places(site),
         back=back(req),
         now=time.time(),
         **values,
     )
+
+
+def places(site: Site) -> list[tuple[str, str]]:
+    """Return path and name of what the head of each page leads to."""
+    relay = [("/relay", "Relay")] if site.root.queue(QUEUE).config.is_file() else []
+    return [("/", "Overview"), *relay, ("/timers", "Timers"), ("/system", "System")]
 
 
 def back(req: Request) -> str:

@@ -11,7 +11,7 @@ from falcon.asgi import Request, Response
 
 from rq import names
 from rq.config import read_json, read_queue
-from rq.errors import BadConfig, BadInput, NoSuchQueue, RQError
+from rq.errors import BadConfig, BadInput, NoSuchQueue
 from rq.message import PARAMS
 from rq.web.pages import facts, page, progress
 
@@ -64,7 +64,9 @@ class QueuePage:
         self, name: str, tab: str, wanted: str, after: str
     ) -> dict[str, Any]:
         site, now = self._site, time.time()
-        told, reply = await asyncio.gather(facts.supervisor(site), self._detail(name))
+        told, reply = await asyncio.gather(
+            facts.supervisor(site), facts.detail(site, name)
+        )
         children = {one["name"]: one for one in facts.children(told)}
         row = facts.queue_row(site, name, reply, children.get(name, {}))
         sections = []
@@ -79,12 +81,6 @@ class QueuePage:
             "running": facts.running([row], now),
             "sections": sections,
         }
-
-    async def _detail(self, name: str) -> Any:
-        try:
-            return await self._site.owners.ask(name, "detail")
-        except RQError as error:
-            return error
 
     async def _sections(
         self, row: Mapping[str, Any], tab: str, wanted: str, after: str

@@ -4,6 +4,7 @@ import { openDialog } from "./dialog.js";
 
 const HELP = [
   ["g o", "overview"],
+  ["g r", "relay"],
   ["g t", "timers"],
   ["g s", "system"],
   ["/", "find"],
@@ -18,7 +19,7 @@ const HELP = [
   ["u", "stop or go on with fresh numbers"],
   ["?", "this list"],
 ];
-const PLACES = { o: "", t: "timers", s: "system" };
+const PLACES = { o: "", r: "relay", t: "timers", s: "system" };
 const BUTTONS = { t: "theme", u: "live", "?": "help", f: "follow", w: "wrap" };
 
 let going = false;

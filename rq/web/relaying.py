@@ -1,0 +1,83 @@
+"""What a person does about messages on their way to other hosts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import falcon
+from falcon.asgi import Request, Response
+
+from rq import backoff, transfers
+from rq.errors import RQError
+from rq.transfers import QUEUE, Transfer
+from rq.web import forms
+from rq.web.answers import say, succeeded
+from rq.web.messages import checked, who
+from rq.web.routes import Routes
+from rq.web.site import Site
+
+PAGE = "/relay"
+_NO_METHOD = "_method is none of retry, arrived and again"
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add the actions of the page `/relay`."""
+    found = Relaying(site)
+    routes.post(PAGE, found.change_all)
+    routes.post(PAGE + "/{msg_id}", found.change)
+
+
+class Relaying:
+    """Trying again, and saying whether something has arrived."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._queue = site.root.queue(QUEUE)
+
+    async def change_all(self, req: Request, resp: Response) -> None:
+        """Try all again but those in doubt."""
+        form = await forms.read(req)
+        if form.get("_method") != "retry":
+            raise falcon.HTTPBadRequest(description="_method is not retry")
+        found = await asyncio.to_thread(transfers.ls, self._site.root)
+        tried = 0
+        for one in found:
+            if not one.in_doubt:
+                tried += await self._is_tried(req, one)
+        reply = ["ok", tried]
+        text = f"{tried} are tried again" if tried else "there was nothing to try again"
+        say(self._site, req, resp, form, reply, PAGE, text)
+
+    async def _is_tried(self, req: Request, one: Transfer) -> bool:
+        try:
+            return succeeded(await self._go(req, one))
+        except RQError:
+            return False  # it has ended meanwhile
+
+    async def change(self, req: Request, resp: Response, msg_id: str) -> None:
+        form = await forms.read(req)
+        method = form.get("_method")
+        one = await asyncio.to_thread(transfers.find, self._site.root, checked(msg_id))
+        if method == "retry":
+            reply, text = await self._go(req, one), f"{one.msg_id} is tried again"
+        elif method == "arrived":
+            asked = {"msg_id": one.msg_id, "who": who(req)}
+            reply = await self._site.owners.ask(QUEUE, "ack_errs", asked)
+            text = f"{one.msg_id} is acknowledged: it has arrived"
+        elif method == "again":
+            await asyncio.to_thread(transfers.send_again, self._site.root, one)
+            reply = await self._go(req, one)
+            text = f"{one.msg_id} is sent again, as a new message there"
+        else:
+            raise falcon.HTTPBadRequest(description=_NO_METHOD)
+        say(self._site, req, resp, form, reply, PAGE, text)
+
+    async def _go(self, req: Request, one: Transfer) -> Any:
+        """Let a message be tried at once, and its host be asked."""
+        command = transfers.command(one)
+        if command is None:
+            return ["fail", f"{one.msg_id} is being handed over right now"]
+        await asyncio.to_thread(backoff.pardon, self._queue, one.peer)
+        asked = {"msg_id": one.msg_id, "who": who(req)}
+        return await self._site.owners.ask(QUEUE, command, asked)

@@ -1,0 +1,168 @@
+"""/relay: what is on its way to other hosts, and what a person does about it."""
+
+import html
+import itertools
+
+import pytest
+from relaying import pair_at
+from support import wait_until
+from support_ancestor_http import old_receiver
+from webbing import BROWSER, web_alone
+
+pytestmark = pytest.mark.process
+
+PORTS = itertools.count(2)  # that nobody listens at
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    with pair_at(tmp_path_factory.mktemp("pair")) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def web(pair):
+    """Give the web of the sender."""
+    with web_alone(pair.path / "sender") as web:
+        yield web
+
+
+@pytest.fixture
+def in_doubt(pair):
+    """Give a receiver of the ancestor's kind, and what it may have had and has lost."""
+    with old_receiver() as old:
+        old.lose.append("commit")
+        msg_id = pair.send(dest=old.url, param1="<script>alert(1)</script>")
+        wait_until(old.delivered, 30)
+        old.states.clear()
+        assert pair.relayed(msg_id, 30)["state"] == "err"
+        pair.sender.ok("check")
+        yield old, msg_id
+
+
+def listed(web, msg_id):
+    """Return the row of a message; None when it is not listed."""
+    rows = {one["msg_id"]: one for one in web.get("/relay.json").json["transfers"]}
+    return rows.get(msg_id)
+
+
+def waiting(pair, web, host=""):
+    """Return a message that was tried in vain and waits; its host is its own, for one
+    that is left alone is not tried again for others."""
+    host = host or f"http://127.0.0.1:{next(PORTS)}"
+    msg_id = pair.send(dest=f"{host}/q/sink")
+
+    def there():
+        pair.sender.ok("check")
+        found = listed(web, msg_id)
+        return found and found["state"] == "que"
+
+    wait_until(there, 30)
+    return msg_id
+
+
+def question(web, path):
+    """Return what a confirmation asks, as programs see it."""
+    answer = web.get(path, Accept="application/json")
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def page(web, path="/relay", **headers):
+    answer = web.get(path, Accept=BROWSER, **headers)
+    assert answer.status == 200, answer
+    assert answer.kind == "text/html"
+    return html.unescape(answer.text)
+
+
+def test_what_could_not_be_handed_over_is_told_with_its_host_and_the_reason(pair, web):
+    nobody = "http://127.0.0.1:1"
+    msg_id = waiting(pair, web, nobody)
+    told = web.get("/relay.json").json
+    [row] = [one for one in told["transfers"] if one["msg_id"] == msg_id]
+    assert (row["dest"], row["step"]) == (f"{nobody}/q/sink", "prepare")
+    assert "refused" in row["answer"].lower()
+    [peer] = [one for one in told["peers"] if one["name"] == nobody]
+    assert peer["failures"] >= 1
+    assert peer["messages"] >= 1
+    assert "refused" in peer["reason"].lower()
+    shown = page(web)
+    assert all(text in shown for text in (msg_id[9:20], row["dest"], row["answer"]))
+
+
+def test_a_retry_is_confirmed_and_asks_a_host_that_is_left_alone(pair, web):
+    msg_id = waiting(pair, web)
+    asked = question(web, f"/relay/{msg_id}/confirm/retry")
+    assert asked["post"] == f"/relay/{msg_id}"
+    before = pair.sender.get(msg_id)["attempt"]
+    answer = web.post(asked["post"], asked["fields"])
+    assert (answer.status, answer.headers["location"]) == (303, "/relay")
+    wait_until(lambda: pair.sender.get(msg_id)["attempt"] > before, 30)
+
+
+def test_all_are_tried_again_but_those_in_doubt(pair, web, in_doubt):
+    _, doubtful = in_doubt
+    tried = [waiting(pair, web) for _ in range(2)]
+    before = {one: pair.sender.get(one)["attempt"] for one in [*tried, doubtful]}
+    asked = question(web, "/relay/confirm/retry")
+    answer = web.post(asked["post"], {**asked["fields"], "x_format": "json"})
+    assert answer.json[0] == "ok"
+    wait_until(
+        lambda: all(pair.sender.get(one)["attempt"] > before[one] for one in tried), 30
+    )
+    assert pair.sender.get(doubtful)["attempt"] == before[doubtful]
+    assert listed(web, doubtful)["in_doubt"]
+
+
+@pytest.mark.parametrize("how", ["arrived", "again"])
+def test_a_person_says_whether_what_is_in_doubt_has_arrived(pair, web, in_doubt, how):
+    old, msg_id = in_doubt
+    assert listed(web, msg_id)["in_doubt"]
+    assert "in doubt" in page(web)
+    asked = question(web, f"/relay/{msg_id}/confirm/{how}")
+    answer = web.post(asked["post"], asked["fields"])
+    assert answer.status == 303, answer
+    if how == "arrived":
+        assert pair.sender.get(msg_id)["acknowledged"]
+    else:
+        assert pair.relayed(msg_id, 30)["state"] == "relayed"
+    assert len(old.delivered()) == (how == "again")
+    pair.sender.ok("check")
+    assert listed(web, msg_id) is None
+
+
+def test_what_is_not_in_doubt_is_not_sent_as_a_new_message(pair, web):
+    msg_id = waiting(pair, web)
+    answer = web.post(f"/relay/{msg_id}", {"_method": "again"})
+    assert answer.status == 409
+    assert "is not in doubt" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/relay/20260102.0304.05.006.7/confirm/retry", 404),
+        ("GET", "/relay/nothing/confirm/retry", 404),
+        ("GET", "/relay/confirm/forget", 404),
+        ("POST", "/relay/20260102.0304.05.006.7", 404),
+        ("POST", "/relay", 400),
+    ],
+)
+def test_what_is_not_there_is_refused(web, method, path, status):
+    asked = web.get if method == "GET" else web.post
+    assert asked(path).status == status
+
+
+def test_all_pages_lead_there_when_there_is_a_relay(web, tmp_path):
+    assert 'href="/relay"' in page(web, "/timers")
+    with web_alone(tmp_path / "without") as other:
+        assert 'href="/relay"' not in page(other, "/timers")
+        shown = page(other)
+        assert "scandir/relay" in shown
+        assert shown.count('class="command"') == 3
+        assert other.get("/relay.json").json["queue"] is None
+
+
+def test_one_without_anything_on_its_way_shows_three_commands(tmp_path):
+    with pair_at(tmp_path) as pair, web_alone(pair.path / "sender") as web:
+        assert page(web).count('class="command"') == 3
