@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from rq.cli import owner, place, term
+from rq.cli import counting, owner, place, term
 from rq.layout import Root
 from rq.states import State
 
@@ -16,15 +16,13 @@ _CHOICES = [str(s) for s in State if s not in (State.NOWHERE, State.GONE)]
 
 def ls(root: Root, words: list[str]) -> int:
     args = _parser().parse_args(words)
+    if args.count:
+        return _count(root, args)
     states = [State(one) for one in args.state] or list(_SHOWN)
     with owner.Reader(root) as reader:
-        if args.queue:
-            queues = [place.queue_dir(root, args.queue).name]
-        else:
-            queues = place.queue_names(root)
         found = [
             one
-            for queue in queues
+            for queue in _queues(root, args)
             for state in states
             for one in reader.messages(queue, state, args.limit)
         ]
@@ -37,6 +35,28 @@ def ls(root: Root, words: list[str]) -> int:
         where = f"queue {args.queue}" if args.queue else "any queue"
         place.note(f"no message in {', '.join(states)} of {where}")
     return 0
+
+
+def _queues(root: Root, args: argparse.Namespace) -> list[str]:
+    if args.queue:
+        return [place.queue_dir(root, args.queue).name]
+    return place.queue_names(root)
+
+
+def _count(root: Root, args: argparse.Namespace) -> int:
+    """Say how many messages are in each state, without listing them."""
+    with owner.Reader(root) as reader:
+        found = {queue: _states(reader, queue) for queue in _queues(root, args)}
+    if args.json:
+        term.print_json(found)
+    else:
+        counting.table(found)
+    return 0
+
+
+def _states(reader: owner.Reader, queue: str) -> dict[str, int]:
+    told = reader.counts(queue)
+    return counting.whole({**told, State.DISMISSED: told.get("errack", 0)})
 
 
 def _table(found: list[dict[str, Any]]) -> None:
@@ -86,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="STATE",
         help="one of " + ", ".join(_CHOICES),
     )
+    made.add_argument("--count", action="store_true", help="how many in each state")
     made.add_argument("--limit", type=int, default=20, metavar="N", help="of each (20)")
     term.json_option(made)
     return made

@@ -15,6 +15,7 @@ from rq.layout import Root
 # verb: (module:function, one line of help); a function takes (root, words).
 VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("rq.cli.spark:doctor", "Java, versions, ports, a job of ten seconds"),
+    "history": ("rq.cli.history:history", "take in what happened; counts per queue"),
 }
 _EXTRA, _EXTRA_JAVA = "spark", "spark-java"
 

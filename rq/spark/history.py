@@ -72,8 +72,7 @@ def run_round(
         as_of = time.time()
         silent = seal(root)
         current = _begin(place, settings)
-        tell("reading events")
-        batches, events = _take_in(spark, root, place, current.number, settings)
+        batches, events = _take_in(spark, root, place, current.number, settings, tell)
         counts, days = _build(spark, root, place, current, as_of, tell)
         _merge_closed(spark, place, current, settings.old)
     return Round(
@@ -138,6 +137,7 @@ def _take_in(
     place: bronze.Place,
     number: str,
     settings: Settings,
+    tell: Tell,
 ) -> tuple[int, int]:
     """Bring what is sealed into bronze; return the batches and the events."""
     spark.dataSource.register(JournalSource)
@@ -149,8 +149,13 @@ def _take_in(
         .option("skip_gaps", str(settings.skip_gaps).lower())
         .load()
     )
+
+    def take(df: DataFrame, batch: int) -> None:
+        tell(f"taking in events, batch {batch}")
+        write_batch(df, batch, target)
+
     query = (
-        lines.writeStream.foreachBatch(lambda df, batch: write_batch(df, batch, target))
+        lines.writeStream.foreachBatch(take)
         .option("checkpointLocation", str(place.checkpoint(number)))
         .trigger(availableNow=True)
         .start()

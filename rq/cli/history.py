@@ -1,0 +1,86 @@
+"""`rq spark history`: one round of the history, and what it counts."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rq.cli import OK, counting, place, term
+from rq.layout import Root
+from rq.states import State
+
+if TYPE_CHECKING:
+    from rq.spark.history import Round
+
+
+def history(root: Root, words: list[str]) -> int:
+    made = term.parser(
+        "spark history",
+        "Take into the history what was sealed by now, publish it for the pages, and\n"
+        "print how many messages are in which state: what `rq ls --count` counts.",
+    )
+    made.add_argument("queue", nargs="?", metavar="QUEUE", help="print this one only")
+    made.add_argument(
+        "--skip-gaps", action="store_true", help="go on where events were lost"
+    )
+    made.add_argument(
+        "--rebuild", action="store_true", help="make it anew from the journals"
+    )
+    term.json_option(made)
+    args = made.parse_args(words)
+    only = place.queue_dir(root, args.queue).name if args.queue else None
+    done = run(root, skip_gaps=args.skip_gaps, rebuild=args.rebuild)
+    counts = counted(done, only)
+    if args.json:
+        term.print_json({**summary(done), "counts": counts})
+    else:
+        counting.table(counts)
+        print(sentence(done))
+    return OK
+
+
+def run(root: Root, **settings: bool) -> Round:
+    """Run a round in a Spark of its own; say what is going on."""
+    from rq.spark import session
+    from rq.spark.history import Settings, run_round
+
+    spark = session.session("rq-history")
+    try:
+        return run_round(spark, root, Settings(**settings), place.note)
+    finally:
+        spark.stop()
+
+
+def counted(done: Round, only: str | None = None) -> dict[str, dict[str, int]]:
+    """Return the counts of all queues, or of one; what is prepared is in no journal."""
+    names = [only] if only else sorted(done.counts)
+    return {
+        name: counting.whole(done.counts.get(name, {}), but=State.PREP)
+        for name in names
+    }
+
+
+def summary(done: Round) -> dict[str, Any]:
+    """Return what a round did, for programs."""
+    return {
+        "as_of": done.as_of,
+        "batches": done.batches,
+        "events": done.events,
+        "days": done.days,
+        "silent": done.silent,
+    }
+
+
+def sentence(done: Round) -> str:
+    """Return what a round did, for a person."""
+    days = f"{len(done.days)} day{'s' * (len(done.days) != 1)} computed"
+    text = f"{done.events} new events, {days}, as of {_utc(done.as_of)} UTC"
+    if done.silent:
+        text += (
+            f"; did not answer, read up to their last seal: {', '.join(done.silent)}"
+        )
+    return text
+
+
+def _utc(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment))
