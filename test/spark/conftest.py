@@ -1,15 +1,21 @@
-"""One Spark for all tests of this folder; no Java is a failure unless it is allowed."""
+"""One Spark for all tests of this folder; no Java is a failure unless it is allowed.
+
+Where Spark is not installed nothing here is collected: other parts look in this folder.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 
-import psutil
 import pytest
 
 from rq.errors import NoJava
 from rq.spark import java
+
+if importlib.util.find_spec("pyspark") is None:
+    collect_ignore_glob = ["test_*.py"]
 
 # What starts fast, and with little memory: these tests are small.
 FAST = {
@@ -71,6 +77,8 @@ def all_on_loopback():
 
 def listening_outside():
     """List what this process and its children listen on that is not loopback."""
+    import psutil
+
     own = psutil.Process()
     found = []
     for process in [own, *own.children(recursive=True)]:
