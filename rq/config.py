@@ -15,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from rq import durable, names
 from rq.errors import BadConfig, BadInput
 from rq.layout import QUEUE_DIRS, QueueDir, Root
@@ -141,12 +143,12 @@ _IGNORED = frozenset({"schedule", "schedules", "admin_status", "oper_status", "u
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; BadConfig in one sentence if there is none."""
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = orjson.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise BadConfig(f"{path} is missing") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f"{path} cannot be read: {error}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except orjson.JSONDecodeError as error:
         raise BadConfig(f"{path} is not JSON: {error}") from None
     if not isinstance(data, dict):
         raise BadConfig(f"{path} does not hold a JSON object")

@@ -224,7 +224,7 @@ def _whole(fields: Mapping[str, Any], name: str, default: int) -> int:
         return default
     digits = value.strip() if isinstance(value, str) else ""
     if digits.isascii() and digits.isdigit():
-        value = int(digits[:12])
+        value = int(digits.lstrip("0")[:12] or "0")
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
         return value
     raise BadMessage(f"{name} is not a whole number from 0 up: {value!r:.80}")

@@ -28,6 +28,7 @@ class Verb(StrEnum):
 
 
 ALIASES = {"fail": Verb.ERR, "fails": Verb.ERR}
+_WORDS = {**{str(one): one for one in Verb}, **ALIASES}
 COMPLETIONS = frozenset(
     {Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND, Verb.LATER, Verb.FORWARD}
 )
@@ -81,8 +82,7 @@ def parse(line: bytes) -> Report | None:
     word, _, rest = text.partition(" ")
     if not word:
         return None
-    known = Verb.__members__.get(word.upper()) if word.islower() else None
-    verb = ALIASES.get(word, known)
+    verb = _WORDS.get(word)
     return Report(verb, rest.strip() if verb else text)
 
 

@@ -59,7 +59,7 @@ def asked(reply: Reply) -> Answer:
         return _by_status(reply, Step.ASK)
     if said[0] == "prep":
         return Answer(Heard.PREP)
-    if said[0] in _PAST_PREP:
+    if str(said[0]) in _PAST_PREP:
         return Answer(Heard.COMMITTED)
     return _by_text(said)
 
@@ -99,7 +99,7 @@ def _said(reply: Reply) -> list[Any] | None:
         return None
     try:
         found = json.loads(reply.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, list) and found else None
 
@@ -133,7 +133,7 @@ def detail(reply: Reply) -> str:
     """Return what a refusal says to a person."""
     try:
         found = json.loads(reply.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "" if reply.body.lstrip().startswith(b"<") else _short(reply.body)
     if isinstance(found, Mapping):
         return str(found.get("detail") or found.get("title") or "")

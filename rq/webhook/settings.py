@@ -50,7 +50,7 @@ def read(root: Root, url: str) -> Settings:
             body=_one_of(special.get("body", "json"), _BODIES),
             timeout=_seconds(special.get("timeout", TIMEOUT)),
             allow=address.allowed(_texts(data.get("allow"))),
-            ca=data.get("ca"),
+            ca=_file(data.get("ca")),
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise BadConfig(f"{path}: {error}") from None
@@ -129,6 +129,12 @@ def _texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
     raise ValueError(f"{value!r:.60} is not a list of texts")
+
+
+def _file(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError(f"ca {value!r:.60} is not the name of a file")
 
 
 def _one_of(value: Any, known: tuple[str, ...]) -> str:

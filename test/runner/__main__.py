@@ -94,6 +94,12 @@ PARTS = (
         parallel=3,
     ),
     Part(
+        name="fuzz",
+        about="bytes that nobody would send; RQ_FUZZ_EXAMPLES=N for more",
+        folder="fuzz",
+        parallel=2,
+    ),
+    Part(
         name="stress",
         about="long and random",
         folder=".",
