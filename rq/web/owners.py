@@ -23,8 +23,10 @@ from rq.layout import Root
 
 DEADLINE = 30.0  # seconds for a reply
 LONG = 3600.0  # of what copies or syncs files
-_CREATES = frozenset({"create_message", "prep_message", "single_que"})
-_SLOW = frozenset({"commit_message", "clone_message", "attach_message", "check"})
+_CREATES = frozenset({"create_message", "prep_message", "single_que", "prepare_txn"})
+_SLOW = frozenset(
+    {"commit_message", "clone_message", "attach_message", "check", "commit_txn"}
+)
 # What changes nothing may be asked twice when a line broke under it.
 _LOOKS = frozenset(
     {
@@ -39,6 +41,8 @@ _LOOKS = frozenset(
         "num_messages",
         "messages",
         "list",
+        "show_txn",
+        "list_txns",
     }
 )
 

@@ -9,7 +9,7 @@ from falcon.asgi import Request, Response
 
 from rq import names
 from rq.errors import BadInput, NoSuchQueue
-from rq.web import attachments, downloads, forms, messages, relaying, resumed
+from rq.web import attachments, downloads, forms, messages, relaying, resumed, txn
 from rq.web.answers import say, say_json, say_text
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -39,6 +39,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
     resumed.add_routes(routes, site)
+    txn.add_routes(routes, site)
     relaying.add_routes(routes, site)
 
 
