@@ -23,10 +23,12 @@ from rq.spool import folders
 from rq.states import State
 
 RUN = CHECKOUT / "rq/bundled/relay/run"
-SETTINGS = {"num_workers": 4, "worker": "persistent"}
+SETTINGS = {"num_workers": 4, "worker": "persistent", "nice": 0}
 SINK = "#!/bin/sh\ncat ../attach/* 2>/dev/null\necho done got it >&3\n"
 STEPS = ("prepare", "attach", "commit")
 FAULTS = ("drop request", "cut request", "drop reply", "cut reply", "twice", "busy")
+# These outlast the patience of the sender, who asks again meanwhile.
+DELAYS = ("late request", "slow request", "late reply", "request after all")
 
 
 def step_of(request: bytes) -> str:
@@ -47,6 +49,8 @@ class Proxy:
     faults: dict[str, list[Any]] = field(default_factory=dict)
     requests: list[tuple[str, int]] = field(default_factory=list)
     is_down: bool = False
+    all_done: threading.Event = field(default_factory=threading.Event)
+    late: list[bytes] = field(default_factory=list)  # replies that nobody waited for
     server: Any = None
 
     @property
@@ -87,6 +91,9 @@ class Proxy:
         if fault == "cut request":
             self._forward(request[: len(request) * 2 // 3], whole=False)
             return False
+        if fault in DELAYS:
+            self._delay(client, request, fault)
+            return False
         if fault == "twice":
             self._forward(request)
         reply = self._forward(request)
@@ -97,10 +104,40 @@ class Proxy:
         client.sendall(reply[: len(reply) // 2] if fault == "cut reply" else reply)
         return bool(fault != "cut reply")
 
-    def _forward(self, request: bytes, whole: bool = True) -> bytes:
+    def _delay(self, client: socket.socket, request: bytes, fault: str) -> None:
+        """Let a request come late, its end come late, or its reply."""
+
+        def wait() -> None:
+            count = len(self.requests)
+            client.settimeout(60)
+            client.recv(1)  # the sender has hung up
+            if fault == "request after all":
+                self.all_done.wait(60)
+            else:
+                wait_until(lambda: len(self.requests) > count, 60)
+
+        if fault == "late reply":
+            reply = self._forward(request)
+            wait()
+        elif fault == "slow request":
+            reply = self._forward(request, between=wait)
+        else:
+            wait()
+            reply = self._forward(request)
+        self.late.append(reply)
+
+    def _forward(
+        self,
+        request: bytes,
+        whole: bool = True,
+        between: Callable[[], None] = lambda: None,
+    ) -> bytes:
+        half = len(request) // 2
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 20) as line:
-                line.sendall(request)
+            with socket.create_connection(("127.0.0.1", self.port), 60) as line:
+                line.sendall(request[:half])
+                between()
+                line.sendall(request[half:])
                 if not whole:
                     return b""
                 with line.makefile("rb") as reader:

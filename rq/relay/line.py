@@ -30,6 +30,7 @@ class Line:
 
     def __init__(self, to: Target, peer: Peer) -> None:
         self.knows_keys = False  # whoever answers here; learned from an answer
+        self._patience = peer.timeout
         self._open = _connection(to, peer)
         self._headers = {"User-Agent": f"RQ/{rq.__version__}", **_login(peer)}
 
@@ -72,12 +73,14 @@ class Line:
             line.close()
         if line.sock is None:
             line.connect()
-            _socket(line).settimeout(STALL)
+            _socket(line).settimeout(self._patience or STALL)
         return line
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Bound a whole step: an answer may also come a byte at a time."""
+        """Bound a whole step: an answer may also come a byte at a time. `seconds` is
+        for a host of which nothing else is set."""
+        seconds = self._patience or seconds
 
         def late(number: int, frame: FrameType | None) -> None:
             raise TimeoutError(f"no answer within {seconds:g} s")
@@ -127,13 +130,13 @@ def _socket(line: http.client.HTTPConnection) -> socket.socket:
 
 
 def _connection(to: Target, peer: Peer) -> http.client.HTTPConnection:
-    host = _ascii(to.host)
+    host, timeout = _ascii(to.host), min(CONNECT, peer.timeout or CONNECT)
     if to.scheme == "http":
         return http.client.HTTPConnection(
-            host, to.port, timeout=CONNECT, blocksize=PIECE
+            host, to.port, timeout=timeout, blocksize=PIECE
         )
     return http.client.HTTPSConnection(
-        host, to.port, timeout=CONNECT, context=_context(peer), blocksize=PIECE
+        host, to.port, timeout=timeout, context=_context(peer), blocksize=PIECE
     )
 
 

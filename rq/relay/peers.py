@@ -15,7 +15,7 @@ from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 
 _KEYS = ("ca", "peers")
-_PEER_KEYS = ("user", "password", "ca")
+_PEER_KEYS = ("user", "password", "ca", "timeout")
 _USUAL = {"http": 80, "https": 443}
 
 
@@ -46,6 +46,7 @@ class Peer:
     user: str | None = None
     password: str = ""
     ca: str | None = None  # file of further certificate authorities
+    timeout: float | None = None  # seconds it may be silent at any step
 
 
 def target(dest: str) -> Target:
@@ -120,5 +121,12 @@ def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> None:
             close = difflib.get_close_matches(name, keys, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise ValueError(f"unknown key {name!r}{hint}")
-        if name != "peers" and not isinstance(value, str):
+        if name == "timeout":
+            _seconds(value)
+        elif name != "peers" and not isinstance(value, str):
             raise ValueError(f"{name} is not text")
+
+
+def _seconds(value: Any) -> None:
+    if type(value) not in (int, float) or not 0 < value <= 86400:
+        raise ValueError("timeout is not a number of seconds, over 0, at most 86400")

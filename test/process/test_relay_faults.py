@@ -1,7 +1,9 @@
 """A message is handed over once, whatever becomes of requests, replies and processes."""
 
+import json
+
 import pytest
-from relaying import FAULTS, STEPS, pair_at
+from relaying import DELAYS, FAULTS, STEPS, pair_at
 from support import wait_until
 
 pytestmark = pytest.mark.process
@@ -12,6 +14,16 @@ FILES = {"picture.jpg": b"\x89cat" * 50_000, "notes.txt": b"hello\n"}
 @pytest.fixture
 def pair(tmp_path):
     with pair_at(tmp_path) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory):
+    """Give a pair whose sender waits a second for an answer, and no longer."""
+    with pair_at(tmp_path_factory.mktemp("hasty")) as pair:
+        peer = f"http://127.0.0.1:{pair.proxy.own_port}"
+        settings = {"peers": {peer: {"timeout": 1}}}
+        pair.sender.root.peers.write_text(json.dumps(settings))
         yield pair
 
 
@@ -36,6 +48,25 @@ def test_a_fault_at_any_step_makes_one_message(pair, step, fault):
     assert ended["state"] == "relayed", ended
     [got] = pair.received()
     assert set(got["attachments"]) == set(FILES)
+
+
+@pytest.mark.parametrize("fault", DELAYS)
+@pytest.mark.parametrize("step", STEPS)
+def test_what_comes_later_than_the_sender_waits_makes_one_message(hasty, step, fault):
+    pair, before = hasty, len(hasty.received())
+    pair.proxy.all_done.clear()
+    pair.proxy.late.clear()
+    pair.proxy.once(step, fault)
+    ended = pair.relayed(pair.send(FILES, param1=f"{step} {fault}"), 60)
+    assert ended["state"] == "relayed", ended
+    pair.proxy.all_done.set()
+    wait_until(lambda: pair.proxy.late, 60)
+    got = pair.received()[before:]
+    assert [one["param1"] for one in got] == [f"{step} {fault}"]
+    assert set(got[0]["attachments"]) == set(FILES)
+    assert ended["result"]["job_status"].endswith(got[0]["msg_id"])
+    prepared = wait_until(lambda: pair.sink.ask("num_messages"))["prep"]
+    assert prepared == 0
 
 
 def test_an_upload_goes_on_where_it_was_cut(pair):

@@ -85,10 +85,18 @@ def test_passwords_that_others_can_read_are_not_used(pair, settings):
     assert pair.relayed(msg_id)["state"] == "relayed"
 
 
-def test_a_setting_that_is_none_is_told_with_the_right_one(pair, settings):
-    settings(peers={"http://elsewhere": {"pasword": "x"}})
+@pytest.mark.parametrize(
+    ("peer", "text"),
+    [
+        ({"pasword": "x"}, "did you mean 'password'?"),
+        ({"timeout": "5"}, "timeout is not a number of seconds"),
+        ({"timeout": 0}, "timeout is not a number of seconds"),
+    ],
+)
+def test_a_setting_that_is_none_is_told_with_what_it_may_be(pair, settings, peer, text):
+    settings(peers={"http://elsewhere": peer})
     msg_id = pair.send()
-    pair.until_told(msg_id, "did you mean 'password'?")
+    pair.until_told(msg_id, text)
     pair.remove(msg_id)
 
 
