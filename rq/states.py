@@ -62,7 +62,8 @@ class Note(StrEnum):
 
     OPEN = "open"  # first line of a segment
     GROUP = "group"  # ends a group whose events were all written before
-    SENT = "sent"  # an entry of an outbox was delivered
+    SENT = "sent"  # an entry of an outbox was delivered, or given up
+    AGAIN = "again"  # one in doubt is tried again
     TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     CLOCK = "clock"  # the wall clock stepped

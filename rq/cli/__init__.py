@@ -56,6 +56,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "queue": ("queue:queue", "ls | pause | resume | down | up | restart"),
     "timer": ("timer:timer", "ls: the timers and when they fire"),
     "router": ("router:router", "try | import: routing rules, tried on one message"),
+    "owed": ("owed:owed", "ls | resolve: copies and webhooks not yet delivered"),
     "relay": ("relay:relay", "ls | retry | resolve: messages to other hosts"),
     "spark": ("spark:spark", "doctor | try: the data pipeline"),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),

@@ -141,6 +141,4 @@ def _tell_owed(name: str, detail: Mapping[str, Any]) -> None:
     if waiting:
         print(f"{name}: {waiting} copies or webhooks are still to be delivered")
     if in_doubt:
-        print(
-            f"{name}: {in_doubt} were not delivered in six days (`out` in its history)"
-        )
+        print(f"{name}: {in_doubt} were not delivered in six days: `rq owed ls`")

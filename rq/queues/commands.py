@@ -6,7 +6,7 @@ its reply leaves, after the group is durable.
 
 from __future__ import annotations
 
-from rq.queues import asking, changing, making, transactions
+from rq.queues import asking, changing, making, owing, transactions
 from rq.queues.verbs import Command
 
 COMMANDS: dict[str, Command] = {
@@ -14,4 +14,5 @@ COMMANDS: dict[str, Command] = {
     **making.COMMANDS,
     **changing.COMMANDS,
     **transactions.COMMANDS,
+    **owing.COMMANDS,
 }

@@ -169,6 +169,7 @@ class Delivery:
                 self._hold(dest, reason)
                 return
             self._failures.pop(dest, None)
+            self._owner.undelivered.pop(dest, None)
 
     def _ready(self, dest: str) -> Iterator[tuple[tuple[int, int], Owed]]:
         """Give what is owed to a queue by lines that are durable: what a power cut could
@@ -181,6 +182,7 @@ class Delivery:
 
     def _hold(self, dest: str, reason: Exception) -> None:
         failures = self._failures[dest] = self._failures.get(dest, 0) + 1
+        self._owner.undelivered[dest] = str(reason)
         pause = retry.delay(failures, 0.5, 60.0)
         self._held[dest] = time.monotonic() + pause
         self._look_at = min(self._look_at, self._held[dest])
@@ -205,10 +207,10 @@ class Delivery:
         self._owner.wake()
 
 
-def in_doubt(owner: Owner) -> int:
-    """Return how many entries of the outbox are not tried any more."""
+def doubtful(owner: Owner) -> list[tuple[int, int]]:
+    """Return the entries of the outbox that are not tried any more."""
     now = owner.spool.clock()
-    return sum(now - one.since >= IN_DOUBT for one in owner.spool.owed.values())
+    return [of for of, one in owner.spool.owed.items() if now - one.since >= IN_DOUBT]
 
 
 def check_target(owner: Owner, decided: Outcome) -> Outcome:

@@ -75,6 +75,7 @@ class Owner:
         self.config_error: str | None = None
         self.disk_failed: str | None = None
         self.left_at_door: dict[str, str] = {}
+        self.undelivered: dict[str, str] = {}  # queue: why it has not what it is owed
         self.prepared: dict[str, str] | None = None  # key: message in prep
         self.argv_prefix = config.argv_prefix
         self.base_env = environment.fixed(root.path, main, config)

@@ -336,7 +336,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
         "owed": len(spool.owed),
-        "in_doubt": delivery.in_doubt(owner) if spool.owed else 0,
+        "in_doubt": len(delivery.doubtful(owner)),
         "journal_id": spool.journal.journal_id,
         "seq": spool.journal.position.seq,
         "checkpoint_seq": owner.checkpoint_seq,

@@ -7,7 +7,7 @@ recovery after a crash in the first comes to the same end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -51,6 +51,7 @@ class Folded:
     sent: set[tuple[int, int]]
     stopped: bool = False  # the last line is that of a clean stop
     suspect: bool = False  # a sync failed: no file since the checkpoint can be trusted
+    again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
 
 
 def fold(events: Iterable[dict[str, Any]]) -> Folded:
@@ -68,6 +69,8 @@ def fold(events: Iterable[dict[str, Any]]) -> Folded:
             _take_decision(folded, record)
         elif record["ev"] == Note.SENT:
             folded.sent.add((record["of"], record["i"]))
+        elif record["ev"] == Note.AGAIN:
+            folded.again[record["of"], record["i"]] = record["ts"] / 1e6
     return folded
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,11 @@ def owed(out: Mapping[str, Any], msg_id: str, since: float) -> Owed:
     """Return what an entry of `out`, in the line that ended `msg_id`, owes."""
     files = bool(out.get("files"))
     return Owed(out["dest"], out["message"], since, msg_id, files)
+
+
+def renewed(one: Owed, since: float) -> Owed:
+    """Return an entry as if it were owed from `since`."""
+    return dataclasses.replace(one, since=since)
 
 
 def key(journal: str, seq: int, number: int) -> str:

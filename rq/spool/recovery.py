@@ -144,4 +144,7 @@ def _remember(spool: Spool, found: Found) -> None:
         owed[seq, number] = outbox.owed(out, out["msg"], since)
     for sent in found.folded.sent:
         owed.pop(sent, None)
+    for of, since in found.folded.again.items():
+        if of in owed:
+            owed[of] = outbox.renewed(owed[of], since)
     spool.owed = owed

@@ -313,10 +313,16 @@ class Spool:
         record["seq"] = self.journal.append(record)
         return record
 
-    def sent(self, seq: int, number: int) -> None:
-        """Write down that an entry of the outbox was delivered."""
+    def sent(self, seq: int, number: int, **more: str) -> None:
+        """Write down that an entry of the outbox was delivered; `more`: who said so."""
         if self.owed.pop((seq, number), None) is not None:
-            self.note(Note.SENT, of=seq, i=number)
+            self.note(Note.SENT, of=seq, i=number, **more)
+
+    def send_again(self, seq: int, number: int, **more: str) -> None:
+        """Write down that an entry of the outbox is owed as if it were from now."""
+        note = self.note(Note.AGAIN, of=seq, i=number, **more)
+        since = note["ts"] / 1e6
+        self.owed[seq, number] = outbox.renewed(self.owed[seq, number], since)
 
     # ---- what happens to a message, in words
 

@@ -1,0 +1,101 @@
+"""The verbs about what ended messages still owe to other queues."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import Any
+
+from rq.errors import BadInput, NoSuchMessage, RQError, WrongState
+from rq.queues import delivery, handover
+from rq.queues.owner import Owner
+from rq.queues.verbs import Command, Context, asker, object_in
+from rq.spool import outbox
+from rq.spool.outbox import Owed
+
+MOST = 1000
+DELIVERED, AGAIN, DROPPED = "delivered", "again", "dropped"
+_SAID = {
+    DELIVERED: "it counts as delivered",
+    AGAIN: "it is tried again, for six days",
+    DROPPED: "it is given up",
+}
+
+
+def owed(ctx: Context, arg: bytes) -> Any:
+    """Answer what is owed, those in doubt first, then as it was owed."""
+    asked = object_in(arg) if arg.strip() else {}
+    limit = asked.get("limit", MOST)
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise BadInput(f"limit is not a whole number: {limit!r:.40}")
+    owner = ctx.owner
+    doubtful = delivery.doubtful(owner)
+    known = frozenset(doubtful)
+    others = (of for of in owner.spool.owed if of not in known)
+    most = min(limit, MOST) if limit > 0 else MOST
+    shown = islice(chain(doubtful, others), most)
+    return ["ok", [_row(owner, of, of in known) for of in shown]]
+
+
+def _row(owner: Owner, of: tuple[int, int], in_doubt: bool) -> dict[str, Any]:
+    one = owner.spool.owed[of]
+    return {
+        "key": outbox.key(owner.spool.journal.journal_id, *of),
+        "dest": one.dest,
+        "target": _target(one),
+        "msg_id": one.msg_id,
+        "since": one.since,
+        "in_doubt": in_doubt,
+        "files": one.files,
+        "why": owner.undelivered.get(one.dest) or _present(owner, one, in_doubt),
+    }
+
+
+def _target(one: Owed) -> str:
+    """Return where it is to arrive in the end: the URL of a webhook or of a relay."""
+    name = "param1" if one.dest == delivery.WEBHOOK else "dest"
+    return str(one.message.get(name, one.dest))
+
+
+def _present(owner: Owner, one: Owed, in_doubt: bool) -> str:
+    """Return what would hinder it now, when no answer is known any more."""
+    if not in_doubt:
+        return ""
+    try:
+        handover.target(owner, one.dest)
+    except RQError as error:
+        return str(error)
+    return "the last answer is not known any more; the queue is UP now"
+
+
+def resolve_owed(ctx: Context, arg: bytes) -> Any:
+    """Take a person's word on something owed."""
+    asked = object_in(arg)
+    how, by = str(asked.get("as")), asker(ctx, asked)
+    if how not in _SAID:
+        raise BadInput(f"'as' is none of {', '.join(_SAID)}")
+    spool = ctx.owner.spool
+    key = str(asked.get("key"))
+    of = _find(ctx.owner, key)
+    if how != DROPPED and of not in delivery.doubtful(ctx.owner):
+        raise WrongState(f"{key} is not in doubt: RQ tries it by itself")
+    if how == AGAIN:
+        spool.send_again(*of, by=by)
+    else:
+        spool.sent(*of, said=how, by=by)
+    ctx.owner.wake()
+    return ["ok", _SAID[how]]
+
+
+def _find(owner: Owner, key: str) -> tuple[int, int]:
+    journal, _, rest = key.partition("/")
+    seq, _, number = rest.partition("/")
+    is_key = journal == owner.spool.journal.journal_id and (seq + number).isdecimal()
+    if is_key and seq and number and (int(seq), int(number)) in owner.spool.owed:
+        return int(seq), int(number)
+    raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")
+
+
+COMMANDS: dict[str, Command] = {
+    "owed": Command(owed, down=True),
+    "resolve_owed": Command(resolve_owed, down=True),
+}
