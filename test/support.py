@@ -28,9 +28,13 @@ SCRIPTS = CHECKOUT / "test/scripts"
 MAIN = """
 import os, sys
 from pathlib import Path
+from rq.queues import housekeeping
 from rq.queues.process import main
 
 root, name, ready, user = sys.argv[1:]
+if hour := os.environ.get("TEST_HOUR"):
+    housekeeping.HOUR = float(hour)
+    housekeeping.TICK = housekeeping.SETTLED_IN = float(hour) / 4
 if user:
     os.setgroups([])
     os.setgid(int(user))
