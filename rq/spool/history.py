@@ -69,8 +69,11 @@ def segments(queue: QueueDir, journal: str | None = None) -> list[Segment]:
     active = active_segments(queue)
     wanted = journal or journal_of(queue, active)
     old = sealed_segments(queue, wanted) if wanted else []
+    # Of one that was sealed anew a power cut may have left the old file, and less in it.
+    again = {one.first for one in old}
+    left = [one for one in active if one.first not in again]
     # One that could not be sealed in its time lies before sealed ones.
-    return sorted(old + active, key=lambda one: one.first)
+    return sorted(old + left, key=lambda one: one.first)
 
 
 def active_segments(queue: QueueDir) -> list[Segment]:
@@ -204,9 +207,24 @@ def _bounded(read: Read, following: dict[str, Any]) -> Read:
     return Read(read.segment, read.header, kept, offset, False)
 
 
+def seal_last(queue: QueueDir, dir_fd: int, journal: str) -> None:
+    """Make history of the last segment of an earlier process, before a new one says
+    that it follows: what was written and never synced is on no disk yet."""
+    for one in reversed(segments(queue, journal)):
+        read = read_segment(one)
+        if read is not None and one.last is None and read.events:
+            _seal_anew(queue, dir_fd, journal, one, read)
+        if read is not None:
+            return
+
+
 def seal_left(queue: QueueDir, dir_fd: int, journal: str, but: str) -> None:
     """Make history of the segments of earlier processes: all `but` the new one."""
     every = segments(queue, journal)
+    known = {one.path for one in every}
+    for one in active_segments(queue):
+        if one.path not in known:  # sealed anew, and its old file came back
+            durable.unlink(f"journal/{one.name}", dir_fd)
     for one, following in itertools.pairwise(every):
         if one.last is not None or one.name == but:
             continue

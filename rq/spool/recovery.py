@@ -82,6 +82,7 @@ def _open(
     ghosts = leases.end_left(queue, prefix, grace) if same_boot else []
     if found.fresh:
         _adopt_modes(queue)
+    history.seal_last(queue, dir_fd, found.journal)
     journal = Journal(
         queue, dir_fd, found.journal, found.start, found.last, boot, threads
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from power.tale import BEFORE, Tale, in_small, take_marks
 
-from rq.states import Event
+from rq.states import Event, State
 
 
 def accepted(tale: Tale) -> None:
@@ -69,6 +69,136 @@ def ran(tale: Tale) -> None:
     tale.apply()
 
 
+def checkpointed(tale: Tale) -> None:
+    """Checkpoints come between, and what follows them changes what they cover."""
+    ids = [tale.submit() for _ in range(4)]
+    tale.commit()
+    tale.start(ids[0])
+    tale.commit()
+    tale.checkpoint()
+    tale.end(ids[0])
+    tale.start(ids[1])
+    tale.commit()
+    tale.checkpoint()
+    tale.resend(ids[1])
+    tale.reschedule(ids[2], 1_850_000_000.0)
+    tale.commit()
+    tale.checkpoint()
+    tale.delete(ids[2])
+    tale.start(ids[3])
+    tale.end(ids[3], Event.FAIL)
+    tale.apply()
+    tale.submit()
+    tale.checkpoint()
+
+
+def sealed(tale: Tale) -> None:
+    """Segments are full, sealed, forgotten; an index is written."""
+    first = tale.submit(key="relay/first")
+    tale.seal()
+    tale.submit()
+    tale.checkpoint()
+    tale.write_index()
+    tale.start(first)
+    tale.seal()
+    tale.forget_history(tale.spool.journal.seq)
+    tale.end(first)
+    tale.commit()
+    for _ in range(2):
+        tale.submit(filler="x" * 6000)
+        tale.submit(filler="y" * 5000)
+        tale.commit()
+    tale.checkpoint()
+    tale.write_index()
+    tale.forget_history(tale.spool.journal.seq)
+    tale.submit(key="relay/last")
+    tale.apply()
+
+
+def removed(tale: Tale) -> None:
+    """What has ended is acknowledged, sent round again, deleted, and expires."""
+    ids = [tale.submit() for _ in range(6)]
+    tale.commit()
+    for one in ids[:5]:
+        tale.start(one)
+    for one, event in zip(ids, (Event.FAIL, Event.FAIL, Event.FINISH), strict=False):
+        tale.end(one, event)
+    tale.end(ids[3])
+    tale.end(ids[4], Event.RELAY)
+    tale.apply()
+    tale.dismiss(ids[0])
+    tale.retry(ids[1])
+    tale.delete(ids[5])
+    tale.commit()
+    tale.expire(State.DONE, ids[2], ids[3])
+    tale.commit()
+    tale.spool.settle_all()
+    tale.checkpoint()
+    tale.expire(State.RELAYED, ids[4])
+    tale.delete(ids[0])
+    tale.delete(ids[1])
+    tale.commit()
+    tale.spool.remove_empty(["relayed/20270115/08/00", "relayed/20270115/08"])
+    tale.apply()
+
+
+def rode(tale: Tale) -> None:
+    """Messages that are equal end together, by one line."""
+    lead, first, second, other = (tale.submit() for _ in range(4))
+    tale.apply()
+    tale.start(lead)
+    tale.commit()
+    tale.end(lead, riders=[first, second], rides="http://leader")
+    tale.commit()
+    tale.start(other)
+    tale.apply()
+    tale.end(other, out=[{"dest": "q2", "message": {"dest": "q2"}}])
+    tale.commit()
+    tale.sent()
+    tale.checkpoint()
+
+
+def deposited(tale: Tale) -> None:
+    """Messages come through the other door."""
+    tale.deposit("20270115.0800.00.000.7")
+    tale.deposit("20270115.0800.00.000.8", b"attached")
+    tale.adopt("20270115.0800.00.000.7", "20270115.0800.00.000.8")
+    tale.commit()
+    tale.spool.settle_all()
+    tale.deposit("20270115.0800.00.000.9", b"too")
+    tale.adopt("20270115.0800.00.000.9")
+    tale.start("20270115.0800.00.000.7")
+    tale.commit()
+    tale.checkpoint()
+
+
+def restarted(tale: Tale) -> None:
+    """The owner is stopped, killed and started again."""
+    ids = [tale.submit() for _ in range(3)]
+    tale.commit()
+    tale.start(ids[0])
+    tale.end(ids[0])
+    tale.start(ids[1])
+    tale.stop()
+    tale.again()
+    tale.submit(key="relay/k")
+    tale.start(ids[1])
+    tale.commit()
+    tale.start(ids[2])
+    tale.crash()
+    tale.again()
+    tale.submit()
+    tale.apply()
+    tale.crash()
+    tale.again()
+    tale.start(ids[1])
+    tale.commit()
+    tale.checkpoint()
+    tale.crash()
+    tale.again()
+    tale.apply()
+
+
 def main(name: str, root: Path) -> None:
     take_marks()
     with in_small(BEFORE):
@@ -76,7 +206,18 @@ def main(name: str, root: Path) -> None:
 
 
 STORIES: dict[str, Callable[[Tale], None]] = {
-    one.__name__: one for one in (accepted, attached, ran)
+    one.__name__: one
+    for one in (
+        accepted,
+        attached,
+        ran,
+        checkpointed,
+        sealed,
+        removed,
+        rode,
+        deposited,
+        restarted,
+    )
 }
 
 if __name__ == "__main__":

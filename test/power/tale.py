@@ -79,7 +79,7 @@ class Tale:
         self.may: dict[str, list[Seen]] = {}
         self.running: dict[str, Message] = {}
         self._fresh: set[str] = set()  # what was said and not yet promised
-        self._numbers = 0
+        self._deposited: dict[str, tuple[str, ...]] = {}
 
     @property
     def spool(self):
@@ -113,10 +113,10 @@ class Tale:
 
     # ---- messages
 
-    def submit(self, **more: Any) -> str:
+    def submit(self, filler: str = "", **more: Any) -> str:
         msg_id = self.spool.new_id()
         self.may_be(msg_id, state="que", key=more.get("key", ""))
-        self.spool.submit(self.message(msg_id), **more)
+        self.spool.submit(self.message(msg_id, param2=filler), **more)
         return msg_id
 
     def message(self, msg_id: str, **fields: Any) -> Message:
@@ -228,11 +228,19 @@ class Tale:
         if data:
             (aside / "attach" / "file").write_bytes(data)
         os.rename(aside, self.owner.queue.path / "new" / name)
-
-    def adopt(self, name: str, data: bytes = b"") -> None:
         files = (hashlib.sha256(data).hexdigest(),) if data else ()
-        self.may_be(name, state="que", files=files)
-        door.adopt(self.spool, "http://127.0.0.1:3333/q/q/", {})
+        self._deposited[name] = files
+
+    def adopt(self, *names: str) -> None:
+        for name in names:
+            self.may_be(name, state="que", files=self._deposited[name])
+        adopted = door.adopt(self.spool, "http://127.0.0.1:3333/q/q/", {})
+        assert [one.msg_id for one in adopted.messages] == list(names)
+
+    def sent(self) -> None:
+        """Let all that is owed be delivered."""
+        for seq, number in list(self.spool.owed):
+            self.spool.sent(seq, number)
 
     # ---- what the process does
 
@@ -257,6 +265,7 @@ class Tale:
             writer.position.seq,
             self.spool.entries,
             self.spool.keys,
+            self.spool.txns,
         )
         writing = index.Writing(self.owner.queue, lines)
         while writing.write_slice():
