@@ -1,0 +1,197 @@
+"""Message folders as rows: what lies in `msg` and `status`, and what is wrong with it.
+
+A folder that moved on since it was listed is skipped, as is one that cannot be read; both
+are counted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from rq import names
+from rq.errors import BadMessage
+from rq.layout import MSG
+from rq.message import PARAMS, Message, from_disk, param_text
+from rq.spark.folders_plan import Leaf, Wanted
+from rq.spool import folders
+from rq.states import State
+
+_ARROW_ROWS = 4096
+
+# Only ever added to: queries name them.
+COLUMNS: tuple[tuple[str, str], ...] = (
+    ("queue", "string"),
+    ("state", "string"),
+    ("date", "date"),  # UTC, of the id
+    ("msg_id", "string"),
+    ("created", "timestamp"),  # by the id
+    ("due", "timestamp"),
+    ("count", "int"),
+    ("max_count", "int"),
+    ("attempt", "int"),
+    ("dest", "string"),
+    ("src", "string"),
+    *((name, "string") for name in PARAMS),
+    ("orig_msg_id", "string"),
+    ("attachments", "array<string>"),
+    ("extra", "string"),  # JSON of every other field
+    ("status", "string"),  # the text of its last attempt
+    ("cause", "string"),
+    ("outcome", "string"),
+    ("wait_us", "bigint"),
+    ("run_us", "bigint"),
+    ("finished", "timestamp"),
+    ("problem", "string"),  # why it cannot be read; else null
+)
+SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS)
+_ARROW = {
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "array<string>": pa.list_(pa.field("element", pa.string())),
+}
+ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
+
+Row = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Counted:
+    """What became of the folders that were listed."""
+
+    read: int = 0
+    moved: int = 0  # gone, or half made, when they were opened
+    malformed: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        return {"read": self.read, "moved": self.moved, "malformed": self.malformed}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How folders are read."""
+
+    wanted: Wanted
+    status: bool = True  # the file `status` is read, too
+    keep_bad: bool = False  # the malformed are rows with a `problem`
+
+
+def batches(
+    leaves: list[Leaf], reading: Reading, counted: Counted
+) -> Iterator[pa.RecordBatch]:
+    """Give the messages in some directories, a few thousand a batch."""
+    held: list[Row] = []
+    for leaf in leaves:
+        for row in _rows(leaf, reading, counted):
+            held.append(row)
+            if len(held) == _ARROW_ROWS:
+                yield _batch(held)
+                held = []
+    if held:
+        yield _batch(held)
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [
+        pa.array(column, one.type)
+        for column, one in zip(columns, ARROW_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def _rows(leaf: Leaf, reading: Reading, counted: Counted) -> Iterator[Row]:
+    dot = "." if leaf.state == State.DISMISSED else ""
+    for msg_id in leaf.names(reading.wanted):
+        path = f"{leaf.path}/{dot}{msg_id}"
+        try:
+            row = _row(leaf, msg_id, path, reading.status)
+        except FileNotFoundError:
+            counted.moved += 1
+            continue
+        except (BadMessage, OSError, UnicodeEncodeError) as error:
+            counted.malformed += 1
+            if reading.keep_bad:
+                yield _bad(leaf, msg_id, str(error))
+            continue
+        counted.read += 1
+        yield row
+
+
+def _row(leaf: Leaf, msg_id: str, path: str, with_status: bool) -> Row:
+    data = folders.read_file(f"{path}/{MSG}")
+    if not data and not os.path.exists(path):
+        raise FileNotFoundError(path)
+    message = from_disk(data, msg_id, 0.0)
+    status = folders.read_status_at(path) if with_status else {}
+    return (*_head(leaf, msg_id), *_of_message(message), *_of_status(status), None)
+
+
+def _head(leaf: Leaf, msg_id: str) -> Row:
+    created = _micros(names.created(msg_id)) or None
+    return leaf.queue, leaf.state, _date(msg_id), msg_id, created
+
+
+def _bad(leaf: Leaf, msg_id: str, problem: str) -> Row:
+    row = [*_head(leaf, msg_id), *[None] * len(COLUMNS)][: len(COLUMNS)]
+    row[-1] = problem
+    return tuple(row)
+
+
+def _of_message(message: Message) -> Row:
+    params = message.params
+    return (
+        _micros(message.due),
+        message.count,
+        message.max_count,
+        message.attempt,
+        message.dest,
+        message.src,
+        *[param_text(params[one]) if one in params else None for one in PARAMS],
+        message.orig_msg_id,
+        sorted(message.attachments) if message.attachments else None,
+        orjson.dumps(message.extra).decode() if message.extra else None,
+    )
+
+
+def _of_status(status: dict[str, Any]) -> Row:
+    if not status:
+        return (None,) * 6
+    finished = status.get("finished")
+    return (
+        _text(status.get("job_status")),
+        _text(status.get("cause")),
+        _text(status.get("outcome")),
+        _whole(status.get("wait_us")),
+        _whole(status.get("run_us")),
+        _micros(finished) if isinstance(finished, float | int) else None,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: object) -> int | None:
+    good = isinstance(value, int) and not isinstance(value, bool)
+    return value if good and isinstance(value, int) and abs(value) < 2**63 else None
+
+
+def _micros(seconds: float) -> int:
+    return int(seconds * 1e6)
+
+
+def _date(msg_id: str) -> date | None:
+    try:
+        return date(int(msg_id[:4]), int(msg_id[4:6]), int(msg_id[6:8]))
+    except ValueError:
+        return None  # a foreign id that is no date

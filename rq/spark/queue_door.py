@@ -1,0 +1,215 @@
+"""The way of Spark into a queue: transactions over HTTP, or over the owner's socket.
+
+All that is asked may be asked again, so a lost answer, a queue that restarts or a web
+that is busy is tried again until `timeout`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import orjson
+
+from rq import client, retry
+from rq.errors import (
+    BadInput,
+    NoSuchMessage,
+    OutcomeUnknown,
+    Refused,
+    RQError,
+    Unreachable,
+    WrongState,
+)
+from rq.layout import Root
+
+_ANSWER = 60.0  # seconds for a reply
+_AGAIN = (Unreachable, OutcomeUnknown, Refused)
+_JSON, _LINES = "application/json", "application/x-ndjson"
+_KINDS: dict[int, type[RQError]] = {
+    404: NoSuchMessage,
+    409: WrongState,
+    429: Refused,
+    502: Unreachable,
+    503: Refused,
+    504: OutcomeUnknown,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A queue, and how it is reached."""
+
+    queue: str
+    url: str | None  # of the web
+    root: str | None
+    key: str | None = None
+    ttl: float = 3600.0
+    timeout: float = 60.0  # seconds that something is tried again
+
+
+class Door:
+    """A connection to a queue's transactions."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._way: _Http | _Local = _Http(target) if target.url else _Local(target)
+
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._way.close()
+
+    def open(self, key: str) -> dict[str, Any]:
+        """Open the transaction of a key, or find it; return how it stands."""
+        asked = {"key": key, "ttl": self._target.ttl}
+        found: dict[str, Any] = self._insist(lambda: self._way.open(asked))
+        return found
+
+    def show(self, txn: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._insist(lambda: self._way.show(txn))
+        return found
+
+    def prepare(self, txn: str, messages: list[dict[str, Any]]) -> list[str]:
+        """Prepare messages; return their ids. What an attempt without an answer has
+        prepared is named by nobody, and goes with the decision."""
+        found: list[str] = self._insist(lambda: self._way.prepare(txn, messages))
+        return found
+
+    def commit(self, txn: str, ids: list[str]) -> None:
+        self._insist(lambda: self._way.commit(txn, ids))
+
+    def abort(self, txn: str) -> None:
+        self._insist(lambda: self._way.abort(txn))
+
+    def _insist(self, ask: Callable[[], Any]) -> Any:
+        """Ask until there is an answer, or it has taken too long."""
+        until = time.monotonic() + self._target.timeout
+        tries = 0
+        while True:
+            try:
+                return ask()
+            except _AGAIN:
+                tries += 1
+                pause = retry.delay(tries, 0.1, 5.0)
+                if time.monotonic() + pause > until:
+                    raise
+                self._way.close()
+                time.sleep(pause)
+
+
+class _Local:
+    """Asks the owner of a queue of this host."""
+
+    def __init__(self, target: Target) -> None:
+        assert target.root, "a target has a url or a root"
+        self._socket = Root(Path(target.root)).queue(target.queue).socket
+        self._line: client.Connection | None = None
+
+    def open(self, asked: dict[str, Any]) -> Any:
+        return self._ask("open_txn", asked)
+
+    def show(self, txn: str) -> Any:
+        return self._ask("show_txn", {"txn": txn})
+
+    def prepare(self, txn: str, messages: list[dict[str, Any]]) -> Any:
+        return self._ask("prepare_txn", {"txn": txn, "messages": messages})
+
+    def commit(self, txn: str, ids: list[str]) -> Any:
+        return self._ask("commit_txn", {"txn": txn, "ids": ids})
+
+    def abort(self, txn: str) -> Any:
+        return self._ask("abort_txn", {"txn": txn})
+
+    def close(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _ask(self, command: str, asked: dict[str, Any]) -> Any:
+        if self._line is None:
+            self._line = client.Connection(self._socket, _ANSWER)
+        return client.demanded(self._line.ask(command, asked))
+
+
+class _Http:
+    """Asks the web of RQ."""
+
+    def __init__(self, target: Target) -> None:
+        parts = urlsplit(target.url or "")
+        host, port = parts.hostname or "", parts.port
+        plain = parts.scheme == "http"
+        kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
+        self._line = kind(host, port, timeout=_ANSWER)
+        self._name = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+        self._place = f"{parts.path.rstrip('/')}/api/v1/queues/{target.queue}/txn"
+        self._headers: dict[str, str] = {}
+        if parts.username is not None:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            encoded = base64.b64encode(login.encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded}"
+
+    def open(self, asked: dict[str, Any]) -> Any:
+        return self._post("", orjson.dumps(asked))
+
+    def show(self, txn: str) -> Any:
+        return self._ask("GET", f"/{txn}")
+
+    def prepare(self, txn: str, messages: list[dict[str, Any]]) -> Any:
+        body = b"\n".join(orjson.dumps(one) for one in messages)
+        return self._post(f"/{txn}/messages", body, _LINES)["ids"]
+
+    def commit(self, txn: str, ids: list[str]) -> Any:
+        return self._post(f"/{txn}/commit", orjson.dumps({"ids": ids}))
+
+    def abort(self, txn: str) -> Any:
+        return self._post(f"/{txn}/abort", b"")
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _post(self, place: str, body: bytes, kind: str = _JSON) -> Any:
+        return self._ask("POST", place, body, {"Content-Type": kind})
+
+    def _ask(
+        self,
+        method: str,
+        place: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Any:
+        named = {**self._headers, **(headers or {})}
+        try:
+            self._line.request(method, self._place + place, body, named)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{self._name} cannot be asked: {error}") from None
+        try:
+            reply = self._line.getresponse()
+            data = reply.read()
+        except (OSError, http.client.HTTPException) as error:
+            text = f"{self._name} hung up before its answer: {error}"
+            raise OutcomeUnknown(text) from None
+        if reply.status != 200:
+            raise self._refusal(reply.status, data)
+        return orjson.loads(data)
+
+    def _refusal(self, status: int, data: bytes) -> RQError:
+        text = f"status {status}"
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            text = str(orjson.loads(data)["detail"])
+        kind = _KINDS.get(status, BadInput if status < 500 else Refused)
+        return kind(f"{self._name}: {text}")

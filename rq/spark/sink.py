@@ -1,0 +1,208 @@
+"""Rows become messages of a queue, all of a job or none: prepared by tasks, accepted by
+one commit of the driver.
+
+Options: `queue`; `url` (`http://[USER:PASSWORD@]HOST:PORT/`, the web of RQ) or `root`
+(on RQ's own host, without the web); `key` (of a job that may run again: it is sent
+once); `ttl` and `timeout` in seconds. Columns are fields of messages, nulls are not set.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import orjson
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.datasource import (
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+
+from rq import config, names
+from rq.errors import BadInput, Refused, WrongState
+from rq.spark.queue_door import Door, Target
+
+_AT_ONCE = 500  # rows of a request
+_REQUEST = 1024 * 1024  # bytes of it, about
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+COMMITTED, OPEN = "committed", "open"
+
+
+@dataclass(frozen=True)
+class Prepared(WriterCommitMessage):
+    """What one task has prepared; `sent`: the whole job had been accepted before."""
+
+    txn: str
+    ids: tuple[str, ...] = ()
+    sent: bool = False
+
+
+class QueueWriter(DataSourceWriter):
+    """Writes the rows of one job."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        with Door(target) as door:
+            found = door.open(target.key or f"spark/{uuid.uuid4().hex}")
+        self._txn, self._sent = found["txn"], found["state"] == COMMITTED
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        if self._sent:
+            return Prepared(self._txn, sent=True)
+        with Door(self._target) as door:
+            return _prepare(door, self._txn, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _commit(self._target, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        if not self._sent:
+            with Door(self._target) as door:
+                door.abort(self._txn)
+
+
+class QueueStreamWriter(DataSourceStreamWriter):
+    """Writes the rows of the batches of a query, each batch once.
+
+    Spark makes it anew for each call and names the query in tasks only, so they open the
+    transaction of their batch, all the same one.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        with Door(self._target) as door:
+            found = door.open(_batch_key())
+            if found["state"] == COMMITTED:
+                return Prepared(found["txn"], sent=True)
+            return _prepare(door, found["txn"], iterator)
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        _commit(self._target, messages)
+
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        with Door(self._target) as door:
+            for txn in {one.txn for one in _known(messages) if not one.sent}:
+                door.abort(txn)
+
+
+def _batch_key() -> str:
+    task = TaskContext.get()
+    query = task.getLocalProperty(_QUERY) if task else None
+    batch = task.getLocalProperty(_BATCH) if task else None
+    if not query or batch is None:
+        raise Refused("this Spark does not tell its tasks the query and the batch")
+    return f"spark/{query}/{batch}"
+
+
+def _prepare(door: Door, txn: str, rows: Iterator[Row]) -> Prepared:
+    ids: list[str] = []
+    try:
+        for request in requests(rows):
+            ids += door.prepare(txn, request)
+    except WrongState:
+        # Another attempt of this job was faster: its rows are those that count.
+        if door.show(txn)["state"] != COMMITTED:
+            raise
+        return Prepared(txn, sent=True)
+    return Prepared(txn, tuple(ids))
+
+
+def requests(rows: Iterable[Row]) -> Iterator[list[dict[str, Any]]]:
+    """Cut rows into what one request can hold, as messages."""
+    messages = (message_of(row) for row in rows)
+    while taken := list(islice(messages, _AT_ONCE)):
+        at = size = 0
+        for here, one in enumerate(taken):
+            length = len(orjson.dumps(one))
+            if size and size + length > _REQUEST:
+                yield taken[at:here]
+                at, size = here, 0
+            size += length
+        yield taken[at:]
+
+
+def _commit(
+    target: Target,
+    messages: list[WriterCommitMessage | None],
+) -> None:
+    known = _known(messages)
+    if not known or any(one.sent for one in known):
+        return
+    ids = [msg_id for one in known for msg_id in one.ids]
+    with Door(target) as door:
+        door.commit(known[0].txn, ids)
+
+
+def _known(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
+    return [one for one in messages if isinstance(one, Prepared)]
+
+
+# ---- rows
+
+
+def message_of(row: Row) -> dict[str, Any]:
+    """Return the message that a row stands for."""
+    fields = row.asDict(recursive=True)
+    return {name: _value(one) for name, one in fields.items() if one is not None}
+
+
+def _value(one: Any) -> Any:
+    """Return a value as JSON has it: moments as epoch seconds, the rest as text."""
+    if isinstance(one, datetime.datetime):
+        return one.timestamp()
+    if isinstance(one, dict):
+        return {str(name): _value(value) for name, value in one.items()}
+    if isinstance(one, list | tuple):
+        return [_value(value) for value in one]
+    if isinstance(one, bytes | bytearray):
+        raise BadInput("a column holds bytes, which JSON cannot: encode it, say base64")
+    if isinstance(one, datetime.date | decimal.Decimal):
+        return str(one)
+    return one
+
+
+# ---- options
+
+
+def target(options: Mapping[str, str]) -> Target:
+    """Return where options say that rows go; BadInput names what is missing."""
+    queue = options.get("queue")
+    if not queue or not names.is_queue_name(queue):
+        raise BadInput(f"queue: {queue!r:.60} is not the name of a queue")
+    url = options.get("url")
+    if url is not None and not names.is_remote(url):
+        raise BadInput("url: it is not http://HOST:PORT/ or https://HOST/")
+    root = None if url else str(config.find_root(options.get("root")).path)
+    return Target(
+        queue=queue,
+        url=url,
+        root=root,
+        key=options.get("key"),
+        ttl=_seconds(options, "ttl", 3600.0),
+        timeout=_seconds(options, "timeout", 60.0),
+    )
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    text = options.get(name)
+    try:
+        return default if text is None else float(text)
+    except ValueError:
+        raise BadInput(f"{name}: {text!r:.60} is not seconds") from None
