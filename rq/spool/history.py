@@ -141,6 +141,7 @@ def read_segment(segment: Segment) -> Read | None:
     """
     header = read_header(segment.path)
     if header is None:
+        _refuse_headless(segment)
         return None
     data = segment.path.read_bytes()
     start = line.seed(str(header["journal"]), str(header["segment"]))
@@ -160,6 +161,16 @@ def read_segment(segment: Segment) -> Read | None:
             torn = events[-1]["g"] + (1 if events[-1].get("end") else 0)
         _refuse_damage(segment, rest, at, start, torn)
     return Read(segment, header, events, at, bool(rest))
+
+
+def _refuse_headless(segment: Segment) -> None:
+    """Lines without a header are damage: a segment gets its name when its header is on
+    disk."""
+    if b'{"crc":"' in segment.path.read_bytes()[1:]:
+        raise Damaged(
+            f"{segment.path}: its first line is bad, and there are others behind it; "
+            "`rq check --fix` shows what can be saved"
+        )
 
 
 def _refuse_damage(
