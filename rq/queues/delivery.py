@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from rq import client, names, retry
-from rq.config import RootConfig
+from rq.config import Admin, RootConfig, admin_status
 from rq.errors import OutcomeUnknown, Refused, RQError, Unreachable
 from rq.logs import fields
 from rq.message import ENV_STRING_LIMIT, Message
@@ -182,7 +182,7 @@ class Delivery:
 
     def _hold(self, dest: str, reason: Exception) -> None:
         failures = self._failures[dest] = self._failures.get(dest, 0) + 1
-        self._owner.undelivered[dest] = str(reason)
+        self._owner.undelivered[dest] = why_not(self._owner, dest, reason)
         pause = retry.delay(failures, 0.5, 60.0)
         self._held[dest] = time.monotonic() + pause
         self._look_at = min(self._look_at, self._held[dest])
@@ -205,6 +205,18 @@ class Delivery:
         handover.accepted(await client.ask_async(socket, command, asked))
         spool.sent(*of)
         self._owner.wake()
+
+
+def why_not(owner: Owner, dest: str, error: Exception | None = None) -> str:
+    """Return what an `error` of a delivery means, or what would hinder one now."""
+    if not owner.root.queue(dest).config.exists():
+        return f"there is no queue {dest}"
+    if isinstance(error, Unreachable):
+        return f"nobody answers for queue {dest}"
+    if error is not None:
+        return f"queue {dest} says: {error}"
+    admin = admin_status(owner.root, dest)
+    return "" if admin is Admin.UP else f"queue {dest} is {admin}"
 
 
 def doubtful(owner: Owner) -> list[tuple[int, int]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import Any
 
-from rq.errors import BadInput, NoSuchMessage, RQError, WrongState
-from rq.queues import delivery, handover
+from rq.errors import BadInput, NoSuchMessage, WrongState
+from rq.queues import delivery
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, asker, object_in
 from rq.spool import outbox
@@ -60,11 +60,8 @@ def _present(owner: Owner, one: Owed, in_doubt: bool) -> str:
     """Return what would hinder it now, when no answer is known any more."""
     if not in_doubt:
         return ""
-    try:
-        handover.target(owner, one.dest)
-    except RQError as error:
-        return str(error)
-    return "the last answer is not known any more; the queue is UP now"
+    unknown = f"the last answer is not known any more; queue {one.dest} is UP now"
+    return delivery.why_not(owner, one.dest) or unknown
 
 
 def resolve_owed(ctx: Context, arg: bytes) -> Any:

@@ -9,7 +9,16 @@ from falcon.asgi import Request, Response
 
 from rq import names
 from rq.errors import BadInput, NoSuchQueue
-from rq.web import attachments, downloads, forms, messages, relaying, resumed, txn
+from rq.web import (
+    attachments,
+    downloads,
+    forms,
+    messages,
+    owing,
+    relaying,
+    resumed,
+    txn,
+)
 from rq.web.answers import say, say_json, say_text
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -41,6 +50,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     resumed.add_routes(routes, site)
     txn.add_routes(routes, site)
     relaying.add_routes(routes, site)
+    owing.add_routes(routes, site)
 
 
 class Queues:

@@ -9,6 +9,7 @@ from rq.web.pages.forms import Forms
 from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
 from rq.web.pages.overview import Overview
+from rq.web.pages.owed import OwedQuestions
 from rq.web.pages.queue import QueuePage
 from rq.web.pages.relay import RelayPage
 from rq.web.pages.system import System
@@ -36,6 +37,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     routes.get("/relay.json", relay.on_get)
     routes.get("/relay/confirm/{verb}", relay.of_all)
     routes.get("/relay/{msg_id}/confirm/{verb}", relay.of_one)
+    routes.get("/owed/{name}/{key}/confirm/{verb}", OwedQuestions(site).on_get)
     _queue_routes(routes, site, forms, confirm)
 
 

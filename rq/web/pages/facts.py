@@ -172,7 +172,9 @@ def _queue_trouble(row: Mapping[str, Any]) -> list[dict[str, str]]:
     if not row["answers"]:
         if row["admin"] != "UP":
             return []  # somebody wanted it so
-        return [_trouble("bad", name, f"is {row['status']}", row["reason"], name)]
+        silent = row["status"] == UNKNOWN
+        said = "does not answer" if silent else f"is {row['status']}"
+        return [_trouble("bad", name, said, row["reason"], name)]
     found = []
     if row["closed_reason"] and row["admin"] == "UP":
         found.append(
@@ -181,6 +183,11 @@ def _queue_trouble(row: Mapping[str, Any]) -> list[dict[str, str]]:
     if row["reason"]:
         said = "cannot start its script" if row["oper"] != "UP" else "has trouble"
         found.append(_trouble("bad", name, said, row["reason"], name))
+    if row.get("in_doubt"):
+        number = row["in_doubt"]
+        what = "a copy or webhook" if number == 1 else f"{number:,} copies or webhooks"
+        said = f"could not deliver {what} in six days"
+        found.append(_trouble("bad", name, said, None, name))
     if row.get("lag", 0) > 1000:
         said = f"has {row['lag']:,} folders still to make or move"
         found.append(_trouble("warn", name, said, None, name))

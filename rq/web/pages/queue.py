@@ -13,6 +13,7 @@ from rq import names
 from rq.config import read_json, read_queue
 from rq.errors import BadConfig, BadInput, NoSuchQueue
 from rq.message import PARAMS
+from rq.web import owing
 from rq.web.pages import facts, page, progress
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class QueuePage:
         children = {one["name"]: one for one in facts.children(told)}
         row = facts.queue_row(site, name, reply, children.get(name, {}))
         sections = []
+        owes = row["answers"] and row["owed"] > 0
         if row["answers"] and row["admin"] != "DOWN":
             sections = await self._sections(row, tab, wanted, after)
         return {
@@ -80,6 +82,7 @@ class QueuePage:
             "trouble": facts.trouble({}, [row]),
             "running": facts.running([row], now),
             "sections": sections,
+            "owed": await owing.listed(site, [name]) if owes else [],
         }
 
     async def _sections(

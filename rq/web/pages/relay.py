@@ -15,6 +15,7 @@ from rq import backoff, transfers
 from rq.backoff import Left
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
+from rq.web import owing
 from rq.web.messages import checked
 from rq.web.pages import confirm, facts, page
 from rq.web.pages.confirm import Question
@@ -90,6 +91,7 @@ class RelayPage:
             "in_doubt": sum(one.in_doubt for one in found),
             "transfers": [one.to_json() for one in found],
             "peers": peers(found, left, now),
+            "owed": await owing.listed(site, facts.queue_names(site.root)),
         }
 
     async def _look(self, live: bool) -> tuple[list[Transfer], list[Left]]:

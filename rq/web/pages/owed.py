@@ -1,0 +1,57 @@
+"""The questions before a person's word on what could not be delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from falcon.asgi import Request, Response
+
+from rq.web.owing import of_address
+from rq.web.pages import confirm
+from rq.web.pages.confirm import Question
+from rq.web.pages.queue import known
+
+if TYPE_CHECKING:
+    from rq.web.site import Site
+
+QUESTIONS = {
+    "delivered": Question(
+        title="Has it arrived there?",
+        sentence="Look at its target first. It counts as delivered, and nothing is sent "
+        "any more.",
+        button="It has arrived",
+        field=("_method", "delivered"),
+    ),
+    "again": Question(
+        title="Send it again?",
+        sentence="It is tried for six more days under the same key: a second one comes "
+        "of it only if the first had arrived and is forgotten there.",
+        button="Send again",
+        field=("_method", "again"),
+    ),
+    "dropped": Question(
+        title="Give it up?",
+        sentence="Nothing is sent any more. The message that owes it stays as it is.",
+        button="Give it up",
+        field=("_method", "dropped"),
+        danger=True,
+    ),
+}
+
+
+class OwedQuestions:
+    """GET /owed/QUEUE/KEY/confirm/VERB."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def on_get(
+        self, req: Request, resp: Response, name: str, key: str, verb: str
+    ) -> None:
+        known(self._site, name)
+        question = confirm.chosen(QUESTIONS, verb)
+        base = self._site.url(f"/q/{name}")
+        about = f"{of_address(key)} of {name}"
+        action = self._site.url(f"/owed/{name}/{key}")
+        fields = confirm.sent(question, base)
+        await confirm.ask(req, resp, self._site, question, about, base, action, fields)
