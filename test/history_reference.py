@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import journal_files
+
+from rq import published
+from rq.layout import Root
 
 NAMES = {
     "commit": "accepted",
@@ -26,10 +32,10 @@ def gold(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[tuple, dict[str,
     for one in events:
         if "state" not in one:
             continue
-        when = datetime.fromtimestamp(one["ts"] / 1e6, UTC)
+        at = datetime.fromtimestamp(one["ts"] / 1e6, UTC).hour
         for queue in (one["queue"], None):
-            for hour in (when.hour, None):
-                held[f"{when:%Y-%m-%d}"][queue, hour].append(one)
+            for hour in (at, None):
+                held[day_of(one)][queue, hour].append(one)
     return {
         date: {key: figures(those) for key, those in parts.items()}
         for date, parts in held.items()
@@ -94,3 +100,29 @@ def states(events: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
         if state in SEEN:
             found[queue][state] += 1
     return {queue: dict(counts) for queue, counts in found.items()}
+
+
+def publish(root: Root, as_of: float, into: Root | None = None) -> None:
+    """Publish the history of a root as Spark does, from what is sealed in it; in that
+    root, or in another."""
+    events = list(journal_files.lines(root))
+    place = published.place(into or root)
+    place.path.mkdir(parents=True, exist_ok=True)
+    days = gold(events)
+    for date, parts in days.items():
+        rows = [{"queue": q, "hour": h, **part} for (q, h), part in parts.items()]
+        slow = [slowest(one) for one in events if "run_us" in one]
+        slow = [one for one in slow if day_of(one) == date]
+        day = {"date": date, "as_of": as_of, "parts": rows, "slowest": slow}
+        place.day(date).write_text(json.dumps(day))
+    index = {"as_of": as_of, "days": sorted(days), "events": len(events)}
+    place.index.write_text(json.dumps({**index, "counts": states(events)}))
+
+
+def day_of(one: Mapping[str, Any]) -> str:
+    return f"{datetime.fromtimestamp(one['ts'] / 1e6, UTC):%Y-%m-%d}"
+
+
+def slowest(one: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("queue", "msg", "ts", "run_us", "wait_us", "cause")
+    return {name: one[name] for name in names}

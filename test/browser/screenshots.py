@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 import browsing
+import history_showcase
 import showcase
 from supervising import CHECKOUT, daemon_on
 from webbing import free_port
@@ -42,6 +43,9 @@ def screens(ids: dict[str, str]) -> dict[str, str]:
         "log": f"{running}/log",
         "confirm": f"{running}/confirm/cancel",
         "relay": "/relay",
+        "history": "/history",
+        "history-month": "/history?range=month",
+        "history-queue": "/q/thumbnails/history",
         "timers": "/timers",
         "system": "/system",
         "new-message": "/q/video-encode/new_message",
@@ -66,6 +70,7 @@ def shoot(scratch: Path, target: Path) -> None:
         showcase.hurry(daemon, HOUR / 60)
         daemon.start()
         ids = showcase.fill(daemon)
+        history_showcase.publish_weeks(daemon.root)
         daemon.until_up("web")
         showcase.waves(daemon, HOUR * 0.8)
         for name, path in screens(ids).items():
@@ -82,7 +87,7 @@ def shoot_empty(scratch: Path, target: Path) -> None:
         daemon.start()
         daemon.until_up("web")
         take(driver, f"http://127.0.0.1:{port}/", target / "overview-empty")
-        for name in ("relay", "timers"):
+        for name in ("relay", "history", "timers"):
             url = f"http://127.0.0.1:{port}/{name}"
             take(driver, url, target / f"{name}-empty")
 

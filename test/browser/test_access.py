@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import browsing
+import history_showcase
 import pytest
 import showcase
 from supervising import daemon_on
@@ -19,6 +20,7 @@ def shown(tmp_path_factory):
         showcase.build(daemon, port)
         daemon.start()
         ids = showcase.fill(daemon)
+        history_showcase.publish_weeks(daemon.root)
         daemon.until_up("web")
         yield driver, f"http://127.0.0.1:{port}", ids
 
@@ -34,6 +36,8 @@ SCREENS = {
     "log": "/q/video-encode/{running}/log",
     "confirm": "/q/video-encode/{running}/confirm/cancel",
     "relay": "/relay",
+    "history": "/history",
+    "history of a queue": "/q/thumbnails/history?range=day",
     "timers": "/timers",
     "system": "/system",
     "new message": "/q/video-encode/new_message",

@@ -6,6 +6,7 @@ from rq.web import livelog
 from rq.web.pages.assets import Assets
 from rq.web.pages.confirm import Confirm
 from rq.web.pages.forms import Forms
+from rq.web.pages.history import HistoryPage
 from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
 from rq.web.pages.overview import Overview
@@ -38,6 +39,10 @@ def add_routes(routes: Routes, site: Site) -> None:
     routes.get("/relay/confirm/{verb}", relay.of_all)
     routes.get("/relay/{msg_id}/confirm/{verb}", relay.of_one)
     routes.get("/owed/{name}/{key}/confirm/{verb}", OwedQuestions(site).on_get)
+    history = HistoryPage(site)
+    for name in ("/history", "/history.json"):
+        routes.get(name, history.of_all)
+        routes.get(f"/q/{{name}}{name}", history.of_queue)
     _queue_routes(routes, site, forms, confirm)
 
 

@@ -61,7 +61,8 @@ def html(req: Request, site: Site, template: str, values: Mapping[str, Any]) -> 
 def places(site: Site) -> list[tuple[str, str]]:
     """Return path and name of what the head of each page leads to."""
     relay = [("/relay", "Relay")] if site.root.queue(QUEUE).config.is_file() else []
-    return [("/", "Overview"), *relay, ("/timers", "Timers"), ("/system", "System")]
+    rest = [("/history", "History"), ("/timers", "Timers"), ("/system", "System")]
+    return [("/", "Overview"), *relay, *rest]
 
 
 def back(req: Request) -> str:

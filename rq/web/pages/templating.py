@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from rq import __version__
 from rq.causes import duration
 from rq.config import RootConfig
-from rq.web.pages import progress, sparks
+from rq.web.pages import plots, progress, sparks
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
@@ -48,6 +48,7 @@ def environment(site: Addresses) -> Environment:
     made.filters.update(
         duration=duration,
         span=span,
+        took=plots.took,
         moment=moment,
         iso=iso,
         size=size,

@@ -5,6 +5,7 @@ import { openDialog } from "./dialog.js";
 const HELP = [
   ["g o", "overview"],
   ["g r", "relay"],
+  ["g h", "history"],
   ["g t", "timers"],
   ["g s", "system"],
   ["/", "find"],
@@ -19,7 +20,7 @@ const HELP = [
   ["u", "stop or go on with fresh numbers"],
   ["?", "this list"],
 ];
-const PLACES = { o: "", r: "relay", t: "timers", s: "system" };
+const PLACES = { o: "", r: "relay", h: "history", t: "timers", s: "system" };
 const BUTTONS = { t: "theme", u: "live", "?": "help", f: "follow", w: "wrap" };
 
 let going = false;
