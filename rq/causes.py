@@ -35,6 +35,7 @@ class Cause(StrEnum):
     CRASH = "crash"
     HOST = "host"
     CRASH_LIMIT = "crash_limit"
+    BATCH = "batch"
     CANCELLED = "cancelled"
     STOP = "stop"
     OPERATOR = "operator"
@@ -156,9 +157,15 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.CRASH_LIMIT: Story(
         "It failed: its attempts were lost {count} times.",
-        "RQ or the machine ended each time while it ran; this message may be "
-        "what ends them.",
+        "RQ, the machine or the process of its batch ended each time while it ran; "
+        "this message may be what ends them.",
         "Look at `rq logs {id}` and the log of its queue before `rq retry {id}`.",
+    ),
+    Cause.BATCH: Story(
+        "Attempt {attempt} was lost and it waits for the next.",
+        "The process of its batch ended before it had said how this one did "
+        "(retry {count} of {max_count}): {text}",
+        "Nothing; it runs again by itself. `rq logs {id}` shows the output of the batch.",
     ),
     Cause.CANCELLED: Story(
         "It was cancelled in attempt {attempt} after {run}.",

@@ -104,6 +104,7 @@ class QueueConfig:
     worker_messages: int = 10_000  # a persistent one is renewed after so many
     worker_seconds: float = 3600.0  # and when it has lived so long
     worker_dir: bool = True  # each message of a persistent one gets its directory
+    batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)
     )
@@ -134,6 +135,12 @@ _ANCESTOR_KEYS = frozenset(
         "blocking_params",
     }
 )
+# What these are in a queue whose messages run in batches.
+_NOT_WITH_BATCH: Mapping[str, object] = {
+    "coalesce_params": (),
+    "blocking_params": (),
+    "worker": ONCE,
+}
 # Keys of old config files that mean nothing any more.
 _IGNORED = frozenset({"schedule", "schedules", "admin_status", "oper_status", "url"})
 
@@ -191,6 +198,11 @@ def queue_config(data: Mapping[str, Any], path: Path) -> QueueConfig:
     known = _checked(_without_legacy(data), QueueConfig, _QUEUE_CHECKS, path)
     if not known.get("script"):
         raise BadConfig(f"{path}: the mandatory key 'script' is missing")
+    for name, unlike in _NOT_WITH_BATCH.items():
+        if known.get("batch") and known.get(name, unlike) != unlike:
+            raise BadConfig(
+                f"{path}: a queue has batch or {name}, not both; take one of them out"
+            )
     return QueueConfig(**known)
 
 
@@ -331,6 +343,45 @@ def _kept(value: Mapping[str, Any]) -> dict[str, float]:
     return kept
 
 
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_BATCH_WAIT = 60.0
+_BATCH_KEYS = ("max", "wait", "by", "complete")
+
+
+def _batch(value: Any) -> dict[str, Any]:
+    """Return the setting `batch` whole; nothing for a queue without."""
+    given = _object(value)
+    for name in given:
+        if name not in _BATCH_KEYS:
+            raise ValueError(f"{name!r:.60} is not one of {', '.join(_BATCH_KEYS)}")
+    if not given:
+        return {}
+    if "max" not in given:
+        raise ValueError("it lacks max, how many messages go into one")
+    if given.get("complete") and not given.get("by"):
+        raise ValueError("complete counts the messages of one value: it needs by")
+    known: dict[str, Any] = {"max": _whole(1, 10_000)(given["max"])}
+    known["wait"] = _duration(given.get("wait", _BATCH_WAIT))
+    return {
+        **known,
+        **{k: _param(given[k]) for k in ("by", "complete") if given.get(k)},
+    }
+
+
+def _duration(value: Any) -> float:
+    """Return seconds, said as a number or as `90s`, `5m`, `1h`."""
+    text = str(value).strip()
+    if text[-1:] in _UNITS and text[:-1].isdigit():
+        return _seconds(int(text[:-1]) * _UNITS[text[-1]])
+    return _seconds(value)
+
+
+def _param(value: Any) -> str:
+    if value in ("param1", "param2", "param3", "param4"):
+        return str(value)
+    raise ValueError(f"{value!r:.60} is not one of param1 to param4")
+
+
 def _clone(value: Any) -> str:
     if value in ("link", "copy"):
         return str(value)
@@ -376,6 +427,7 @@ _QUEUE_CHECKS: dict[str, Callable[[Any], Any]] = {
     "worker_messages": _whole(1, 2**31),
     "worker_seconds": _seconds,
     "worker_dir": _flag,
+    "batch": _batch,
     "retention": _retention,
 }
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from rq.states import HASHED, State
 
 STATE_DIRS = ("prep", "que", "run", "done", "relayed", "err")
-QUEUE_DIRS = (*STATE_DIRS, "new", "gone", "journal", "history", "lease")
+QUEUE_DIRS = (*STATE_DIRS, "new", "gone", "journal", "history", "lease", "batch")
 LEASE_FD = 963
 MSG = "msg"
 STATUS = "status"
 ATTACH = "attach"
 JOB = "job"
+BATCH = "batch"
+BATCH_FILE = "batch.json"
 STDIO_LOG = "stdio.log"
 RELAY_STATE = "relay.json"  # in job/: how far a message was handed over
 UPLOAD_PREFIX = ".up-"

@@ -27,6 +27,7 @@ class Verb(StrEnum):
     DUP = "dup"
 
 
+SINGLE = b"msg"  # how a line about one message of a batch begins
 ALIASES = {"fail": Verb.ERR, "fails": Verb.ERR}
 _WORDS = {**{str(one): one for one in Verb}, **ALIASES}
 COMPLETIONS = frozenset(
@@ -84,6 +85,15 @@ def parse(line: bytes) -> Report | None:
         return None
     verb = _WORDS.get(word)
     return Report(verb, rest.strip() if verb else text)
+
+
+def parse_single(line: bytes) -> tuple[str, bytes] | None:
+    """Return (id, what is said of it) of a `msg ID LINE`; None for any other line."""
+    word, _, rest = line.strip().partition(b" ")
+    if word != SINGLE:
+        return None
+    msg_id, _, said = rest.strip().partition(b" ")
+    return msg_id.decode("utf-8", "replace"), said
 
 
 def parse_resend(text: str, verb: Verb = Verb.RESEND) -> Resend:

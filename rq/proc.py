@@ -213,7 +213,7 @@ class Found:
     pid: int
     pidfd: int
     lease: str  # value of RQ_LEASE, "" when it holds the descriptor only
-    msg_id: str
+    msg_id: str  # of a batch the first one's
 
 
 def find_leases(
@@ -253,7 +253,8 @@ def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
     environment = _environment(pid)
     lease = environment.get(LEASE_NAME, "")
     if lease.startswith(prefix) or (slots and _holds(pid, slots)):
-        return Found(pid, pidfd, lease, environment.get("RQ_MSG_ID", ""))
+        whose = environment.get("RQ_MSG_ID") or environment.get("RQ_BATCH_ID", "")
+        return Found(pid, pidfd, lease, whose)
     os.close(pidfd)
     return None
 

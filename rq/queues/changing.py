@@ -34,6 +34,9 @@ def destroy_message(ctx: Context, arg: bytes) -> Any:
 def cancel_message(ctx: Context, arg: bytes) -> Any:
     """End a running message, as err `cancelled by WHO`."""
     asked, msg_id = with_id(arg)
+    if asked.get("batch") is True:
+        number = ctx.runner.cancel_batch(msg_id, asker(ctx, asked))
+        return ["ok", f"batch of {number} is being cancelled"]
     if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
         state = ctx.owner.spool.state_of(msg_id)
         raise WrongState(f"msg is not running, it is in {state}")
@@ -45,6 +48,10 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
     asked, msg_id = with_id(arg)
     who = asker(ctx, asked)
     next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
+    if any(msg_id in one for one in ctx.owner.batches):
+        raise WrongState(
+            "the batch that it was in has not ended; ask again when it has"
+        )
     return _retried(ctx.owner, msg_id, who)
 
 

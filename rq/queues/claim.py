@@ -1,24 +1,12 @@
-"""A claim: a message that was taken to be run, with what is reserved for it; and its
-way back when its attempt does not begin."""
+"""A claim: a message that was taken to be run, with what is reserved for it."""
 
 from __future__ import annotations
 
-import errno
-import os
 from dataclasses import dataclass
-from typing import Any
 
-from rq.causes import Cause
 from rq.message import Message
-from rq.queues.owner import Owner
 from rq.queues.resident import Resident
-from rq.queues.scriptfile import MISSING
 from rq.queues.slots import Slot
-from rq.states import Event, Role
-
-# What an earlier attempt can have made of a folder: no reason to try it again.
-_RUINED = MISSING | {errno.EEXIST, errno.EINVAL, errno.ENXIO, errno.ENAMETOOLONG}
-_NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 
 
 @dataclass(slots=True)
@@ -32,71 +20,8 @@ class Claim:
     wait_us: int
     seq: int  # of the event that brought the message into que
     stamp: tuple[int, int] | None = None  # of its file `msg` at the start
+    batch: str | None = None  # the first message of the batch that it runs in
 
     @property
     def msg_id(self) -> str:
         return self.message.msg_id
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why an attempt did not begin, and what becomes of its message."""
-
-    event: Event
-    cause: Cause
-    text: str
-
-
-def why_not_started(script: str, message: Message, error: OSError) -> Refusal:
-    """Return what an error at the start of `script` means for its message."""
-    in_folder = _in_folder(error, message.msg_id)
-    where = error.filename if in_folder else script
-    text = f"{where}: {error.strerror or error}"
-    if error.errno == errno.E2BIG:
-        size = sum(len(k) + len(str(v)) for k, v in message.params.items())
-        limit = os.sysconf("SC_ARG_MAX")
-        text = f"parameters too large for an environment ({size} of {limit} bytes)"
-        return Refusal(Event.FAIL, Cause.TOO_LARGE, text)
-    if in_folder and error.errno in _RUINED:
-        return Refusal(Event.FAIL, Cause.BAD_MESSAGE, text)
-    if error.errno in MISSING and not in_folder:
-        return Refusal(Event.REQUEUE, Cause.SCRIPT, text)
-    return Refusal(Event.REQUEUE, Cause.SPAWN, text)
-
-
-def _in_folder(error: OSError, msg_id: str) -> bool:
-    """Whether it is the message's folder that cannot be used, not the script."""
-    return msg_id in str(error.filename or "") or msg_id in str(error.filename2 or "")
-
-
-def give_back(owner: Owner, claim: Claim, why: Refusal) -> None:
-    """End an attempt that did not begin."""
-    message, msg_id = claim.message, claim.msg_id
-    unchanged: Message | None = None
-    if why.event is Event.REQUEUE:  # this was no attempt
-        unchanged = message = message.with_(attempt=message.attempt - 1)
-    facts = {"cause": why.cause, "text": why.text, "outcome": _NAMES[why.event]}
-    more: dict[str, Any] = {}
-    if why.event is Event.FAIL:
-        more = owner.spool.owing(message, facts)
-    owner.spool.fire(
-        msg_id,
-        why.event,
-        Role.QUEUE,
-        message=unchanged,
-        facts=facts,
-        spare=message,
-        **more,
-    )
-    free_key(owner, claim)
-    owner.release_riders(msg_id)
-    if why.event is Event.REQUEUE:
-        owner.waits(msg_id, message)
-    owner.wake()
-
-
-def free_key(owner: Owner, claim: Claim) -> None:
-    """Let those run that waited for the exclusion key of a claim."""
-    if claim.key is not None:
-        owner.busy_keys.pop(claim.key, None)
-        owner.waiting.release(claim.key)

@@ -19,6 +19,7 @@ from rq.states import Event, Role
 WELL = frozenset({Event.FINISH, Event.RELAY})
 AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
 _CUT = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
+CUT_SHORT = Outcome(Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue")
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,8 @@ def decide(owner: Owner, worker: Worker) -> Outcome:
     decided = outcome.decide(
         worker.said, ending.exit, ending.signal, message.count, message.max_count
     )
-    cut = worker.cause == Cause.STOP and decided.cause in _CUT
-    if cut:
-        return Outcome(Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue")
+    if worker.cause == Cause.STOP and decided.cause in _CUT:
+        return CUT_SHORT
     return delivery.check_target(owner, decided)
 
 
@@ -71,7 +71,8 @@ def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
 
 def _tell(worker: Worker, claim: Claim, decided: Outcome) -> None:
     # What comes by the thousand a second is told by the journal alone.
-    quiet = claim.resident is not None and decided.event in WELL
+    many = claim.resident is not None or claim.batch is not None
+    quiet = many and decided.event in WELL
     log.log(
         logging.DEBUG if quiet else logging.INFO,
         "%s: %s",
@@ -103,7 +104,7 @@ def _changed(
         return message.with_(count=message.count + counted, due=due)
     if decided.event is Event.REQUEUE:
         return message  # its file does not know of this attempt
-    if decided.cause is Cause.RESEND_LIMIT:
+    if decided.cause in (Cause.RESEND_LIMIT, Cause.CRASH_LIMIT):
         return message.with_(count=message.count + 1)
     if riders:
         dups = tuple(owner.full_id(one) for one in reversed(riders))
@@ -114,7 +115,7 @@ def _changed(
 def _facts(worker: Worker, claim: Claim, decided: Outcome) -> dict[str, Any]:
     ending = worker.ending
     assert ending is not None
-    return {
+    facts = {
         "cause": decided.cause,
         "outcome": decided.name,
         "text": decided.text,
@@ -126,3 +127,4 @@ def _facts(worker: Worker, claim: Claim, decided: Outcome) -> dict[str, Any]:
         "max_rss": ending.max_rss,
         "created_us": int(names.created(worker.msg_id) * 1e6),
     }
+    return facts if claim.batch is None else {**facts, "batch": claim.batch}

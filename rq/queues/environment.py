@@ -9,6 +9,7 @@ from pathlib import Path
 import rq
 from rq import names
 from rq.config import QueueConfig, RootConfig, default_worker_env
+from rq.layout import BATCH_FILE
 from rq.message import PARAMS, Message, param_text
 
 SHARE = str(Path(rq.__file__).parent / "share")  # helpers for long-lived workers
@@ -67,6 +68,16 @@ def of_message(
     if message.force_remote:
         values["RQ_FORCE_REMOTE"] = "1"
     return values
+
+
+def of_batch(batch_id: str, directory: str) -> dict[str, str]:
+    """Return what tells of a batch; its messages are in a file."""
+    return {
+        "RQ_BATCH": "1",
+        "RQ_BATCH_ID": batch_id,
+        "RQ_BATCH_FILE": f"{directory}/{BATCH_FILE}",
+        "RQ_MSG_DIR": directory,
+    }
 
 
 def for_message(

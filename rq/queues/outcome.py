@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rq import pipe
+from rq import pipe, retry
 from rq.causes import Cause
 from rq.errors import BadInput
 from rq.pipe import COMPLETIONS, Report, Verb
@@ -81,6 +81,32 @@ def decide(
     if exit_status != 0:
         return _improper(said, exit_status, signal)
     return _proper(said, count, max_count)
+
+
+def decide_in_batch(
+    own: Said,
+    batch: Said,
+    exit_status: int | None,
+    signal: str | None,
+    count: int,
+    max_count: int,
+) -> Outcome:
+    """Return the outcome of a message whose batch has ended.
+
+    What was said of it alone stands, however the process ended. The last word of the
+    batch is for the rest; without a proper one their attempt is lost, and counted.
+    """
+    if own.word is not None:
+        return decide(own, 0, None, count, max_count)
+    failed = batch.by or batch.unreadable or batch.word is Verb.ERR
+    if failed or (exit_status == 0 and batch.word is not None):
+        return decide(batch, exit_status, signal, count, max_count)
+    if count + 1 >= max_count:
+        return Outcome(Event.FAIL, Cause.CRASH_LIMIT, f"lost {count + 1} times")
+    how = signal if exit_status is None else f"exit {exit_status}"
+    text = f"its batch ended with {how} and last said {batch.text or 'nothing'}"
+    again = retry.delay(count + 1)
+    return Outcome(Event.RETRY, Cause.BATCH, text, again)
 
 
 def _improper(said: Said, exit_status: int | None, signal: str | None) -> Outcome:

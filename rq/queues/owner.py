@@ -6,6 +6,7 @@ No sockets and no processes here; `runner` starts and ends workers, `server` tal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -18,7 +19,9 @@ from rq.config import Admin, QueueConfig, RootConfig
 from rq.errors import BadConfig, BadMessage, NoSuchMessage, Refused, WrongState
 from rq.layout import Root
 from rq.message import Message, from_request
-from rq.queues import coalesce, environment
+from rq.queues import batching, coalesce, environment
+from rq.queues.batch import Batch
+from rq.queues.batching import Gathering, Rule
 from rq.queues.coalesce import Groups
 from rq.queues.rates import Rates
 from rq.queues.resident import Resident
@@ -32,6 +35,7 @@ from rq.states import Event, Role, State
 SPACE_SECONDS = 1.0  # how long a look at the room on disk holds
 SCRIPTERROR = "SCRIPTERROR"
 MOST_RIDERS = 1000  # their ids stand in one line of the journal
+_NO_BATCHES = Rule(1, 0.0)
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +69,9 @@ class Owner:
         self.busy_keys: dict[str, str] = {}  # exclusion key: who runs with it
         self.waiting = Waiting(self._is_waiting)
         self.groups = Groups()
+        self.gathering = Gathering(_NO_BATCHES)  # who waits for a batch to start
+        self.hurried: set[str] = set()  # who lets it start at once
+        self.batches: list[Batch] = []  # claimed or at work
         self.rates = Rates()
         self.waiters: list[asyncio.Future[None]] = []
         self.began = time.monotonic()
@@ -96,6 +103,7 @@ class Owner:
         ]
         self.waiting = Waiting(self._is_waiting)
         self.waiting.fill(Item(one.due, one.seq, msg_id) for msg_id, one in que)
+        self.gathering = Gathering(batching.rule(self.config.batch) or _NO_BATCHES)
         self.groups = Groups()
         if self.config.coalesce_params:
             for msg_id, one in sorted(que, key=lambda pair: pair[1].seq):
@@ -130,6 +138,8 @@ class Owner:
 
     def leaves(self, msg_id: str) -> None:
         """Forget a message that has left que."""
+        self.gathering.remove(msg_id)
+        self.hurried.discard(msg_id)
         entry = self.spool.entries.get(msg_id)
         if entry is None:
             return
@@ -141,6 +151,26 @@ class Owner:
             if msg_id in mates:
                 mates.remove(msg_id)
             entry.rider_of = None
+
+    def gather(self, msg_id: str) -> None:
+        """Let a message that is due wait for the batch that it goes in."""
+        params: Mapping[str, Any] = {}
+        if self.config.batch.get("by"):
+            with contextlib.suppress(BadMessage, NoSuchMessage):  # the claim says why
+                params = self.spool.read(msg_id).params
+        entry = self.spool.entries[msg_id]
+        hurry = msg_id in self.hurried
+        self.hurried.discard(msg_id)
+        self.gathering.add(msg_id, max(entry.due, entry.since), params, hurry)
+
+    def batch_of(self, msg_id: str) -> Batch | None:
+        """Return the batch that a message runs in, unless it has ended."""
+        return next((one for one in self.batches if one.has(msg_id)), None)
+
+    def first_due(self) -> float | None:
+        """Return the smallest due of all that wait; None when nothing waits."""
+        known = (self.waiting.first_due(), self.gathering.oldest())
+        return min((one for one in known if one is not None), default=None)
 
     def exclusion_key(self, msg_id: str) -> str | None:
         """Return what no running message may share with this one."""
@@ -199,7 +229,9 @@ class Owner:
 
     @property
     def slots_free(self) -> int:
-        return self.config.num_workers - len(self.workers) - len(self.claimed)
+        together = sum(one.left for one in self.batches)
+        alone = len(self.workers) + len(self.claimed) - together
+        return self.config.num_workers - alone - len(self.batches)
 
     def closed(self) -> str | None:
         """Return why nothing new can be accepted; None while it can."""
@@ -269,9 +301,11 @@ class Owner:
         entry = self.spool.entries.get(msg_id)
         if entry is None or entry.state is not State.QUE or entry.rider_of:
             raise WrongState("msg not in runnable state")
-        first = self.waiting.first_due()
+        first = self.first_due()
         now = self.spool.clock()
         due = max(0.0, min(now, (now if first is None else first) - 1.0))
+        if self.config.batch:
+            self.hurried.add(msg_id)
         self.spool.reschedule(msg_id, due)
         self.waiting.add(Item(entry.due, entry.seq, msg_id))
         self.wake()
@@ -312,7 +346,8 @@ class Owner:
         self.base_env = environment.fixed(self.root.path, self.main, config)
         log.info("config read again")
         self.waiting.release_all()
-        if old.coalesce_params != config.coalesce_params:
+        old_rule = old.coalesce_params, old.batch
+        if old_rule != (config.coalesce_params, config.batch):
             for leader in list(self.riders):
                 self.release_riders(leader)
             self._fill()

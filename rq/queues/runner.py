@@ -16,14 +16,15 @@ import time
 from rq import retry
 from rq.causes import Cause
 from rq.config import PERSISTENT
-from rq.errors import BadMessage, NoSuchMessage
+from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.logs import fields
-from rq.queues import claim as claims
-from rq.queues import ending
-from rq.queues.claim import Claim, Refusal
+from rq.queues import ending, refusal
+from rq.queues.batches import Batches
+from rq.queues.claim import Claim
 from rq.queues.ghosts import Ghosts
 from rq.queues.hearing import Hearing
 from rq.queues.owner import Owner
+from rq.queues.refusal import Refusal
 from rq.queues.resident import Resident
 from rq.queues.script import KILL, TERM
 from rq.queues.scriptfile import ScriptFile
@@ -62,6 +63,15 @@ class Runner:
         self._staying.on_unread = self._take_back
         self.pool = self._staying.pool
         self._file.on_look = self.pool.know
+        self.batches = Batches(
+            owner,
+            self._slots,
+            self._file,
+            self._starter,
+            self._hearing,
+            self._sweeper,
+            self.tasks,
+        )
         self._hold_until = 0.0
         self._failures = 0
 
@@ -69,6 +79,11 @@ class Runner:
 
     def claim_due(self) -> float | None:
         """Claim all that is due and has a slot; return when to look again."""
+        if self.owner.config.batch:
+            return self.batches.claim_due()
+        return self._claim_due()
+
+    def _claim_due(self) -> float | None:
         owner = self.owner
         now = owner.spool.clock()
         while owner.may_start and owner.slots_free > 0:
@@ -127,7 +142,8 @@ class Runner:
 
     def waits_for_sync(self, seq: int) -> bool:
         """Whether a message is claimed whose acceptance is a later event than `seq`."""
-        return any(one.seq > seq for one in self._claims)
+        alone = any(one.seq > seq for one in self._claims)
+        return alone or self.batches.waits_for_sync(seq)
 
     @property
     def flows(self) -> bool:
@@ -147,6 +163,7 @@ class Runner:
         Its claim is written, so a kill -9 does not forget the attempt; the sync of the
         claim need not be waited for, that of its acceptance is.
         """
+        self.batches.launch(seq)
         claims = [one for one in self._claims if one.seq <= seq]
         if not claims:
             return
@@ -169,7 +186,7 @@ class Runner:
         self._running[claim.msg_id] = claim
 
     def _not_started(self, claim: Claim, error: OSError) -> None:
-        why = claims.why_not_started(self.owner.config.script, claim.message, error)
+        why = refusal.why_not_started(self.owner.config.script, claim.message, error)
         log.warning(
             "a script could not be started: %s",
             fields(msg_id=claim.msg_id, reason=why.text),
@@ -184,7 +201,7 @@ class Runner:
 
     def _give_back(self, claim: Claim, why: Refusal) -> None:
         self._release(claim.slot, claim.resident)
-        claims.give_back(self.owner, claim, why)
+        refusal.give_back(self.owner, claim, why)
 
     def _take_back(self, worker: Worker) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
@@ -225,7 +242,7 @@ class Runner:
         decided = ending.decide(self.owner, worker)
         worker.close_log(decided.event not in ending.WELL)
         ending.fire(self.owner, worker, claim, decided)
-        claims.free_key(self.owner, claim)
+        refusal.free_key(self.owner, claim)
         if claim.resident is None:
             worker.script.hang_up()
             self._slots.free(worker.slot.number)
@@ -238,7 +255,19 @@ class Runner:
     # ---- being told to end
 
     def cancel(self, msg_id: str, who: str) -> bool:
-        """End a running message as err; False when it is not running."""
+        """End a running message as err; False when it is not running.
+
+        WrongState when it runs in a batch with others: all share one process.
+        """
+        together = self.owner.batch_of(msg_id)
+        if together is not None and together.left > 1:
+            raise WrongState(
+                f"msg runs in a batch with {together.left - 1} more in one process, "
+                f"which can only be ended whole: `rq cancel --batch {msg_id}`"
+            )
+        if together is not None:
+            self.batches.cancel(together, who)
+            return True
         worker = self.owner.workers.get(msg_id)
         if worker is None:
             return False
@@ -248,6 +277,17 @@ class Runner:
             resident.retire()
         self._end(worker)
         return True
+
+    def cancel_batch(self, msg_id: str, who: str) -> int:
+        """End the batch that a message runs in; return how many end with it.
+
+        WrongState when it runs in none.
+        """
+        together = self.owner.batch_of(msg_id)
+        if together is None:
+            raise WrongState("msg does not run in a batch")
+        self.batches.cancel(together, who)
+        return together.left
 
     def _end(self, worker: Worker) -> None:
         worker.script.signal(TERM)
@@ -270,6 +310,8 @@ class Runner:
             return
         for worker in owner.workers.values():
             worker.cause = Cause.STOP
+        for together in owner.batches:
+            together.stopped = True
         self._signal_all(TERM)
         if await self._idle(min(grace, 5.0)):
             return
@@ -277,8 +319,8 @@ class Runner:
         await self._idle(30.0)
 
     def _signal_all(self, sig: int) -> None:
-        for worker in self.owner.workers.values():
-            worker.script.signal(sig)
+        for script in {one.script for one in self.owner.workers.values()}:
+            script.signal(sig)
         for resident in self.pool:
             resident.script.signal(sig)
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+SLICE = 0.005  # seconds of work between turns
+
+One = TypeVar("One")
 
 log = logging.getLogger(__name__)
 
@@ -30,3 +35,13 @@ class Tasks:
         self._all.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a task failed", exc_info=task.exception())
+
+
+async def in_slices(items: Iterable[One], act: Callable[[One], None]) -> None:
+    """Act on each item, and let the loop have its turn every few milliseconds."""
+    until = time.perf_counter() + SLICE
+    for item in items:
+        act(item)
+        if time.perf_counter() > until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE

@@ -16,6 +16,7 @@ from rq.errors import BadInput, BadMessage, NoSuchMessage
 from rq.layout import folder
 from rq.message import PARAMS, Message
 from rq.queues import delivery, retention
+from rq.queues.batch import Batch
 from rq.queues.owner import Owner
 from rq.queues.persistent import Phase
 from rq.queues.resident import Resident
@@ -56,7 +57,7 @@ def _path(owner: Owner, msg_id: str, state: State) -> str:
 def _text(owner: Owner, msg_id: str, state: State) -> str:
     worker = owner.workers.get(msg_id)
     if worker is not None:
-        return worker.said.text
+        return worker.text
     if state is State.PREP:
         return ""
     return str(owner.spool.status(msg_id).get("job_status") or "")
@@ -71,7 +72,7 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     result = owner.spool.status(msg_id)
     worker = owner.workers.get(msg_id)
     if worker is not None:
-        result = {"job_status": worker.said.text, "attempt": worker.message.attempt}
+        result = {"job_status": worker.text, "attempt": worker.message.attempt}
         result["pid"], result["started"] = worker.pid, worker.began_at
     fields: dict[str, Any] = {**found.to_json(), **shown, "result": result}
     if entry is not None:
@@ -148,9 +149,26 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
         return f"{owner.busy_keys[key]} runs with equal blocking_params."
     if owner.config.num_workers == 0:
         return "num_workers is 0, so nothing runs."
+    return _why_next(owner, msg_id)
+
+
+def _why_next(owner: Owner, msg_id: str) -> str:
     if owner.slots_free <= 0:
         return f"All {owner.config.num_workers} slots are taken (num_workers)."
+    if msg_id in owner.gathering:
+        return _why_gathering(owner, msg_id)
     return "No worker is ready yet." if _lacks_worker(owner) else "It is next."
+
+
+def _why_gathering(owner: Owner, msg_id: str) -> str:
+    there, quota, starts = owner.gathering.about(msg_id)
+    away = starts - owner.spool.clock()
+    if there >= quota or away <= 0:
+        return "Its batch is next."
+    return (
+        f"Its batch starts when {quota} messages are there (now {there}), or in "
+        f"{duration(away)}."
+    )
 
 
 def _lacks_worker(owner: Owner) -> bool:
@@ -313,7 +331,7 @@ def detail(owner: Owner) -> dict[str, Any]:
     """Return what an operator wants to know of the queue."""
     spool = owner.spool
     closed = owner.closed()
-    first = owner.waiting.first_due()
+    first = owner.first_due()
     return {
         "name": owner.name,
         "pid": os.getpid(),
@@ -330,7 +348,10 @@ def detail(owner: Owner) -> dict[str, Any]:
         "stuck": spool.stuck,
         "left_at_door": owner.left_at_door,
         "num_workers": owner.config.num_workers,
-        "running": [_running(owner, i) for i in owner.workers],
+        "running": [
+            _running(owner, i) for i, one in owner.workers.items() if not one.batch
+        ],
+        "batches": [_batch(one) for one in owner.batches],
         "workers": [_resident(one) for one in owner.residents],
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
@@ -352,6 +373,17 @@ def _resident(one: Resident) -> dict[str, Any]:
     }
 
 
+def _batch(one: Batch) -> dict[str, Any]:
+    return {
+        "batch_id": one.batch_id,
+        "pid": one.script.pid if one.script else None,
+        "messages": len(one.claims),
+        "left": one.left,
+        "since": one.began_at,
+        "status": one.said.text,
+    }
+
+
 def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
     worker = owner.workers[msg_id]
     return {
@@ -359,5 +391,5 @@ def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
         "pid": worker.pid,
         "phase": worker.phase,
         "since": worker.began_at,
-        "status": worker.said.text,
+        "status": worker.text,
     }

@@ -40,11 +40,17 @@ class Worker:
         self.ending: Ending | None = None
         self.dups = 0  # questions that are not yet answered
         self.cause: str | None = None  # why RQ itself is ending it
+        self.batch: Said | None = None  # what the batch that it is in has said
         self._on_report = on_report
 
     @property
     def msg_id(self) -> str:
         return self.message.msg_id
+
+    @property
+    def text(self) -> str:
+        """What was said last, for people: of its message, else of the whole batch."""
+        return self.said.text or (self.batch.text if self.batch else "")
 
     @property
     def pid(self) -> int:

@@ -16,7 +16,7 @@ from rq import durable, proc
 from rq.causes import Cause
 from rq.errors import BadConfig, Refused
 from rq.layout import MSG, QUEUE_DIRS, QueueDir
-from rq.spool import checkpoint, deciding, folders, history, leases, outbox
+from rq.spool import checkpoint, deciding, folders, history, leases, outbox, work
 from rq.spool.act import Opened, act
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.journal import Journal
@@ -51,8 +51,10 @@ def open_spool(
 
     Refused: another process owns it. Damaged: its journal cannot be believed.
     """
-    for name in QUEUE_DIRS:
-        durable.make_dirs(str(queue.path / name))
+    if missing := [one for one in QUEUE_DIRS if not (queue.path / one).is_dir()]:
+        for name in missing:
+            durable.make_dirs(str(queue.path / name))
+        durable.sync_path(queue.path)  # what is promised in there must be found
     lock = proc.lock(queue.lock)
     if lock is None:
         raise Refused(f"queue {queue.name} is owned by another process")
@@ -80,6 +82,7 @@ def _open(
     prefix = leases.prefix_of(queue, found.journal)
     same_boot = found.boot == boot
     ghosts = leases.end_left(queue, prefix, grace) if same_boot else []
+    immortal = {one.msg_id for one in ghosts}
     if found.fresh:
         _adopt_modes(queue)
     history.seal_last(queue, dir_fd, found.journal)
@@ -92,10 +95,12 @@ def _open(
     spool.owes = owes
     _remember(spool, found)
     trusted = same_boot and not found.folded.suspect
-    opened = Opened(spool, lock, prefix, was_clean(found), trusted, ghosts)
+    opened = Opened(spool, lock, prefix, was_clean(found), trusted)
+    opened.ghosts = work.members(queue, ghosts)
     act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
     deciding.finish_all(spool)
     spool.commit()
+    work.clear(spool, immortal)
     spool.empty_gone()
     if opened.clean:
         spool.renew_que()

@@ -373,12 +373,12 @@ class Spool:
         self.fire(message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more)
         return self.entries[message.msg_id]
 
-    def claim(self, msg_id: str, slot: int) -> Message:
+    def claim(self, msg_id: str, slot: int, **more: Any) -> Message:
         """que → run: an attempt begins. BadMessage when its file cannot be used."""
         message = self.read(msg_id)
         entry = self.entries[msg_id]
         entry.attempt += 1
-        self.fire(msg_id, Event.CLAIM, Role.QUEUE, slot=slot)
+        self.fire(msg_id, Event.CLAIM, Role.QUEUE, slot=slot, **more)
         return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)
 
     def reschedule(self, msg_id: str, due: float, role: Role = Role.CREATOR) -> None:
@@ -468,12 +468,14 @@ class Spool:
 
     def _settle_gone(self, msg_id: str, entry: Entry) -> None:
         path = self.place(msg_id)
-        if path is None:
-            return
-        name = msg_id
+        if path is not None:
+            self.doom(path, msg_id)
+
+    def doom(self, path: str, name: str) -> None:
+        """Put a directory on its way out, as `gone/NAME`."""
         if os.path.lexists(self.queue.path / "gone" / name):
             # The door brought an id back before its first folder was quite removed.
-            name = f"{msg_id}.{self.journal.seq}"
+            name = f"{name}.{self.journal.seq}"
         try:
             durable.move(path, f"gone/{name}", self.dir_fd)
         except FileNotFoundError:
@@ -657,6 +659,7 @@ STATUS_FIELDS = (
     "cpu_us",
     "max_rss",
     "outcome",
+    "batch",
 )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, running_queue, wait_until
+from support import CHECKOUT, running_queue, short, wait_until
 
 from rq import config, timers
 from rq.layout import Root
@@ -101,6 +101,25 @@ def test_an_example_of_a_worker_that_stays_takes_message_after_message(tmp_path,
         assert f"working on {ended['msg_id']}" in queue.output(ended["msg_id"])
 
 
+def test_the_example_of_a_batch_works_on_all_and_fails_who_brought_nothing(tmp_path):
+    [text] = examples("sh", "batch")
+    batch = {"max": 3, "wait": 60}
+    with running_queue(tmp_path, text, name="demo", batch=batch) as queue:
+        file = tmp_path / "numbers.txt"
+        file.write_text("3\n1\n2\n")
+        brought = [queue.ok("prep_message", {"dest": "demo"}) for _ in range(2)]
+        for full_id in brought:
+            asked = {"msg_id": short(full_id), "pathname": str(file)}
+            queue.ok("attach_message", asked)
+            queue.ok("commit_message", asked)
+        nothing = queue.send()
+        assert queue.ended(nothing, 20)["status"] == "err - it cannot be read"
+        for full_id in brought:
+            assert queue.ended(short(full_id), 20)["status"] == "done - 6 numbers"
+            got = queue.folder(short(full_id)) / "job/sorted"
+            assert got.read_text() == "1\n1\n2\n2\n3\n3\n"
+
+
 @pytest.mark.parametrize(
     ("use", "read"), [("root", config.root_config), ("queue", config.queue_config)]
 )
@@ -109,6 +128,12 @@ def test_an_example_of_a_config_is_one(use, read):
     data = json.loads(text)
     found = asdict(read(data, Path("example")))
     assert json.loads(json.dumps({name: found[name] for name in data})) == data
+
+
+def test_the_example_of_a_queue_with_batches_is_one():
+    [text] = examples("json", "batch")
+    found = config.queue_config(json.loads(text), Path("example")).batch
+    assert found == {**json.loads(text)["batch"], "wait": 60.0}
 
 
 def test_the_example_of_a_timer_is_one(tmp_path):
@@ -153,4 +178,5 @@ def test_every_example_that_is_marked_is_run():
     known |= {("json", one) for one in ("root", "queue", "timer")}
     known |= {("json", one) for one in ("webhooks", "router", "peers")}
     known |= {(language, "worker") for language in ("sh", "python")}
+    known |= {(language, "batch") for language in ("sh", "json")}
     assert {(language, use) for language, use, _ in EXAMPLES} == known

@@ -1,0 +1,388 @@
+"""Batches: who goes together is claimed in one group of the journal, one process is
+started for all, and each message ends as is said of it or, with the rest, at its end.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import time
+
+from rq import pipe, retry
+from rq.causes import Cause
+from rq.errors import BadMessage, NoSuchMessage
+from rq.logs import fields
+from rq.pipe import Report, Verb
+from rq.queues import batch as batches
+from rq.queues import delivery, ending, environment, outcome, refusal
+from rq.queues.batch import Batch
+from rq.queues.claim import Claim
+from rq.queues.hearing import Hearing
+from rq.queues.outcome import Outcome
+from rq.queues.owner import Owner
+from rq.queues.refusal import Refusal
+from rq.queues.script import KILL, TERM, Script
+from rq.queues.scriptfile import ScriptFile
+from rq.queues.slots import Slot, Slots
+from rq.queues.starting import Starter
+from rq.queues.stdio import StdioLog, last_line
+from rq.queues.sweeper import Sweeper
+from rq.queues.tasks import Tasks, in_slices
+from rq.queues.worker import Worker
+from rq.spool import lost, work
+from rq.states import Event
+
+LOOKS = 1000  # messages that are found to be due in one turn
+ODDITIES = 20  # lines of one batch that could not be understood, in the log
+
+_CUT = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
+NO_DUP = "a batch is many messages, and dup copies one"
+
+log = logging.getLogger(__name__)
+
+
+class Batches:
+    """The batches of one queue."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        slots: Slots,
+        file: ScriptFile,
+        starter: Starter,
+        hearing: Hearing,
+        sweeper: Sweeper,
+        tasks: Tasks,
+    ) -> None:
+        self.owner = owner
+        self._slots = slots
+        self._file = file
+        self._starter = starter
+        self._hearing = hearing
+        self._sweeper = sweeper
+        self._tasks = tasks
+        self._claimed: list[Batch] = []
+        self._hold_until = 0.0
+        self._failures = 0
+
+    # ---- claiming
+
+    def claim_due(self) -> float | None:
+        """Claim the batches that may start and have a slot; return when to look again."""
+        owner = self.owner
+        now = owner.spool.clock()
+        while owner.may_start and owner.slots_free > 0:
+            if now < self._hold_until or not self._file.ready(now, False):
+                return max(self._hold_until, self._file.retry_at)
+            later, more = self._gather(now)
+            ids, starts = owner.gathering.next_batch(now)
+            if ids:
+                self._claim(ids, now)
+            elif more:
+                return now
+            else:
+                known = [one for one in (later, starts) if one is not None]
+                if not known:
+                    self._file.is_back()  # nobody waits for it: nothing is known
+                return min(known, default=None)
+            if owner.spool.journal.full:
+                return now
+        return None
+
+    def _gather(self, now: float) -> tuple[float | None, bool]:
+        """Take who is due out of the schedule; return when the next one is, and whether
+        there are more."""
+        for _ in range(LOOKS):
+            msg_id, later = self.owner.waiting.next_due(now, _no_key, ())
+            if msg_id is None:
+                return later, False
+            self.owner.gather(msg_id)
+        return None, True
+
+    def _claim(self, ids: list[str], now: float) -> None:
+        slot = self._slots.take()
+        claimed = [self._claim_one(one, ids[0], slot, now) for one in ids]
+        there = [one for one in claimed if one is not None]
+        if not there:
+            os.close(slot.fd)
+            self._slots.free(slot.number)
+            return
+        made = Batch(ids[0], there, slot)
+        self.owner.batches.append(made)
+        self._claimed.append(made)
+
+    def _claim_one(
+        self, msg_id: str, batch_id: str, slot: Slot, now: float
+    ) -> Claim | None:
+        owner = self.owner
+        entry = owner.spool.entries[msg_id]
+        seq = entry.seq
+        wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
+        owner.leaves(msg_id)
+        try:
+            message = owner.spool.claim(msg_id, slot.number, batch=batch_id)
+        except (BadMessage, NoSuchMessage) as error:
+            lost.fail_malformed(owner.spool, msg_id, str(error))
+            return None
+        owner.claimed.add(msg_id)
+        return Claim(message, slot, None, None, wait_us, seq, batch=batch_id)
+
+    def waits_for_sync(self, seq: int) -> bool:
+        """Whether one is claimed with a message accepted by a later event than `seq`."""
+        return any(one.seq > seq for one in self._claimed)
+
+    # ---- starting
+
+    def launch(self, seq: int) -> None:
+        """Start the batches whose messages were all accepted no later than `seq`."""
+        ready = [one for one in self._claimed if one.seq <= seq]
+        for one in ready:
+            self._claimed.remove(one)
+            self._tasks.spawn(self._launch(one))
+
+    async def _launch(self, made: Batch) -> None:
+        try:
+            await self._prepare(made)
+        except OSError as error:
+            self._not_started(made, error)
+
+    async def _prepare(self, made: Batch) -> None:
+        """Make the folders of all its messages; then start."""
+        spool = self.owner.spool
+        directory = work.begin(spool, made.batch_id)
+        output = StdioLog(directory, self._file.path)
+        try:
+            await in_slices(
+                list(made.claims.values()), functools.partial(self._enter, made)
+            )
+            if self.owner.stopping:
+                text = "the queue stopped before its batch had started"
+                self._give_back(made, Refusal(Event.REQUEUE, Cause.STOP, text))
+            elif made.claims:
+                work.describe(spool, made.batch_id, self._described(made))
+                self._start(made, directory, output)
+            else:
+                self._give_back(made, Refusal(Event.REQUEUE, Cause.SPAWN, ""))
+        finally:
+            output.close()
+
+    def _enter(self, made: Batch, claim: Claim) -> None:
+        spool, msg_id = self.owner.spool, claim.msg_id
+        try:
+            work.share_log(spool, made.batch_id, msg_id, claim.message.attempt)
+            claim.stamp = spool.stamp(msg_id)
+        except OSError as error:
+            script = self.owner.config.script
+            why = refusal.why_not_started(script, claim.message, error)
+            if why.event is not Event.FAIL:
+                raise
+            log.error(
+                "a message cannot take part in its batch; RQ moves it to err: %s",
+                fields(msg_id=msg_id, batch=made.batch_id, reason=why.text),
+            )
+            made.drop(claim)
+            self.owner.claimed.discard(msg_id)
+            refusal.give_back(self.owner, claim, why)
+
+    def _described(self, made: Batch) -> bytes:
+        owner = self.owner
+        return batches.described(
+            owner.main,
+            owner.name,
+            str(owner.queue.path),
+            made.batch_id,
+            [one.message for one in made.claims.values()],
+        )
+
+    def _start(self, made: Batch, directory: str, output: StdioLog) -> None:
+        owner = self.owner
+        plan = self._starter.plan(
+            made.slot.lease,
+            environment.of_batch(made.batch_id, directory),
+            directory=directory,
+            output=output.fd,
+            lease_fd=made.slot.fd,
+        )
+        script = Script(
+            plan,
+            owner.loop,
+            functools.partial(self._hear, made),
+            functools.partial(self._script_ended, made),
+        )
+        output.started(script.pid)
+        os.close(made.slot.fd)
+        made.started(script, output, self._hearing.hear)
+        owner.workers.update(made.workers)
+        owner.claimed.difference_update(made.workers)
+        self._failures = 0
+        self._file.is_back()
+        log.info(
+            "a batch starts: %s",
+            fields(batch=made.batch_id, messages=len(made.claims), pid=script.pid),
+        )
+        if made.said.by is not None:  # cancelled while its folders were made
+            self._end(made)
+
+    def _not_started(self, made: Batch, error: OSError) -> None:
+        first = next(iter(made.claims.values()))
+        why = refusal.why_not_started(self.owner.config.script, first.message, error)
+        if why.event is Event.FAIL:  # it is no message's fault
+            why = Refusal(Event.REQUEUE, Cause.SPAWN, why.text)
+        log.warning(
+            "a batch could not be started: %s",
+            fields(batch=made.batch_id, reason=why.text),
+        )
+        now = self.owner.spool.clock()
+        if why.cause is Cause.SCRIPT:
+            self._file.fail(why.text, now)
+        else:
+            self._failures += 1
+            self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)
+        self._give_back(made, why)
+
+    def _give_back(self, made: Batch, why: Refusal) -> None:
+        """End attempts that did not begin."""
+        os.close(made.slot.fd)
+        for claim in made.claims.values():
+            self.owner.claimed.discard(claim.msg_id)
+            refusal.give_back(self.owner, claim, why)
+        self._forget(made)
+
+    # ---- hearing
+
+    def _hear(self, made: Batch, text: bytes) -> None:
+        """Take a line that its process said."""
+        single = pipe.parse_single(text)
+        if single is not None:
+            self._hear_single(made, text, *single)
+            return
+        report = pipe.parse(text)
+        if report is None:
+            return
+        if report.verb is Verb.DUP and made.script is not None:
+            made.script.tell(pipe.dup_reply(False, f"dup failed - {NO_DUP}"))
+        else:
+            made.said.hear(report)
+
+    def _hear_single(self, made: Batch, text: bytes, msg_id: str, said: bytes) -> None:
+        worker = made.workers.get(msg_id)
+        report = pipe.parse(said)
+        if worker is None:
+            ended = msg_id in made
+            self._odd(made, text, "it has ended" if ended else "it is not in the batch")
+        elif worker.said.word is not None:
+            self._odd(made, text, "how it ends was said before")
+        elif report is None or report.verb is Verb.DUP:
+            self._odd(made, text, "say: msg ID WORD TEXT, and no dup")
+        else:
+            self._report(made, worker, report)
+
+    def _report(self, made: Batch, worker: Worker, report: Report) -> None:
+        worker.said.hear(report)
+        if worker.said.word is None:
+            self._hearing.show(worker)
+            return
+        decided = self._decide(made, worker)
+        # One that runs again may not while this process lives: it ends with the batch.
+        if decided.event not in ending.AGAIN:
+            self._finish(made, worker, decided)
+
+    def _odd(self, made: Batch, text: bytes, why: str) -> None:
+        made.oddities += 1
+        if made.oddities <= ODDITIES:
+            shown = text.decode("utf-8", "replace")[:200]
+            log.warning(
+                "a batch said something of a message that RQ ignores: %s",
+                fields(batch=made.batch_id, line=shown, reason=why),
+            )
+
+    # ---- ending
+
+    def _decide(self, made: Batch, worker: Worker) -> Outcome:
+        message, ended = worker.message, made.script.ending if made.script else None
+        decided = outcome.decide_in_batch(
+            worker.said,
+            made.said,
+            ended.exit if ended else None,
+            ended.signal if ended else None,
+            message.count,
+            message.max_count,
+        )
+        if made.stopped and decided.cause in _CUT:
+            return ending.CUT_SHORT
+        return delivery.check_target(self.owner, decided)
+
+    def _finish(self, made: Batch, worker: Worker, decided: Outcome) -> None:
+        claim = made.end_of(worker, decided.event)
+        del self.owner.workers[worker.msg_id]
+        self._hearing.forget(worker)
+        ending.fire(self.owner, worker, claim, decided)
+        self.owner.wake()
+
+    def _script_ended(self, made: Batch) -> None:
+        """Its process has ended, and its pipe is read to the end."""
+        assert made.script is not None
+        events = {self._decide(made, one).event for one in made} | set(made.ended)
+        # Whoever hid from the two cheap questions must not meet the next attempt.
+        thoroughly = not events <= ending.WELL
+        end = functools.partial(self._end_all, made)
+        self._sweeper.clear(made.script, made.slot, thoroughly, end)
+
+    def _end_all(self, made: Batch) -> None:
+        self._tasks.spawn(self._end_rest(made))
+
+    async def _end_rest(self, made: Batch) -> None:
+        """End all whose end was not said, and the batch."""
+
+        def end(worker: Worker) -> None:
+            self._finish(made, worker, self._decide(made, worker))
+
+        await in_slices(list(made), end)
+        assert made.script is not None
+        assert made.script.ending is not None
+        how, took = made.script.ending, time.monotonic() - made.began
+        made.log.end(last_line(made.script.pid, how.exit, how.signal, took), True)
+        made.script.hang_up()
+        log.info(
+            "a batch has ended: %s",
+            fields(batch=made.batch_id, **{str(k): n for k, n in made.ended.items()}),
+        )
+        self._forget(made)
+
+    def _forget(self, made: Batch) -> None:
+        self._slots.free(made.slot.number)
+        self.owner.batches.remove(made)
+        try:
+            work.end(self.owner.spool, made.batch_id)
+        except OSError as error:
+            log.error(
+                "the directory of a batch stays until the next start: %s",
+                fields(batch=made.batch_id, reason=error.strerror or error),
+            )
+        self.owner.wake()
+
+    # ---- being told to end
+
+    def cancel(self, made: Batch, who: str) -> None:
+        """End a batch: all of it that has not ended goes to err."""
+        made.said.by = made.said.by or who
+        if made.script is not None:
+            self._end(made)
+
+    def _end(self, made: Batch) -> None:
+        assert made.script is not None
+        made.script.signal(TERM)
+        self.owner.loop.call_later(self.owner.main.grace, self._kill, made)
+
+    def _kill(self, made: Batch) -> None:
+        if made.script is not None and made.script.ending is None:
+            log.warning(
+                "a script ignores TERM; RQ kills its group: %s",
+                fields(batch=made.batch_id, pid=made.script.pid),
+            )
+            made.script.signal(KILL)
+
+
+def _no_key(msg_id: str) -> None:
+    """No message of a queue with batches excludes another."""

@@ -1,0 +1,166 @@
+"""Which messages that are due form a batch, and when it starts: one rule, pure.
+
+A batch starts when it is full, when it is complete (if its messages say how many they
+are), or when its first message has waited long enough.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The setting `batch` of a queue."""
+
+    most: int  # messages in one
+    wait: float  # seconds that the first one waits for more
+    by: str | None = None  # the param that those of one have in common
+    complete: str | None = None  # the param that says how many there will be
+
+
+def rule(setting: Mapping[str, Any]) -> Rule | None:
+    """Return the rule of a checked setting; None for a queue without batches."""
+    if not setting:
+        return None
+    return Rule(
+        setting["max"], setting["wait"], setting.get("by"), setting.get("complete")
+    )
+
+
+@dataclass(slots=True)
+class _Group:
+    """Messages that may go together, in the order in which they may run."""
+
+    since: dict[str, float] = field(default_factory=dict)
+    parts: int = 0  # how many there will be; 0: nobody says
+    hurried: str | None = None  # who lets it start as it is
+
+    def quota(self, rule: Rule) -> int:
+        """Return with how many it is full or complete."""
+        return self.parts if 0 < self.parts <= rule.most else rule.most
+
+    def starts_at(self, rule: Rule) -> float:
+        """Return when it starts though it is neither full nor complete."""
+        return 0.0 if self.hurried else self.oldest + rule.wait
+
+    @property
+    def oldest(self) -> float:
+        return next(iter(self.since.values()))
+
+    def first(self, count: int) -> list[str]:
+        return [msg_id for msg_id, _ in zip(self.since, range(count), strict=False)]
+
+
+class Gathering:
+    """Messages that are due, until the batch that they go in starts."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self._groups: dict[str, _Group] = {}
+        self._of: dict[str, str] = {}  # message: its group
+        self._full: dict[str, None] = {}  # groups that are full or complete
+        # When groups start at the latest; of each that is not empty one entry at least
+        # is not later than that.
+        self._alarms: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, msg_id: str) -> bool:
+        return msg_id in self._of
+
+    def add(
+        self, msg_id: str, since: float, params: Mapping[str, Any], hurry: bool = False
+    ) -> None:
+        """Take a message that may run `since` then; `hurry`: at once, and first."""
+        key = _key(params, self.rule.by)
+        group = self._groups.setdefault(key, _Group())
+        if hurry:
+            group.hurried = msg_id
+            group.since = {msg_id: since, **group.since}
+        else:
+            group.since.setdefault(msg_id, since)
+        group.parts = max(group.parts, _parts(params, self.rule.complete))
+        if msg_id not in self._of or hurry:
+            self._of[msg_id] = key
+            heapq.heappush(self._alarms, (group.starts_at(self.rule), key))
+        self._judge(key, group)
+
+    def remove(self, msg_id: str) -> None:
+        """Forget a message that has started, or gone."""
+        key = self._of.pop(msg_id, None)
+        if key is None:
+            return
+        group = self._groups[key]
+        del group.since[msg_id]
+        if not group.since:
+            del self._groups[key]
+            self._full.pop(key, None)
+            return
+        if group.hurried == msg_id:
+            group.hurried = None
+        self._judge(key, group)
+
+    def _judge(self, key: str, group: _Group) -> None:
+        if len(group.since) >= group.quota(self.rule):
+            self._full[key] = None
+        else:
+            self._full.pop(key, None)
+
+    def next_batch(self, now: float) -> tuple[list[str], float | None]:
+        """Return (who starts now, None) or ([], when to look again)."""
+        for key in self._full:
+            group = self._groups[key]
+            return group.first(group.quota(self.rule)), None
+        found = self._soonest()
+        if found is None:
+            return [], None
+        at, group = found
+        return ([], at) if at > now else (group.first(self.rule.most), None)
+
+    def _soonest(self) -> tuple[float, _Group] | None:
+        """Return the group that starts first, and when."""
+        alarms = self._alarms
+        while alarms:
+            at, key = alarms[0]
+            group = self._groups.get(key)
+            if group is None:
+                heapq.heappop(alarms)
+                continue
+            starts = group.starts_at(self.rule)
+            if starts <= at:
+                return starts, group
+            heapq.heapreplace(alarms, (starts, key))  # whoever was first has gone
+        return None
+
+    def oldest(self) -> float | None:
+        """Return since when the one that waits longest could run."""
+        found = self._soonest()
+        return None if found is None else found[1].oldest
+
+    def about(self, msg_id: str) -> tuple[int, int, float]:
+        """Return of the batch that a message waits for: how many are there, how many it
+        takes, when it starts at the latest."""
+        group = self._groups[self._of[msg_id]]
+        return len(group.since), group.quota(self.rule), group.starts_at(self.rule)
+
+
+def _key(params: Mapping[str, Any], by: str | None) -> str:
+    """Return what the messages of one batch have in common; a missing param equals a
+    missing one."""
+    return "" if by is None else orjson.dumps(params.get(by)).decode()
+
+
+def _parts(params: Mapping[str, Any], complete: str | None) -> int:
+    """Return how many there will be, as a message says; 0 if that cannot be read."""
+    value = params.get(complete) if complete else None
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        value = int(value.strip()[:10])
+    good = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return value if good and isinstance(value, int) else 0

@@ -1,0 +1,81 @@
+"""Working directories of batches: `batch/ID/`, there as long as the batch runs.
+
+What is printed in one outlives it: its log has a name in the folder of each message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+import orjson
+
+from rq import durable
+from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
+from rq.proc import Found
+from rq.spool.store import Spool
+from rq.states import State
+
+
+def begin(spool: Spool, batch_id: str) -> str:
+    """Make the directory of a batch; return its whole path."""
+    path = f"{BATCH}/{batch_id}"
+    with contextlib.suppress(FileExistsError):
+        durable.make_dir(path, spool.dir_fd)
+    return f"{spool.queue.path}/{path}"
+
+
+def describe(spool: Spool, batch_id: str, body: bytes) -> None:
+    """Write what the script reads of its messages."""
+    durable.replace(f"{BATCH}/{batch_id}/{BATCH_FILE}", body, spool.dir_fd)
+
+
+def share_log(spool: Spool, batch_id: str, msg_id: str, attempt: int) -> None:
+    """Give the log of a batch a name in the folder of a message that runs in it.
+
+    An earlier log there keeps its text, under the number of the attempt before this.
+    """
+    spool.settle(msg_id)
+    spool.work_dir(msg_id)
+    job = f"{folder(State.RUN, msg_id)}/{JOB}"
+    source, target = f"{BATCH}/{batch_id}/{STDIO_LOG}", f"{job}/{STDIO_LOG}"
+    try:
+        durable.link(source, target, spool.dir_fd)
+    except FileExistsError:
+        durable.move(target, f"{job}/stdio.{attempt - 1}.log", spool.dir_fd)
+        durable.link(source, target, spool.dir_fd)
+
+
+def end(spool: Spool, batch_id: str) -> None:
+    """Remove the directory of a batch that has ended."""
+    spool.doom(f"{BATCH}/{batch_id}", f"{BATCH}.{batch_id}")
+
+
+def clear(spool: Spool, but: Collection[str]) -> None:
+    """Remove what batches of earlier owners have left, `but` those that still run."""
+    for name in os.listdir(spool.queue.path / BATCH):
+        if name not in but:
+            end(spool, name)
+
+
+def members(queue: QueueDir, ghosts: Iterable[Found]) -> list[Found]:
+    """Return processes that would not end, once for each message that they have."""
+    found = []
+    for one in ghosts:
+        found.append(one)
+        for msg_id in _ids(queue, one.msg_id):
+            if msg_id != one.msg_id:
+                found.append(replace(one, msg_id=msg_id, pidfd=os.dup(one.pidfd)))
+    return found
+
+
+def _ids(queue: QueueDir, batch_id: str) -> list[str]:
+    if not batch_id:
+        return []
+    try:
+        body = (queue.path / BATCH / batch_id / BATCH_FILE).read_bytes()
+        return [str(one["msg_id"]) for one in orjson.loads(body)["messages"]]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return []
