@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from rq.cli import OK, USAGE, place, term
 from rq.errors import BadInput, NoJava, Refused
@@ -15,8 +16,11 @@ from rq.layout import Root
 # verb: (module:function, one line of help); a function takes (root, words).
 VERBS: dict[str, tuple[str, str]] = {
     "doctor": ("rq.cli.spark:doctor", "Java, versions, ports, a job of ten seconds"),
+    "try": ("rq.cli.spark:trial", "run a job in one file on local messages"),
     "history": ("rq.cli.history:history", "take in what happened; counts per queue"),
 }
+# Of what a job says when it is tried; results go into this directory.
+_TRIED = "rq-try"
 _EXTRA, _EXTRA_JAVA = "spark", "spark-java"
 
 
@@ -53,6 +57,33 @@ def doctor(_root: Root, words: list[str]) -> int:
         print(f"{name:<10} {text}", flush=True)
     print(term.colour("OK", "green"))
     return OK
+
+
+def trial(_root: Root, words: list[str]) -> int:
+    """Run a job on local folders; nothing is sent."""
+    made = term.parser(
+        "spark try", "Run a job in one file on local messages; nothing is sent."
+    )
+    made.add_argument("script", metavar="SCRIPT", type=Path)
+    made.add_argument(
+        "--messages",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="message folders, at any depth; else each file is a message",
+    )
+    made.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path(_TRIED), help=f"({_TRIED}/)"
+    )
+    args = made.parse_args(words)
+    from rq.spark import trial as trials
+
+    trials.run(args.script, args.messages, args.out, _print)
+    return OK
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
 
 
 # ---- `rq up --spark`

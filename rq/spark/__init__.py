@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_OFFERED = {"job": ("rq.spark.job", "job"), "F": ("pyspark.sql.functions", "")}
+_OFFERED = {"job": ("rq.spark.jobs", "job"), "F": ("pyspark.sql.functions", "")}
 
 
 def __getattr__(name: str) -> Any:

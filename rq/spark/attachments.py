@@ -1,0 +1,225 @@
+"""Lines of many files as rows: attachments, and what http:// and s3:// lead to.
+
+A task reads a group of files; compression is told by the first bytes, not by the name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import heapq
+import io
+import json
+import lzma
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from rq.errors import BadInput
+from rq.spark.given import Given
+
+FORMAT = "rq_lines"
+SCHEMA = "msg_id string, src string, file string, lineno long, line string"
+REMOTE = ("http://", "https://", "s3://")
+_BLOCK = 1024 * 1024
+_PATIENCE = 60.0  # seconds without a byte
+_GUESS = 16 * 1024 * 1024  # bytes of a file whose size nobody knows
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a message."""
+
+    msg_id: str
+    src: str
+    name: str
+    where: str  # a path, or a URL
+    size: int
+
+
+def files(messages: Iterable[Given]) -> list[File]:
+    """List the attachments of messages, and what their `param1` leads to."""
+    return [file for one in messages for file in _of(one)]
+
+
+def _of(given: Given) -> Iterator[File]:
+    for path in given.attachments:
+        size = path.stat().st_size
+        yield File(given.msg_id, given.src, path.name, str(path.absolute()), size)
+    where = str(given["param1"] or "")
+    if where.startswith(REMOTE):
+        for name in _under(where):
+            yield File(given.msg_id, given.src, name, name, _GUESS)
+
+
+def _under(where: str) -> list[str]:
+    """Return the files that a URL stands for: an s3:// one that ends in a slash, all
+    that are below."""
+    address, question, query = where.partition("?")
+    if not (where.startswith("s3://") and address.endswith("/")):
+        return [where]
+    from pyarrow import fs
+
+    system, path = fs.FileSystem.from_uri(where)
+    found = system.get_file_info(fs.FileSelector(path, recursive=True))
+    names = sorted(one.path for one in found if one.type == fs.FileType.File)
+    return [f"s3://{name}{question}{query}" for name in names]
+
+
+def rows(spark: Any, found: Sequence[File]) -> Any:
+    """Return the lines of files as a DataFrame of SCHEMA."""
+    spark.dataSource.register(Lines)
+    groups = max(1, spark.sparkContext.defaultParallelism) * 4
+    text = json.dumps(
+        [[one.msg_id, one.src, one.name, one.where, one.size] for one in found]
+    )
+    reader = spark.read.format(FORMAT).option("files", text)
+    return reader.option("groups", str(groups)).load()
+
+
+class Lines(DataSource):
+    """The source behind `q.lines()`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        found = [File(*one) for one in json.loads(self.options["files"])]
+        return Reader(found, int(self.options["groups"]))
+
+
+class Group(InputPartition):
+    """The files of one task."""
+
+    def __init__(self, found: Sequence[File]) -> None:
+        super().__init__(tuple(found))
+
+
+class Reader(DataSourceReader):
+    """Reads groups of files of about the same size."""
+
+    def __init__(self, found: Sequence[File], groups: int) -> None:
+        self.files = found
+        self.groups = groups
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [Group(one) for one in grouped(self.files, self.groups)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        for file in partition.value:
+            yield from _batches(file)
+
+
+def grouped(found: Sequence[File], count: int) -> list[list[File]]:
+    """Share files out to at most `count` groups: the largest first, to the smallest."""
+    heap: list[tuple[int, int, list[File]]] = [
+        (0, number, []) for number in range(min(count, len(found)) or 1)
+    ]
+    for file in sorted(found, key=lambda one: -one.size):
+        size, number, group = heapq.heappop(heap)
+        group.append(file)
+        heapq.heappush(heap, (size + file.size, number, group))
+    return [group for _, _, group in sorted(heap)]
+
+
+# ---- reading one
+
+
+def _batches(file: File) -> Iterator[Any]:
+    """Give the lines of a file as Arrow batches of SCHEMA."""
+    import pyarrow as pa
+
+    number = 1
+    try:
+        with opened(file.where) as stream:
+            for lines in _blocks(stream):
+                count = len(lines)
+                columns = [
+                    *(pa.repeat(text, count) for text in (file.msg_id, file.src)),
+                    pa.repeat(file.name, count),
+                    pa.array(range(number, number + count), pa.int64()),
+                    pa.array(lines, pa.string()),
+                ]
+                yield pa.RecordBatch.from_arrays(
+                    columns, ["msg_id", "src", "file", "lineno", "line"]
+                )
+                number += count
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        raise BadInput(f"{file.name} of {file.msg_id}: {error}") from error
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[list[str]]:
+    rest = b""
+    while block := stream.read(_BLOCK):
+        *whole, rest = (rest + block).split(b"\n")
+        if whole:
+            yield [_text(line) for line in whole]
+    if rest:
+        yield [_text(rest)]
+
+
+def _text(line: bytes) -> str:
+    return line.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def opened(where: str) -> Any:
+    """Open a file, decompressed."""
+    raw = io.BufferedReader(_raw(where), _BLOCK)
+    head = raw.peek(6)
+    for magic, decompressed in _KINDS:
+        if head.startswith(magic):
+            return decompressed(raw)
+    return raw
+
+
+def _raw(where: str) -> Any:
+    if where.startswith("s3://"):
+        from pyarrow import fs
+
+        system, path = fs.FileSystem.from_uri(where)
+        return _Readable(system.open_input_stream(path))
+    if where.startswith(REMOTE):
+        return _Readable(urllib.request.urlopen(where, timeout=_PATIENCE))
+    return Path(where).open("rb", buffering=0)
+
+
+class _Readable(io.RawIOBase):
+    """What has only `read`, as the standard library wants it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        data = self._stream.read(len(into))
+        into[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+def _zstd(raw: IO[bytes]) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+
+
+_KINDS: tuple[tuple[bytes, Any], ...] = (
+    (b"\x1f\x8b", lambda raw: gzip.GzipFile(fileobj=raw)),
+    (b"\x28\xb5\x2f\xfd", _zstd),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\0", lzma.LZMAFile),
+)

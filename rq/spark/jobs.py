@@ -1,0 +1,206 @@
+"""Jobs in one file: `@job def run(q)`, started by a queue through `rq-spark SCRIPT`."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, overload
+
+from rq import config
+from rq.errors import BadInput, OutcomeUnknown, Refused, RQError, Unreachable
+from rq.pipe import Verb
+from rq.spark import given, sending
+from rq.spark import session as sessions
+from rq.spark.given import Batch
+from rq.spark.progress import Progress
+from rq.spark.sending import Prepared
+from rq.spark.work import Work
+
+Function = Callable[[Work], object]
+CANCELLED = "cancelled"
+_AGAIN = 60  # seconds until a queue that takes nothing now is asked again
+
+
+class Job:
+    """A function over the messages of a batch, and how its session is made."""
+
+    def __init__(
+        self, function: Function, master: str | None, conf: Mapping[str, str]
+    ) -> None:
+        self.function = function
+        self.master = master
+        self.conf = conf
+        self.__doc__ = function.__doc__
+
+    def session(self) -> Any:
+        """Start its session; what the queue's config says comes before the script."""
+        master = os.environ.get("RQ_SPARK_MASTER") or self.master
+        name = getattr(self.function, "__name__", "job")
+        return sessions.session(f"rq {name}", master=master, conf=self.conf)
+
+
+@overload
+def job(function: Function) -> Job: ...
+@overload
+def job(
+    *, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> Callable[[Function], Job]: ...
+def job(
+    function: Function | None = None,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> Job | Callable[[Function], Job]:
+    """Make a job of a function: `@job`, or `@job(master="local[2]")`."""
+    if function is not None:
+        return Job(function, None, {})
+    return lambda function: Job(function, master, conf or {})
+
+
+def load(script: Path) -> Job:
+    """Return the one job of a script."""
+    if not script.is_file():
+        raise BadInput(f"there is no script {script}")
+    found = runpy.run_path(str(script), run_name="rq_spark_script")
+    jobs = list(
+        {id(one): one for one in found.values() if isinstance(one, Job)}.values()
+    )
+    if len(jobs) != 1:
+        raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
+    return jobs[0]
+
+
+# ---- started by a queue
+
+
+class Pipe:
+    """The outlet of a job that a queue has started."""
+
+    def __init__(self, fd: int, batch: Batch) -> None:
+        self._fd = fd
+        self._is_one = batch.is_one
+        self._turn = threading.Lock()
+        self.progress = Progress(self.tell, self.give_up)
+        self.job: Job | None = None
+        self._session: Any = None
+
+    def say(self, verb: Verb, text: str) -> None:
+        self._write(f"{verb} {_one_line(text)}")
+
+    def say_of(self, msg_id: str, verb: Verb, text: str) -> None:
+        start = "" if self._is_one else f"msg {msg_id} "
+        self._write(f"{start}{verb} {_one_line(text)}")
+
+    def tell(self, text: str) -> None:
+        self.say(Verb.RUN, text)
+
+    def give_up(self) -> None:
+        self.say(Verb.ERR, CANCELLED)
+
+    def session(self) -> Any:
+        if self._session is None:
+            assert self.job is not None
+            self.tell("starting Spark")
+            self._session = self.job.session()
+            self.progress.watch(self._session)
+        return self._session
+
+    def close(self) -> None:
+        """Say nothing more, and end Spark; what was said holds, however that goes."""
+        self.progress.stop()
+        if self._session is not None:
+            try:
+                sessions.close(self._session)
+            except Exception:  # noqa: BLE001 - main's last step
+                traceback.print_exc()
+
+    def _write(self, line: str) -> None:
+        data = line.encode("utf-8", "replace") + b"\n"
+        with self._turn:
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+
+def main(script: Path) -> int:
+    """Run a script on the messages that a queue gives; return the exit status."""
+    batch = given.from_queue(os.environ)
+    pipe = Pipe(int(os.environ.get("RQ_WRITE", "3")), batch)
+
+    def cancel(_number: int, _frame: FrameType | None) -> None:
+        pipe.progress.cancelled.set()
+
+    signal.signal(signal.SIGTERM, cancel)
+    pipe.progress.start()
+    try:
+        text = work(script, batch, pipe)
+    except Exception as error:  # noqa: BLE001 - main is one of the four places
+        verb, text = _failure(error, pipe.progress.cancelled.is_set())
+        pipe.say(verb, text)
+        return 0 if verb is Verb.RESEND else 1
+    else:
+        if text is not None:
+            pipe.say(Verb.DONE, text)
+        return 0
+    finally:
+        pipe.close()
+
+
+def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
+    """Do what a script says, and send what it sends; return what to say with done, or
+    None when all messages have ended before."""
+    root = config.find_root(None)
+    sender = sending.Sender(root, batch.queue)
+    before = sender.sent_before(batch)
+    for msg_id, sent in before.items():
+        pipe.say_of(msg_id, Verb.DONE, _summary(sent))
+    left = [one for one in batch.messages if one.msg_id not in before]
+    if not left:
+        return None
+    pipe.job = load(script)
+    q = Work(batch, pipe, left)
+    pipe.job.function(q)
+    q.check_sent()
+    if pipe.progress.cancelled.is_set():
+        raise Refused(CANCELLED)
+    prepared = sender.prepare(q.letters, q.remaining)
+    sender.commit(prepared)
+    return _summary(prepared) if q.remaining else None
+
+
+def _summary(sent: Sequence[Prepared]) -> str:
+    return f"sent {', '.join(one.name for one in sent)}" if sent else ""
+
+
+def _failure(error: Exception, cancelled: bool) -> tuple[Verb, str]:
+    """Return how all messages end that have not."""
+    if cancelled:
+        return Verb.ERR, CANCELLED
+    if isinstance(error, (Unreachable, OutcomeUnknown)):
+        return Verb.RESEND, f"{_AGAIN}-{error}"
+    if isinstance(error, RQError):
+        return Verb.ERR, str(error)
+    traceback.print_exc()
+    sys.stderr.flush()
+    return Verb.ERR, last_line(error)
+
+
+def last_line(error: Exception) -> str:
+    """Return what went wrong in one line; of a Python worker, its own last line."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    traced = [n for n, line in enumerate(lines) if line.startswith("Traceback ")]
+    if traced:
+        after = lines[traced[-1] + 1 :]
+        own = (line for line in after if not line.startswith((" ", "\t")))
+        return next(own, lines[0])
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

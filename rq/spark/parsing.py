@@ -1,0 +1,67 @@
+"""Lines into columns by a regular expression with named groups."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rq.errors import BadInput
+
+_QUOTED = r'"(?P<{}>(?:[^"\\]|\\.)*)"'
+_COMMON = (
+    r"^(?P<host>\S+) (?P<ident>\S+) (?P<user>\S+) \[(?P<time>[^\]]+)\] "
+    r'"(?P<method>[A-Z]+) (?P<url>\S+)(?: (?P<protocol>\S+))?" '
+    r"(?P<status>\d{3}) (?P<bytes>\d+|-)"
+)
+# What Apache and nginx call so.
+KNOWN = {
+    "common": _COMMON,
+    "combined": f"{_COMMON} {_QUOTED.format('referer')} {_QUOTED.format('agent')}",
+}
+_KEPT = ("msg_id", "src", "file", "lineno")
+_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
+_TYPES = {"status": "int", "bytes": "long"}
+
+
+def split(lines: Any, form: str) -> tuple[Any, Any]:
+    """Return (lines as columns, lines that the expression does not fit)."""
+    from pyspark.sql import functions
+
+    expression = KNOWN.get(form, form)
+    names = _names(expression)
+    # Java writes a named group without the P.
+    pattern = expression.replace("(?P<", "(?<")
+    line = functions.col("line")
+    columns = [
+        _typed(name, functions.regexp_extract(line, pattern, index), form in KNOWN)
+        for name, index in names.items()
+    ]
+    fits = functions.coalesce(line.rlike(pattern), functions.lit(False))
+    kept = [name for name in _KEPT if name in lines.columns]
+    return lines.where(fits).select(*kept, *columns), lines.where(~fits)
+
+
+def _names(expression: str) -> dict[str, int]:
+    try:
+        found = dict(re.compile(expression).groupindex)
+    except re.error as error:
+        raise BadInput(
+            f"{expression!r:.200} is no regular expression: {error}"
+        ) from None
+    if not found:
+        known = ", ".join(sorted(KNOWN))
+        raise BadInput(
+            f"{expression!r:.200} has no named groups (?P<name>…) that could become "
+            f"columns; known forms: {known}"
+        )
+    return found
+
+
+def _typed(name: str, column: Any, is_known: bool) -> Any:
+    from pyspark.sql import functions
+
+    if is_known and name == "time":
+        column = functions.try_to_timestamp(column, functions.lit(_TIME))
+    elif is_known and name in _TYPES:
+        column = column.try_cast(_TYPES[name])
+    return column.alias(name)

@@ -1,0 +1,98 @@
+"""Tell how far Spark is, from the side, and end its jobs when that is wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+PAUSE = 0.5  # seconds between looks: two lines a second at most
+PATIENCE = 5.0  # seconds for the job's own code to notice that it was cancelled
+
+Say = Callable[[str], None]
+
+
+class Progress:
+    """A thread that looks at the status tracker of a session and says what changes."""
+
+    def __init__(self, say: Say, give_up: Callable[[], None]) -> None:
+        self._say = say
+        self._give_up = give_up
+        self._session: Any = None
+        self._told = ""
+        self._ended = threading.Event()
+        self.cancelled = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def watch(self, session: Any) -> None:
+        """Look at a session from now on."""
+        self._session = session
+
+    def stop(self) -> None:
+        """Say nothing more."""
+        self._ended.set()
+        self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        since = None
+        while not self._ended.wait(PAUSE):
+            if self.cancelled.is_set():
+                since = time.monotonic() if since is None else since
+            try:
+                self._look(since)
+            except Exception as error:  # noqa: BLE001 - a loop iteration
+                self._session = None
+                sys.stderr.write(f"no more progress is shown: {error}\n")
+
+    def _look(self, since: float | None) -> None:
+        session = self._session
+        if since is not None:
+            self._cancel(session, since)
+        elif session is not None:
+            text = shown(session.sparkContext.statusTracker())
+            if text not in ("", self._told):
+                self._told = text
+                self._say(text)
+
+    def _cancel(self, session: Any, since: float) -> None:
+        """End what runs, again and again: the job may start another."""
+        if time.monotonic() - since > PATIENCE:
+            self._give_up()
+            # Nothing else ends the main thread while it waits in foreign code; Java ends
+            # with the pipe that it holds of this process.
+            os._exit(1)
+        if session is not None:
+            session.sparkContext.cancelAllJobs()
+
+
+def shown(tracker: Any) -> str:
+    """Return `2/4 stages, 120/200 tasks, 1 failed`; nothing before the first stage."""
+    stages = ended = tasks = completed = failed = 0
+    for number in sorted(_stages(tracker)):
+        info = tracker.getStageInfo(number)
+        stages += 1
+        if info is None:  # skipped, or not begun
+            continue
+        tasks += info.numTasks
+        completed += info.numCompletedTasks
+        failed += info.numFailedTasks
+        ended += info.numCompletedTasks >= info.numTasks
+    if not stages:
+        return ""
+    text = f"{ended}/{stages} stages, {completed}/{tasks} tasks"
+    return f"{text}, {failed} failed" if failed else text
+
+
+def _stages(tracker: Any) -> set[int]:
+    found: set[int] = set()
+    for job in tracker.getJobIdsForGroup(None):
+        info = tracker.getJobInfo(job)
+        if info is not None:
+            found.update(info.stageIds)
+    return found

@@ -1,0 +1,87 @@
+"""What a job has found out, as a file; the name's suffixes say of what kind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rq import names
+from rq.errors import BadInput
+
+_COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+
+
+def write(found: Any, path: Path) -> Path:
+    """Write a DataFrame, text or bytes, or copy a file, to `path`; return it."""
+    names.attachment(path.name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(found, Path):
+        path.write_bytes(found.read_bytes())
+    elif isinstance(found, str):
+        path.write_text(found, "utf-8")
+    elif isinstance(found, bytes):
+        path.write_bytes(found)
+    else:
+        _kind(path)(found.toArrow(), path)
+    return path
+
+
+def _kind(path: Path) -> Callable[[Any, Path], None]:
+    suffixes = [one for one in path.suffixes if one not in _COMPRESSED]
+    writer = _KINDS.get(suffixes[-1] if suffixes else "")
+    if writer is None:
+        known = ", ".join(_KINDS)
+        raise BadInput(
+            f"{path.name}: a table is written as one of {known}, perhaps .gz"
+        )
+    return writer
+
+
+def _csv(table: Any, path: Path, delimiter: str = ",") -> None:
+    from pyarrow import csv
+
+    options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
+    with _stream(path) as stream:
+        csv.write_csv(table, stream, options)
+
+
+def _tsv(table: Any, path: Path) -> None:
+    _csv(table, path, "\t")
+
+
+def _lines(table: Any, path: Path) -> None:
+    with _stream(path) as stream:
+        for row in table.to_pylist():
+            text = json.dumps(row, ensure_ascii=False, default=str)
+            stream.write(text.encode() + b"\n")
+
+
+def _parquet(table: Any, path: Path) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(table, path, compression="zstd")
+
+
+@contextlib.contextmanager
+def _stream(path: Path) -> Iterator[Any]:
+    import pyarrow as pa
+
+    kind = _COMPRESSED.get(path.suffix)
+    with pa.OSFile(str(path), "wb") as file:
+        if kind is None:
+            yield file
+            return
+        with pa.CompressedOutputStream(file, kind) as stream:
+            yield stream
+
+
+_KINDS: dict[str, Callable[[Any, Path], None]] = {
+    ".csv": _csv,
+    ".tsv": _tsv,
+    ".jsonl": _lines,
+    ".ndjson": _lines,
+    ".parquet": _parquet,
+}

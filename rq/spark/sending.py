@@ -1,0 +1,153 @@
+"""Send the results of a job once, whatever is killed on the way.
+
+1. Each message is prepared at its queue under a key, and its attachments with it.
+2. What was prepared is written, durably, beside every message that is in the result.
+3. The messages are committed in order; the first one decides.
+
+A later start that finds such a note asks whether the first was committed. If it was, the
+others are committed too and the messages have been dealt with; if not, nothing was sent.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rq import client, config, names
+from rq.errors import BadConfig, BadInput
+from rq.layout import Root
+from rq.spark.given import Batch, Given
+
+NOTE = "spark.json"  # in job/ of each message that is in a result
+REMEMBERED = 6.5 * 86400.0  # seconds; queues know a key for seven days
+RELAY = "relay"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message that a job wants to send when all else is done."""
+
+    dest: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+
+    @property
+    def queue(self) -> str:
+        """The queue that takes it here."""
+        return RELAY if names.is_remote(self.dest) else names.queue_name(self.dest)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A message that waits for its commit."""
+
+    queue: str
+    msg_id: str
+    key: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.queue}/{self.msg_id}"
+
+
+class Sender:
+    """Sends for the messages of one queue."""
+
+    def __init__(self, root: Root, queue: str) -> None:
+        self._root = root
+        self._queue = queue
+
+    def prepare(
+        self, letters: Sequence[Letter], given: Sequence[Given]
+    ) -> list[Prepared]:
+        """Prepare all letters, and note them beside each message."""
+        if not letters:
+            return []
+        # Of this start alone: a message that an earlier one has prepared may say
+        # something else.
+        base = f"spark/{self._queue}/{secrets.token_hex(16)}"
+        made = [self._prepare(one, f"{base}/{n}") for n, one in enumerate(letters)]
+        note = {
+            "time": time.time(),
+            "sent": [[one.queue, one.msg_id, one.key] for one in made],
+        }
+        for one in given:
+            one.job.mkdir(exist_ok=True)
+            config.write_state(one.job / NOTE, note)
+        return made
+
+    def commit(self, prepared: Iterable[Prepared]) -> None:
+        """Let prepared messages be accepted; harmless when they have been."""
+        for one in prepared:
+            about = {"msg_id": one.msg_id, "_key": one.key}
+            self._ask(one.queue, "commit_message", about)
+
+    def sent_before(self, batch: Batch) -> dict[str, list[Prepared]]:
+        """Return the messages that an earlier start has dealt with, and what it sent.
+
+        Ensures that all of that is accepted.
+        """
+        known: dict[str, list[Prepared]] = {}
+        found = {}
+        for one in batch.messages:
+            noted = _noted(one)
+            if not noted:
+                continue
+            first = noted[0].key
+            if first not in known:
+                known[first] = self._settled(noted)
+            if known[first]:
+                found[one.msg_id] = known[first]
+        return found
+
+    def _prepare(self, letter: Letter, key: str) -> Prepared:
+        fields = {"dest": letter.dest, **letter.fields, "_key": key}
+        full, _state = self._begin(letter.queue, fields)
+        for path in letter.files:
+            about = {
+                "msg_id": full,
+                "pathname": str(path.absolute()),
+                "name": path.name,
+            }
+            self._ask(letter.queue, "attach_message", about)
+        return Prepared(letter.queue, full, key)
+
+    def _settled(self, noted: list[Prepared]) -> list[Prepared]:
+        """Return what was sent, all of it now; nothing if the first was not."""
+        first = noted[0]
+        fields = {"dest": first.queue, "_key": first.key}
+        if self._begin(first.queue, fields)[1] != "prep":
+            self.commit(noted)
+            return noted
+        for one in noted:
+            self._reply(one.queue, "delete_message", {"msg_id": one.msg_id})
+        return []
+
+    def _begin(self, queue: str, fields: Mapping[str, Any]) -> tuple[str, str]:
+        """Prepare a message under its key; return its id and what it is now."""
+        reply = self._reply(queue, "prep_message", fields)
+        client.demanded(reply, f"{queue}: ")
+        return names.msg_id(str(reply[1]).rpartition("/")[2]), str(reply[2])
+
+    def _ask(self, queue: str, command: str, about: Mapping[str, Any]) -> Any:
+        return client.demanded(self._reply(queue, command, about), f"{queue}: ")
+
+    def _reply(self, queue: str, command: str, about: Mapping[str, Any]) -> Any:
+        if not self._root.queue(queue).path.is_dir():
+            raise BadInput(f"there is no queue {queue} to send to")
+        return client.ask(self._root.queue(queue).socket, command, dict(about))
+
+
+def _noted(given: Given) -> list[Prepared]:
+    """Return what an earlier start had prepared with this message."""
+    try:
+        note = config.read_json(given.job / NOTE)
+    except BadConfig:
+        return []  # none, or torn: then nothing was committed
+    if time.time() - float(note.get("time", 0)) > REMEMBERED:
+        return []
+    return [Prepared(*one) for one in note.get("sent", [])]

@@ -1,0 +1,85 @@
+"""`rq spark try`: a job on local folders, without a daemon; nothing is sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rq.errors import Refused, RQError
+from rq.pipe import Verb
+from rq.spark import given, jobs
+from rq.spark import session as sessions
+from rq.spark.progress import Progress
+from rq.spark.sending import Letter
+from rq.spark.work import Work
+
+Print = Callable[[str], None]
+
+
+class Shown:
+    """The outlet of a job that is tried: a person reads what it says."""
+
+    def __init__(self, made: jobs.Job, tell: Print) -> None:
+        self._job = made
+        self._tell = tell
+        self._session: Any = None
+        self.progress = Progress(lambda text: tell(f"run {text}"), lambda: None)
+
+    def say(self, verb: Verb, text: str) -> None:
+        self._tell(f"{verb} {text}")
+
+    def say_of(self, msg_id: str, verb: Verb, text: str) -> None:
+        self._tell(f"msg {msg_id} {verb} {text}")
+
+    def session(self) -> Any:
+        if self._session is None:
+            self._session = self._job.session()
+            self.progress.start()
+            self.progress.watch(self._session)
+        return self._session
+
+    def close(self) -> None:
+        if self._session is not None:
+            self.progress.stop()
+            sessions.close(self._session)
+
+
+def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
+    """Run a script on the messages in a folder; what it would send goes to `out`."""
+    made = jobs.load(script)
+    batch = given.from_folder(messages.absolute())
+    tell(f"{len(batch.messages)} messages from {messages}")
+    out.mkdir(parents=True, exist_ok=True)
+    before = Path.cwd()
+    shown = Shown(made, tell)
+    os.chdir(out)  # where a queue's script finds itself: in a directory of its own
+    try:
+        q = Work(batch, shown, batch.messages)
+        made.function(q)
+        q.check_sent()
+    except RQError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what a queue would say with err
+        traceback.print_exc()
+        # Now: an error of Spark cannot be told without the session.
+        raise Refused(f"err {jobs.last_line(error)}") from None
+    finally:
+        os.chdir(before)
+        shown.close()
+    for letter in q.letters:
+        tell(_described(letter))
+    if q.remaining:
+        tell(f"done, {len(q.remaining)} messages")
+
+
+def _described(letter: Letter) -> str:
+    fields = f" {json.dumps(letter.fields)}" if letter.fields else ""
+    files = "".join(
+        f"\n  {os.path.relpath(one)} ({one.stat().st_size:,} bytes)"
+        for one in letter.files
+    )
+    return f"would send to {letter.dest}{fields}{files}"

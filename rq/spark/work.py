@@ -1,0 +1,138 @@
+"""`q`: what a job can ask of its batch and say of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, Protocol
+
+from rq.errors import BadInput
+from rq.message import PARAMS
+from rq.pipe import Verb
+from rq.spark import attachments, parsing, results
+from rq.spark.given import Batch, Given
+from rq.spark.sending import Letter
+
+RESULTS = "results"  # directory of attachments, in the working directory
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_FIELDS = frozenset({*PARAMS, "src", "due", "max_count", "post_run_webhook"})
+
+
+class Outlet(Protocol):
+    """Where a job runs: what it says goes there, and its session comes from there."""
+
+    def say(self, verb: Verb, text: str) -> None:
+        """Say something of all messages."""
+
+    def say_of(self, msg_id: str, verb: Verb, text: str) -> None:
+        """Say how one message ends."""
+
+    def session(self) -> Any:
+        """Return the SparkSession, started now if need be."""
+
+
+class Work:
+    """The messages of a batch, and what becomes of them."""
+
+    def __init__(self, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> None:
+        self.batch_id = batch.batch_id
+        self.queue = batch.queue
+        self.messages = list(messages)
+        self.letters: list[Letter] = []
+        self._outlet = outlet
+        self._files: list[Path] = []
+        self._rejects: list[Any] = []
+        self._ended: set[str] = set()
+
+    @property
+    def spark(self) -> Any:
+        """The SparkSession."""
+        return self._outlet.session()
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the messages that have not ended."""
+        return [one.msg_id for one in self.remaining]
+
+    @property
+    def remaining(self) -> list[Given]:
+        """The messages of which neither err nor resend was said."""
+        return [one for one in self.messages if one.msg_id not in self._ended]
+
+    # ---- reading
+
+    def lines(self) -> Any:
+        """Return the lines of all attachments, and of what each `param1` leads to, as
+        a DataFrame: msg_id, src, file, lineno, line."""
+        return attachments.rows(self.spark, attachments.files(self.messages))
+
+    def parse(self, lines: Any, form: str) -> Any:
+        """Return lines as columns; `form` is `combined`, `common`, or a regular
+        expression with named groups. Lines that do not fit are in `rejects`."""
+        fitting, rest = parsing.split(lines, form)
+        self._rejects.append(rest)
+        return fitting
+
+    @property
+    def rejects(self) -> Any:
+        """The lines that `parse` could not read."""
+        if not self._rejects:
+            raise BadInput("q.rejects is what q.parse leaves: call that first")
+        return reduce(lambda one, other: one.unionByName(other), self._rejects)
+
+    # ---- saying
+
+    def run(self, text: str) -> None:
+        """Say how far it is, as progress of all messages."""
+        self._outlet.say(Verb.RUN, text)
+
+    def attach(self, found: Any, name: str) -> Path:
+        """Attach a DataFrame, text, bytes or a file to the next message that is sent;
+        the suffix of `name` says how a DataFrame is written."""
+        path = results.write(found, Path.cwd() / RESULTS / name)
+        self._files.append(path)
+        return path
+
+    def send(self, dest: str, **fields: Any) -> None:
+        """Send a message, with all that was attached before, once the job has succeeded;
+        it is sent once, however often the job must begin anew."""
+        unknown = fields.keys() - _FIELDS
+        if unknown:
+            can = ", ".join(sorted(_FIELDS))
+            raise BadInput(f"q.send: no {', '.join(sorted(unknown))}; there are: {can}")
+        self.letters.append(Letter(dest, fields, tuple(self._files)))
+        self._files = []
+
+    def err(self, ids: Iterable[str] | str, why: str) -> None:
+        """End some messages as failed."""
+        self._end(ids, Verb.ERR, why)
+
+    def resend(self, ids: Iterable[str] | str, delay: str | float, why: str) -> None:
+        """Have some messages run again after a delay: seconds, or `30s`, `5m`, `2h`."""
+        self._end(ids, Verb.RESEND, f"{seconds(delay)}-{why}")
+
+    def _end(self, ids: Iterable[str] | str, verb: Verb, text: str) -> None:
+        named = [ids] if isinstance(ids, str) else list(ids)
+        strange = set(named) - {one.msg_id for one in self.messages}
+        if strange:
+            raise BadInput(f"{min(strange)} is no message of this batch")
+        for msg_id in named:
+            if msg_id not in self._ended:
+                self._ended.add(msg_id)
+                self._outlet.say_of(msg_id, verb, text)
+
+    def check_sent(self) -> None:
+        """Raise BadInput if something was attached to nothing."""
+        if self._files:
+            names = ", ".join(path.name for path in self._files)
+            raise BadInput(f"{names}: attached, and no q.send after it")
+
+
+def seconds(delay: str | float) -> int:
+    """Return a delay such as `5m` in whole seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", str(delay).strip())
+    if found is None:
+        raise BadInput(f"{delay!r} is no delay: say 30, 30s, 5m, 2h or 1d")
+    return round(float(found[1]) * _SECONDS[found[2]])
