@@ -6,7 +6,6 @@ are counted.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -129,8 +128,6 @@ def _rows(leaf: Leaf, reading: Reading, counted: Counted) -> Iterator[Row]:
 
 def _row(leaf: Leaf, msg_id: str, path: str, with_status: bool) -> Row:
     data = folders.read_file(f"{path}/{MSG}")
-    if not data and not os.path.exists(path):
-        raise FileNotFoundError(path)
     message = from_disk(data, msg_id, 0.0)
     status = folders.read_status_at(path) if with_status else {}
     return (*_head(leaf, msg_id), *_of_message(message), *_of_status(status), None)
