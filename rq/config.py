@@ -105,6 +105,7 @@ class QueueConfig:
     worker_seconds: float = 3600.0  # and when it has lived so long
     worker_dir: bool = True  # each message of a persistent one gets its directory
     batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
+    spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)
     )
@@ -368,6 +369,23 @@ def _batch(value: Any) -> dict[str, Any]:
     }
 
 
+def _spark(value: Any) -> dict[str, Any]:
+    """Return the setting `spark`: `master`, and `conf` with settings of Spark."""
+    found = _object(value)
+    for name in found:
+        if name not in ("master", "conf"):
+            raise ValueError(f"{name}: must be master or conf")
+    known: dict[str, Any] = {}
+    if "master" in found:
+        known["master"] = _text(found["master"])
+    if "conf" in found:
+        known["conf"] = _environment(found["conf"])
+    for name in known.get("conf", {}):
+        if not name.startswith("spark."):
+            raise ValueError(f"conf: {name} does not begin with spark.")
+    return known
+
+
 def _duration(value: Any) -> float:
     """Return seconds, said as a number or as `90s`, `5m`, `1h`."""
     text = str(value).strip()
@@ -428,6 +446,7 @@ _QUEUE_CHECKS: dict[str, Callable[[Any], Any]] = {
     "worker_seconds": _seconds,
     "worker_dir": _flag,
     "batch": _batch,
+    "spark": _spark,
     "retention": _retention,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,9 @@ from rq.layout import BATCH_FILE
 from rq.message import PARAMS, Message, param_text
 
 SHARE = str(Path(rq.__file__).parent / "share")  # helpers for long-lived workers
+_BIN = Path(rq.__file__).resolve().parent.parent / "bin"
+# Where `rq` and `rq-spark` are: in the checkout, or beside the Python of an installed one.
+COMMANDS = str(_BIN if (_BIN / "rq").exists() else Path(sys.executable).parent)
 _REMOVED = ("RUBYOPT",)
 _PARAMS = tuple((param, f"RQ_{param.upper()}") for param in PARAMS)
 
@@ -20,6 +24,8 @@ _PARAMS = tuple((param, f"RQ_{param.upper()}") for param in PARAMS)
 def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
     """Return what is the same for every message of a queue."""
     env = dict(config.worker_env) or default_worker_env()
+    # Last, so that a script's first line may name a command of RQ.
+    env["PATH"] = ":".join(one for one in (env.get("PATH"), COMMANDS) if one)
     if config.tmpdir:
         env["TMPDIR"] = config.tmpdir
     for name, value in queue.env_vars.items():
@@ -27,6 +33,10 @@ def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
             env[name] = value
     for name in _REMOVED:
         env.pop(name, None)
+    if "master" in queue.spark:
+        env["RQ_SPARK_MASTER"] = queue.spark["master"]
+    if "conf" in queue.spark:
+        env["RQ_SPARK_CONF"] = json.dumps(queue.spark["conf"])
     env.update(
         RQ_ROOT=str(root),
         RQ_VER=rq.__version__,

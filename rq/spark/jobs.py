@@ -169,6 +169,8 @@ def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
     q.check_sent()
     if pipe.progress.cancelled.is_set():
         raise Refused(CANCELLED)
+    for msg_id, (verb, text) in q.endings.items():
+        pipe.say_of(msg_id, verb, text)
     prepared = sender.prepare(q.letters, q.remaining)
     sender.commit(prepared)
     return _summary(prepared) if q.remaining else None

@@ -32,9 +32,6 @@ class Shown:
     def say(self, verb: Verb, text: str) -> None:
         self._tell(f"{verb} {text}")
 
-    def say_of(self, msg_id: str, verb: Verb, text: str) -> None:
-        self._tell(f"msg {msg_id} {verb} {text}")
-
     def session(self) -> Any:
         if self._session is None:
             self._session = self._job.session()
@@ -70,6 +67,8 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     finally:
         os.chdir(before)
         shown.close()
+    for msg_id, (verb, text) in q.endings.items():
+        tell(f"msg {msg_id} {verb} {text}")
     for letter in q.letters:
         tell(_described(letter))
     if q.remaining:

@@ -26,9 +26,6 @@ class Outlet(Protocol):
     def say(self, verb: Verb, text: str) -> None:
         """Say something of all messages."""
 
-    def say_of(self, msg_id: str, verb: Verb, text: str) -> None:
-        """Say how one message ends."""
-
     def session(self) -> Any:
         """Return the SparkSession, started now if need be."""
 
@@ -44,7 +41,9 @@ class Work:
         self._outlet = outlet
         self._files: list[Path] = []
         self._rejects: list[Any] = []
-        self._ended: set[str] = set()
+        # How single messages end: said when the job's own code is through, for then
+        # nobody reads their attachments any more.
+        self.endings: dict[str, tuple[Verb, str]] = {}
 
     @property
     def spark(self) -> Any:
@@ -59,7 +58,7 @@ class Work:
     @property
     def remaining(self) -> list[Given]:
         """The messages of which neither err nor resend was said."""
-        return [one for one in self.messages if one.msg_id not in self._ended]
+        return [one for one in self.messages if one.msg_id not in self.endings]
 
     # ---- reading
 
@@ -119,9 +118,7 @@ class Work:
         if strange:
             raise BadInput(f"{min(strange)} is no message of this batch")
         for msg_id in named:
-            if msg_id not in self._ended:
-                self._ended.add(msg_id)
-                self._outlet.say_of(msg_id, verb, text)
+            self.endings.setdefault(msg_id, (verb, text))
 
     def check_sent(self) -> None:
         """Raise BadInput if something was attached to nothing."""

@@ -121,7 +121,8 @@ def default(one):
 
 def test_each_variable_that_a_script_is_given_has_its_row():
     config = RootConfig(tmpdir="/tmp")
-    base = environment.fixed(CHECKOUT, config, QueueConfig(script="x"))
+    spark = {"master": "local", "conf": {}}
+    base = environment.fixed(CHECKOUT, config, QueueConfig(script="x", spark=spark))
     given = environment.for_message(
         base,
         config,

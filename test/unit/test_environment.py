@@ -71,6 +71,19 @@ def test_a_script_gets_these_variables_and_no_other():
     }
 
 
+def test_where_jobs_on_spark_run_is_said_only_if_the_queue_says_it():
+    spark = {"master": "spark://h:7077", "conf": {"spark.driver.memory": "2g"}}
+    env = environment.fixed(Path("/r"), MAIN, QueueConfig(script="x", spark=spark))
+    assert env["RQ_SPARK_MASTER"] == "spark://h:7077"
+    assert env["RQ_SPARK_CONF"] == '{"spark.driver.memory": "2g"}'
+
+
+def test_the_commands_of_rq_are_the_last_place_of_the_path():
+    env = environment.fixed(Path("/r"), MAIN, QueueConfig(script="x"))
+    assert env["PATH"] == f"/bin:{environment.COMMANDS}"
+    assert (Path(environment.COMMANDS) / "rq").exists()
+
+
 @pytest.mark.parametrize(
     ("dest", "variables"),
     [
