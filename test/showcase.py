@@ -174,6 +174,13 @@ def hand_over(daemon: Daemon, ids: dict[str, str]) -> None:
     for host in ("127.0.1.7", "127.0.1.8"):  # nobody listens there
         dest = f"http://{host}:1/q/archive"
         ids["relayed"] = send(daemon, "relay", "photos/2019", dest=dest)
+    hook = ["https://hooks.example/photos"]  # nobody tells it: there is no such queue
+    send(daemon, "thumbnails", "photos/2026/IMG_4199.raw", post_run_webhook=hook)
+
+    def tried() -> bool:
+        return any(one["why"] for one in daemon.ask_queue("thumbnails", "owed")[1])
+
+    wait_until(tried, 30)
     with old_receiver() as old:
         old.lose.append("commit")
         ids["doubt"] = send(daemon, "relay", "invoice 88011", dest=old.url)
