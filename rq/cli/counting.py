@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rq.cli import term
+from rq.cli.owner import Reader
 from rq.states import State
 
 STATES = tuple(str(one) for one in State if one not in (State.NOWHERE, State.GONE))
@@ -21,6 +22,12 @@ def table(counts: Counts) -> None:
             for queue, states in sorted(counts.items())
         ],
     )
+
+
+def asked(reader: Reader, queue: str) -> dict[str, int]:
+    """Return what the owner of a queue counts, or its folders."""
+    told = reader.counts(queue)
+    return whole({**told, State.DISMISSED: told.get("errack", 0)})
 
 
 def whole(states: Mapping[str, int], but: str = "") -> dict[str, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from rq.cli import OK, counting, place, term
 from rq.layout import Root
 from rq.states import State
+
+_PATIENCE = 300.0  # seconds for a round that is at work already
 
 if TYPE_CHECKING:
     from rq.spark.history import Round
@@ -30,6 +31,8 @@ def history(root: Root, words: list[str]) -> int:
     args = made.parse_args(words)
     only = place.queue_dir(root, args.queue).name if args.queue else None
     done = run(root, skip_gaps=args.skip_gaps, rebuild=args.rebuild)
+    from rq.spark.history import sentence
+
     counts = counted(done, only)
     if args.json:
         term.print_json({**summary(done), "counts": counts})
@@ -46,7 +49,9 @@ def run(root: Root, **settings: bool) -> Round:
 
     spark = session.session("rq-history")
     try:
-        return run_round(spark, root, Settings(**settings), place.note)
+        return run_round(
+            spark, root, Settings(patience=_PATIENCE, **settings), place.note
+        )
     finally:
         spark.stop()
 
@@ -69,18 +74,3 @@ def summary(done: Round) -> dict[str, Any]:
         "days": done.days,
         "silent": done.silent,
     }
-
-
-def sentence(done: Round) -> str:
-    """Return what a round did, for a person."""
-    days = f"{len(done.days)} day{'s' * (len(done.days) != 1)} computed"
-    text = f"{done.events} new events, {days}, as of {_utc(done.as_of)} UTC"
-    if done.silent:
-        text += (
-            f"; did not answer, read up to their last seal: {', '.join(done.silent)}"
-        )
-    return text
-
-
-def _utc(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(moment))

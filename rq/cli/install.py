@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 
 _PORTS_TRIED = 50
+_ON_SPARK = frozenset({"spark-history"})  # woken by a timer of their own
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,24 +75,43 @@ def link_bundled(root: Root, *, again: bool = False) -> list[str]:
     """
     known = [] if again else _offered(root)
     found = sorted(
-        one.name for one in place.BUNDLED.iterdir() if (one / "run").is_file()
+        one.name
+        for one in place.BUNDLED.iterdir()
+        if (one / "run").is_file() and _can_run(one.name)
     )
     linked = []
     for name in found:
         link = root.scandir / name
         if name not in known and not os.path.lexists(link):
-            config.write_link(_target(root, place.BUNDLED / name), link)
+            config.write_link(_target(root, place.BUNDLED / name, root.scandir), link)
             linked.append(name)
+            _link_timer(root, name)
     if set(found) - set(known):
         config.write_state(_offer(root), {"offered": sorted({*known, *found})})
     return linked
 
 
-def _target(root: Root, definition: Path) -> str:
+def _can_run(name: str) -> bool:
+    """Whether what the script of a bundled queue needs is installed."""
+    if name not in _ON_SPARK:
+        return True
+    importlib.invalidate_caches()
+    return importlib.util.find_spec("pyspark") is not None
+
+
+def _link_timer(root: Root, name: str) -> None:
+    """Let the timer of a queue that is woken by one send its message."""
+    link = root.timers / f"{name}.json"
+    if name in _ON_SPARK and not os.path.lexists(link):
+        target = _target(root, place.BUNDLED / name / "timer.json", link.parent)
+        config.write_link(target, link)
+
+
+def _target(root: Root, path: Path, directory: Path) -> str:
     """A root that is the checkout can be moved as a whole: its links are relative."""
-    if definition.is_relative_to(root.path):
-        return os.path.relpath(definition, root.scandir)
-    return str(definition)
+    if path.is_relative_to(root.path):
+        return os.path.relpath(path, directory)
+    return str(path)
 
 
 def _offer(root: Root) -> Path:

@@ -46,17 +46,12 @@ def _queues(root: Root, args: argparse.Namespace) -> list[str]:
 def _count(root: Root, args: argparse.Namespace) -> int:
     """Say how many messages are in each state, without listing them."""
     with owner.Reader(root) as reader:
-        found = {queue: _states(reader, queue) for queue in _queues(root, args)}
+        found = {queue: counting.asked(reader, queue) for queue in _queues(root, args)}
     if args.json:
         term.print_json(found)
     else:
         counting.table(found)
     return 0
-
-
-def _states(reader: owner.Reader, queue: str) -> dict[str, int]:
-    told = reader.counts(queue)
-    return counting.whole({**told, State.DISMISSED: told.get("errack", 0)})
 
 
 def _table(found: list[dict[str, Any]]) -> None:

@@ -9,7 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from rq import config, disk, names
-from rq.cli import FAILED, OK, install, mgr, owner, place, ports, spark, term
+from rq.cli import (
+    FAILED,
+    OK,
+    install,
+    mgr,
+    owner,
+    place,
+    ports,
+    spark,
+    spark_demo,
+    term,
+)
 from rq.errors import BadConfig, NoSuchQueue, RQError
 from rq.layout import Root
 from rq.states import Child
@@ -39,6 +50,14 @@ def up(root: Root, words: list[str]) -> int:
     made.add_argument(
         "--spark", action="store_true", help="add the data pipeline (about 1.1 GB)"
     )
+    made.add_argument(
+        "--demo",
+        nargs="?",
+        type=int,
+        const=spark_demo.MESSAGES,
+        metavar="N",
+        help=f"send {spark_demo.MESSAGES} sample messages, show what Spark counts",
+    )
     args = made.parse_args(words)
     first = not root.config.exists()
     _set_up(root, first=first)
@@ -50,7 +69,10 @@ def up(root: Root, words: list[str]) -> int:
         _samples(root)
     if args.spark:
         spark.install()
+        _link(root)
     _where_next(root, first=first)
+    if args.demo is not None and ready:
+        spark_demo.show(root, args.demo)
     return OK if ready else FAILED
 
 
@@ -86,6 +108,10 @@ def _set_up(root: Root, *, first: bool) -> None:
     elif not place.is_running(root):
         _warn_of_port(root)
     config.make_root(root)
+    _link(root)
+
+
+def _link(root: Root) -> None:
     linked = install.link_bundled(root)
     if linked:
         print(f"linked the bundled queues into scandir/: {', '.join(linked)}")

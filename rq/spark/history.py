@@ -36,6 +36,10 @@ _SAID = re.compile(r"rq\.errors\.\w+: (.+)")
 Tell = Callable[[str], None]
 
 
+class AtWork(Refused):
+    """Another process runs a round in this root."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """What a round did."""
@@ -56,6 +60,19 @@ class Settings:
     skip_gaps: bool = False
     rebuild: bool = False
     old: float = OLD
+    patience: float = 0.0  # seconds to wait for another round to end
+
+
+def sentence(done: Round) -> str:
+    """Return what a round did, for a person."""
+    days = f"{len(done.days)} day{'s' * (len(done.days) != 1)} computed"
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(done.as_of))
+    text = f"{done.events} new events, {days}, as of {moment} UTC"
+    if done.silent:
+        text += (
+            f"; did not answer, read up to their last seal: {', '.join(done.silent)}"
+        )
+    return text
 
 
 def run_round(
@@ -68,7 +85,7 @@ def run_round(
     settings = settings or Settings()
     place = bronze.place(root)
     config.make_dir(place.path)
-    with _alone(place.lock):
+    with _alone(place.lock, settings.patience):
         as_of = time.time()
         silent = seal(root)
         current = _begin(place, settings)
@@ -86,18 +103,28 @@ def run_round(
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _alone(path: Path, patience: float = 0.0) -> Iterator[None]:
     """Let one round at a time be at work in a root."""
+    end = time.monotonic() + patience
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        while not _locked(fd):
+            if time.monotonic() >= end:
+                raise AtWork(
+                    "another round of the history is at work: wait until it has ended"
+                )
+            time.sleep(0.2)
         yield
-    except BlockingIOError:
-        raise Refused(
-            "another round of the history is running: wait until it has ended"
-        ) from None
     finally:
         os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def seal(root: Root) -> list[str]:

@@ -21,7 +21,8 @@ from rq.web.pages import progress, sparks
 if TYPE_CHECKING:
     from rq.web.site import Site
 
-BUILT_IN = ("cleaner", "debug", "demo", "relay", "rq_router", "webhook")
+BUILT_IN = ("cleaner", "debug", "demo", "relay", "rq_router", "spark-history",
+            "webhook")  # fmt: skip
 UNKNOWN = "-"
 _DISK_FOR = 10.0  # seconds that facts of the disk are kept
 _COUNTED = ("prep", "que", "run", "done", "relayed", "err", "errack")

@@ -1,0 +1,112 @@
+"""`rq up --demo`: sample messages over four queues, and the chart of what became of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+from rq import client, config
+from rq.cli import counting, history, owner, place
+from rq.errors import Refused, RQError
+from rq.layout import Root
+
+QUEUES = ("demo-fetch", "demo-resize", "demo-mail", "demo-report")
+MESSAGES = 5000
+PATIENCE = 600.0  # seconds for all to end
+_WINDOW = 200  # requests on their way at once
+_SETTINGS = {"num_workers": 4, "worker": "persistent", "worker_dir": False}
+
+
+def show(root: Root, number: int) -> None:
+    """Send `number` messages, wait for their ends, make the history, say where it is."""
+    from rq.spark.session import demand_spark
+
+    demand_spark()
+    _make_queues(root)
+    begun = time.monotonic()
+    for place_of, queue in enumerate(QUEUES):
+        _send(root, queue, range(place_of, number, len(QUEUES)))
+    print(f"sent {number} messages to {', '.join(QUEUES)}", flush=True)
+    _await_ends(root)
+    print(f"all have ended ({time.monotonic() - begun:.1f} s)", flush=True)
+    done = history.run(root)
+    counted = history.counted(done)
+    counting.table(counted)
+    told = _asked(root, counted)
+    if all(counted[queue].items() <= told[queue].items() for queue in QUEUES):
+        print("the history and `rq ls --count` count the same")
+    else:
+        print("`rq ls --count` counts more: messages came meanwhile")
+    print(f"the chart: {place.root_config(root).page_url}history?range=day")
+
+
+def _make_queues(root: Root) -> None:
+    """Link four definitions into scandir/, and wait until they are queues."""
+    for queue in QUEUES:
+        directory = root.spark / "demo" / queue
+        config.make_dir(directory)
+        config.write_state(directory / "config.json", _SETTINGS)
+        run = directory / "run"
+        config.write_text(run, _script())
+        run.chmod(0o755)
+        config.write_link(str(directory), root.scandir / queue)
+    end = time.monotonic() + PATIENCE
+    while not all(_accepts(root, queue) for queue in QUEUES):
+        if time.monotonic() > end:
+            raise Refused("the sample queues did not start: `rq status` says why")
+        time.sleep(0.1)
+
+
+def _script() -> str:
+    return f"#!/bin/sh\nexec {_quoted(sys.executable)} -m rq.spark.demo_worker\n"
+
+
+def _quoted(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)
+
+
+def _accepts(root: Root, queue: str) -> bool:
+    try:
+        return bool(client.ask(root.queue(queue).socket, "status") == ["UP"])
+    except RQError:
+        return False
+
+
+def _send(root: Root, queue: str, numbers: Sequence[int]) -> None:
+    """Send messages, many on their way at once; each is on disk when this returns."""
+    with client.Connection(root.queue(queue).socket) as line:
+        for first in range(0, len(numbers), _WINDOW):
+            some = numbers[first : first + _WINDOW]
+            for number in some:
+                about = {"dest": queue, "param1": str(number), "src": "rq up --demo"}
+                line.send("create_message", about)
+            for _ in some:
+                client.demanded(line.receive(), f"{queue}: ")
+
+
+def _await_ends(root: Root) -> None:
+    end = told = time.monotonic()
+    end += PATIENCE
+    with owner.Reader(root) as reader:
+        while True:
+            found = [reader.counts(queue) for queue in QUEUES]
+            left = sum(one.get("que", 0) + one.get("run", 0) for one in found)
+            if not left:
+                return
+            now = time.monotonic()
+            if now > end:
+                raise Refused(
+                    f"{left} sample messages have not ended: `rq ls` lists them"
+                )
+            if now - told > 3:
+                told = now
+                place.note(f"{left} are left")
+            time.sleep(0.1)
+
+
+def _asked(root: Root, queues: Iterable[str]) -> dict[str, dict[str, int]]:
+    with owner.Reader(root) as reader:
+        return {queue: counting.asked(reader, queue) for queue in queues}
