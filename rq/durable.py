@@ -336,6 +336,22 @@ def copy_hashed(
     return sha.hexdigest(), md5.hexdigest(), size
 
 
+def take_in(source: int, path: str, dir_fd: int) -> bool:
+    """Give the open file `source` the name `path`, durably; False when it cannot have
+    one there: it lies on another file system, or has lost its last name."""
+    try:
+        os.link(f"/proc/self/fd/{source}", path, dst_dir_fd=dir_fd)
+    except OSError:
+        return False
+    try:
+        os.fchmod(source, ATTACHMENT_MODE)
+        os.fsync(source)
+    except OSError:
+        unlink(path, dir_fd)
+        raise
+    return True
+
+
 def digests(path: str, dir_fd: int | None = None) -> tuple[str, str, int]:
     """Return (SHA-256, MD5, bytes) of a file."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)

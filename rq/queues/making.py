@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rq import names, proc
 from rq.errors import BadInput, NoSuchMessage, Refused, WrongState
 from rq.layout import ATTACH
+from rq.message import Attachment
 from rq.queues import handover, keyed, views
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, object_in, with_id
@@ -64,15 +66,23 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
         raise WrongState(keyed.ALREADY)
     ctx.owner.check_open()
-    passed = ctx.connection.take_fd()
-    source = passed if passed is not None else _opened(path, ctx.connection.peer)
+    passed, peer = ctx.connection.take_fd(), ctx.connection.peer
+    source = passed if passed is not None else _opened(path, peer)
+    known = None
+    if passed is not None and peer.uid in (os.getuid(), 0):
+        known = attach.known(asked.get("digests"))
     try:
         upload = attach.begin(ctx.owner.spool, msg_id, name)
         ctx.owner.spool.entries[msg_id].busy = True
     except BaseException:
         os.close(source)
         raise
-    return _copy(ctx.owner, source, upload, asked.get("sha256"))
+    take = functools.partial(attach.copy, ctx.owner.spool.dir_fd, source, upload)
+    if known is not None:  # said by this user, who could write the file itself
+        take = functools.partial(
+            attach.take_in, ctx.owner.spool.dir_fd, source, upload, known
+        )
+    return _take(ctx.owner, source, upload, asked.get("sha256"), take)
 
 
 def _opened(path: str, peer: proc.Peer) -> int:
@@ -82,16 +92,19 @@ def _opened(path: str, peer: proc.Peer) -> int:
         raise BadInput(f"{path}: {error.strerror or error}") from None
 
 
-async def _copy(
-    owner: Owner, source: int, upload: attach.Upload, sha256: object
+async def _take(
+    owner: Owner,
+    source: int,
+    upload: attach.Upload,
+    sha256: object,
+    take: Callable[[], Attachment],
 ) -> Any:
     spool = owner.spool
     try:
-        taken = await owner.loop.run_in_executor(
-            owner.threads, attach.copy, spool.dir_fd, source, upload
-        )
+        taken = await owner.loop.run_in_executor(owner.threads, take)
     except OSError as error:
-        raise Refused(f"{upload.name}: {error.strerror or error}") from None
+        why = error.strerror or error
+        raise Refused(f"not accepted: {upload.name}: {why}") from None
     finally:
         os.close(source)
         spool.entries[upload.msg_id].busy = False

@@ -53,6 +53,32 @@ def copy(spool_fd: int, source: int, upload: Upload) -> Attachment:
     return Attachment(sha256=sha, md5=md5, size=size)
 
 
+def known(value: object) -> Attachment | None:
+    """Return the digests that somebody tells of a file, if they are some.
+
+    >>> known({"sha256": "0", "md5": "1", "size": 2})
+    Attachment(sha256='0', md5='1', size=2)
+    >>> known({"sha256": "0"})
+    """
+    match value:
+        case {"sha256": str(sha256), "md5": str(md5), "size": int(size)}:
+            return Attachment(sha256=sha256, md5=md5, size=size)
+    return None
+
+
+def take_in(
+    spool_fd: int, source: int, upload: Upload, known: Attachment
+) -> Attachment:
+    """Take the open file `source` itself, durably, whose digests are `known`; a copy of
+    it where that cannot be. For a thread."""
+    found = os.fstat(source)
+    if not stat.S_ISREG(found.st_mode) or found.st_size != known.size:
+        raise BadInput(f"attachment {upload.name} is not whole; attach it again")
+    if durable.take_in(source, upload.path, spool_fd):
+        return known
+    return copy(spool_fd, source, upload)
+
+
 def drop(spool: Spool, upload: Upload) -> None:
     """Remove a copied file that is not what it should be."""
     durable.unlink(upload.path, spool.dir_fd)

@@ -1,16 +1,10 @@
-"""Attachments over REST: streamed to a file without a name, then copied by the owner.
-
-However large a file is, this process holds a piece of it.
-"""
+"""Attachments over REST: received into a file without a name, which the owner gives one."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import hashlib
-import os
-import tempfile
-from collections.abc import AsyncIterable
-from typing import IO, Any
+from typing import Any
 
 import falcon
 from falcon.asgi import Request, Response
@@ -18,18 +12,16 @@ from falcon.asgi.multipart import BodyPart
 from falcon.media.multipart import MultipartParseError
 
 from rq import client
-from rq.errors import Refused
 from rq.states import State
 from rq.web import forms
 from rq.web.answers import back_of, go, say_json, succeeded
 from rq.web.forms import Form
+from rq.web.intake import nameless, pour
 from rq.web.messages import checked
 from rq.web.routes import Routes
 from rq.web.site import Site
 
-PIECE = 1024 * 1024  # bytes that are written at a time
 _FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file
-_ROOM_EVERY = 64 * PIECE  # how often free space is looked at
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -79,15 +71,16 @@ class Attachments:
             raise _no_file()
         return reply, Form(fields)
 
-    async def _store(self, part: BodyPart, name: str, asked: dict[str, str]) -> Any:
+    async def _store(self, part: BodyPart, name: str, asked: dict[str, Any]) -> Any:
         """Write the file down and let the owner attach it; return its reply."""
         file = _base_name(part.filename or "")
         if not file:
             raise _no_file()
-        with tempfile.TemporaryFile(dir=self._site.root.uploads, buffering=0) as sink:
-            await pour(self._site, part.stream, sink)
+        with contextlib.closing(nameless(self._site.root.uploads)) as intake:
+            await pour(self._site, part.stream, intake)
             wanted = {**asked, "name": file, "pathname": f"/{file}"}
-            return await self._site.owners.attach(name, wanted, sink.fileno())
+            wanted["digests"] = intake.digests()
+            return await self._site.owners.attach(name, wanted, intake.fd)
 
     async def _too_late(self, name: str, asked: dict[str, str], sent: str) -> Any:
         """Answer a sender who has not heard that its message was accepted: it has what
@@ -121,31 +114,6 @@ class Attachments:
         go(self._site, resp, address, "notice" if good else "error", text)
 
 
-async def pour(site: Site, pieces: AsyncIterable[bytes], sink: IO[bytes]) -> None:
-    """Write what comes, a large piece at a time, while there is room on the disk."""
-    since_look = _ROOM_EVERY
-    held: list[bytes] = []
-    size = 0
-    async for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size < PIECE:
-            continue
-        since_look += size
-        if since_look >= _ROOM_EVERY:
-            _check_room(site)
-            since_look = 0
-        await asyncio.to_thread(_write, sink, b"".join(held))
-        held, size = [], 0
-    await asyncio.to_thread(_write, sink, b"".join(held))
-
-
-def _check_room(site: Site) -> None:
-    room = os.statvfs(site.root.uploads)
-    if room.f_bavail * room.f_frsize < site.config.min_free_bytes + 2 * PIECE:
-        raise Refused("there is no room on the disk for this attachment")
-
-
 async def _skim(req: Request) -> tuple[Form, str]:
     """Read a body without keeping its file; return `NAME MD5` of that, too."""
     fields, sent = [], ""
@@ -165,12 +133,6 @@ async def _skim(req: Request) -> tuple[Form, str]:
 def _base_name(file: str) -> str:
     """Return a file name without the directories that some browsers send."""
     return file.replace("\\", "/").rpartition("/")[2]
-
-
-def _write(sink: IO[bytes], data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[sink.write(view) :]
 
 
 def _no_file() -> falcon.HTTPNotFound:

@@ -1,18 +1,18 @@
 """Attachments that can go on where they were cut: PUT with a digest, raw, in pieces.
 
 What has come lies in a file under `config/tmp`, called by what it will be: its message,
-name and digest. Whether it is that, the owner proves when it copies the whole.
+name and digest. It is hashed as it comes; the owner compares, and gives it its name.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from rq import config, names
 from rq.errors import BadInput, Refused
 from rq.states import State
 from rq.web.answers import say_json
-from rq.web.attachments import pour
+from rq.web.intake import Intake, cannot_take, pour
 from rq.web.messages import checked
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -31,6 +31,7 @@ from rq.web.site import Site
 DIGEST = "X-RQ-SHA256"
 KEPT = 36 * 3600.0  # seconds; as long as a message in prep
 _SUFFIX = ".part"
+_NOT_NOW = ("not accepted: ", "not done, ")  # what has come is kept for the next try
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
 
 
@@ -66,8 +67,8 @@ class Resumed:
             say_json(resp, ["fail", text])
             return
         place = self._place(name, asked, wanted)
-        with _locked(place) as fd:
-            say_json(resp, await self._take(req, name, asked, wanted, place, fd))
+        with contextlib.closing(_opened(place)) as intake:
+            say_json(resp, await self._take(req, name, asked, wanted, place, intake))
 
     async def _take(
         self,
@@ -76,27 +77,31 @@ class Resumed:
         asked: dict[str, str],
         wanted: _Wanted,
         place: Path,
-        fd: int,
+        intake: Intake,
     ) -> Any:
-        have = os.fstat(fd).st_size
+        have = os.fstat(intake.fd).st_size
         if wanted.start is None:
+            if not have:
+                config.remove_upload(place)
             return await self._progress(name, asked, wanted, have)
         if wanted.start > have:
             await req.stream.exhaust()
             return ["fail", f"message has {have} bytes of it: go on from there"]
-        if wanted.start < have:  # ext4 writes a file at once that was cut to nothing
-            os.ftruncate(fd, wanted.start)
-        os.lseek(fd, wanted.start, os.SEEK_SET)
-        with open(fd, "wb", buffering=0, closefd=False) as sink:
-            await pour(self._site, req.stream, sink)
-        have = os.fstat(fd).st_size
+        await asyncio.to_thread(intake.go_on_from, wanted.start)
+        await pour(self._site, req.stream, intake)
+        have = os.fstat(intake.fd).st_size
         if have < wanted.size:
             return ["fail", f"message has {have} bytes of it: go on from there"]
-        about = {**asked, "pathname": f"/{asked['name']}", "sha256": wanted.sha256}
-        try:
-            return await self._site.owners.attach(name, about, fd)
-        finally:
+        about = {
+            **asked,
+            "pathname": f"/{asked['name']}",
+            "sha256": wanted.sha256,
+            "digests": intake.digests(),
+        }
+        reply = await self._site.owners.attach(name, about, intake.fd)
+        if not str(reply[-1]).startswith(_NOT_NOW):
             config.remove_upload(place)
+        return reply
 
     async def _progress(
         self, name: str, asked: dict[str, str], wanted: _Wanted, have: int
@@ -132,14 +137,33 @@ def _wanted(req: Request) -> _Wanted:
     return _Wanted(start, int(found[2]), sha256)
 
 
-@contextlib.contextmanager
-def _locked(place: Path) -> Iterator[int]:
-    """Give the file, which only one request writes at a time."""
-    fd = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield fd
-    except BlockingIOError:
-        raise Refused("this attachment is just being sent over another line") from None
-    finally:
+def _opened(place: Path) -> Intake:
+    """Return the file, which only one request writes at a time."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        try:
+            fd = os.open(place, flags, 0o640)
+        except OSError as error:
+            raise cannot_take(error) from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_ours(fd, place):
+                return Intake(fd)
+        except BlockingIOError:
+            os.close(fd)
+            text = "this attachment is just being sent over another line"
+            raise Refused(text) from None
         os.close(fd)
+
+
+def _is_ours(fd: int, place: Path) -> bool:
+    """Whether the file is to be written still: one that was attached meanwhile, and has
+    a name as such, never is."""
+    found = os.fstat(fd)
+    try:
+        named = os.stat(place, follow_symlinks=False).st_ino == found.st_ino
+    except FileNotFoundError:
+        return False
+    if named and found.st_nlink > 1:
+        config.remove_upload(place)
+    return named and found.st_nlink == 1

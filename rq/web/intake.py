@@ -1,0 +1,132 @@
+"""A file that is being received: written and hashed as it comes, a large piece at a time.
+
+However large it is, this process holds two pieces of it. Its digests are ready when its
+last byte is, so that whoever attaches it need not read it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import AsyncIterable
+from pathlib import Path
+
+from rq.errors import Refused
+from rq.web.site import Site
+
+PIECE = 1024 * 1024  # bytes that are written at a time
+_ROOM_EVERY = 64 * PIECE  # how often free space is looked at
+
+
+class Intake:
+    """An open file, and the digests of what it holds up to where it is written."""
+
+    def __init__(self, fd: int) -> None:
+        """Take the open file over."""
+        self.fd = fd
+        self._size = 0
+        self._sha = hashlib.sha256()
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._at_work = threading.Lock()
+        self._closed = False
+
+    def go_on_from(self, start: int) -> None:
+        """Keep so many bytes of what came earlier, and read them; for a thread."""
+        with self._at_work:
+            if os.fstat(self.fd).st_size > start:
+                # Never cut what is as it should be: ext4 writes such a file at once.
+                os.ftruncate(self.fd, start)
+            while self._size < start and not self._closed:
+                left = start - self._size
+                self._know(os.pread(self.fd, min(PIECE, left), self._size))
+            os.lseek(self.fd, start, os.SEEK_SET)
+
+    def write(self, pieces: list[bytes]) -> None:
+        """Append what has come; for a thread. Refused when the disk cannot take it."""
+        data = b"".join(pieces)
+        with self._at_work:
+            if self._closed:
+                return
+            try:
+                _write_all(self.fd, data)
+            except OSError as error:
+                raise cannot_take(error) from None
+            self._know(data)
+
+    def _know(self, data: bytes) -> None:
+        self._sha.update(data)
+        self._md5.update(data)
+        self._size += len(data)
+
+    def digests(self) -> dict[str, str | int]:
+        """Return the digests and the size of all that was written."""
+        return {
+            "sha256": self._sha.hexdigest(),
+            "md5": self._md5.hexdigest(),
+            "size": self._size,
+        }
+
+    def close(self) -> None:
+        """Close the file, once no thread writes to it."""
+        with self._at_work:
+            self._closed = True
+            os.close(self.fd)
+
+
+def nameless(directory: Path) -> Intake:
+    """Return a new file that is gone when it is closed, unless it is given a name."""
+    try:
+        flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
+        return Intake(os.open(directory, flags, 0o640))
+    except (OSError, AttributeError):  # a file system, or a system, that knows none
+        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+            return Intake(os.dup(file.fileno()))
+
+
+async def pour(site: Site, pieces: AsyncIterable[bytes], intake: Intake) -> None:
+    """Write what comes, while there is room on the disk; the next piece is received as
+    one is written."""
+    loop = asyncio.get_running_loop()
+    writing: asyncio.Future[None] = loop.create_future()
+    writing.set_result(None)
+    since_look = _ROOM_EVERY
+    held: list[bytes] = []
+    size = 0
+    try:
+        async for piece in pieces:
+            held.append(piece)
+            size += len(piece)
+            if size < PIECE:
+                continue
+            since_look += size
+            if since_look >= _ROOM_EVERY:
+                _check_room(site)
+                since_look = 0
+            await writing
+            writing = loop.run_in_executor(None, intake.write, held)
+            held, size = [], 0
+        await writing
+        await loop.run_in_executor(None, intake.write, held)
+    finally:
+        writing.cancel()  # of one that is at work, nobody asks how it ended
+
+
+def _check_room(site: Site) -> None:
+    room = os.statvfs(site.root.uploads)
+    if room.f_bavail * room.f_frsize < site.config.min_free_bytes + 2 * PIECE:
+        raise Refused("there is no room on the disk for this attachment")
+
+
+def cannot_take(error: OSError) -> Refused:
+    """Return what to tell a sender whose file the disk did not take."""
+    why = error.strerror or error
+    return Refused(f"there is no room on the disk for this attachment: {why}")
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
