@@ -36,7 +36,8 @@ class Frames:
     def __init__(self, magic: bytes = MAGIC, limit: int = FRAME_LIMIT) -> None:
         self._magic = magic
         self._limit = limit
-        self._buffer = b""
+        self._buffer = bytearray()
+        self._needed = 0  # bytes of the frame that has begun, when its head is there
 
     @property
     def partial(self) -> bool:
@@ -45,17 +46,23 @@ class Frames:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the payloads that `data` completes; BadInput on a bad frame."""
-        buffer = self._buffer + data if self._buffer else data
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._needed:
+                return []  # a large frame in small pieces is not copied for each
+            data = bytes(self._buffer)
         payloads: list[bytes] = []
-        at = 0
-        while len(buffer) - at >= HEAD:
-            end = at + HEAD + self._length(buffer[at : at + HEAD])
-            if end > len(buffer):
+        at = self._needed = 0
+        while len(data) - at >= HEAD:
+            end = at + HEAD + self._length(data[at : at + HEAD])
+            if end > len(data):
+                self._needed = end - at
                 break
-            payloads.append(buffer[at + HEAD : end])
+            payloads.append(data[at + HEAD : end])
             at = end
-        self._buffer = buffer[at:] if at else buffer
-        if len(self._buffer) < HEAD and not self._magic.startswith(self._buffer[:4]):
+        rest = data[at:]
+        self._buffer = bytearray(rest)
+        if len(rest) < HEAD and not self._magic.startswith(rest[:4]):
             raise BadInput(f"a frame starts with {self._magic.decode()!r}")
         return payloads
 

@@ -57,9 +57,8 @@ class Attachments:
     ) -> tuple[Any, Form]:
         reply: Any = None
         fields: list[tuple[str, str]] = []
-        body = await forms.parts(req)
         try:
-            async for part in body:
+            async for part in forms.parts(req):
                 if part.name == "filedata" and reply is None:
                     reply = await self._store(part, name, asked)
                 else:
@@ -117,8 +116,7 @@ class Attachments:
 async def _skim(req: Request) -> tuple[Form, str]:
     """Read a body without keeping its file; return `NAME MD5` of that, too."""
     fields, sent = [], ""
-    body = await forms.parts(req)
-    async for part in body:
+    async for part in forms.parts(req):
         if part.filename is None:
             data = await part.stream.read(_FIELD_LIMIT)
             fields.append((part.name or "", data.decode("utf-8", "replace")))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
 import falcon
 from falcon.asgi import Request
-from falcon.asgi.multipart import MultipartForm
+from falcon.asgi.multipart import BodyPart, MultipartForm
 from falcon.media.multipart import MultipartParseError
 
 LIMIT = 4 * 1024 * 1024  # bytes: a message of a megabyte, percent-encoded
@@ -38,7 +39,9 @@ class Form:
                 continue
             inner = key[len(name) + 1 :]
             if inner.endswith("][]"):
-                found.setdefault(inner.removesuffix("][]"), []).append(value)
+                several = found.setdefault(inner.removesuffix("][]"), [])
+                if isinstance(several, list):  # else the name came without [], too
+                    several.append(value)
             else:
                 found.setdefault(inner.removesuffix("]"), value)
         return found
@@ -93,9 +96,8 @@ def _urlencoded(data: bytes) -> list[tuple[str, str]]:
 async def _multipart(req: Request) -> Form:
     fields = []
     left = LIMIT
-    form = await parts(req)
     try:
-        async for part in form:
+        async for part in parts(req):
             data = await part.stream.read(left + 1)
             left -= len(data)
             if left < 0:
@@ -106,10 +108,22 @@ async def _multipart(req: Request) -> Form:
     return Form(fields)
 
 
-async def parts(req: Request) -> MultipartForm:
-    """Return the parts of a multipart body, to be read one after the other."""
+async def parts(req: Request) -> AsyncIterator[BodyPart]:
+    """Give the parts of a multipart body, to be read one after the other."""
     kind = (req.content_type or "").partition(";")[0].strip().lower()
     if kind != _MULTIPART:
         raise not_a_form(req)
     form: MultipartForm = await req.get_media()
-    return form
+    async for part in form:
+        _check_names(part)
+        yield part
+
+
+def _check_names(part: BodyPart) -> None:
+    """Decode the names of a part now, where it is known whose fault it is."""
+    try:
+        _ = part.name, part.filename
+    except (LookupError, ValueError) as error:
+        raise MultipartParseError(
+            description=f"a part's Content-Disposition cannot be read: {error}"
+        ) from None
