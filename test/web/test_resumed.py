@@ -23,12 +23,12 @@ class Site:
         self.uploads = queue.root.uploads
         self.msg_id = web.send("t", _method="prep")
 
-    def put(self, data, start=0, total=len(DATA), sha256=None):
+    def put(self, data, start=0):
         """Send a piece; with no data, ask how many bytes have come."""
-        asked = f"{start}-{total - 1}" if data else "*"
+        asked = f"{start}-{len(DATA) - 1}" if data else "*"
         headers = {
-            "Content_Range": f"bytes {asked}/{total}",
-            "X_RQ_SHA256": sha256 or hashlib.sha256(DATA).hexdigest(),
+            "Content_Range": f"bytes {asked}/{len(DATA)}",
+            "X_RQ_SHA256": hashlib.sha256(DATA).hexdigest(),
         }
         path = f"/q/t/{self.msg_id}/attach/a.bin"
         return self.web.ask("PUT", path, data, **headers).json
