@@ -24,7 +24,7 @@ _UNKNOWN = Ending(None, None, None, None)  # the process of one that ended befor
 
 
 class Batch:
-    """Messages that run together; named by the one that was to be its first."""
+    """Messages that run together; named by the first and its attempt."""
 
     def __init__(self, batch_id: str, claims: list[Claim], slot: Slot) -> None:
         self.batch_id = batch_id

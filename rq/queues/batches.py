@@ -95,13 +95,16 @@ class Batches:
 
     def _claim(self, ids: list[str], now: float) -> None:
         slot = self._slots.take()
-        claimed = [self._claim_one(one, ids[0], slot, now) for one in ids]
+        # Another one for each start: a batch may begin while the last one's directory,
+        # of the same first message, is on its way out.
+        batch_id = f"{ids[0]}.{self.owner.spool.entries[ids[0]].attempt + 1}"
+        claimed = [self._claim_one(one, batch_id, slot, now) for one in ids]
         there = [one for one in claimed if one is not None]
         if not there:
             os.close(slot.fd)
             self._slots.free(slot.number)
             return
-        made = Batch(ids[0], there, slot)
+        made = Batch(batch_id, there, slot)
         self.owner.batches.append(made)
         self._claimed.append(made)
 

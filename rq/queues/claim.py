@@ -20,7 +20,7 @@ class Claim:
     wait_us: int
     seq: int  # of the event that brought the message into que
     stamp: tuple[int, int] | None = None  # of its file `msg` at the start
-    batch: str | None = None  # the first message of the batch that it runs in
+    batch: str | None = None  # the id of the batch that it runs in
 
     @property
     def msg_id(self) -> str:

@@ -145,12 +145,21 @@ class Together:
             "a batch has ended: %s",
             fields(batch=made.batch_id, **{str(k): n for k, n in made.ended.items()}),
         )
-        self.forget(made)
+        self._free(made)
+        await self.owner.committed()  # what is said of them may not be lost with it
+        self._remove(made)
 
     def forget(self, made: Batch) -> None:
-        """Nothing is left of a batch, or it did not start."""
+        """A batch has not started; nothing of it is left."""
+        self._free(made)
+        self._remove(made)
+
+    def _free(self, made: Batch) -> None:
         self._slots.free(made.slot.number)
         self.owner.batches.remove(made)
+        self.owner.wake()
+
+    def _remove(self, made: Batch) -> None:
         try:
             work.end(self.owner.spool, made.batch_id)
         except OSError as error:

@@ -49,7 +49,7 @@ def share_log(spool: Spool, batch_id: str, msg_id: str, attempt: int) -> None:
 
 
 def end(spool: Spool, batch_id: str) -> None:
-    """Remove the directory of a batch that has ended."""
+    """Put the directory of a batch that has ended on its way out."""
     spool.doom(f"{BATCH}/{batch_id}", f"{BATCH}.{batch_id}")
 
 

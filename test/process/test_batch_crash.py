@@ -1,0 +1,213 @@
+"""kill -9 of the owner of a batch: who had ended stays so, the others are counted once."""
+
+from pathlib import Path
+
+import pytest
+from crashing import site_at
+from supervising import wait_until
+
+pytestmark = pytest.mark.process
+
+PATIENCE = 30.0
+# As that of single messages it holds a lock on a file of each of its messages: whoever
+# finds one taken has met an earlier attempt.
+SCRIPT = r"""#!/bin/bash
+mapfile -t ids < <(sed -n 's/^{"msg_id":"\([^"]*\)".*/\1/p' "$RQ_BATCH_FILE")
+say() { echo "$1 $2 $$ 0" >> "$RQ_ROOT/ran"; }
+for id in "${ids[@]}"; do
+    exec {lock}>>"$RQ_ROOT/met.$id"
+    flock -n $lock; [ $? -ne 1 ] || say overlap $id
+    say start $id
+done
+hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.02; done; }
+[ -e "$RQ_ROOT/again" ] || . "$RQ_ROOT/acts/first"
+echo "done in the end" >&3
+"""
+NUMBER = 4
+CLAIM = ["journal:written", "journal:before-sync", "move:before-rename"]
+
+
+@pytest.fixture
+def site(tmp_path):
+    with site_at(tmp_path / "root") as site:
+        site.act("first", "hold go")
+        yield site
+
+
+@pytest.fixture
+def queue(site):
+    return site.queue(script=SCRIPT, batch={"max": NUMBER, "wait": 3600}).start()
+
+
+def send(queue, **fields):
+    return [queue.submit(**fields) for _ in range(NUMBER)]
+
+
+def pid_of(site, msg_id):
+    return int(site.ran("start", msg_id)[0][2])
+
+
+def is_gone(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def start_again(site, queue):
+    """Start the owner again; the next batch needs no word."""
+    (site.root.path / "again").touch()
+    queue.start()
+
+
+def finish(queue, ids):
+    """Let those that wait run, with who is there; all end well."""
+    waiting = [one for one in ids if queue.state(one) == "que"]
+    if waiting:
+        queue.ok("run_message", {"msg_id": waiting[0]})
+    return [queue.until(one, "done", PATIENCE) for one in ids]
+
+
+def told(shown):
+    return [(one["count"], one["attempt"]) for one in shown]
+
+
+@pytest.mark.parametrize("how", ["hold go", "kill -9 $PPID; hold go"])
+def test_who_had_ended_stays_so_and_the_others_run_again_counted_once(site, queue, how):
+    site.act("first", f'echo "msg ${{ids[1]}} done early" >&3; hold said; {how}')
+    ids = send(queue)
+    queue.until(ids[1], "done", PATIENCE)
+    (site.root.path / "said").touch()
+    if how == "hold go":
+        queue.kill()
+    assert queue.died()
+    start_again(site, queue)
+    assert is_gone(pid_of(site, ids[0]))
+    shown = finish(queue, ids)
+    assert told(shown) == [(1, 2), (0, 1), (1, 2), (1, 2)]
+    assert shown[1]["status"] == "done - early"
+    assert shown[1]["result"]["batch"] == f"{ids[0]}.1"
+    assert shown[0]["result"]["batch"] == f"{ids[0]}.2"
+    assert [len(site.ran("start", one)) for one in ids] == [2, 1, 2, 2]
+    wait_until(lambda: not site.holders())
+    queue.prove()
+
+
+def test_what_hides_from_a_dead_owner_is_ended_before_the_batch_runs_again(site, queue):
+    site.act("first", "( setsid sleep 300 963>&- & ); exec env -i sleep 300")
+    ids = send(queue)
+    wait_until(lambda: len(site.holders()) >= 2, PATIENCE)
+    queue.kill()
+    start_again(site, queue)
+    wait_until(lambda: not site.holders())
+    assert told(finish(queue, ids)) == [(1, 2)] * NUMBER
+    queue.prove()
+
+
+@pytest.mark.parametrize("point", CLAIM)
+def test_a_claim_that_was_written_counts_for_each_message(site, queue, point):
+    queue.pause()
+    ids = send(queue)
+    wait_until(lambda: all(queue.places(one) == ["que"] for one in ids))
+    queue.crash(point, queue.resume)
+    start_again(site, queue)
+    assert told(finish(queue, ids)) == [(1, 2)] * NUMBER
+    queue.prove()
+
+
+def test_a_claim_that_was_not_written_counts_for_none(site, queue):
+    queue.pause()
+    ids = send(queue)
+    wait_until(lambda: all(queue.places(one) == ["que"] for one in ids))
+    queue.crash("journal:before-write", queue.resume)
+    start_again(site, queue)
+    assert told(finish(queue, ids)) == [(0, 1)] * NUMBER
+    queue.prove()
+
+
+def test_a_batch_lost_at_the_limit_ends_in_err_with_its_story(site, queue):
+    ids = send(queue, max_count=1)
+    queue.until_started(ids[-1])
+    queue.kill()
+    start_again(site, queue)
+    for msg_id in ids:
+        shown = queue.until(msg_id, "err", PATIENCE)
+        assert shown["result"]["cause"] == "crash_limit"
+        assert shown["story"]["why"]
+    queue.prove()
+
+
+@pytest.mark.parametrize(
+    ("point", "ended"),
+    [
+        ("journal:before-write", False),
+        ("journal:written", True),
+        ("journal:after-sync", True),
+        ("move:before-rename", True),
+        ("move:after-rename", True),
+    ],
+)
+def test_the_end_of_one_stands_as_soon_as_its_line_is_written(
+    site, queue, point, ended
+):
+    site.act("first", 'hold go; echo "msg ${ids[2]} done early" >&3; hold never')
+    ids = send(queue)
+    queue.until_started(ids[-1])
+    queue.crash(point, site.go)
+    start_again(site, queue)
+    shown = finish(queue, ids)
+    assert told(shown) == [(1, 2), (1, 2), (0, 1) if ended else (1, 2), (1, 2)]
+    queue.prove()
+
+
+@pytest.mark.parametrize(
+    "point", ["journal:written", "journal:after-sync", "move:before-rename"]
+)
+def test_a_batch_whose_end_was_written_does_not_run_again(site, queue, point):
+    ids = send(queue)
+    queue.until_started(ids[-1])
+    queue.crash(point, site.go)
+    start_again(site, queue)
+    for msg_id in ids:
+        assert queue.until(msg_id, "done", PATIENCE)["status"] == "done - in the end"
+    assert [len(site.ran("start", one)) for one in ids] == [1] * NUMBER
+    queue.prove()
+
+
+def test_a_resend_that_had_not_happened_is_counted_as_lost(site, queue):
+    site.act(
+        "first", 'echo "msg ${ids[0]} resend 3600-x" >&3; echo "run x" >&3; hold go'
+    )
+    ids = send(queue)
+    wait_until(lambda: queue.show(ids[1])["status"] == "run - x", PATIENCE)
+    queue.kill()
+    start_again(site, queue)
+    assert told(finish(queue, ids)) == [(1, 2)] * NUMBER
+    queue.prove()
+
+
+def test_a_second_crash_while_recovering_counts_nothing_twice(site, queue):
+    ids = send(queue)
+    queue.until_started(ids[-1])
+    queue.kill()
+    (site.root.path / "again").touch()
+    queue.start(crash_at="journal:written")
+    assert queue.died()
+    queue.start()
+    assert told(finish(queue, ids)) == [(1, 2)] * NUMBER
+    queue.prove()
+
+
+def test_the_directory_that_a_dead_owner_left_is_removed(site, queue):
+    site.act("first", ": > something; hold go")
+    ids = send(queue)
+    queue.until_started(ids[-1])
+    [place] = (queue.dir.path / "batch").iterdir()
+    assert place.name == f"{ids[0]}.1"
+    queue.kill()
+    start_again(site, queue)
+    finish(queue, ids)
+    left = queue.dir.path
+    wait_until(lambda: not [*left.glob("batch/*"), *left.glob("gone/*")], PATIENCE)
+    queue.prove()
