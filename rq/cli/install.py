@@ -85,10 +85,18 @@ def link_bundled(root: Root, *, again: bool = False) -> list[str]:
         if name not in known and not os.path.lexists(link):
             config.write_link(_target(root, place.BUNDLED / name, root.scandir), link)
             linked.append(name)
-            _link_timer(root, name)
     if set(found) - set(known):
         config.write_state(_offer(root), {"offered": sorted({*known, *found})})
     return linked
+
+
+def link_timers(root: Root) -> None:
+    """Let the queues that need Spark be woken by the timers they come with."""
+    for name in _ON_SPARK:
+        link = root.timers / f"{name}.json"
+        if not os.path.lexists(link):
+            target = _target(root, place.BUNDLED / name / "timer.json", link.parent)
+            config.write_link(target, link)
 
 
 def _can_run(name: str) -> bool:
@@ -97,14 +105,6 @@ def _can_run(name: str) -> bool:
         return True
     importlib.invalidate_caches()
     return importlib.util.find_spec("pyspark") is not None
-
-
-def _link_timer(root: Root, name: str) -> None:
-    """Let the timer of a queue that is woken by one send its message."""
-    link = root.timers / f"{name}.json"
-    if name in _ON_SPARK and not os.path.lexists(link):
-        target = _target(root, place.BUNDLED / name / "timer.json", link.parent)
-        config.write_link(target, link)
 
 
 def _target(root: Root, path: Path, directory: Path) -> str:

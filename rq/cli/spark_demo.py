@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from rq import client, config
 from rq.cli import counting, history, owner, place
@@ -25,8 +26,8 @@ def show(root: Root, number: int) -> None:
     demand_spark()
     _make_queues(root)
     begun = time.monotonic()
-    for place_of, queue in enumerate(QUEUES):
-        _send(root, queue, range(place_of, number, len(QUEUES)))
+    for queue, numbers in _shares(number):
+        _send(root, queue, numbers)
     print(f"sent {number} messages to {', '.join(QUEUES)}", flush=True)
     _await_ends(root)
     print(f"all have ended ({time.monotonic() - begun:.1f} s)", flush=True)
@@ -39,6 +40,12 @@ def show(root: Root, number: int) -> None:
     else:
         print("`rq ls --count` counts more: messages came meanwhile")
     print(f"the chart: {place.root_config(root).page_url}history?range=day")
+
+
+def _shares(number: int) -> list[tuple[str, range]]:
+    """Give each queue a quarter of the numbers."""
+    ends = [number * part // len(QUEUES) for part in range(len(QUEUES) + 1)]
+    return [(q, range(a, b)) for q, (a, b) in zip(QUEUES, pairwise(ends), strict=True)]
 
 
 def _make_queues(root: Root) -> None:

@@ -73,6 +73,8 @@ def up(root: Root, words: list[str]) -> int:
     _where_next(root, first=first)
     if args.demo is not None and ready:
         spark_demo.show(root, args.demo)
+    if args.spark:
+        install.link_timers(root)
     return OK if ready else FAILED
 
 
