@@ -8,6 +8,7 @@ from typing import Any
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage
 from rq.logs import fields
+from rq.spool import recall
 from rq.spool.store import Spool
 from rq.states import Event, Role
 
@@ -21,7 +22,20 @@ def fail_malformed(spool: Spool, msg_id: str, reason: str) -> None:
         fields(msg_id=msg_id, reason=reason),
     )
     facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
-    spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
+    more = _owing(spool, msg_id, facts)
+    spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **more)
+
+
+def _owing(spool: Spool, msg_id: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what the end of a message owes whose file cannot be read: what the journal
+    holds of it names its webhooks."""
+    entry = spool.entries[msg_id]
+    journal = spool.journal.journal_id
+    known = recall.message(spool.queue, journal, msg_id, entry.seq)
+    if known is None:
+        return {}
+    known = known.with_(count=entry.count, attempt=max(known.attempt, entry.attempt))
+    return spool.owing(known, facts)
 
 
 def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
