@@ -57,10 +57,11 @@ def seal(
     """Cut a segment to its events and move it to the history, durably."""
     target = f"history/{journal}"
     durable.make_dirs(target, dir_fd)
+    durable.sync_path("history", dir_fd)  # what is moved into it must be found there
     durable.cut(f"journal/{name}", end, dir_fd)
     durable.checkpoint("seal:cut")
     durable.move(f"journal/{name}", f"{target}/{name}-{last:0{DIGITS}d}.jsonl", dir_fd)
-    for path in ("journal", target, "history"):
+    for path in (target, "journal"):
         durable.sync_path(path, dir_fd)
 
 

@@ -452,7 +452,7 @@ _ACTS: dict[str, Callable[[Disk, Call], None]] = {
     **dict.fromkeys(("unlink", "unlinkat", "rmdir"), _unlink),
     **dict.fromkeys(("mkdir", "mkdirat"), _mkdir),
     **dict.fromkeys(("symlink", "symlinkat"), _symlink),
-    **dict.fromkeys(("chmod", "fchmod", "fchmodat"), _chmod),
+    **dict.fromkeys(("chmod", "fchmod", "fchmodat", "fchmodat2"), _chmod),
     **dict.fromkeys(("fsync", "fdatasync"), _sync),
     **dict.fromkeys(("syncfs", "sync"), _sync_all),
     "ioctl": _nothing,

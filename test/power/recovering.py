@@ -49,6 +49,13 @@ class Promises:
         for msg_id, seen in recovered.seen.items():
             if msg_id not in self.may:
                 yield f"{msg_id}: nobody has sent it, and it is {seen}"
+        for name, before in self.together.items():
+            stayed = {
+                recovered.seen.get(msg_id, Seen()).state == state
+                for msg_id, state in before.items()
+            }
+            if len(stayed) > 1:
+                yield f"{name}: some have moved on, some have not"
 
 
 def _alike(seen: Seen, promised: Seen) -> bool:

@@ -123,11 +123,19 @@ class Tree:
 class States:
     """Enumerates the states of a recorded disk."""
 
-    def __init__(self, disk: Disk, model: Model, seed: int = 1) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        model: Model,
+        seed: int = 1,
+        sure: Callable[[object], bool] = lambda op: False,
+    ) -> None:
+        """`sure` tells what even a mean disk does not lose."""
         self.disk = disk
         self.model = model
         self.seed = seed
         self.ops = disk.ops
+        self.sure = {number for number, op in enumerate(self.ops) if sure(op)}
         self.of_node: dict[Node, list[int]] = {}
         for number, op in enumerate(self.ops):
             if isinstance(op, (Cut, Written)):
@@ -236,7 +244,7 @@ class States:
     def _is_held(self, held: Held, number: int) -> bool:
         """Whether a change of names or sizes is on disk for certain (mean)."""
         op = self.ops[number]
-        if number < held.all:
+        if number < held.all or number in self.sure:
             return True
         if isinstance(op, Cut):
             return number < held.of(op.node)
@@ -357,8 +365,8 @@ def _apply(entries: dict[Node, dict[str, Node]], op: object) -> None:
         case Unnamed(place, name, _):
             entries.setdefault(place, {}).pop(name, None)
         case Moved(place, name, to_place, to_name, node):
-            if entries.setdefault(place, {}).pop(name, None) is not None:
-                entries.setdefault(to_place, {})[to_name] = node
+            entries.setdefault(place, {}).pop(name, None)
+            entries.setdefault(to_place, {})[to_name] = node
 
 
 def _few(found: list[int], near: int, chance: random.Random) -> list[int]:

@@ -199,6 +199,67 @@ def restarted(tale: Tale) -> None:
     tale.apply()
 
 
+def journal_failed(tale: Tale) -> None:
+    """A sync of the journal fails; the same events go to a new segment."""
+    tale.submit()
+    tale.commit()
+    first = tale.submit()
+    tale.submit()
+    tale.commit_fails()
+    tale.submit()
+    tale.commit()
+    tale.start(first)
+    tale.apply()
+    tale.seal()
+    tale.submit()
+    tale.checkpoint()
+    tale.end(first)
+    tale.commit()
+
+
+def killed_in_doubt(tale: Tale) -> None:
+    """A sync of the journal fails, and the owner dies before it has tried again."""
+    tale.submit()
+    tale.commit()
+    tale.submit()
+    tale.commit_fails()
+    tale.crash()
+    tale.again()
+    tale.submit()
+    tale.apply()
+    tale.checkpoint()
+    tale.submit()
+
+
+def folders_failed(tale: Tale) -> None:
+    """The sync of a checkpoint fails: what the page cache shows is believed no more."""
+    ids = [tale.submit() for _ in range(4)]
+    tale.commit()
+    tale.start(ids[0])
+    tale.start(ids[1])
+    tale.end(ids[0])
+    tale.checkpoint_fails()
+    tale.end(ids[1], Event.FAIL)
+    tale.commit()
+    tale.crash()
+    tale.again()
+    tale.apply()
+    tale.start(ids[2])
+    tale.apply()
+    tale.checkpoint()
+    tale.end(ids[2])
+    tale.commit()
+    tale.checkpoint()
+
+
+# Faults, in strace's words.
+FAULTS = {
+    "journal_failed": ("fdatasync:error=EIO:when=3",),
+    "killed_in_doubt": ("fdatasync:error=EIO:when=3",),
+    "folders_failed": ("syncfs:error=EIO:when=1",),
+}
+
+
 def main(name: str, root: Path) -> None:
     take_marks()
     with in_small(BEFORE):
@@ -217,6 +278,9 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         rode,
         deposited,
         restarted,
+        journal_failed,
+        killed_in_doubt,
+        folders_failed,
     )
 }
 

@@ -20,6 +20,7 @@ from power.trace import MARKS
 from spooling import NOW, Clock, Owner, a_message
 
 from rq import durable, proc
+from rq.errors import DiskFailed
 from rq.message import Message
 from rq.spool import attach, checkpoint, door, history, index, journal
 from rq.spool.ageing import Limits
@@ -108,7 +109,7 @@ class Tale:
 
     def together(self, name: str, *ids: str) -> None:
         """Say that these have moved on together or not at all."""
-        old = {one: asdict(self.may[one][-1])["state"] for one in ids}
+        old = {one: after_power_cut(self.now(one)).state for one in ids}
         mark({"together": {name: old}})
 
     # ---- messages
@@ -248,6 +249,14 @@ class Tale:
         self.spool.commit()
         self.must()
 
+    def commit_fails(self) -> None:
+        """The disk says no: nothing is promised."""
+        try:
+            self.spool.commit()
+        except DiskFailed:
+            return
+        raise AssertionError("the sync did not fail")
+
     def apply(self) -> None:
         self.commit()
         self.spool.settle_all()
@@ -280,10 +289,15 @@ class Tale:
         queue, journal_id = self.owner.queue, self.spool.journal.journal_id
         history.forget(queue, journal_id, upto, Limits(size=0))
 
-    def disk_failed(self) -> None:
-        """What the process does when a checkpoint could not sync."""
-        self.spool.note(Note.SUSPECT, reason="EIO")
-        self.commit()
+    def checkpoint_fails(self) -> None:
+        """The disk says no: the owner writes that down, and will end."""
+        try:
+            self.checkpoint()
+        except OSError:
+            self.spool.note(Note.SUSPECT, reason="EIO")
+            self.commit()
+            return
+        raise AssertionError("the sync did not fail")
 
     # ---- ends
 

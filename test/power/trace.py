@@ -20,49 +20,13 @@ from pathlib import Path
 import pytest
 
 # All that changes a file system, and what tells when an answer left.
-CALLS = [
-    "open",
-    "openat",
-    "openat2",
-    "creat",
-    "write",
-    "pwrite64",
-    "writev",
-    "pwritev",
-    "pwritev2",
-    "sendfile",
-    "copy_file_range",
-    "splice",
-    "truncate",
-    "ftruncate",
-    "fallocate",
-    "rename",
-    "renameat",
-    "renameat2",
-    "link",
-    "linkat",
-    "unlink",
-    "unlinkat",
-    "mkdir",
-    "mkdirat",
-    "rmdir",
-    "symlink",
-    "symlinkat",
-    "mknod",
-    "mknodat",
-    "chmod",
-    "fchmod",
-    "fchmodat",
-    "fsync",
-    "fdatasync",
-    "syncfs",
-    "sync",
-    "sync_file_range",
-    "msync",
-    "ioctl",
-    "sendto",
-    "sendmsg",
-]
+CALLS = (
+    "open,openat,?openat2,creat,write,pwrite64,writev,pwritev,?pwritev2,sendfile,"
+    "copy_file_range,splice,truncate,ftruncate,fallocate,rename,renameat,renameat2,"
+    "link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,symlink,symlinkat,mknod,mknodat,"
+    "chmod,fchmod,fchmodat,?fchmodat2,fsync,fdatasync,syncfs,sync,sync_file_range,"
+    "msync,ioctl,sendto,sendmsg"
+)
 MARKS = 900  # the descriptor that a story writes its marks to
 LIMIT = 120.0  # seconds for a story
 
@@ -107,7 +71,7 @@ def record(
         pytest.skip("power cuts need strace -> apt-get install strace")
     log = scratch / "strace"
     tracer = ["strace", "-f", "-qq", "-y", "--seccomp-bpf", "-s", "4194304"]
-    tracer += ["-o", str(log), "-e", f"trace={','.join(CALLS)}"]
+    tracer += ["-o", str(log), "-e", f"trace={CALLS}"]
     for one in inject:
         tracer += ["-e", f"inject={one}"]
     here = os.pathsep.join(str(one) for one in Path(__file__).resolve().parents[1:3])
@@ -121,6 +85,8 @@ def record(
         timeout=LIMIT,
         check=False,
     )
+    if "PTRACE" in ran.stdout and "not permitted" in ran.stdout:
+        pytest.skip("strace may not trace here -> sudo ./test/run_tests.sh power")
     with log.open("rb") as lines:
         return Recorded(list(calls(lines)), ran.returncode, ran.stdout)
 
