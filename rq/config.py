@@ -389,7 +389,7 @@ def _spark(value: Any) -> dict[str, Any]:
 def _duration(value: Any) -> float:
     """Return seconds, said as a number or as `90s`, `5m`, `1h`."""
     text = str(value).strip()
-    if text[-1:] in _UNITS and text[:-1].isdigit():
+    if text[-1:] in _UNITS and text[:-1].isdecimal():
         return _seconds(int(text[:-1]) * _UNITS[text[-1]])
     return _seconds(value)
 

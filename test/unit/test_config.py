@@ -226,3 +226,60 @@ def test_retention_is_said_in_part_and_the_rest_stays_as_it_was():
 )
 def test_retention_that_cannot_be_meant_is_told(said, text):
     assert text in refused(queue, retention=said)
+
+
+# ---- batches
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ({}, {}),
+        ({"max": 500}, {"max": 500, "wait": 60.0}),
+        ({"max": "7", "wait": 0}, {"max": 7, "wait": 0.0}),
+        ({"max": 7, "wait": "90s"}, {"max": 7, "wait": 90.0}),
+        ({"max": 7, "wait": "5m"}, {"max": 7, "wait": 300.0}),
+        ({"max": 7, "wait": "1h"}, {"max": 7, "wait": 3600.0}),
+        (
+            {"max": 7, "wait": 1.5, "by": "param1", "complete": "param2"},
+            {"max": 7, "wait": 1.5, "by": "param1", "complete": "param2"},
+        ),
+        ({"max": 7, "by": None, "complete": ""}, {"max": 7, "wait": 60.0}),
+    ],
+)
+def test_batches_are_read_whole_and_can_be_read_again(said, read):
+    found = queue(batch=said)
+    assert found.batch == read
+    assert queue(**found.to_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ([], "it is not a JSON object"),
+        ({"wait": 5}, "it lacks max"),
+        ({"max": 0}, "0 is not between 1 and 10000"),
+        ({"max": 10_001}, "10001 is not between"),
+        ({"max": 5, "most": 6}, "'most' is not one of max, wait, by, complete"),
+        ({"max": 5, "wait": "2d"}, "'2d'"),
+        ({"max": 5, "wait": "\u00b2m"}, "\u00b2m"),
+        ({"max": 5, "wait": "25h"}, "90000 is not between 0 and 86400 seconds"),
+        ({"max": 5, "by": "param5"}, "'param5' is not one of param1 to param4"),
+        ({"max": 5, "by": ["param1"]}, "is not one of param1 to param4"),
+        ({"max": 5, "complete": "param2"}, "it needs by"),
+    ],
+)
+def test_batches_that_cannot_be_meant_are_told(said, text):
+    told = refused(queue, batch=said)
+    assert "batch: " in told
+    assert text in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("coalesce_params", [1]), ("blocking_params", [2]), ("worker", "persistent")],
+)
+def test_a_queue_has_batches_or_what_they_do_not_go_with(name, value):
+    told = refused(queue, batch={"max": 5}, **{name: value})
+    assert f"a queue has batch or {name}, not both" in told
+    assert queue(batch={}, **{name: value}).batch == {}

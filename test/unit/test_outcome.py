@@ -7,7 +7,7 @@ import pytest
 from rq import pipe
 from rq.causes import Cause
 from rq.pipe import Verb
-from rq.queues.outcome import Outcome, Said, decide
+from rq.queues.outcome import Outcome, Said, decide, decide_in_batch
 from rq.states import Event
 
 WORDS = [None, *Verb]
@@ -123,3 +123,95 @@ def test_a_cancelled_message_ends_in_err_and_names_who():
 
 def test_the_delay_is_that_of_the_resend_that_decides():
     assert decide(said(b"resend 5-x", b"resend 99-y"), 0, None, 0, 15).delay == 5.0
+
+
+# ---- in a batch
+
+
+def in_batch(own, batch, status=0, signal=None, count=0, max_count=15):
+    decided = decide_in_batch(
+        said(*own), said(*batch), None if signal else status, signal, count, max_count
+    )
+    return decided.event, decided.cause
+
+
+@pytest.mark.parametrize("status", [0, 1, None])
+@pytest.mark.parametrize("batch", [[], [b"done"], [b"err all"], [b"resend soon"]])
+@pytest.mark.parametrize(
+    ("own", "then"),
+    [
+        ([b"done x"], (Event.FINISH, Cause.DONE)),
+        ([b"relayed x"], (Event.RELAY, Cause.RELAYED)),
+        ([b"err x"], (Event.FAIL, Cause.SAID_ERR)),
+        ([b"resend 5-x"], (Event.RETRY, Cause.RESEND)),
+        ([b"later 5-x"], (Event.RETRY, Cause.LATER)),
+        ([b"resend x"], (Event.FAIL, Cause.BAD_REPORT)),
+    ],
+)
+def test_what_was_said_of_one_stands_whatever_becomes_of_its_batch(
+    own, then, batch, status
+):
+    signal = "SIGKILL" if status is None else None
+    assert in_batch(own, batch, status, signal) == then
+
+
+def test_one_that_asks_again_once_too_often_fails_in_a_batch_too():
+    limit = Event.FAIL, Cause.RESEND_LIMIT
+    assert in_batch([b"resend 5-x"], [b"done"], count=14) == limit
+    assert in_batch([], [b"resend 5-x"], count=14) == limit
+
+
+@pytest.mark.parametrize(
+    ("batch", "then"),
+    [
+        ([b"done x"], (Event.FINISH, Cause.DONE)),
+        ([b"relayed x"], (Event.RELAY, Cause.RELAYED)),
+        ([b"err x"], (Event.FAIL, Cause.SAID_ERR)),
+        ([b"resend 5-x"], (Event.RETRY, Cause.RESEND)),
+        ([b"later 5-x"], (Event.RETRY, Cause.LATER)),
+        ([b"resend x"], (Event.FAIL, Cause.BAD_REPORT)),
+        ([b"run x"], (Event.RETRY, Cause.BATCH)),
+        ([], (Event.RETRY, Cause.BATCH)),
+    ],
+)
+def test_the_last_word_is_for_those_of_which_nothing_was_said(batch, then):
+    assert in_batch([b"run half"], batch) == then
+
+
+@pytest.mark.parametrize(("status", "signal"), [(1, None), (None, "SIGKILL")])
+@pytest.mark.parametrize(
+    ("batch", "cause"),
+    [
+        ([], Cause.BATCH),
+        ([b"done"], Cause.BATCH),
+        ([b"resend 5-x"], Cause.BATCH),
+        ([b"later 5-x"], Cause.BATCH),
+        ([b"err x"], Cause.SAID_ERR),
+        ([b"resend x"], Cause.BAD_REPORT),
+    ],
+)
+def test_a_process_that_dies_is_believed_only_that_it_failed(
+    batch, cause, status, signal
+):
+    event = Event.RETRY if cause is Cause.BATCH else Event.FAIL
+    assert in_batch([], batch, status, signal) == (event, cause)
+
+
+@pytest.mark.parametrize(
+    ("count", "delay"), [(0, 1.0), (1, 2.0), (5, 32.0), (6, 60.0), (13, 60.0)]
+)
+def test_each_loss_of_a_batch_lets_its_messages_wait_longer(count, delay):
+    decided = decide_in_batch(said(), said(), 1, None, count, 15)
+    assert decided.delay == delay
+
+
+def test_a_batch_lost_once_too_often_fails_its_messages():
+    assert in_batch([], [], 1, count=14) == (Event.FAIL, Cause.CRASH_LIMIT)
+
+
+def test_a_batch_that_was_cancelled_fails_those_that_had_not_ended():
+    batch = said(b"done")
+    batch.by = "Ada"
+    decided = decide_in_batch(said(), batch, 0, None, 0, 15)
+    assert (decided.event, decided.cause) == (Event.FAIL, Cause.CANCELLED)
+    assert decide_in_batch(said(b"done"), batch, 1, None, 0, 15).event is Event.FINISH
