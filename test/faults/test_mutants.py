@@ -16,5 +16,6 @@ def tree():
 def test_a_planted_bug_is_noticed(tree, mutant):
     verdict = judge(mutant, tree)
     if verdict.word == "skipped":
-        pytest.skip("its test needs a C compiler -> apt-get install gcc libc6-dev")
+        missing = "its test needs a C compiler or strace"
+        pytest.skip(f"{missing} -> apt-get install gcc libc6-dev strace")
     assert verdict.word == "killed", f"{verdict.word}: {verdict.by}"

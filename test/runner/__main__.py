@@ -92,6 +92,7 @@ PARTS = (
         about="kill -9, crashes, planted bugs",
         folder="faults",
         parallel=3,
+        programs=("strace",),
     ),
     Part(
         name="fuzz",
