@@ -43,7 +43,11 @@ def step_of(request: bytes) -> str:
 
 @dataclass
 class Proxy:
-    """Forwards HTTP to a port; `faults` are {step: [fault or function, …]}."""
+    """Forwards HTTP to a port; `faults` are {step: [fault or function, …]}.
+
+    A function is called between request and reply, which is dropped unless it returns
+    another fault, or `none`.
+    """
 
     port: int
     faults: dict[str, list[Any]] = field(default_factory=dict)
@@ -98,8 +102,8 @@ class Proxy:
             self._forward(request)
         reply = self._forward(request)
         if callable(fault):
-            fault()
-        if fault == "drop reply" or callable(fault) or not reply:
+            fault = fault() or "drop reply"
+        if fault == "drop reply" or not reply:
             return False
         client.sendall(reply[: len(reply) // 2] if fault == "cut reply" else reply)
         return bool(fault != "cut reply")

@@ -26,12 +26,15 @@ from rq.states import FINAL
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPTS = CHECKOUT / "test/scripts"
 MAIN = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
+from rq import durable
 from rq.queues import housekeeping
 from rq.queues.process import main
 
 root, name, ready, user = sys.argv[1:]
+asked = Path(root, f"{name}.crash_at")
+signal.signal(signal.SIGUSR1, lambda *_: durable.arm(asked.read_text()))
 if hour := os.environ.get("TEST_HOUR"):
     housekeeping.HOUR = float(hour)
     housekeeping.TICK = housekeeping.SETTLED_IN = float(hour) / 4
@@ -143,6 +146,11 @@ class RunningQueue:
         assert self.process is not None
         self.process.kill()
         self.process.wait(10)
+
+    def crash_at(self, point: str) -> None:
+        """Let it die when it next passes a named point."""
+        (self.root.path / f"{self.name}.crash_at").write_text(point)
+        os.kill(self.pid, signal.SIGUSR1)
 
     def restart(self) -> None:
         assert self.stop() == 0, self.log()

@@ -1,11 +1,16 @@
 """kill -9 of either side at each step, old copies and full disks: one message."""
 
+import contextlib
 import json
+import os
 import shutil
+import signal
 
 import pytest
 from relaying import STEPS, pair_at
 from support import wait_until
+
+from rq.errors import RQError
 
 pytestmark = pytest.mark.process
 
@@ -71,6 +76,70 @@ def test_the_receiver_may_be_killed_inside_a_step(pair, point):
     msg_id = pair.send(FILES)
     wait_until(lambda: pair.hurry(msg_id) and armed and not pair.sink.alive)
     pair.sink.start()
+    one_message(pair, msg_id)
+
+
+AT_CLAIM = ("journal:before-write", "journal:after-sync", "move:after-rename")
+AT_END = (
+    "journal:before-write",
+    "journal:written",
+    "journal:after-sync",
+    "move:before-rename",
+    "move:after-rename",
+)
+
+
+@pytest.mark.parametrize(
+    ("when", "point"),
+    [*(("claim", one) for one in AT_CLAIM), *(("end", one) for one in AT_END)],
+)
+def test_the_sender_may_be_killed_as_it_claims_or_ends_a_message(pair, when, point):
+    paused = pair.sender.root.pause("relay")
+    paused.touch()
+    pair.sender.ask("wake")
+    msg_id = pair.send(FILES)
+    pair.sender.check()
+    if when == "claim":
+        pair.sender.crash_at(point)
+    else:
+        # After the answer to commit only its end is left to be written.
+        pair.proxy.once("commit", lambda: pair.sender.crash_at(point) or "none")
+    paused.unlink()
+    with contextlib.suppress(RQError):
+        pair.sender.ask("wake")
+    wait_until(lambda: not pair.sender.alive, 30)
+    pair.sender.start()
+    one_message(pair, msg_id)
+
+
+@pytest.mark.parametrize("point", ["durable:before-rename", "durable:after-rename"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_the_sending_worker_may_be_killed_where_it_writes_down_what_it_knows(
+    pair, point, nth
+):
+    # First it makes relay.id of its root, then it keeps the id of the message there.
+    pair.sender.configure(exec_prefix=f"env RQ_CRASH_AT={point}#{nth}")
+    pair.sender.ask("wake")
+    msg_id = pair.send(FILES)
+    ended = pair.sender.until(msg_id, "err", seconds=30)
+    assert "SIGKILL" in ended["status"]
+    pair.sender.configure(exec_prefix="")
+    pair.sender.ask("wake")
+    pair.sender.ok("retry_message", {"msg_id": msg_id, "who": "a test"})
+    wait_until(lambda: pair.sender.state(msg_id) != "err", 30)
+    one_message(pair, msg_id)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_sending_worker_may_be_killed_after_each_step(pair, step):
+    def kill():
+        [msg_id] = os.listdir(pair.sender.dir.path / "run")
+        os.kill(pair.sender.get(msg_id)["result"]["pid"], signal.SIGKILL)
+
+    pair.proxy.once(step, kill)
+    msg_id = pair.send(FILES)
+    pair.sender.until(msg_id, "err", seconds=30)
+    pair.sender.ok("retry_message", {"msg_id": msg_id, "who": "a test"})
     one_message(pair, msg_id)
 
 
