@@ -1,0 +1,135 @@
+"""Rows become messages on a cluster: all of a job or none, whatever becomes of its tasks
+and of its driver."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from supervising import wait_until
+from webbing import served
+
+pytest.importorskip("pyspark")
+
+from spark_cluster import cluster_at, end
+
+HERE = Path(__file__).resolve().parent
+ROWS = list(range(40))
+ENDING = ("plain", "once", "always")  # of write_job.py: those that end
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("sink")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(java_home, tmp_path_factory):
+    with cluster_at(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("j")
+
+
+@contextlib.contextmanager
+def driver_of(cluster, web, place, *cases):
+    """Run a driver that writes to a queue for each case."""
+    for case in cases:
+        name = f"{place.name}-{case}"
+        web.queue("echo done >&3", name)
+        web.post(f"/q/{name}/adminoper", {"pause": "1"})
+    url = f"http://127.0.0.1:{web.port}/"
+    words = [str(HERE / "write_job.py"), str(place), url, place.name, *cases]
+    with (place / "driver.log").open("ab") as log:
+        made = subprocess.Popen(
+            [sys.executable, *words],
+            env=cluster.environment(web.daemon.root.path),
+            cwd=place,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield made
+    finally:
+        end(made)
+
+
+@pytest.fixture(scope="module")
+def driver(cluster, web, place):
+    with driver_of(cluster, web, place, *ENDING, "during") as made:
+        yield made
+
+
+def until_there(driver, *files):
+    """Wait until the driver has made these files."""
+    wait_until(
+        lambda: driver.poll() is not None or all(one.exists() for one in files), 300
+    )
+    log = files[0].parent / "driver.log"
+    assert all(one.exists() for one in files), log.read_text()[-4000:]
+
+
+def sent(web, name):
+    """Return which rows wait in que, read from their folders; None while some are
+    still to be made, or are in prep."""
+    counts = web.get(f"/q/{name}.json").json
+    texts = web.daemon.root.queue(name).path.glob("que/*/msg")
+    rows = sorted(int(json.loads(one.read_bytes())["param2"]) for one in texts)
+    settled = counts["prep_size"] == 0 and counts["que_size"] == len(rows)
+    return rows if settled else None
+
+
+def transactions(web, name):
+    return web.get(f"/api/v1/queues/{name}/txn").json["transactions"]
+
+
+def test_a_job_sends_each_row_once_though_its_tasks_fail(driver, web, place):
+    said = [place / f"{case}.said" for case in ENDING]
+    until_there(driver, *said)
+    wait_until(lambda: all(one.read_text() for one in said), 30)
+    assert [one.read_text() for one in said] == ["ok", "ok", "failed"]
+    for case in ENDING:
+        name, rows = f"{place.name}-{case}", [] if case == "always" else ROWS
+        wait_until(lambda name=name: sent(web, name) is not None, 30)
+        assert sent(web, name) == rows
+        assert transactions(web, name) == []
+
+
+def test_a_driver_that_is_killed_while_it_commits_has_sent_all(driver, web, place):
+    until_there(driver, place / "during.there")
+    kill(driver)
+    wait_until(lambda: sent(web, f"{place.name}-during") == ROWS, 60)
+    assert transactions(web, f"{place.name}-during") == []
+
+
+def test_a_driver_that_is_killed_before_it_commits_has_sent_nothing(
+    cluster, web, place
+):
+    with driver_of(cluster, web, place, "twice", "before") as driver:
+        until_there(driver, place / "before.there")
+        kill(driver)
+    # What was not decided is aborted, five seconds after its last message.
+    wait_until(lambda: not transactions(web, f"{place.name}-before"), 60)
+    wait_until(lambda: sent(web, f"{place.name}-before") == [], 60)
+    # What had been decided stays, though it was asked for twice.
+    assert (place / "twice.said").read_text() == "ok"
+    assert sent(web, f"{place.name}-twice") == ROWS
+
+
+def kill(driver):
+    """kill -9 a driver and all that it has started."""
+    family = psutil.Process(driver.pid).children(recursive=True)
+    driver.kill()
+    driver.wait()
+    for one in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()

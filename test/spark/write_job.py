@@ -1,0 +1,98 @@
+"""A driver for tests of the sink: writes four tasks of ten messages and tells how it went.
+
+    write_job.py PLACE URL QUEUE CASE...
+
+`plain`; `once` and `always`: task 1 fails after it has prepared, in its first attempt or
+in each; `twice`: the commit is asked for twice; `before` and `during`: it waits to be
+killed before the commit, or when that was asked for and not answered.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql.datasource import DataSource, DataSourceWriter
+
+from rq.spark import queue_door, sink
+from rq.spark.session import session
+
+TASKS, ROWS = 4, 10
+WAITING = ("before", "during")
+
+
+class FaultySource(DataSource):
+    """The sink of RQ, with what may go wrong around it."""
+
+    @classmethod
+    def name(cls):
+        return "rq_faulty"
+
+    def writer(self, schema, overwrite):
+        inner = sink.QueueWriter(sink.target(self.options))
+        return FaultyWriter(inner, self.options["case"], self.options["place"])
+
+
+class FaultyWriter(DataSourceWriter):
+    def __init__(self, inner, case, place):
+        self.inner, self.case, self.place = inner, case, place
+
+    def write(self, iterator):
+        message = self.inner.write(iterator)
+        task = TaskContext.get()
+        if task.partitionId() == 1 and (
+            self.case == "always" or (self.case == "once" and task.attemptNumber() == 0)
+        ):
+            raise RuntimeError("this attempt fails after it has prepared")
+        return message
+
+    def commit(self, messages):
+        if self.case == "before":
+            self.wait()
+        if self.case == "during":
+            ask_only(self.inner._target, messages)
+            self.wait()
+        self.inner.commit(messages)
+        if self.case == "twice":
+            self.inner.commit(messages)
+
+    def abort(self, messages):
+        self.inner.abort(messages)
+
+    def wait(self):
+        (Path(self.place) / f"{self.case}.there").touch()
+        signal.pause()
+
+
+def ask_only(target, messages):
+    """Ask for the commit and do not listen to the answer."""
+    ids = [msg_id for one in messages for msg_id in one.ids]
+    way = queue_door._Http(target)
+    body = json.dumps({"ids": ids}).encode()
+    headers = {"Content-Type": "application/json"}
+    way._line.request("POST", f"{way._place}/{messages[0].txn}/commit", body, headers)
+
+
+def main(place, url, queue, *cases):
+    spark = session("write-job")
+    spark.dataSource.register(FaultySource)
+    rows = spark.range(0, TASKS * ROWS, 1, TASKS)
+    rows = rows.selectExpr("'' AS param1", "cast(id AS string) AS param2")
+    for case in cases:
+        asked = {"queue": f"{queue}-{case}", "url": url, "case": case, "place": place}
+        if case in WAITING:
+            asked |= {"ttl": "5"}
+        try:
+            rows.write.format("rq_faulty").mode("append").options(**asked).save()
+            said = "ok"
+        except PySparkException:
+            said = "failed"
+        Path(place, f"{case}.said").write_text(said)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
