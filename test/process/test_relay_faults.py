@@ -86,9 +86,10 @@ def test_an_upload_goes_on_where_it_was_cut(pair):
         got["attachments"]["large.bin"]["sha256"]
         == (ended["attachments"]["large.bin"]["sha256"])
     )
-    first, asked, second = pair.proxy.bodies("attach")
+    # It may ask more than once: the receiver has first to hear of the cut.
+    first, *asked, second = pair.proxy.bodies("attach")
     assert first == len(data["large.bin"])
-    assert (asked, second <= first // 2) == (0, True)
+    assert (set(asked), second <= first // 2) == ({0}, True)
     assert list(pair.sink.root.uploads.iterdir()) == []
 
 
