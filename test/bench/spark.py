@@ -1,0 +1,191 @@
+"""A million events into gold: cold, 5,000 more warm; DuckDB and the page beside it.
+
+.venv/bin/python test/bench/spark.py [EVENTS]
+
+Goals on two cores: cold 120 s (the start of Spark included), 5,000 more 15 s, the page
+from JSON 20 ms.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE)]
+
+import bench  # noqa: E402 - the path above leads to them
+from journal_files import DAY, START, JournalFiles, life  # noqa: E402
+
+from rq import config, published  # noqa: E402
+from rq.layout import Root  # noqa: E402
+
+QUEUES, DAYS = 8, 3
+SEGMENT = 300_000  # events, about 64 MiB
+MORE = 5_000
+PAGES = 20
+
+
+def main() -> None:
+    events = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    with tempfile.TemporaryDirectory(prefix="rq-bench-spark-") as scratch:
+        root = Root(Path(scratch))
+        os.environ["RQ_ROOT"] = scratch
+        print(f"{os.cpu_count()} cores, {bench.file_system(root.path)}")
+        journals = [
+            JournalFiles(root, f"queue{number}", f"{number:08x}")
+            for number in range(QUEUES)
+        ]
+        made, took = timed(lambda: fill(journals, events))
+        size = sum(path.stat().st_size for path in root.queues.rglob("*.jsonl"))
+        print(
+            f"{made:,} events in {size / 1e6:,.0f} MB of segments, made in {took:.0f} s"
+        )
+        spark_part(root, journals)
+        duckdb_part(root)
+        page_part(root)
+
+
+def timed(act: Callable[[], Any]) -> tuple[Any, float]:
+    begun = time.perf_counter()
+    found = act()
+    return found, time.perf_counter() - begun
+
+
+def fill(journals: list[JournalFiles], events: int) -> int:
+    """Seal about that many events, in the order of time; return how many."""
+    rnd = random.Random(1)
+    each = events // len(journals)
+    for journal in journals:
+        for first in range(0, each, SEGMENT):
+            journal.seal(some(rnd, first // 3, min(SEGMENT, each - first) // 3, each))
+    return sum(journal.last for journal in journals)
+
+
+def some(rnd: random.Random, first: int, number: int, each: int) -> Any:
+    for index in range(first, first + number):
+        end, cause = ("fail", "exit") if rnd.random() < 0.03 else ("finish", "done")
+        at = START + index * 3 * DAYS * DAY // max(each, 1)
+        run_us = int(rnd.lognormvariate(11, 1.5))
+        wait_us = int(rnd.lognormvariate(8, 2))
+        msg = f"20270115.0000.00.{index % 1000:03d}.{index}"
+        yield from life(msg, at, end=end, cause=cause, run_us=run_us, wait_us=wait_us)
+
+
+def spark_part(root: Root, journals: list[JournalFiles]) -> None:
+    from rq.spark import history
+    from rq.spark.session import session
+
+    spark, started = timed(lambda: session("rq-bench", master="local[2]"))
+    done, took = timed(lambda: history.run_round(spark, root))
+    whole = started + took
+    print(f"cold: {whole:.1f} s, of it {started:.1f} s to start Spark; ", end="")
+    print(f"{done.events:,} events in {done.batches} batches, {len(done.days)} days")
+    for number in range(2):
+        for journal in journals:
+            first = journal.last // 3
+            share = MORE // 3 // len(journals)
+            journal.seal(some(random.Random(number), first, share, journal.last))
+        done, took = timed(lambda: history.run_round(spark, root))
+        print(f"warm: {took:.1f} s for {done.events:,} more events")
+    spark.stop()
+
+
+AGGREGATE = """
+SELECT date, queue, extract(hour FROM make_timestamp(ts)) AS hour,
+       count(*) FILTER (ev = 'finish') AS done, count(*) FILTER (ev = 'fail') AS err,
+       quantile_cont(wait_us, [0.5, 0.95, 0.99]) FILTER (run_us IS NOT NULL) AS wait,
+       quantile_cont(run_us, [0.5, 0.95, 0.99]) FILTER (run_us IS NOT NULL) AS run
+FROM read_parquet(getvariable('files'), hive_partitioning = true)
+GROUP BY GROUPING SETS ((date, queue, hour), (date, hour), (date, queue), (date))
+"""
+
+
+def duckdb_part(root: Root) -> None:
+    """Compute the same figures from the same Parquet without Spark."""
+    import duckdb
+
+    from rq.spark import bronze
+
+    place = bronze.place(root)
+    current = place.current()
+    source = place.bronze(current.number)
+    files = [
+        str(path)
+        for date in bronze.dates(source)
+        for one in bronze.batches(source, date, current)
+        for path in one.path.glob("*.parquet")
+    ]
+    with duckdb.connect() as line:
+        line.execute("SET threads = 2")
+        line.execute("SET VARIABLE files = $1", [files])
+        for name in ("first", "second"):
+            rows, took = timed(lambda: line.execute(AGGREGATE).fetchall())
+            print(f"DuckDB, the same aggregate, {name}: {took:.2f} s, {len(rows)} rows")
+    shown = published.Published(published.place(root))
+    whole = {day["date"]: day for day in shown.days(shown.index()["days"])}
+    for date, queue, hour, done, err, _, _ in rows:
+        part = next(
+            one
+            for one in whole[str(date)]["parts"]
+            if (one["queue"], one["hour"]) == (queue, hour)
+        )
+        assert (part["done"], part["err"]) == (done, err), (date, queue, hour)
+
+
+def page_part(root: Root) -> None:
+    """Make the page of all queues from the published files."""
+    from rq.web import site as sites
+    from rq.web.pages import history, templating
+
+    config.write_state(root.path / "config.json", {"host": "127.0.0.1", "port": 1})
+    settings = config.root_config({"host": "127.0.0.1", "port": 1}, root.path)
+    site = sites.make(root, settings, b"secret")
+    templates = templating.environment(site)
+    shown = published.Published(published.place(root))
+    # What was published is of the year 2027: the page is asked for as of then.
+    index = shown.index()
+    last = time.mktime(time.strptime(f"{index['days'][-1]} UTC", "%Y-%m-%d %Z"))
+    config.write_text(
+        shown.place.index, published_as_of(shown.place.index, last + 86399)
+    )
+    for kind in ("first", *["again"] * PAGES):
+        _, took = timed(lambda: page(history, templates, shown))
+        if kind == "first":
+            print(f"page from JSON, first: {took * 1000:.1f} ms")
+    print(f"page from JSON, again: {took * 1000:.1f} ms")
+
+
+def published_as_of(path: Path, moment: float) -> str:
+    import json
+
+    return json.dumps({**json.loads(path.read_text()), "as_of": moment})
+
+
+def page(history: Any, templates: Any, shown: published.Published) -> str:
+    told = history.facts(shown, None, "week")
+    values = {
+        "facts": told,
+        "pictures": history.pictures(told),
+        "queue": None,
+        "ranges": history.RANGES,
+        "chosen": "week",
+        "here_url": "/history",
+        "here": "/history",
+        "places": [],
+        "flashes": [],
+        "theme": "",
+        "back": "/",
+        "now": time.time(),
+    }
+    return str(templates.get_template("history.html").render(**values))
+
+
+if __name__ == "__main__":
+    main()
