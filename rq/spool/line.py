@@ -44,11 +44,7 @@ def read(line: bytes, start: int) -> dict[str, Any] | None:
     """Return the record in a line without its newline; None if it is not whole."""
     if line[:8] != b'{"crc":"' or line[16:18] != b'",':
         return None
-    try:
-        crc = int(line[8:16], 16)
-    except ValueError:
-        return None
-    if crc32(line[18:], start) != crc:
+    if line[8:16] != b"%08x" % crc32(line[18:], start):
         return None
     record: dict[str, Any] = orjson.loads(b"{" + line[18:])
     return record
