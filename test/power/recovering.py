@@ -50,10 +50,8 @@ class Promises:
             if msg_id not in self.may:
                 yield f"{msg_id}: nobody has sent it, and it is {seen}"
         for name, before in self.together.items():
-            stayed = {
-                recovered.seen.get(msg_id, Seen()).state == state
-                for msg_id, state in before.items()
-            }
+            states = {one: recovered.seen.get(one, Seen()).state for one in before}
+            stayed = {states[one] == state for one, state in before.items()}
             if len(stayed) > 1:
                 yield f"{name}: some have moved on, some have not"
 
@@ -61,8 +59,10 @@ class Promises:
 def _alike(seen: Seen, promised: Seen) -> bool:
     if promised.state == NOWHERE:
         return seen.state == NOWHERE
-    if promised.state == "prep":  # no promise holds it in a power cut
+    if promised.state == "prep" and not promised.txn:  # nothing was promised
         return seen.state in ("prep", NOWHERE)
+    if seen.txn != promised.txn:
+        return False
     if seen.key != promised.key or seen.state != promised.state:
         return False
     if seen.files != promised.files:
@@ -153,7 +153,16 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
         known = (entry.count, entry.attempt, entry.due)
         if known != (message.count, message.attempt, message.due):
             raise RQError(f"memory says {known}, the file {message}")
-    return Seen(str(state), message.count, message.attempt, message.due, files, key)
+    txn = spool.txns.of(msg_id)
+    return Seen(
+        str(state),
+        message.count,
+        message.attempt,
+        message.due,
+        files,
+        key,
+        "" if txn is None else txn.txn_id,
+    )
 
 
 def _files(place: Path, message: Any) -> Iterable[str]:

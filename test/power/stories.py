@@ -11,6 +11,7 @@ from pathlib import Path
 
 from power.tale import BEFORE, Tale, in_small, take_marks
 
+from rq.spool import transactions
 from rq.states import Event, State
 
 
@@ -199,6 +200,33 @@ def restarted(tale: Tale) -> None:
     tale.apply()
 
 
+def decided(tale: Tale) -> None:
+    """Transactions are committed, with a list of their own if it is long, or aborted."""
+    transactions.INLINE = 2
+    first, second, third = (tale.open_txn(f"txn {one}") for one in range(3))
+    ids = [tale.prepare_in(first) for _ in range(3)]
+    for _ in range(2):
+        tale.prepare_in(second)
+    tale.apply()
+    tale.decide(first, *ids[:2])
+    tale.commit()
+    tale.start(ids[0])
+    tale.decide(second)
+    tale.apply()
+    many = [tale.prepare_in(third) for _ in range(4)]
+    tale.commit()
+    tale.decide(third, *many[:3])
+    tale.commit()
+    tale.spool.settle_all()
+    tale.end(ids[0])
+    tale.checkpoint()
+    transactions.drop_manifest(tale.owner.queue, third)
+    tale.submit()
+    tale.commit()
+    tale.prepare_in(tale.open_txn("txn 3"))
+    tale.checkpoint()
+
+
 def journal_failed(tale: Tale) -> None:
     """A sync of the journal fails; the same events go to a new segment."""
     tale.submit()
@@ -278,6 +306,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         rode,
         deposited,
         restarted,
+        decided,
         journal_failed,
         killed_in_doubt,
         folders_failed,

@@ -22,8 +22,18 @@ from spooling import NOW, Clock, Owner, a_message
 from rq import durable, proc
 from rq.errors import DiskFailed
 from rq.message import Message
-from rq.spool import attach, checkpoint, door, history, index, journal
+from rq.spool import (
+    attach,
+    checkpoint,
+    deciding,
+    door,
+    history,
+    index,
+    journal,
+    transactions,
+)
 from rq.spool.ageing import Limits
+from rq.spool.transactions import Transaction
 from rq.states import Event, Note, Role, State
 
 BEFORE = "boot-before"  # the boot id of all recordings
@@ -42,6 +52,7 @@ class Seen:
     due: float = NOW
     files: tuple[str, ...] = ()  # SHA-256 of its attachments
     key: str = ""
+    txn: str = ""  # the open transaction that holds it
 
 
 @contextlib.contextmanager
@@ -148,6 +159,30 @@ class Tale:
         files = sorted(one.sha256 for one in message.attachments.values())
         self.may_be(msg_id, state="que", files=tuple(files), key=more.get("key", ""))
         self.spool.submit(message, **more)
+
+    def open_txn(self, key: str) -> Transaction:
+        one = deciding.open_one(self.spool, key, 60.0)
+        self.spool.commit()
+        return one
+
+    def prepare_in(self, one: Transaction) -> str:
+        msg_id = self.spool.new_id()
+        self.may_be(msg_id, state="prep", txn=one.txn_id)
+        self.spool.prepare_in(one.txn_id, self.message(msg_id))
+        return msg_id
+
+    def decide(self, one: Transaction, *chosen: str) -> None:
+        """Accept the messages that were chosen, and discard the others."""
+        members = list(one.members)
+        self.together(f"decision of {one.key}", *members)
+        for msg_id in members:
+            self.may_be(msg_id, state="que" if msg_id in chosen else NOWHERE, txn="")
+        if len(chosen) > transactions.INLINE:
+            transactions.write_manifest(self.owner.queue, one.txn_id, chosen)
+        if chosen:
+            deciding.commit(self.spool, one, list(chosen))
+        else:
+            deciding.abort(self.spool, one)
 
     def claim(self, msg_id: str) -> None:
         self.may_be(msg_id, state="run", attempt=self.now(msg_id).attempt + 1)
