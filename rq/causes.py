@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rq import wording
 from rq.states import State
 
 
@@ -59,6 +60,7 @@ class Story:
 
 
 _RETRY = "Mend the cause, then `rq retry {id}`; `rq logs {id}` shows its output."
+_MEMORY = "If nobody did that, memory may have run out: ask `dmesg`. "
 
 STORIES: dict[Cause, Story] = {
     Cause.DONE: Story(
@@ -78,7 +80,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.DUPLICATE: Story(
         "It ended together with another message and did not run itself.",
-        "An equal message ran for it (coalesce_params): {text}",
+        "An equal message ran for it (coalesce_params): {other}",
         "Nothing.",
     ),
     Cause.SAID_ERR: Story(
@@ -88,34 +90,33 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.RESEND: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
-        "The script asked to be run again (retry {count} of {max_count}): {text}",
+        "The script asked to be run again (retry {count} of {max_count}): {reason}",
         "Nothing; it runs again by itself. `rq run {id}` does not wait.",
     ),
     Cause.LATER: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
-        "The script said that its time has not come: {text}",
+        "The script said that its time has not come: {reason}",
         "Nothing; it runs again by itself. `rq run {id}` does not wait.",
     ),
     Cause.RESEND_LIMIT: Story(
-        "It failed: it asked to be run again for the {count}. time.",
-        "The script still could not finish, and max_count is {max_count}: {text}",
-        _RETRY,
+        "It failed: it asked to be run again {times}, and that is the end.",
+        "The script still could not finish, and max_count is {max_count}.",
+        "`rq logs {id}` shows what it waited for; `rq retry {id}` counts from 0 again.",
     ),
     Cause.BAD_REPORT: Story(
         "It failed in attempt {attempt} after {run}.",
-        "The script said something that cannot be read: {text}",
+        "What the script reported makes no sense: RQ {text}",
         "Mend the script (PROTOCOLS.md, the pipe), then `rq retry {id}`.",
     ),
     Cause.EXIT: Story(
         "It failed in attempt {attempt} after {run}.",
-        "The script exited with status {exit}, which must be 0 unless it reports "
-        "err; its last words: {text}",
+        "The script exited with status {exit}{after}; only 0 is success.{last}",
         _RETRY,
     ),
     Cause.SIGNAL: Story(
         "It failed in attempt {attempt} after {run}.",
-        "The script was killed by {signal}; its last words: {text}",
-        _RETRY,
+        "The script was killed by {signal}{after}.{words}",
+        "{hint}" + _RETRY,
     ),
     Cause.NO_WORD: Story(
         "It failed in attempt {attempt} after {run}.",
@@ -137,7 +138,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.TOO_LARGE: Story(
         "It failed before it was started.",
-        "Its parameters are too large for an environment: {text}",
+        "Its parameters are too large for the environment of a process {size}",
         "Send large data as an attachment.",
     ),
     Cause.BAD_MESSAGE: Story(
@@ -156,7 +157,7 @@ STORIES: dict[Cause, Story] = {
         "Nothing; it runs again by itself.",
     ),
     Cause.CRASH_LIMIT: Story(
-        "It failed: its attempts were lost {count} times.",
+        "It failed: its attempt was lost {times}.",
         "RQ, the machine or the process of its batch ended each time while it ran; "
         "this message may be what ends them.",
         "Look at `rq logs {id}` and the log of its queue before `rq retry {id}`.",
@@ -169,7 +170,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.CANCELLED: Story(
         "It was cancelled in attempt {attempt} after {run}.",
-        "Somebody ended it while it ran: {text}",
+        "It was {text} while it ran.",
         "`rq retry {id}` sends it round again, `rq delete {id}` removes it.",
     ),
     Cause.STOP: Story(
@@ -179,13 +180,14 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.OPERATOR: Story(
         "It waits for another round.",
-        "Somebody sent it round again: {text}",
+        "It was sent round again {text}.",
         "Nothing; it runs when it is due.",
     ),
     Cause.REFUSED: Story(
         "It failed in attempt {attempt} after {run}.",
-        "What it had to hand on was refused: {text}",
-        _RETRY,
+        "What it had to hand on was refused: {refusal}",
+        "See that the queue is there and UP, then `rq retry {id}`; `rq logs {id}` shows "
+        "its output.",
     ),
 }
 
@@ -203,13 +205,13 @@ _PLAIN: dict[State, Story] = {
     ),
     State.RUN: Story(
         "It is running, attempt {attempt}.",
-        "Its script was started and has not ended: {text}",
+        "Its script was started and has not ended{says}",
         "`rq logs -f {id}` follows it, `rq cancel {id}` ends it.",
     ),
     State.DONE: Story("It succeeded.", "The script reported done.", "Nothing."),
     State.RELAYED: Story("It was handed over.", "{text}", "Nothing."),
-    State.ERR: Story("It failed.", "{text}", _RETRY),
-    State.DISMISSED: Story("It failed, and was acknowledged.", "{text}", _RETRY),
+    State.ERR: Story("It failed.", "{known}", _RETRY),
+    State.DISMISSED: Story("It failed, and was acknowledged.", "{known}", _RETRY),
 }
 
 
@@ -224,18 +226,36 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     plain = known is None or state in (State.RUN, State.PREP)
     template = _PLAIN[state] if plain or known is None else STORIES[known]
     filled = _Facts(facts)
-    why = template.why.format_map(filled).rstrip(": ")
-    if state is State.QUE and known is not None and facts.get("waiting"):
-        why = f"{why} {facts['waiting']}"
+    why = wording.ended(template.why.format_map(filled))
+    waiting = str(facts.get("waiting") or "")
+    if state is State.QUE and known is not None and not _tells(filled, waiting):
+        why = f"{why.rstrip('.')}. {waiting}"
     return Story(
         template.what.format_map(filled), why, template.todo.format_map(filled)
     )
 
 
+def _tells(filled: Mapping[str, Any], waiting: str) -> bool:
+    """Whether the cause says already why a message waits."""
+    return not waiting or bool(filled["text"] and filled["text"] in waiting)
+
+
 class _Facts(dict[str, Any]):
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__(facts)
-        self["text"] = facts.get("job_status") or ""
+        text = self["text"] = str(facts.get("job_status") or "")
+        self["other"] = text.removeprefix("duplicate ")
+        self["reason"] = wording.reason(text)
+        self["refusal"] = wording.refusal(text)
+        self["times"] = wording.times(facts.get("count"))
+        self["size"] = text.partition(" environment ")[2]
+        self["says"] = f"; it says: {text}" if text else ""
+        self["known"] = text or "Nothing is known of why."
+        word, last = wording.improper(text)
+        self["after"] = f" after it had reported {word}" if word else ""
+        self["words"] = f" Its last words: {last}" if last else ""
+        self["last"] = self["words"] or " It gave no reason."
+        self["hint"] = _MEMORY if facts.get("signal") == "SIGKILL" else ""
         run_us = facts.get("run_us")
         self["run"] = "?" if run_us is None else duration(run_us / 1e6)
 

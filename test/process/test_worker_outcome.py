@@ -118,7 +118,7 @@ def test_a_resend_waits_as_long_as_it_says_from_the_end_of_the_run(queue):
     assert 1000 < message["due"] - before < 1010
     assert message["status"] == "que - 1000-not yet"
     assert message["story"]["why"].startswith(
-        "The script asked to be run again (retry 1 of 15): 1000-not yet"
+        "The script asked to be run again (retry 1 of 15): not yet"
     )
     queue.ok("delete_message", {"msg_id": msg_id})
 
@@ -130,7 +130,7 @@ def test_the_last_resend_that_max_count_allows_ends_in_err(queue):
     assert message["result"]["attempt"] == 3
     output = queue.output(message["msg_id"])
     assert [f"run {n}\n" in output for n in range(4)] == [True, True, True, False]
-    assert "for the 3. time" in message["story"]["what"]
+    assert "run again 3 times" in message["story"]["what"]
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1-x", "1e3-x", "99999999999-x", "½-x"])
