@@ -41,7 +41,7 @@ def spark(root: Root, words: list[str]) -> int:
 
 
 def _usage() -> str:
-    lines = ["usage: rq [--root DIR] spark VERB [options]", ""]
+    lines = ["usage: rq spark VERB [options]", ""]
     return "\n".join(
         [*lines, *(f"  {verb:<10}{text}" for verb, (_, text) in VERBS.items())]
     )

@@ -27,10 +27,10 @@ note end
 
 
 @contextlib.contextmanager
-def workers(path, script=WORKER, **settings):
+def workers(path, script=WORKER, grace=0.3, **settings):
     """Give a queue of workers that stay, with little patience at its end."""
     (path / "config").mkdir()
-    (path / "config/config.json").write_text(json.dumps({**SETTINGS, "grace": 0.3}))
+    (path / "config/config.json").write_text(json.dumps({**SETTINGS, "grace": grace}))
     with running_queue(path, script, worker="persistent", **settings) as queue:
         yield queue
 
@@ -38,6 +38,12 @@ def workers(path, script=WORKER, **settings):
 @pytest.fixture
 def fresh(tmp_path):
     with workers(tmp_path) as queue:
+        yield queue
+
+
+@pytest.fixture
+def patient(tmp_path):
+    with workers(tmp_path, grace=10) as queue:
         yield queue
 
 
@@ -357,19 +363,21 @@ def test_a_message_that_ends_while_it_is_cancelled_is_cancelled(queue):
     pid_of(queue)
 
 
-def test_a_stop_lets_a_free_worker_read_its_end(fresh):
+def test_a_stop_lets_a_free_worker_read_its_end(patient):
+    fresh = patient
     pid = pid_of(fresh)
     assert fresh.stop() == 0
     assert notes(fresh, "end") == [pid]
     assert not lives(pid)
 
 
-def test_a_stop_lets_a_message_end_within_its_grace(fresh):
+def test_a_stop_lets_a_message_end_within_its_grace(patient):
+    fresh = patient
     msg_id, pid = held(fresh)
     fresh.process.terminate()
     wait_until(lambda: "stopping" in fresh.log())
     go(fresh)
-    assert fresh.process.wait(10) == 0
+    assert fresh.process.wait(20) == 0
     assert notes(fresh, "end") == [pid]
     fresh.start()
     assert fresh.get(msg_id)["status"] == f"done - {pid}"

@@ -179,4 +179,5 @@ def test_every_example_that_is_marked_is_run():
     known |= {("json", one) for one in ("webhooks", "router", "peers")}
     known |= {(language, "worker") for language in ("sh", "python")}
     known |= {(language, "batch") for language in ("sh", "json")}
+    known |= {("sh", "http"), ("python", "job")}  # by test/web and test/spark
     assert {(language, use) for language, use, _ in EXAMPLES} == known

@@ -104,7 +104,7 @@ def test_a_dead_host_takes_no_slots_and_its_messages_go_on_when_it_is_back(pair)
     begun = time.monotonic()
     got = pair.sender.ended(pair.send(dest=pair.direct))
     assert got["state"] == "relayed"
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10
     shown = [pair.sender.get(one) for one in waiting]
     assert {one["count"] for one in shown} == {0}
     assert {one["state"] for one in shown} <= {"que", "run"}

@@ -176,13 +176,13 @@ def test_a_killed_queue_comes_back_each_time_a_little_later(running):
     gaps = []
     for _ in range(2):
         running.kill("q")
-        wait_until(lambda: running.child("q")["state"] == Child.BACKOFF, 2)
+        wait_until(lambda: running.child("q")["state"] == Child.BACKOFF)
         assert "SIGKILL" in running.child("q")["reason"]
         began = time.monotonic()
         running.until_up("q")
         gaps.append(time.monotonic() - began)
-    assert gaps[0] >= 0.8
-    assert gaps[1] >= 1.8
+    assert gaps[0] >= 0.5
+    assert gaps[1] >= 1.3
     assert running.child("q")["restarts"] == 2
 
 
@@ -351,7 +351,7 @@ def test_bad_clients_cost_only_themselves(running):
     began = time.monotonic()
     assert running.ask("ping") == ["pong"]
     assert running.ask_queue("q", "ping") == ["pong"]
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert {one["name"]: one["pid"] for one in running.children()} == before
     # Half a frame is given up after its deadline.
     assert silent[0].recv(10) == b""

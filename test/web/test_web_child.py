@@ -99,7 +99,7 @@ def test_a_stop_waits_for_no_open_connection(tmp_path):
         pids = web.daemon.processes()
         begun = time.monotonic()
         assert web.daemon.stop() == 0
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
         assert not [pid for pid in pids if pid in web.daemon.processes()]
         for one in lines:
             one.close()
