@@ -22,7 +22,6 @@ from rq.spark import queue_door, sink
 from rq.spark.session import session
 
 TASKS, ROWS = 4, 10
-WAITING = ("before", "during")
 
 
 class FaultySource(DataSource):
@@ -84,8 +83,6 @@ def main(place, url, queue, *cases):
     rows = rows.selectExpr("'' AS param1", "cast(id AS string) AS param2")
     for case in cases:
         asked = {"queue": f"{queue}-{case}", "url": url, "case": case, "place": place}
-        if case in WAITING:
-            asked |= {"ttl": "5"}
         try:
             rows.write.format("rq_faulty").mode("append").options(**asked).save()
             said = "ok"
