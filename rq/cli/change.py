@@ -41,14 +41,27 @@ def _retry(root: Root, queue: str, msg_id: str) -> str:
 
 def cancel(root: Root, words: list[str]) -> int:
     """Take waiting messages out (asks), end running ones."""
-    args = _parser(
+    made = term.parser(
         "cancel",
         "A waiting message is removed, after asking; a running one is ended and "
         "goes to err.",
-        words,
-        asks=True,
     )
+    made.add_argument("ids", nargs="+", metavar="ID")
+    made.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    made.add_argument(
+        "--batch",
+        action="store_true",
+        help="end the batch that it runs in: all of it goes to err",
+    )
+    args = made.parse_args(words)
+    if args.batch:
+        return _each(root, args, _cancel_batch)
     return _each(root, args, lambda *target: _cancel(*target, yes=args.yes))
+
+
+def _cancel_batch(root: Root, queue: str, msg_id: str) -> str:
+    owner.demand(root, queue, "cancel_batch", _asked(msg_id))
+    return "is being ended with its batch; all of it goes to err"
 
 
 def _cancel(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:

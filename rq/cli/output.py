@@ -58,13 +58,15 @@ def follow(reader: owner.Reader, queue: str, msg_id: str, offset: int) -> None:
 
     By file name, not by descriptor: after a crash the file may be another one.
     """
-    lost = 0
+    lost, seen = 0, None
     told = False
     while lost < _LOST_AFTER:
         state = _where(reader, queue, msg_id)
         lost = lost + 1 if state is None else 0
         if state is not None:
             path = reader.root.queue(queue).message(state, msg_id) / JOB / STDIO_LOG
+            if (file := _file(path)) != seen:
+                offset, seen = (0 if seen and file else offset), file or seen
             more = _print_from(path, offset)
             offset += more
             if state in FINAL and not more and path.parent.parent.is_dir():
@@ -75,6 +77,15 @@ def follow(reader: owner.Reader, queue: str, msg_id: str, offset: int) -> None:
             return
         time.sleep(_PAUSE)
     raise NoSuchMessage(f"{queue}/{msg_id} was removed")
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Return which file it is: each attempt in a batch has a new one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _where(reader: owner.Reader, queue: str, msg_id: str) -> State | None:

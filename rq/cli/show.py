@@ -102,7 +102,7 @@ _RESULT = (
 
 def _result(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     result: Mapping[str, Any] = found.get("result") or {}
-    for name in ("cause", "exit", "signal"):
+    for name in ("cause", "exit", "signal", "batch", "messages", "left"):
         if result.get(name) is not None:
             yield name, result[name]
     for name, shown in _RESULT:

@@ -10,7 +10,8 @@ from typing import Any
 
 from rq import proc
 from rq.errors import BadMessage
-from rq.queues import retention, views
+from rq.queues import detail as details
+from rq.queues import lists, retention, views
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, object_in, with_id
 from rq.spool import check
@@ -39,17 +40,17 @@ def get_message_status(ctx: Context, arg: bytes) -> Any:
 
 
 def num_messages(ctx: Context, arg: bytes) -> Any:
-    return views.counts(ctx.owner)
+    return details.counts(ctx.owner)
 
 
 def messages(ctx: Context, arg: bytes) -> Any:
     """Answer the ids in a state, as the ancestor did."""
-    return views.messages(ctx.owner, object_in(arg))
+    return lists.messages(ctx.owner, object_in(arg))
 
 
 def listed(ctx: Context, arg: bytes) -> Any:
     """Answer messages of a state with their main fields."""
-    return ["ok", views.listed(ctx.owner, object_in(arg))]
+    return ["ok", lists.listed(ctx.owner, object_in(arg))]
 
 
 # ---- the queue itself
@@ -75,7 +76,7 @@ def status(ctx: Context, arg: bytes) -> Any:
 def detail(ctx: Context, arg: bytes) -> Any:
     """Answer what an operator wants to know of the queue."""
     ctx.owner.forget_admin()
-    return ["ok", views.detail(ctx.owner)]
+    return ["ok", details.detail(ctx.owner)]
 
 
 def shutdown(ctx: Context, arg: bytes) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rq import names
 from rq.errors import NoSuchMessage, Refused, WrongState
-from rq.queues import views
+from rq.queues import lists
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, asker, object_in, with_id
 from rq.spool import leases
@@ -34,13 +34,17 @@ def destroy_message(ctx: Context, arg: bytes) -> Any:
 def cancel_message(ctx: Context, arg: bytes) -> Any:
     """End a running message, as err `cancelled by WHO`."""
     asked, msg_id = with_id(arg)
-    if asked.get("batch") is True:
-        number = ctx.runner.cancel_batch(msg_id, asker(ctx, asked))
-        return ["ok", f"batch of {number} is being cancelled"]
     if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
         state = ctx.owner.spool.state_of(msg_id)
         raise WrongState(f"msg is not running, it is in {state}")
     return ["ok", "msg is being cancelled"]
+
+
+def cancel_batch(ctx: Context, arg: bytes) -> Any:
+    """End the batch that a message runs in, as err `cancelled by WHO`."""
+    asked, msg_id = with_id(arg)
+    number = ctx.runner.cancel_batch(msg_id, asker(ctx, asked))
+    return ["ok", f"batch of {number} is being cancelled"]
 
 
 def retry_message(ctx: Context, arg: bytes) -> Any:
@@ -104,7 +108,7 @@ def ack_errs(ctx: Context, arg: bytes) -> Any:
     if "msg_id" in asked:
         ids = [names.msg_id(asked["msg_id"])]
     else:
-        ids = views.in_err(ctx.owner)
+        ids = lists.in_err(ctx.owner)
     for msg_id in ids:
         spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
         if spool.journal.full:
@@ -116,6 +120,7 @@ COMMANDS: dict[str, Command] = {
     "delete_message": Command(delete_message),
     "destroy_message": Command(destroy_message),
     "cancel_message": Command(cancel_message),
+    "cancel_batch": Command(cancel_batch),
     "retry_message": Command(retry_message),
     "run_message": Command(run_message),
     "ack_errs": Command(ack_errs),

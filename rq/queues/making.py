@@ -11,7 +11,7 @@ from rq import names, proc
 from rq.errors import BadInput, NoSuchMessage, Refused, WrongState
 from rq.layout import ATTACH
 from rq.message import Attachment
-from rq.queues import handover, keyed, views
+from rq.queues import handover, keyed, lists
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, object_in, with_id
 from rq.spool import attach
@@ -49,7 +49,7 @@ def prep_message(ctx: Context, arg: bytes) -> Any:
 def single_que(ctx: Context, arg: bytes) -> Any:
     """Accept a message unless one waits; answer the id of the one that does."""
     asked = object_in(arg)
-    newest = views.newest_waiting(ctx.owner)
+    newest = lists.newest_waiting(ctx.owner)
     if newest is not None:
         return ["ok", ctx.owner.full_id(newest)]
     return _create(ctx.owner, asked)

@@ -1,31 +1,24 @@
-"""What the owner shows of its messages and of itself; nothing here changes anything."""
+"""What the owner shows of a message; nothing here changes anything."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 from rq import names
 from rq.causes import duration, story
 from rq.config import PERSISTENT, Admin
-from rq.errors import BadInput, BadMessage, NoSuchMessage
+from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import PARAMS, Message
-from rq.queues import delivery, retention
+from rq.message import Message
+from rq.queues import retention
 from rq.queues.batch import Batch
 from rq.queues.owner import Owner
 from rq.queues.persistent import Phase
-from rq.queues.resident import Resident
-from rq.spool import folders
-from rq.spool.entry import COUNTED
-from rq.states import HASHED, State
+from rq.queues.worker import Worker
+from rq.states import State
 
-LIMIT = 20
-MOST = 10_000
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -65,15 +58,14 @@ def _text(owner: Owner, msg_id: str, state: State) -> str:
 
 def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     """Return all that is known of a message."""
-    found = _read(owner, msg_id)
+    found = read(owner, msg_id)
     shown = status(owner, msg_id)
     state = owner.spool.state_of(msg_id)
     entry = owner.spool.entries.get(msg_id)
     result = owner.spool.status(msg_id)
     worker = owner.workers.get(msg_id)
     if worker is not None:
-        result = {"job_status": worker.text, "attempt": worker.message.attempt}
-        result["pid"], result["started"] = worker.pid, worker.began_at
+        result = _result_so_far(owner, worker)
     fields: dict[str, Any] = {**found.to_json(), **shown, "result": result}
     if entry is not None:
         fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
@@ -92,7 +84,18 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     return fields
 
 
-def _read(owner: Owner, msg_id: str) -> Message:
+def _result_so_far(owner: Owner, worker: Worker) -> dict[str, Any]:
+    together = owner.batch_of(worker.msg_id)
+    return {
+        "job_status": worker.text,
+        "attempt": worker.message.attempt,
+        "pid": worker.pid,
+        "started": worker.began_at,
+        **({} if together is None else batch(together)),
+    }
+
+
+def read(owner: Owner, msg_id: str) -> Message:
     """Return a message; of one in err that cannot be read, what is known all the same:
     it must not hide, and its story says what is wrong with it."""
     try:
@@ -106,6 +109,11 @@ def _read(owner: Owner, msg_id: str) -> Message:
             due=names.created(msg_id),
             extra={"unreadable": str(error)},
         )
+
+
+def batch(one: Batch) -> dict[str, Any]:
+    """Return how a batch is told of by its messages."""
+    return {"batch": one.batch_id, "messages": len(one.claims), "left": one.left}
 
 
 def _attachments(owner: Owner, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,222 +182,3 @@ def _why_gathering(owner: Owner, msg_id: str) -> str:
 def _lacks_worker(owner: Owner) -> bool:
     free = any(one.phase is Phase.FREE for one in owner.residents)
     return owner.config.worker == PERSISTENT and not free
-
-
-# ---- lists
-
-
-def newest_waiting(owner: Owner) -> str | None:
-    """Return the message that came into que last; None when none waits."""
-    return next(_waiting(owner), None)
-
-
-def _waiting(owner: Owner) -> Iterator[str]:
-    """Give waiting messages, the newest first."""
-    entries = owner.spool.entries
-    for msg_id in reversed(entries):
-        entry = entries[msg_id]
-        if entry.state is State.QUE and entry.rider_of is None:
-            yield msg_id
-
-
-def in_err(owner: Owner) -> list[str]:
-    """Return the messages in err that nobody has acknowledged."""
-    return _ids(owner, State.ERR, None)
-
-
-def _ids(owner: Owner, state: State, limit: int | None, after: str = "") -> list[str]:
-    """Return ids in a state, newest first, also those whose folder is not there yet.
-
-    `after`: only those older than that id. Of what has ended no more is looked at than
-    is given, however much there is and however far the folders lag.
-    """
-    spool = owner.spool
-    if state is State.QUE:
-        return list(islice(_older(_waiting(owner), after), limit))
-    if state in (State.PREP, State.RUN):
-        live = spool.entries
-        there = (i for i in reversed(live) if live[i].state is state)
-        return list(islice(_older(there, after), limit))
-    unsettled = spool.unsettled
-    coming = [i for i, one in unsettled.items() if one.state is state]
-    listed = folders.newest_first(spool.queue, state, after)
-    staying = (i for i in listed if i not in unsettled)
-    found = (*_older(coming, after), *islice(staying, limit))
-    return sorted(found, reverse=True)[:limit]
-
-
-def _older(ids: Iterable[str], after: str) -> Iterator[str]:
-    return (i for i in ids if not after or i < after)
-
-
-def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
-    """Return what the ancestor's command `messages` does."""
-    name = str(asked.get("state"))
-    limit = _limit(asked)
-    if name == "errack":
-        return [f".{i}" for i in _ids(owner, State.DISMISSED, MOST)]
-    if name == "que":
-        entries = owner.spool.entries
-        return [[i, entries[i].due] for i in _ids(owner, State.QUE, limit)]
-    if name == "run":
-        return [[i, _run_status(owner, i)] for i in _ids(owner, State.RUN, limit)]
-    if name == "prep" or name == "err":
-        return _ids(owner, State(name), MOST)
-    if name in HASHED:
-        return _filtered(owner, State(name), limit, asked.get("filter"))
-    raise _no_state(name)
-
-
-def _no_state(name: str) -> BadInput:
-    return BadInput(f"invalid or missing 'state' field ({name:.80})")
-
-
-def _run_status(owner: Owner, msg_id: str) -> str:
-    return str(status(owner, msg_id)["status"])
-
-
-def _limit(asked: Mapping[str, Any]) -> int | None:
-    limit = asked.get("limit", LIMIT)
-    if isinstance(limit, str) and limit.lstrip("-").isdigit():
-        limit = int(limit)
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise BadInput(f"limit is not a whole number: {limit!r:.40}")
-    return min(limit, MOST) if limit > 0 else MOST
-
-
-def _filtered(owner: Owner, state: State, limit: int | None, wanted: Any) -> list[str]:
-    ids = _ids(owner, state, limit)
-    if not isinstance(wanted, str) or not wanted.strip():
-        return ids
-    return [i for i in ids if wanted in _json(owner, i)]
-
-
-def _json(owner: Owner, msg_id: str) -> str:
-    """Return a message as text; nothing for one that cannot be read."""
-    try:
-        return owner.spool.read(msg_id).encode().decode()
-    except (BadInput, NoSuchMessage):
-        return ""
-
-
-def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return messages of a state with their main fields, newest first."""
-    name = str(asked.get("state"))
-    if name not in COUNTED:
-        raise _no_state(name)
-    state = State(name)
-    after = asked.get("after")
-    ids = _ids(owner, state, _limit(asked), names.msg_id(after) if after else "")
-    return [one for i in ids if (one := _row(owner, i)) is not None]
-
-
-def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
-    try:
-        found = _read(owner, msg_id)
-        shown = status(owner, msg_id)
-    except (BadInput, NoSuchMessage):
-        return None
-    entry = owner.spool.entries.get(msg_id)
-    row = {
-        "msg_id": msg_id,
-        "due": entry.due if entry else found.due,
-        "count": entry.count if entry else found.count,
-        "attempt": entry.attempt if entry else _attempts(owner, found),
-        "status": shown["status"],
-        "state": shown["state"],
-    }
-    return {**row, **{p: found.params[p] for p in PARAMS if p in found.params}}
-
-
-def _attempts(owner: Owner, found: Message) -> int:
-    """Return the starts of a message that has ended: a start alone does not rewrite
-    its file `msg`."""
-    return int(owner.spool.status(found.msg_id).get("attempt", found.attempt))
-
-
-# ---- the queue
-
-
-def counts(owner: Owner) -> dict[str, int]:
-    """Return how many messages are in each of the six states."""
-    kept = owner.spool.counts
-    shown_states = (
-        State.PREP,
-        State.QUE,
-        State.RUN,
-        State.DONE,
-        State.RELAYED,
-        State.ERR,
-    )
-    shown = {str(state): kept.of(state) for state in shown_states}
-    shown["que"] -= owner.riding
-    return shown
-
-
-def detail(owner: Owner) -> dict[str, Any]:
-    """Return what an operator wants to know of the queue."""
-    spool = owner.spool
-    closed = owner.closed()
-    first = owner.first_due()
-    return {
-        "name": owner.name,
-        "pid": os.getpid(),
-        "uptime": int(time.monotonic() - owner.began),
-        "status": owner.status,
-        "admin": str(owner.admin),
-        "oper": "SCRIPTERROR" if owner.oper else "UP",
-        "reason": owner.oper or owner.config_error,
-        "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
-        "accepting": closed is None,
-        "closed_reason": closed,
-        "lag": spool.lag,
-        "lag_bytes": spool.lag_bytes,
-        "stuck": spool.stuck,
-        "left_at_door": owner.left_at_door,
-        "num_workers": owner.config.num_workers,
-        "running": [
-            _running(owner, i) for i, one in owner.workers.items() if not one.batch
-        ],
-        "batches": [_batch(one) for one in owner.batches],
-        "workers": [_resident(one) for one in owner.residents],
-        "next_due": first,
-        "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
-        "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
-        "owed": len(spool.owed),
-        "in_doubt": len(delivery.doubtful(owner)),
-        "journal_id": spool.journal.journal_id,
-        "seq": spool.journal.position.seq,
-        "checkpoint_seq": owner.checkpoint_seq,
-    }
-
-
-def _resident(one: Resident) -> dict[str, Any]:
-    return {
-        "pid": one.pid,
-        "phase": one.phase,
-        "messages": one.messages,
-        "since": one.began_at,
-    }
-
-
-def _batch(one: Batch) -> dict[str, Any]:
-    return {
-        "batch_id": one.batch_id,
-        "pid": one.script.pid if one.script else None,
-        "messages": len(one.claims),
-        "left": one.left,
-        "since": one.began_at,
-        "status": one.said.text,
-    }
-
-
-def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
-    worker = owner.workers[msg_id]
-    return {
-        "msg_id": msg_id,
-        "pid": worker.pid,
-        "phase": worker.phase,
-        "since": worker.began_at,
-        "status": worker.text,
-    }

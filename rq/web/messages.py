@@ -27,6 +27,7 @@ _CHANGE = {
     "destroy": ("destroy_message", "queue"),
     "commit": ("commit_message", "message"),
     "cancel": ("cancel_message", "message"),
+    "cancel_batch": ("cancel_batch", "message"),
     "retry": ("retry_message", "message"),
     "run_now": ("run_message", "message"),
     "ack": ("ack_errs", "message"),

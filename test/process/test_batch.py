@@ -190,7 +190,7 @@ def test_as_many_batches_run_side_by_side_as_the_setting_says(make):
     batches.act("hold; echo done >&3")
     ids = batches.send(6)
     batches.until_ran(2)
-    wait_until(lambda: len(batches.detail()["batches"]) == 2, PATIENCE)
+    wait_until(lambda: len(batches.detail()["running"]) == 2, PATIENCE)
     assert [batches.queue.state(one) for one in ids] == ["run"] * 4 + ["que"] * 2
     batches.go()
     for msg_id in ids:
@@ -352,9 +352,11 @@ def test_one_ends_when_that_is_said_while_the_others_go_on(make):
     batches.until(first, "done")
     assert batches.queue.state(second) == "run"
     assert batches.queue.folder(first).is_relative_to(batches.queue.dir.path / "done")
-    [shown] = batches.detail()["batches"]
-    assert shown["batch_id"] == f"{first}.1"
+    [shown] = batches.detail()["running"]
+    assert (shown["batch"], shown["msg_id"]) == (f"{first}.1", second)
     assert (shown["messages"], shown["left"]) == (2, 1)
+    result = batches.queue.get(second)["result"]
+    assert (result["batch"], result["messages"], result["left"]) == (f"{first}.1", 2, 1)
     batches.go()
     batches.until(second, "done")
 
@@ -391,9 +393,8 @@ def test_progress_is_shown_on_all_and_that_of_one_on_it(make):
 
     wait_until(lambda: shown(first) == "run - half of me", PATIENCE)
     assert shown(second) == "run - all of us"
-    [together] = batches.detail()["batches"]
+    [together] = batches.detail()["running"]
     assert together["status"] == "all of us"
-    assert batches.detail()["running"] == []
     batches.go()
     assert batches.until(first, "done")["result"]["job_status"] == ""
 
@@ -611,8 +612,7 @@ def test_a_batch_is_cancelled_whole_but_for_what_has_ended(make):
     wait_until(
         lambda: batches.queue.get(ids[3])["status"] == "run - it was said", PATIENCE
     )
-    asked = {"msg_id": ids[2], "batch": True, "who": "Ada"}
-    reply = batches.queue.ok("cancel_message", asked)
+    reply = batches.queue.ok("cancel_batch", {"msg_id": ids[2], "who": "Ada"})
     assert reply == "batch of 3 is being cancelled"
     for msg_id in ids[2:]:
         shown = batches.until(msg_id, "err")
@@ -629,7 +629,7 @@ def test_a_batch_of_one_is_cancelled_like_any_message(make):
     batches.act("hold")
     [msg_id] = batches.send(1)
     batches.until_ran()
-    wait_until(lambda: batches.detail()["batches"][0]["pid"], PATIENCE)
+    wait_until(lambda: batches.detail()["running"], PATIENCE)
     batches.queue.ok("cancel_message", {"msg_id": msg_id})
     assert batches.until(msg_id, "err")["result"]["cause"] == "cancelled"
 
@@ -637,8 +637,7 @@ def test_a_batch_of_one_is_cancelled_like_any_message(make):
 def test_what_is_in_no_batch_cannot_be_cancelled_as_one(make):
     batches = make(max=2)
     [msg_id] = batches.send(1)
-    asked = {"msg_id": msg_id, "batch": True}
-    reason = batches.queue.refused("cancel_message", asked)
+    reason = batches.queue.refused("cancel_batch", {"msg_id": msg_id})
     assert reason == "msg does not run in a batch"
 
 
@@ -654,7 +653,7 @@ def test_one_that_failed_is_sent_round_again_only_when_its_batch_has_ended(make)
     assert "batch" in reason
     batches.go()
     batches.until(second, "done")
-    wait_until(lambda: not batches.detail()["batches"], PATIENCE)
+    wait_until(lambda: not batches.detail()["running"], PATIENCE)
     batches.queue.ok("retry_message", {"msg_id": first})
     batches.queue.ok("run_message", {"msg_id": first})
     batches.until(first, "done")

@@ -83,3 +83,16 @@ def test_the_life_of_a_message_has_its_stations(state, kinds):
         "result": {"finished": 1767323100.0, "run_us": 2_000_000},
     }
     assert [step["kind"] for step in message.life(told, 10.0)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("state", "result", "verbs"),
+    [
+        ("run", {}, ("cancel",)),
+        ("run", {"batch": "1.1", "messages": 5, "left": 1}, ("cancel",)),
+        ("run", {"batch": "1.1", "messages": 5, "left": 2}, ("cancel_batch",)),
+        ("que", {"batch": "1.1"}, ("run_now", "delete")),
+    ],
+)
+def test_one_of_many_in_a_batch_cannot_be_cancelled_alone(state, result, verbs):
+    assert message.actions(state, result) == verbs

@@ -91,6 +91,15 @@ OF_MESSAGE = {
         field=("_method", "cancel"),
         danger=True,
     ),
+    "cancel_batch": Question(
+        title="Cancel the whole batch?",
+        sentence="This message runs in a batch: one process for all. It is told to stop, "
+        "and killed if it does not. All messages of the batch that have not ended go to "
+        "err.",
+        button="Cancel the batch",
+        field=("_method", "cancel_batch"),
+        danger=True,
+    ),
     "retry": Question(
         title="Send this message round again?",
         sentence="It runs again under the same id, and its retries count from 0.",

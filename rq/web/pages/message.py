@@ -53,6 +53,9 @@ _PLAIN = (
     ("exit", "exit status"),
     ("signal", "signal"),
     ("pid", "process"),
+    ("batch", "batch"),
+    ("messages", "messages in it"),
+    ("left", "not yet ended"),
 )
 _TIMES = (("wait_us", "waited"), ("run_us", "ran"), ("cpu_us", "CPU time"))  # µs
 
@@ -100,7 +103,7 @@ def shown(told: Mapping[str, Any]) -> dict[str, Any]:
         "running_for": max(0.0, now - started) if started else None,
         "due_in": float(told["due"]) - now,
         "part": progress.part_done(text) if told["state"] == "run" else None,
-        "actions": ACTIONS.get(state, ()),
+        "actions": actions(state, result),
         "life": life(told, now),
         "params": [(one, told[one]) for one in PARAMS if one in told],
         "results": results(result),
@@ -110,6 +113,13 @@ def shown(told: Mapping[str, Any]) -> dict[str, Any]:
             if one not in _TOLD_ELSEWHERE and not _is_own(one, value, told)
         ],
     }
+
+
+def actions(state: str, result: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the verbs that a message can take; one of many in a batch cannot be
+    cancelled alone."""
+    many = state == "run" and int(result.get("left") or 0) > 1
+    return ("cancel_batch",) if many else ACTIONS.get(state, ())
 
 
 def _is_own(name: str, value: Any, told: Mapping[str, Any]) -> bool:

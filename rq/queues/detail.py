@@ -1,0 +1,99 @@
+"""What the owner shows of its queue; nothing here changes anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from rq.queues import delivery, views
+from rq.queues.owner import Owner
+from rq.queues.resident import Resident
+from rq.states import State
+
+
+def counts(owner: Owner) -> dict[str, int]:
+    """Return how many messages are in each of the six states."""
+    kept = owner.spool.counts
+    shown_states = (
+        State.PREP,
+        State.QUE,
+        State.RUN,
+        State.DONE,
+        State.RELAYED,
+        State.ERR,
+    )
+    shown = {str(state): kept.of(state) for state in shown_states}
+    shown["que"] -= owner.riding
+    return shown
+
+
+def detail(owner: Owner) -> dict[str, Any]:
+    """Return what an operator wants to know of the queue."""
+    spool = owner.spool
+    closed = owner.closed()
+    first = owner.first_due()
+    return {
+        "name": owner.name,
+        "pid": os.getpid(),
+        "uptime": int(time.monotonic() - owner.began),
+        "status": owner.status,
+        "admin": str(owner.admin),
+        "oper": "SCRIPTERROR" if owner.oper else "UP",
+        "reason": owner.oper or owner.config_error,
+        "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
+        "accepting": closed is None,
+        "closed_reason": closed,
+        "lag": spool.lag,
+        "lag_bytes": spool.lag_bytes,
+        "stuck": spool.stuck,
+        "left_at_door": owner.left_at_door,
+        "num_workers": owner.config.num_workers,
+        "running": _all_running(owner),
+        "workers": [_resident(one) for one in owner.residents],
+        "next_due": first,
+        "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
+        "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
+        "owed": len(spool.owed),
+        "in_doubt": len(delivery.doubtful(owner)),
+        "journal_id": spool.journal.journal_id,
+        "seq": spool.journal.position.seq,
+        "checkpoint_seq": owner.checkpoint_seq,
+    }
+
+
+def _resident(one: Resident) -> dict[str, Any]:
+    return {
+        "pid": one.pid,
+        "phase": one.phase,
+        "messages": one.messages,
+        "since": one.began_at,
+    }
+
+
+def _all_running(owner: Owner) -> list[dict[str, Any]]:
+    """Return what is at work: of a batch one row, that of its first message."""
+    alone = [i for i, one in owner.workers.items() if one.batch is None]
+    together = [
+        {
+            **_running(owner, next(iter(one.workers))),
+            "status": one.said.text,
+            **views.batch(one),
+        }
+        for one in owner.batches
+        if one.workers
+    ]
+    return sorted(
+        [*together, *(_running(owner, i) for i in alone)], key=lambda one: one["since"]
+    )
+
+
+def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
+    worker = owner.workers[msg_id]
+    return {
+        "msg_id": msg_id,
+        "pid": worker.pid,
+        "phase": worker.phase,
+        "since": worker.began_at,
+        "status": worker.text,
+    }
