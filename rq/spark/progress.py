@@ -74,10 +74,11 @@ class Progress:
 def shown(tracker: Any) -> str:
     """Return `2/4 stages, 120/200 tasks, 1 failed`; nothing before the first stage."""
     stages = ended = tasks = completed = failed = 0
-    for number in sorted(_stages(tracker)):
+    for number, is_over in _stages(tracker).items():
         info = tracker.getStageInfo(number)
         stages += 1
         if info is None:  # skipped, or not begun
+            ended += is_over
             continue
         tasks += info.numTasks
         completed += info.numCompletedTasks
@@ -89,10 +90,11 @@ def shown(tracker: Any) -> str:
     return f"{text}, {failed} failed" if failed else text
 
 
-def _stages(tracker: Any) -> set[int]:
-    found: set[int] = set()
+def _stages(tracker: Any) -> dict[int, bool]:
+    """Return the stages of all jobs, and whether a job of theirs has succeeded."""
+    found: dict[int, bool] = {}
     for job in tracker.getJobIdsForGroup(None):
         info = tracker.getJobInfo(job)
-        if info is not None:
-            found.update(info.stageIds)
+        for stage in info.stageIds if info is not None else ():
+            found[stage] = found.get(stage, False) or info.status == "SUCCEEDED"
     return found

@@ -14,7 +14,8 @@ import pytest
 from rq.errors import NoJava
 from rq.spark import java
 
-if importlib.util.find_spec("pyspark") is None:
+NEEDED = ("pyspark", "asyncssh", "duckdb", "moto", "psutil")
+if any(importlib.util.find_spec(name) is None for name in NEEDED):
     collect_ignore_glob = ["test_*.py"]
 
 # What starts fast, and with little memory: these tests are small.
@@ -68,9 +69,9 @@ def spark(spark_env):
         close(made)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def all_on_loopback():
-    """Fail when this process or one it started listens off loopback at the end."""
+    """Fail a test at whose end this process, or one it started, listens off loopback."""
     yield
     assert listening_outside() == []
 
