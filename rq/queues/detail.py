@@ -50,6 +50,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "left_at_door": owner.left_at_door,
         "num_workers": owner.config.num_workers,
         "running": _all_running(owner),
+        "gathering": len(owner.gathering),
         "workers": [_resident(one) for one in owner.residents],
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
@@ -76,12 +77,15 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
     alone = [i for i, one in owner.workers.items() if one.batch is None]
     together = [
         {
-            **_running(owner, next(iter(one.workers))),
+            "msg_id": next(iter(one.workers or one.claims)),
+            "pid": one.script.pid if one.script else None,
+            "phase": "running" if one.script else "starting",
+            "since": one.began_at,
             "status": one.said.text,
             **views.batch(one),
         }
         for one in owner.batches
-        if one.workers
+        if one.claims
     ]
     return sorted(
         [*together, *(_running(owner, i) for i in alone)], key=lambda one: one["since"]

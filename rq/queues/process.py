@@ -55,7 +55,8 @@ class Process:
         self.owner.loop.create_task(self._end_after_workers())
 
     async def _end_after_workers(self) -> None:
-        while self.owner.workers or self.owner.claimed:
+        owner = self.owner
+        while owner.workers or owner.claimed or owner.batches:
             await asyncio.sleep(0.1)
         self._end(FAILED)
 

@@ -283,11 +283,11 @@ class Runner:
 
         WrongState when it runs in none.
         """
-        together = self.owner.batch_of(msg_id)
-        if together is None:
-            raise WrongState("msg does not run in a batch")
-        self.batches.cancel(together, who)
-        return together.left
+        for together in self.owner.batches:
+            if msg_id in together:
+                self.batches.cancel(together, who)
+                return together.left
+        raise WrongState("msg does not run in a batch")
 
     def _end(self, worker: Worker) -> None:
         worker.script.signal(TERM)
@@ -319,8 +319,12 @@ class Runner:
         await self._idle(30.0)
 
     def _signal_all(self, sig: int) -> None:
-        for script in {one.script for one in self.owner.workers.values()}:
-            script.signal(sig)
+        for worker in self.owner.workers.values():
+            if worker.batch is None:
+                worker.script.signal(sig)
+        for together in self.owner.batches:  # also one whose messages have all ended
+            if together.script is not None:
+                together.script.signal(sig)
         for resident in self.pool:
             resident.script.signal(sig)
 
@@ -335,4 +339,5 @@ class Runner:
     @property
     def _busy(self) -> bool:
         owner = self.owner
-        return bool(owner.workers or owner.claimed or self.tasks or list(self.pool))
+        at_work = owner.workers or owner.claimed or owner.batches
+        return bool(at_work or self.tasks or list(self.pool))

@@ -6,6 +6,7 @@ What is printed in one outlives it: its log has a name in the folder of each mes
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -17,6 +18,8 @@ from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
 from rq.proc import Found
 from rq.spool.store import Spool
 from rq.states import State
+
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 def begin(spool: Spool, batch_id: str) -> str:
@@ -42,10 +45,19 @@ def share_log(spool: Spool, batch_id: str, msg_id: str, attempt: int) -> None:
     job = f"{folder(State.RUN, msg_id)}/{JOB}"
     source, target = f"{BATCH}/{batch_id}/{STDIO_LOG}", f"{job}/{STDIO_LOG}"
     try:
-        durable.link(source, target, spool.dir_fd)
+        _link(source, target, spool.dir_fd)
     except FileExistsError:
         durable.move(target, f"{job}/stdio.{attempt - 1}.log", spool.dir_fd)
-        durable.link(source, target, spool.dir_fd)
+        _link(source, target, spool.dir_fd)
+
+
+def _link(source: str, target: str, dir_fd: int) -> None:
+    """Give a file a second name, where the file system can."""
+    try:
+        durable.link(source, target, dir_fd)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
 
 
 def end(spool: Spool, batch_id: str) -> None:

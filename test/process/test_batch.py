@@ -585,7 +585,34 @@ def test_a_stop_that_cuts_it_short_counts_nothing(make):
         batches.until(msg_id, "done")
 
 
+def test_a_process_that_goes_on_when_all_have_ended_is_ended_by_a_stop(make):
+    batches = make(max=2)
+    batches.act('for id in ${ids[@]}; do echo "msg $id done" >&3; done; hold never')
+    ids = batches.send(2)
+    for msg_id in ids:
+        batches.until(msg_id, "done")
+    [(pid, _)] = batches.ran()
+    [shown] = batches.detail()["running"]
+    assert (shown["pid"], shown["left"]) == (pid, 0)
+    batches.queue.restart()
+    assert not lives(pid)
+    assert [batches.queue.state(one) for one in ids] == ["done", "done"]
+
+
 # ---- people
+
+
+def test_a_process_that_goes_on_when_all_have_ended_can_be_ended(make):
+    batches = make(max=1)
+    batches.act('echo "msg ${ids[0]} done" >&3; hold never')
+    [msg_id] = batches.send(1)
+    batches.until(msg_id, "done")
+    reply = batches.queue.ok("cancel_batch", {"msg_id": msg_id})
+    assert reply == "batch of 0 is being cancelled"
+    wait_until(lambda: not batches.detail()["running"], PATIENCE)
+    [(pid, _)] = batches.ran()
+    assert not lives(pid)
+    assert batches.queue.state(msg_id) == "done"
 
 
 def test_one_of_many_cannot_be_cancelled(make):

@@ -181,6 +181,8 @@ def waiting(queue: Mapping[str, Any], row: Mapping[str, Any], now: float) -> str
         return ""  # its due time says it
     if len(queue["running"]) >= queue["num_workers"]:
         return "waits for a slot"
+    if queue.get("gathering"):
+        return "waits for its batch"
     return "is next"
 
 
