@@ -58,6 +58,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "router": ("router:router", "try | import: routing rules, tried on one message"),
     "owed": ("owed:owed", "ls | resolve: copies and webhooks not yet delivered"),
     "relay": ("relay:relay", "ls | retry | resolve: messages to other hosts"),
+    "txn": ("txn:txn", "ls | abort: messages prepared to be accepted together"),
     "spark": ("spark:spark", "doctor | try: the data pipeline"),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "prove that journal, folders and counters agree"),

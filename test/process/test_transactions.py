@@ -5,6 +5,7 @@ import json
 import pytest
 from crashing import short, site_at
 from supervising import wait_until
+from support_cli import rq
 
 pytestmark = pytest.mark.process
 
@@ -188,6 +189,23 @@ def test_an_attachment_that_a_crash_has_torn_stops_the_commit(queue, tmp_path):
     text = refused(queue, "commit_txn", txn=txn, ids=ids)
     assert text == "attachment letter is not whole; attach it again"
     assert [queue.state(one) for one in ids] == ["prep"] * 2
+    queue.prove()
+
+
+def test_an_operator_lists_what_is_open_and_ends_it(queue):
+    root = queue.site.root.path
+    txn = opened(queue, key="a job")
+    ids = prepare(queue, txn, 2)
+    assert f"{txn}" in rq("txn", "ls", "t", root=root).stdout
+    [shown] = json.loads(rq("txn", "ls", "t", "--json", root=root).stdout)
+    assert (shown["txn"], shown["messages"], shown["key"]) == (txn, 2, "a job")
+    ended = rq("txn", "abort", "t", txn, root=root)
+    assert (ended.returncode, ended.stdout) == (0, f"{txn} aborted\n")
+    none_left(queue, ids)
+    wrong = rq("txn", "abort", "t", "nothing", root=root)
+    assert wrong.returncode == 3
+    assert wrong.stderr.startswith("rq: t: no transaction nothing: ")
+    assert rq("txn", "ls", "t", root=root).stdout == ""
     queue.prove()
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from message_folders import BEGAN, make_done, make_message, make_queue, plain_read
 from spooling import Owner
+from supervising import CHECKOUT
 
 from rq.errors import BadInput
 from rq.layout import Root, folder
@@ -18,7 +21,7 @@ source = pytest.importorskip("rq.spark.messages_source")
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
 from pyspark.sql.types import _parse_datatype_string  # noqa: E402
 
-from rq.spark import folder_rows, folders_plan, journal_source  # noqa: E402
+from rq.spark import folder_rows, folders_plan, journal_source, sink  # noqa: E402
 from rq.spark.folders_plan import Wanted  # noqa: E402
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -254,3 +257,26 @@ def test_a_broken_module_of_a_stranger_does_not_hide_it(
     monkeypatch.syspath_prepend(str(tmp_path))
     register(spark)
     assert frame(states="que").count() == 1
+
+
+def test_the_protocols_tell_each_column_and_each_option():
+    text = (CHECKOUT / "PROTOCOLS.md").read_text()
+    section = text.partition("\n### Tables of Spark\n")[2].partition("\n## ")[0]
+    reading, columns, writing = (
+        {word for row in rows.splitlines()[2:] for word in words(row)}
+        for rows in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    )
+    assert columns == {name for name, _ in folder_rows.COLUMNS}
+    assert reading == read_by(source) | {"root"}
+    assert writing == read_by(sink) | {"root"}
+
+
+def words(row):
+    return re.findall(r"`(\w+)`", row.split(" | ")[0])
+
+
+def read_by(module):
+    """Return the options that a module asks for, by its text."""
+    text = Path(module.__file__).read_text()
+    called = re.findall(r'(?:_one_of|_list|_number|_seconds)\(options, "(\w+)"', text)
+    return {*called, *re.findall(r'options\.get\("(\w+)"\)', text)}
