@@ -2,22 +2,33 @@
 
 `NUMBER/bronze/date=D/batch=N/` is what batch N of the stream brought for a day; a replay
 replaces it. `batch=cN` holds all batches up to N, merged: it counts from when
-`current.json` names it. Readers take the directories that `batches` gives.
+`current.json` names it. `batch=-1` is what only an earlier NUMBER still held. Readers take
+the directories that `batches` gives.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+
 from rq import config
 from rq.errors import BadConfig
 from rq.layout import Root
+from rq.spark.journal_source import SCHEMA
 
+TAKEN_OVER = -1  # the batch of what came from an earlier history
+NOTHING = -2  # less than any batch
 _FIRST = "0001"
-_DATE, _BATCH, _MERGED = "date=", "batch=", "c"
+_DATE, _BATCH = "date=", "batch="
+_PART_SCHEMA = f"{SCHEMA}, date string, batch string"
+_NUMBER = re.compile(r"(c?)(-?\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +37,19 @@ class Current:
 
     number: str = _FIRST  # of the directory; another one when a checkpoint was lost
     merged: dict[str, int] = field(default_factory=dict)  # date: up to which batch
+    before: Current | None = None  # what is still to be taken over from
 
     def to_json(self) -> dict[str, Any]:
-        return {"number": self.number, "merged": self.merged}
+        before = {"before": self.before.to_json()} if self.before else {}
+        return {"number": self.number, "merged": self.merged, **before}
 
     def with_merged(self, date: str, upto: int) -> Current:
         return replace(self, merged={**self.merged, date: upto})
+
+
+def _current(data: dict[str, Any]) -> Current:
+    before = _current(data["before"]) if "before" in data else None
+    return Current(str(data["number"]), dict(data["merged"]), before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +72,18 @@ class Place:
             found = config.read_json(self.current_file)
         except BadConfig:
             return Current()
-        return Current(str(found["number"]), dict(found["merged"]))
+        return _current(found)
 
     def checkpoint(self, number: str) -> Path:
         return self.path / number / "checkpoint"
 
     def bronze(self, number: str) -> Path:
         return self.path / number / "bronze"
+
+    def others(self, number: str) -> list[Path]:
+        """Return the directories of earlier histories."""
+        names = [one for one in _names(self.path, "") if one.isdecimal()]
+        return [self.path / one for one in names if one != number]
 
     def gold(self, number: str) -> Path:
         return self.path / number / "gold"
@@ -86,7 +109,7 @@ def dates(bronze: Path) -> list[str]:
 
 def batches(bronze: Path, date: str, current: Current) -> list[Batch]:
     """Return the directories that make up a day."""
-    upto = current.merged.get(date, -1)
+    upto = current.merged.get(date, NOTHING)
     return [
         one
         for one in every_batch(bronze, date)
@@ -99,16 +122,14 @@ def every_batch(bronze: Path, date: str) -> list[Batch]:
     day = bronze / f"{_DATE}{date}"
     found = []
     for name in _names(day, _BATCH):
-        number = name.removeprefix(_BATCH)
-        merged = number.startswith(_MERGED)
-        if number.removeprefix(_MERGED).isdecimal():
-            number = number.removeprefix(_MERGED)
-            found.append(Batch(day / name, int(number), merged))
+        number = _NUMBER.fullmatch(name.removeprefix(_BATCH))
+        if number:
+            found.append(Batch(day / name, int(number[2]), bool(number[1])))
     return sorted(found, key=lambda one: (one.number, one.merged))
 
 
 def merged_path(bronze: Path, date: str, upto: int) -> Path:
-    return bronze / f"{_DATE}{date}" / f"{_BATCH}{_MERGED}{upto}"
+    return bronze / f"{_DATE}{date}" / f"{_BATCH}c{upto}"
 
 
 def _names(path: Path, start: str) -> list[str]:
@@ -116,3 +137,31 @@ def _names(path: Path, start: str) -> list[str]:
         return [name for name in os.listdir(path) if name.startswith(start)]
     except FileNotFoundError:
         return []
+
+
+# ---- Parquet
+
+
+def write(lines: DataFrame, batch: int, target: str) -> None:
+    """Write a batch by date; what it wrote before goes."""
+    dated = lines.withColumn(
+        "date", F.date_format(F.timestamp_micros("ts"), "yyyy-MM-dd")
+    ).withColumn("batch", F.lit(str(batch)))
+    (
+        dated.repartition("date")
+        .sortWithinPartitions("date", "queue", "journal", "seq")
+        .write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .option("compression", "zstd")
+        .partitionBy("date", "batch")
+        .parquet(target)
+    )
+
+
+def read(spark: SparkSession, bronze: Path, paths: Iterable[Path]) -> DataFrame:
+    """Return the events of directories of Parquet; columns that old ones lack are null."""
+    return (
+        spark.read.schema(_PART_SCHEMA)
+        .option("basePath", str(bronze))
+        .parquet(*[str(one) for one in paths])
+    )

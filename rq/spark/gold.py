@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from rq.causes import Cause
 from rq.published import BUCKETS, COUNTS, PERCENTS
-from rq.spark.journal_source import SCHEMA
 from rq.states import Event, State
 
 SLOWEST = 10  # of a queue and day
-_PART_SCHEMA = f"{SCHEMA}, date string, batch string"
 
 # What an event adds to; one that names riders or several messages adds as many.
 _COUNTED = {
@@ -33,7 +30,7 @@ _COUNTED = {
 _PERCENTS = ", ".join(str(percent / 100) for percent in PERCENTS)
 
 _COUNTS_SQL = """
-SELECT date, queue, hour(timestamp_micros(ts)) AS hour, ev, was, state, cause,
+SELECT date, queue, journal, hour(timestamp_micros(ts)) AS hour, ev, was, state, cause,
        count(*) AS lines,
        sum(coalesce(array_size(riders), 0)) AS riders,
        sum(coalesce(array_size(msgs), 1)) AS messages
@@ -90,7 +87,7 @@ class Day:
     """The gold of one day."""
 
     parts: dict[_Key, Part] = field(default_factory=dict)
-    moves: dict[str, dict[str, int]] = field(default_factory=dict)
+    moves: dict[str, dict[str, int]] = field(default_factory=dict)  # by journal
     slowest: list[dict[str, Any]] = field(default_factory=list)
     lines: int = 0
 
@@ -98,15 +95,6 @@ class Day:
         """Return the parts that something of a queue and hour adds to."""
         keys = ((queue, hour), (None, hour), (queue, None), (None, None))
         return [self.parts.setdefault(key, Part()) for key in keys]
-
-
-def read(spark: SparkSession, bronze: Path, paths: Iterable[Path]) -> DataFrame:
-    """Return the events of directories of Parquet; columns that old ones lack are null."""
-    return (
-        spark.read.schema(_PART_SCHEMA)
-        .option("basePath", str(bronze))
-        .parquet(*[str(one) for one in paths])
-    )
 
 
 def compute(spark: SparkSession, events: DataFrame) -> dict[str, Day]:
@@ -137,7 +125,7 @@ def _whole(values: Sequence[float] | None) -> list[int]:
 def _count(day: Day, row: Row) -> None:
     """Add equal events to the hours and to the moves between states."""
     day.lines += row.lines
-    moves = day.moves.setdefault(row.queue, {})
+    moves = day.moves.setdefault(row.journal, {})
     _move(moves, row.was, row.state, row.messages)
     _move(moves, State.QUE, row.state, row.riders)
     name = _COUNTED.get(row.ev)
@@ -163,12 +151,15 @@ def _add(counts: dict[str, int], name: str, number: int) -> None:
 
 
 def summed(
-    days: Iterable[Mapping[str, Mapping[str, int]]],
+    days: Iterable[Mapping[str, Mapping[str, int]]], journals: Mapping[str, str]
 ) -> dict[str, dict[str, int]]:
-    """Return how many messages are in which state after the moves of all days."""
-    total: dict[str, dict[str, int]] = {}
+    """Return how many messages of each queue are in which state after the moves of all
+    days; `journals` names the queue of each journal that counts."""
+    total: dict[str, dict[str, int]] = {queue: {} for queue in journals.values()}
     for moves in days:
-        for queue, states in moves.items():
+        for journal, states in moves.items():
+            if journal not in journals:
+                continue
             for state, number in states.items():
-                _add(total.setdefault(queue, {}), state, number)
+                _add(total[journals[journal]], state, number)
     return total

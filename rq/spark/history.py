@@ -18,13 +18,12 @@ from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rq import client, config, names, published
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
-from rq.spark import bronze, gold, journal_source, publish
+from rq.spark import bronze, gold, journal_plan, journal_source, publish, renewal
 from rq.spark.bronze import Current
 from rq.spark.journal_source import JournalSource
 
@@ -88,7 +87,7 @@ def run_round(
     with _alone(place.lock, settings.patience):
         as_of = time.time()
         silent = seal(root)
-        current = _begin(place, settings)
+        current = renewal.begin(spark, root, place, settings.rebuild)
         batches, events = _take_in(spark, root, place, current.number, settings, tell)
         counts, days = _build(spark, root, place, current, as_of, tell)
         _merge_closed(spark, place, current, settings.old)
@@ -141,20 +140,6 @@ def seal(root: Root) -> list[str]:
     return silent
 
 
-def _begin(place: bronze.Place, settings: Settings) -> Current:
-    """Return where to go on; in a new directory if there is a history whose place in
-    the journals is not known."""
-    current = place.current()
-    checkpoint = place.checkpoint(current.number)
-    lost = place.bronze(current.number).is_dir() and not checkpoint.is_dir()
-    if settings.rebuild or lost:
-        current = Current(f"{int(current.number) + 1:04d}")
-    elif place.current_file.exists():
-        return current
-    config.write_state(place.current_file, current.to_json())
-    return current
-
-
 # ---- bronze
 
 
@@ -179,7 +164,7 @@ def _take_in(
 
     def take(df: DataFrame, batch: int) -> None:
         tell(f"taking in events, batch {batch}")
-        write_batch(df, batch, target)
+        bronze.write(df, batch, target)
 
     query = (
         lines.writeStream.foreachBatch(take)
@@ -192,22 +177,6 @@ def _take_in(
     except StreamingQueryException as error:
         raise Damaged(_sentence(error)) from None
     return _progress(query)
-
-
-def write_batch(lines: DataFrame, batch: int, target: str) -> None:
-    """Write what a batch brings, by date; what it wrote before goes."""
-    dated = lines.withColumn(
-        "date", F.date_format(F.timestamp_micros("ts"), "yyyy-MM-dd")
-    ).withColumn("batch", F.lit(str(batch)))
-    (
-        dated.repartition("date")
-        .sortWithinPartitions("date", "queue", "journal", "seq")
-        .write.mode("overwrite")
-        .option("partitionOverwriteMode", "dynamic")
-        .option("compression", "zstd")
-        .partitionBy("date", "batch")
-        .parquet(target)
-    )
 
 
 def _progress(query: StreamingQuery) -> tuple[int, int]:
@@ -252,9 +221,11 @@ def _build(
             for date in touched
             for one in bronze.batches(source, date, current)
         ]
-        days = gold.compute(spark, gold.read(spark, source, paths))
+        days = gold.compute(spark, bronze.read(spark, source, paths))
         publish.write_parquet(place.gold(current.number), days)
-    return publish.publish(target, before, days, upto, as_of), sorted(days)
+    journals = journal_plan.names_of(root)
+    counts = publish.publish(target, before, days, upto, as_of, journals)
+    return counts, sorted(days)
 
 
 def _newest(source: Path, current: Current) -> dict[str, int]:
@@ -294,7 +265,7 @@ def _merge(
     parts = bronze.batches(source, date, current)
     upto = parts[-1].number
     (
-        gold.read(spark, source, [one.path for one in parts])
+        bronze.read(spark, source, [one.path for one in parts])
         .drop("date", "batch")
         .coalesce(1)
         .sortWithinPartitions("queue", "journal", "seq")
@@ -312,6 +283,8 @@ def _remove_old(
 ) -> None:
     if time.time() - place.current_file.stat().st_mtime < old:
         return
+    for path in place.others(current.number):
+        config.remove_dir(path)
     for date in current.merged:
         used = bronze.batches(source, date, current)
         for one in bronze.every_batch(source, date):

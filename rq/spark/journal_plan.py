@@ -59,6 +59,15 @@ def look(root: Root, queue: str | None = None) -> list[Found]:
     return found
 
 
+def names_of(root: Root) -> dict[str, str]:
+    """Return the queue of each journal that there is, sealed or not yet."""
+    return {
+        journal: path.name
+        for path in _queue_dirs(root)
+        for journal in history.journals(QueueDir(path))
+    }
+
+
 def _queue_dirs(root: Root) -> list[Path]:
     try:
         every = sorted(root.queues.iterdir())

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from rq import config, published
 from rq.errors import BadConfig
 from rq.spark import gold
+from rq.spark.bronze import NOTHING
 from rq.spark.gold import Day, Part
 
 _HOWEVER_MANY = pa.list_(pa.int64())
@@ -42,7 +43,7 @@ class Built:
     days: dict[str, dict[str, Any]]
 
     def upto(self, date: str) -> int:
-        return int(self.days.get(date, {}).get("upto", -1))
+        return int(self.days.get(date, {}).get("upto", NOTHING))
 
 
 def built(place: published.Place, number: str) -> Built:
@@ -60,8 +61,13 @@ def publish(
     days: Mapping[str, Day],
     upto: Mapping[str, int],
     as_of: float,
+    journals: Mapping[str, str],
 ) -> dict[str, dict[str, int]]:
-    """Write the files; return how many messages of each queue are in which state."""
+    """Write the files; return how many messages of each queue are in which state.
+
+    `journals` names the queues of those that there are: the messages of a queue that was
+    removed went with it, though the history goes on telling what it did.
+    """
     known = dict(before.days)
     for date, day in days.items():
         _write(place.day(date), _day_json(date, day, as_of))
@@ -73,7 +79,7 @@ def publish(
             "ended": {name: ended.counts[name] for name in ("done", "relayed", "err")},
         }
     _write(place.days, {"number": before.number, "days": known})
-    counts = gold.summed(one["moves"] for one in known.values())
+    counts = gold.summed((one["moves"] for one in known.values()), journals)
     index = {
         "as_of": as_of,
         "written": time.time(),

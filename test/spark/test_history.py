@@ -132,7 +132,7 @@ def test_a_late_event_changes_exactly_its_day_and_a_lost_checkpoint_nothing(
     spark, root
 ):
     journal = JournalFiles(root, "a", "aa")
-    journal.seal(some(60, days=3))
+    oldest = journal.seal(some(60, days=3))
     history.run_round(spark, root)
     before = shown(root)
     journal.seal(life("late", START + 5 * 10**6))
@@ -144,10 +144,13 @@ def test_a_late_event_changes_exactly_its_day_and_a_lost_checkpoint_nothing(
     assert [after[date] for date in others] == [before[date] for date in others]
     assert after == reference.gold(lines(root))
 
+    # What retention has removed from the journals is in bronze alone.
+    every = written_keys(root)
+    oldest.unlink()
     lose_checkpoint(root)
     history.run_round(spark, root)
     assert (shown(root), slowest(root)) == (after, slow)
-    assert bronze_keys(root) == written_keys(root)
+    assert bronze_keys(root) == every
 
 
 def lose_checkpoint(root):
@@ -159,14 +162,14 @@ def lose_checkpoint(root):
 def test_a_batch_that_was_cut_off_after_its_write_counts_once(spark, root, monkeypatch):
     journal = JournalFiles(root, "a", "aa")
     journal.seal(some(60))
-    write = history.write_batch
+    write = bronze.write
 
     def cut(lines, batch, target):
         write(lines, batch, target)
         raise RuntimeError("cut off")
 
     with monkeypatch.context() as patch:
-        patch.setattr(history, "write_batch", cut)
+        patch.setattr(bronze, "write", cut)
         with pytest.raises(Damaged, match="Spark ended the round"):
             history.run_round(spark, root)
     # What came meanwhile belongs to the next batch.
@@ -216,7 +219,7 @@ def test_files_of_an_older_rq_are_read_and_new_fields_are_kept(spark, root):
         spark.read.parquet(str(batch.path)).drop("riders", "cause").localCheckpoint()
     )
     older.write.mode("overwrite").parquet(str(batch.path))
-    found = gold.compute(spark, gold.read(spark, source, [batch.path]))
+    found = gold.compute(spark, bronze.read(spark, source, [batch.path]))
     assert found[date].parts["a", None].counts["done"] == 1
     assert found[date].parts["a", None].causes == {}
 
@@ -261,6 +264,12 @@ def test_a_round_ends_while_events_keep_coming(spark, root):
     assert 15 <= done.events < journal.last
     history.run_round(spark, root)
     assert bronze_keys(root) == written_keys(root)
+
+
+def test_a_queue_that_was_removed_or_made_anew_counts_what_there_is():
+    days = [{"aa": {"done": 3}, "bb": {"done": 5}}, {"bb": {"done": -1, "que": 2}}]
+    known = {"bb": "b", "cc": "c"}
+    assert gold.summed(days, known) == {"b": {"done": 4, "que": 2}, "c": {}}
 
 
 def test_two_rounds_at_once_are_refused(root):

@@ -1,0 +1,56 @@
+"""Where a round begins: behind the last one, or anew when its place was lost.
+
+A history that is made anew reads the journals from what is left of them, and takes over
+from the one before it what no journal holds any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
+
+from rq import config
+from rq.layout import Root
+from rq.spark import bronze, journal_plan
+from rq.spark.bronze import Current, Place
+
+
+def begin(spark: SparkSession, root: Root, place: Place, rebuild: bool) -> Current:
+    """Return where to go on; in a new directory if there is a history and its place in
+    the journals is not known, or on request."""
+    current = place.current()
+    checkpoint = place.checkpoint(current.number)
+    lost = place.bronze(current.number).is_dir() and not checkpoint.is_dir()
+    if rebuild or (lost and current.before is None):
+        number = f"{int(current.number) + 1:04d}"
+        current = Current(number, before=current.before or current)
+    elif place.current_file.exists() and current.before is None:
+        return current
+    config.write_state(place.current_file, current.to_json())
+    if current.before is not None:
+        _take_over(spark, root, place, current.before, current.number)
+        current = replace(current, before=None)
+        config.write_state(place.current_file, current.to_json())
+    return current
+
+
+def _take_over(
+    spark: SparkSession, root: Root, place: Place, before: Current, number: str
+) -> None:
+    """Copy the events that are in no journal any more: what will be read begins later."""
+    source = place.bronze(before.number)
+    paths = [
+        one.path
+        for date in bronze.dates(source)
+        for one in bronze.batches(source, date, before)
+    ]
+    if not paths:
+        return
+    firsts = [(one.journal, one.sealed[0].first) for one in journal_plan.look(root)]
+    kept = spark.createDataFrame(firsts, "journal string, first bigint")
+    only_here = F.col("first").isNull() | (F.col("seq") < F.col("first"))
+    events = bronze.read(spark, source, paths).drop("date", "batch")
+    left = events.join(F.broadcast(kept), "journal", "left").where(only_here)
+    bronze.write(left.drop("first"), bronze.TAKEN_OVER, str(place.bronze(number)))
