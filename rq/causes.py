@@ -254,28 +254,10 @@ class _Facts(dict[str, Any]):
         word, last = wording.improper(text)
         self["after"] = f" after it had reported {word}" if word else ""
         self["words"] = f" Its last words: {last}" if last else ""
-        self["last"] = self["words"] or " It gave no reason."
+        self["last"] = self["words"] or " It reported nothing; its log may tell more."
         self["hint"] = _MEMORY if facts.get("signal") == "SIGKILL" else ""
         run_us = facts.get("run_us")
-        self["run"] = "?" if run_us is None else duration(run_us / 1e6)
+        self["run"] = "?" if run_us is None else wording.duration(run_us / 1e6)
 
     def __missing__(self, name: str) -> str:
         return "?"
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people say them.
-
-    >>> [duration(s) for s in (0.0123, 4.56, 83, 7260, 200000)]
-    ['12 ms', '4.6 s', '1 min 23 s', '2 h 1 min', '2 d 7 h']
-    """
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"

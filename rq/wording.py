@@ -1,4 +1,4 @@
-"""The text of an attempt, as a status has it, made fit for a sentence.
+"""What RQ has measured and written of an attempt, in words for people.
 
 The status keeps the ancestor's words, which programs know; a person reads these.
 """
@@ -6,6 +6,34 @@ The status keeps the ancestor's words, which programs know; a person reads these
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
+
+# Fields of a message that whoever shows it tells in a sentence or a place of their own.
+TOLD = frozenset(
+    {
+        "msg_id",
+        "state",
+        "status",
+        "phase",
+        "path",
+        "result",
+        "story",
+        "_attachments",
+        "attachments",
+        "due",
+        "count",
+        "max_count",
+        "attempt",
+    }
+)
+_PLAIN = {
+    "cause": "cause",
+    "exit": "exit status",
+    "signal": "signal",
+    "pid": "process",
+}
+_TIMES = {"wait_us": "waited", "run_us": "ran", "cpu_us": "CPU time"}  # µs
 
 _IMPROPER = re.compile(
     r"PROCESS EXITED IMPROPERLY - MOVING TO ERR - "
@@ -80,3 +108,51 @@ def ended(sentence: str) -> str:
     return (
         sentence if sentence[-1:] in (".", "!", "?") or "/" in last else f"{sentence}."
     )
+
+
+def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is known of an attempt: what, and how much of it.
+
+    >>> results({"exit": 1, "run_us": 12_300, "max_rss": 2048})
+    [('exit status', '1'), ('ran', '12 ms'), ('memory', '2.0 MiB')]
+    """
+    known = {name: value for name, value in result.items() if value is not None}
+    found = [(label, str(known[one])) for one, label in _PLAIN.items() if one in known]
+    for name, label in _TIMES.items():
+        if name in known:
+            found.append((label, duration(float(known[name]) / 1e6)))
+    if known.get("max_rss"):
+        found.append(("memory", size(int(known["max_rss"]) * 1024)))
+    return found
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as people say them.
+
+    >>> [duration(s) for s in (0.0123, 4.56, 83, 7260, 200000)]
+    ['12 ms', '4.6 s', '1 min 23 s', '2 h 1 min', '2 d 7 h']
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def size(size_bytes: float) -> str:
+    """Return a size as people say it.
+
+    >>> [size(n) for n in (0, 999, 2048, 5 * 1024**3)]
+    ['0 B', '999 B', '2.0 KiB', '5.0 GiB']
+    """
+    left = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if left < 1024 or unit == "TiB":
+            break
+        left /= 1024
+    return f"{left:.0f} {unit}" if unit == "B" else f"{left:.1f} {unit}"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from rq import config, disk
+from rq import config, disk, wording
 from rq.cli import OK, place, ports, term
 from rq.errors import BadConfig
 from rq.layout import Root
@@ -53,7 +53,7 @@ def _disk_lines(system: disk.FileSystem) -> Iterator[tuple[str, str]]:
     yield "file system", f"{system.kind} on {system.device}, mounted at {system.mount}"
     yield "its journal", known + mode
     inodes = "as many as fit" if system.free_inodes is None else system.free_inodes
-    yield "free", f"{term.size(system.free_bytes)}, inodes: {inodes}"
+    yield "free", f"{wording.size(system.free_bytes)}, inodes: {inodes}"
     yield "room", f"about {system.room_messages:,} finished messages (logs not counted)"
 
 

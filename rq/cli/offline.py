@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rq.causes import duration, story
+from rq.causes import story
 from rq.config import Admin, admin_status
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.spool import folders
 from rq.states import State
+from rq.wording import duration
 
 
 def message(root: Root, queue: str, msg_id: str) -> dict[str, Any]:

@@ -7,31 +7,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rq.causes import duration
+from rq import wording
 from rq.cli import ids, output, owner, term
 from rq.layout import Root
 from rq.message import PARAMS
 
-_TOLD_ELSEWHERE = frozenset(
-    {
-        "queue",
-        "msg_id",
-        "state",
-        "status",
-        "phase",
-        "path",
-        "result",
-        "story",
-        "_attachments",
-        "attachments",
-        "due",
-        "count",
-        "max_count",
-        "attempt",
-        "removed_at",
-        *PARAMS,
-    }
-)
+_TOLD_ELSEWHERE = wording.TOLD | {"queue", "removed_at", *PARAMS}
 
 
 def show(root: Root, words: list[str]) -> int:
@@ -93,23 +74,9 @@ def _created(msg_id: str) -> str:
     return term.moment(when.timestamp())
 
 
-_RESULT = (
-    ("wait_us", "waited"),
-    ("run_us", "ran"),
-    ("cpu_us", "CPU time"),
-)
-
-
 def _result(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     result: Mapping[str, Any] = found.get("result") or {}
-    for name in ("cause", "exit", "signal", "batch", "messages", "left"):
-        if result.get(name) is not None:
-            yield name, result[name]
-    for name, shown in _RESULT:
-        if result.get(name) is not None:
-            yield shown, duration(float(result[name]) / 1e6)
-    if result.get("max_rss"):
-        yield "memory", term.size(int(result["max_rss"]) * 1024)
+    yield from wording.results(result)
     if result.get("finished"):
         yield "finished", term.moment(float(result["finished"]))
 

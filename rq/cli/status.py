@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rq.causes import duration
 from rq.cli import owner, place, term
 from rq.layout import Root
+from rq.wording import duration
 
 _COUNTED = ("prep", "que", "run", "done", "relayed", "err")
 

@@ -115,7 +115,7 @@ def moment(epoch: float | None) -> str:
 
 def from_now(seconds: float) -> str:
     """Return `in 3 min` or `4 s ago`."""
-    from rq.causes import duration
+    from rq.wording import duration
 
     if abs(seconds) < 1:
         return "now"
@@ -131,16 +131,3 @@ def confirm(question: str, *, yes: bool) -> bool:
         raise BadInput(f"{question} Nobody is there to ask: say --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def size(count: float) -> str:
-    """Return bytes as people say them.
-
-    >>> size(512), size(3 * 1024**2)
-    ('512 B', '3.0 MiB')
-    """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rq import names
-from rq.causes import duration, story
+from rq.causes import story
 from rq.config import PERSISTENT, Admin
 from rq.errors import BadMessage
 from rq.layout import folder
@@ -18,6 +18,7 @@ from rq.queues.owner import Owner
 from rq.queues.persistent import Phase
 from rq.queues.worker import Worker
 from rq.states import State
+from rq.wording import duration
 
 _PUBLIC = {State.DISMISSED: "err"}
 

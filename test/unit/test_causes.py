@@ -1,10 +1,7 @@
 """Every cause has its story, and no story has holes."""
 
-import doctest
-
 import pytest
 
-from rq import wording
 from rq.causes import STORIES, Cause, story
 from rq.states import State
 
@@ -62,19 +59,13 @@ def test_the_words_of_a_script_are_never_a_template(text):
     assert text in told.why
 
 
-def test_the_examples_are_right():
-    tried = doctest.testmod(wording)
-    assert tried.attempted
-    assert not tried.failed
-
-
 @pytest.mark.parametrize(
     ("cause", "text", "why"),
     [
         (
             "exit",
             IMPROPER.format("none", 3),
-            "The script exited with status 3; only 0 is success. It gave no reason.",
+            "The script exited with status 3; only 0 is success. It reported nothing; its log may tell more.",
         ),
         (
             "exit",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rq import logs, retry
 
-DOCUMENTED = ["rq.names", "rq.causes", "rq.retry", "rq.logs"]
+DOCUMENTED = ["rq.names", "rq.retry", "rq.wording", "rq.logs"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from falcon.asgi import Request, Response
 
-from rq import names
-from rq.causes import duration
+from rq import names, wording
 from rq.errors import NoSuchMessage
 from rq.message import PARAMS
-from rq.web.pages import page, progress, templating
+from rq.web.pages import page, progress
 from rq.web.pages.queue import known
 
 if TYPE_CHECKING:
@@ -28,36 +27,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
-_TOLD_ELSEWHERE = frozenset(
-    {
-        "msg_id",
-        "state",
-        "status",
-        "phase",
-        "path",
-        "result",
-        "story",
-        "_attachments",
-        "attachments",
-        "acknowledged",
-        "due",
-        "count",
-        "max_count",
-        "attempt",
-        *PARAMS,
-    }
-)
-
-_PLAIN = (
-    ("cause", "cause"),
-    ("exit", "exit status"),
-    ("signal", "signal"),
-    ("pid", "process"),
-    ("batch", "batch"),
-    ("messages", "messages in it"),
-    ("left", "not yet ended"),
-)
-_TIMES = (("wait_us", "waited"), ("run_us", "ran"), ("cpu_us", "CPU time"))  # µs
+_TOLD_ELSEWHERE = wording.TOLD | {"acknowledged", *PARAMS}
 
 
 class MessagePage:
@@ -106,7 +76,7 @@ def shown(told: Mapping[str, Any]) -> dict[str, Any]:
         "actions": actions(state, result),
         "life": life(told, now),
         "params": [(one, told[one]) for one in PARAMS if one in told],
-        "results": results(result),
+        "results": wording.results(result),
         "others": [
             (one, value)
             for one, value in told.items()
@@ -125,23 +95,6 @@ def actions(state: str, result: Mapping[str, Any]) -> tuple[str, ...]:
 def _is_own(name: str, value: Any, told: Mapping[str, Any]) -> bool:
     """Return whether `orig_msg_id` says no more than the message's own id."""
     return name == "orig_msg_id" and str(value).endswith(f"/{told['msg_id']}")
-
-
-def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what is known of the last attempt, in words."""
-    found = [
-        (label, str(result[name]))
-        for name, label in _PLAIN
-        if result.get(name) is not None
-    ]
-    found += [
-        (label, duration(float(result[name]) / 1e6))
-        for name, label in _TIMES
-        if result.get(name) is not None
-    ]
-    if result.get("max_rss"):
-        found.append(("memory", templating.size(int(result["max_rss"]) * 1024)))
-    return found
 
 
 def life(told: Mapping[str, Any], now: float) -> list[dict[str, Any]]:

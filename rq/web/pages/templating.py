@@ -13,9 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from rq import __version__
-from rq.causes import duration
 from rq.config import RootConfig
 from rq.web.pages import plots, progress, sparks
+from rq.wording import duration, size
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
@@ -82,20 +82,6 @@ def span(seconds: float) -> str:
 def iso(seconds: float) -> str:
     """Return an epoch time as the attribute `datetime` wants it."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def size(size_bytes: float) -> str:
-    """Return a size as people say it.
-
-    >>> [size(n) for n in (0, 999, 2048, 5 * 1024**3)]
-    ['0 B', '999 B', '2.0 KiB', '5.0 GiB']
-    """
-    left = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if left < 1024 or unit == "TiB":
-            break
-        left /= 1024
-    return f"{left:.0f} {unit}" if unit == "B" else f"{left:.1f} {unit}"
 
 
 def count(number: float) -> str:
