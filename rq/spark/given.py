@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rq.errors import BadInput
-from rq.layout import ATTACH, JOB, MSG, STATUS
+from rq.layout import ATTACH, JOB, MSG
 from rq.message import PARAMS
 
 
@@ -83,20 +83,22 @@ def _batch(path: Path) -> Batch:
 
 
 def from_folder(directory: Path) -> Batch:
-    """Return the messages in a directory: folders with a `msg`; else each file is one.
-
-    A directory of a queue, or a state of it, is searched to the bottom.
-    """
+    """Return the messages in a directory, searched to the bottom: folders with a `msg`;
+    else each file is one, from the host that its directory is called by."""
     if not directory.is_dir():
         raise BadInput(f"there is no directory {directory}")
     folders = sorted({one.parent for one in directory.rglob(MSG) if one.is_file()})
     found = [Given(one.name, one, _fields(one)) for one in folders]
     if not found:
-        files = sorted(one for one in directory.iterdir() if one.is_file())
-        found = [Given(one.name, one) for one in files if one.name != STATUS]
+        files = sorted(one for one in directory.rglob("*") if one.is_file())
+        found = [_plain(one, one.relative_to(directory)) for one in files]
     if not found:
         raise BadInput(f"there are neither messages nor files in {directory}")
     return Batch("try", "try", tuple(found))
+
+
+def _plain(file: Path, name: Path) -> Given:
+    return Given(str(name), file, {"src": name.parent.name})
 
 
 def _fields(folder: Path) -> dict[str, Any]:

@@ -171,7 +171,8 @@ def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
         raise Refused(CANCELLED)
     for msg_id, (verb, text) in q.endings.items():
         pipe.say_of(msg_id, verb, text)
-    prepared = sender.prepare(q.letters, q.remaining)
+    # Without a message there is nothing to note it beside, and nothing to tell.
+    prepared = sender.prepare(q.letters, q.remaining) if q.remaining else []
     sender.commit(prepared)
     return _summary(prepared) if q.remaining else None
 

@@ -15,7 +15,7 @@ Findings = Iterator[tuple[str, str | None]]
 
 def lint(call: Call) -> Findings:
     files = tracked()
-    python = [path for path in files if speaks(path, ".py", rb"python3?")]
+    python = [path for path in files if speaks(path, ".py", rb"(python3?|rq-spark)")]
     shell = [path for path in files if speaks(path, ".sh", rb"(ba|da)?sh")]
     yield "ruff check", call([TOOLS / "ruff", "check", *python])
     yield "ruff format", call([TOOLS / "ruff", "format", "--check", *python])

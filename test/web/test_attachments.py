@@ -54,6 +54,22 @@ def test_an_attachment_comes_back_as_it_was_sent(web):
     assert (found["md5"], found["size"]) == (md5, len(data))
 
 
+def test_a_page_shows_the_pictures_among_the_attachments_and_nothing_else(web):
+    msg_id = web.send("plain", _method="prep")
+    plot = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+    upload(web, msg_id, plot, "plot.svg")
+    upload(web, msg_id, b"<script>alert(1)</script>", "page.html")
+    at = f"/q/plain/{msg_id}/attach"
+    page = web.get(f"/q/plain/{msg_id}").text
+    assert f'<img src="{at}/plot.svg" alt="plot.svg"' in page
+    assert f'<img src="{at}/page.html"' not in page
+    # As a picture it cannot run anything; opened as a page it is saved, or in a sandbox.
+    answer = web.get(f"{at}/plot.svg")
+    assert answer.headers["content-type"] == "image/svg+xml"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["content-security-policy"].startswith("sandbox;")
+
+
 def test_an_empty_file_is_an_attachment(web):
     msg_id = web.send("plain", _method="prep")
     assert upload(web, msg_id, b"").json[0] == "ok"
