@@ -62,6 +62,8 @@ def removed_at(owner: Owner, msg_id: str, state: State) -> float | None:
     """Return when a message will be removed by its age, in epoch seconds."""
     kept = owner.config.retention.get(str(state), {})
     try:
+        if (txn := owner.spool.txns.of(msg_id)) is not None:
+            return txn.ends
         if state is State.PREP:
             began = owner.spool.queue.message(state, msg_id).stat().st_mtime
             return began + PREP_SECONDS

@@ -70,7 +70,6 @@ def test_the_same_commit_answers_the_same_and_all_else_is_refused(queue):
     txn = opened(queue)
     ids = prepare(queue, txn, 3)
     first = commit(queue, txn, ids[:2])
-    all_done(queue, ids[:2])  # what runs in a crash would run again
     for _ in range(2):
         for asked in (ids[:2], ids[1::-1]):
             assert queue.ok("commit_txn", {"txn": txn, "ids": asked}) == first
@@ -80,6 +79,8 @@ def test_the_same_commit_answers_the_same_and_all_else_is_refused(queue):
         assert text.endswith("is committed: nothing can be added to it")
         assert "committed already" in refused(queue, "abort_txn", txn=txn)
         queue.restart()
+    queue.resume()
+    all_done(queue, ids[:2])
     assert len(queue.site.ran("start")) == 2
     queue.prove()
 
@@ -197,6 +198,8 @@ def test_an_operator_lists_what_is_open_and_ends_it(queue):
     txn = opened(queue, key="a job")
     ids = prepare(queue, txn, 2)
     assert f"{txn}" in rq("txn", "ls", "t", root=root).stdout
+    until = queue.ok("show_txn", {"txn": txn})["until"]
+    assert queue.show(ids[0])["removed_at"] == until
     [shown] = json.loads(rq("txn", "ls", "t", "--json", root=root).stdout)
     assert (shown["txn"], shown["messages"], shown["key"]) == (txn, 2, "a job")
     ended = rq("txn", "abort", "t", txn, root=root)

@@ -92,6 +92,7 @@ def transactions(web, name):
     return web.get(f"/api/v1/queues/{name}/txn").json["transactions"]
 
 
+@pytest.mark.usefixtures("all_on_loopback")
 def test_a_job_sends_each_row_once_though_its_tasks_fail(driver, web, place):
     said = [place / f"{case}.said" for case in ENDING]
     until_there(driver, *said)
