@@ -215,6 +215,14 @@ _PLAIN: dict[State, Story] = {
 }
 
 
+_TOGETHER = Story(
+    "It is being prepared.",
+    "It belongs to transaction {txn}, which has not been committed yet.",
+    "Nothing; its creator commits or aborts them all, and what is left alone is "
+    "aborted by itself. `rq txn ls QUEUE` lists what is open.",
+)
+
+
 def story(state: State, facts: Mapping[str, Any]) -> Story:
     """Return the three sentences for a message in `state`.
 
@@ -225,6 +233,8 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     known = Cause.__members__.get(str(cause).upper()) if cause else None
     plain = known is None or state in (State.RUN, State.PREP)
     template = _PLAIN[state] if plain or known is None else STORIES[known]
+    if state is State.PREP and "txn" in facts:
+        template = _TOGETHER
     filled = _Facts(facts)
     why = wording.ended(template.why.format_map(filled))
     waiting = str(facts.get("waiting") or "")

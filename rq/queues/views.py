@@ -137,6 +137,8 @@ def _story(
     }
     if state is State.QUE:
         facts["waiting"] = why_waiting(owner, msg_id)
+    if (txn := owner.spool.txns.of(msg_id)) is not None:
+        facts["txn"] = txn.txn_id
     return story(state, facts).to_json()
 
 

@@ -199,7 +199,9 @@ def test_an_operator_lists_what_is_open_and_ends_it(queue):
     ids = prepare(queue, txn, 2)
     assert f"{txn}" in rq("txn", "ls", "t", root=root).stdout
     until = queue.ok("show_txn", {"txn": txn})["until"]
-    assert queue.show(ids[0])["removed_at"] == until
+    shown = queue.show(ids[0])
+    assert shown["removed_at"] == until
+    assert txn in shown["story"]["why"]
     [shown] = json.loads(rq("txn", "ls", "t", "--json", root=root).stdout)
     assert (shown["txn"], shown["messages"], shown["key"]) == (txn, 2, "a job")
     ended = rq("txn", "abort", "t", txn, root=root)
