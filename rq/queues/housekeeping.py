@@ -75,18 +75,25 @@ class Housekeeping:
         if self._ended:
             return
         self.owner.loop.call_later(TICK, self.tick)
-        try:
-            self._watch_clocks()
-            self.look()
-            self.server.drop_silent()
-            self.owner.spool.journal.look_again()
-            self.runner.pool.retire_worn()
-            self.runner.ghosts.look()
-            self._seal_hourly()
-            transactions.mind(self.owner, self.owner.spool.clock())
-            self._housekeep()
-        except Exception:
-            log.exception("housekeeping failed; RQ tries again in %d s", TICK)
+        chores = (
+            self._watch_clocks,
+            self.look,
+            self.server.drop_silent,
+            self.owner.spool.journal.look_again,
+            self.runner.pool.retire_worn,
+            self.runner.ghosts.look,
+            self._seal_hourly,
+            self._mind_transactions,
+            self._housekeep,
+        )
+        for chore in chores:  # one that fails keeps no other from its turn
+            try:
+                chore()
+            except Exception:
+                log.exception("housekeeping failed; RQ tries again in %d s", TICK)
+
+    def _mind_transactions(self) -> None:
+        transactions.mind(self.owner, self.owner.spool.clock())
 
     def _watch_clocks(self) -> None:
         wall, mono = time.time(), time.monotonic()

@@ -30,10 +30,17 @@ class Sweeper:
         self, script: Script, slot: Slot, thoroughly: bool, then: Callable[[], None]
     ) -> None:
         """End what a script that has ended has left behind; then go on."""
-        path = self._slots.path(slot.number)
         if self._owner.config.leave_children:
             then()
-        elif script.has_children() or proc.is_locked(path):
+            return
+        try:
+            left = script.has_children() or proc.is_locked(
+                self._slots.path(slot.number)
+            )
+        except OSError as error:
+            log.warning("what a script has left cannot be seen at once: %s", error)
+            left, thoroughly = False, True
+        if left:
             log.warning(
                 "a script has left processes behind; RQ ends them: %s",
                 fields(lease=slot.lease, pid=script.pid),
@@ -59,10 +66,12 @@ class Sweeper:
         then()
 
     async def _end_left(self, slot: Slot) -> list[proc.Found]:
-        return await self._owner.loop.run_in_executor(
-            None,
-            leases.end_processes,
-            slot.lease,
-            [self._slots.path(slot.number)],
-            min(2.0, self._owner.main.grace),
-        )
+        path, grace = self._slots.path(slot.number), min(2.0, self._owner.main.grace)
+        while True:
+            try:
+                return await self._owner.loop.run_in_executor(
+                    None, leases.end_processes, slot.lease, [path], grace
+                )
+            except OSError as error:  # no descriptors, say: nobody has been looked for
+                log.error("cannot end what a script left; RQ tries again: %s", error)
+                await asyncio.sleep(1.0)

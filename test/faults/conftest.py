@@ -14,25 +14,35 @@ HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="session")
-def shim_library(tmp_path_factory):
+def compiled():
+    """Give what makes a library of a C file that lies here."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler -> apt-get install gcc libc6-dev")
-    library = tmp_path_factory.mktemp("shim") / "shim.so"
-    words = [
-        compiler,
-        "-shared",
-        "-fPIC",
-        "-O1",
-        "-o",
-        library,
-        HERE / "shim.c",
-        "-ldl",
-    ]
-    built = subprocess.run(words, capture_output=True, text=True, check=False)
-    if built.returncode:
-        pytest.skip("the shim cannot be compiled -> apt-get install gcc libc6-dev")
-    return library
+
+    def make(name, directory):
+        library = directory / name.replace(".c", ".so")
+        words = [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-o",
+            library,
+            HERE / name,
+            "-ldl",
+        ]
+        built = subprocess.run(words, capture_output=True, text=True, check=False)
+        if built.returncode:
+            pytest.skip(f"{name} cannot be compiled -> apt-get install gcc libc6-dev")
+        return library
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shim_library(tmp_path_factory, compiled):
+    return compiled("shim.c", tmp_path_factory.mktemp("shim"))
 
 
 class Shim:
