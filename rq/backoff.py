@@ -32,6 +32,7 @@ class Wait:
 
     seconds: int
     reason: str
+    name: str  # of who is left alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +52,15 @@ class Left:
 def begin(table: _Table, names: Iterable[str], now: float) -> Wait | None:
     """Return how long to wait before anyone of `names` may be asked; None: now, and
     then the asker is the only one for a while."""
-    due = [table[name] for name in names if name in table]
-    late = [one for one in due if one["until"] > now]
+    due = {name: table[name] for name in names if name in table}
+    late = {name: one for name, one in due.items() if one["until"] > now}
     if late:
-        longest = max(late, key=lambda one: float(one["until"]))
-        return Wait(math.ceil(longest["until"] - now), str(longest["reason"]))
-    for one in due:
+        name, one = max(late.items(), key=lambda pair: float(pair[1]["until"]))
+        return Wait(math.ceil(one["until"] - now), str(one["reason"]), name)
+    for name, one in due.items():
         if one["asked"] + PROBE > now:
-            return Wait(math.ceil(LOOK), str(one["reason"]))
-    for one in due:
+            return Wait(math.ceil(LOOK), str(one["reason"]), name)
+    for one in due.values():
         one["asked"] = now
     return None
 

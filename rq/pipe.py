@@ -49,6 +49,7 @@ class Resend:
 
     delay: float
     reason: str
+    waits_for: str | None = None  # `later` alone: a name of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,18 @@ def parse_single(line: bytes) -> tuple[str, bytes] | None:
         return None
     msg_id, _, said = rest.strip().partition(b" ")
     return msg_id.decode("utf-8", "replace"), said
+
+
+def parse_later(text: str) -> Resend:
+    """Return what `SECONDS-REASON` or `SECONDS@NAME REASON` says."""
+    seconds, at, rest = text.partition("@")
+    name, _, reason = rest.partition(" ")
+    if not at or "-" in seconds:
+        return parse_resend(text, Verb.LATER)
+    form = "later SECONDS@NAME REASON"
+    if not name:
+        raise BadInput(f"cannot read {text[:200]!r}; say: {form}")
+    return Resend(_seconds(seconds, form, text), reason.strip(), name)
 
 
 def parse_resend(text: str, verb: Verb = Verb.RESEND) -> Resend:

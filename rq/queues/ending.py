@@ -64,9 +64,19 @@ def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
     )
     for rider in riders:
         owner.spool.ride(rider, decided.event, line)
+    _leave_alone(owner, message, decided)
     if decided.event in AGAIN:
         owner.waits(msg_id, changed or message)
     _tell(worker, claim, decided)
+
+
+def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
+    """Hold back, or let go on, those that wait for the same as a message."""
+    if decided.waits_for is not None:
+        until = owner.spool.clock() + decided.delay
+        owner.waiting.hold(message.msg_id, message.dest, decided.waits_for, until)
+    elif decided.event is not Event.REQUEUE:
+        owner.waiting.hold_no_longer(message.dest)
 
 
 def _tell(worker: Worker, claim: Claim, decided: Outcome) -> None:
@@ -100,6 +110,8 @@ def _changed(
     """Return the new content of a message whose attempt has ended, if it changed."""
     if decided.event is Event.RETRY:
         due = owner.spool.clock() + decided.delay
+        if decided.waits_for is not None:
+            due = message.due  # its turn among those that wait with it
         counted = decided.cause is not Cause.LATER
         return message.with_(count=message.count + counted, due=due)
     if decided.event is Event.REQUEUE:

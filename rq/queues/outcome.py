@@ -21,6 +21,7 @@ class Said:
     word: Verb | None = None
     text: str = ""
     delay: float = 0.0
+    waits_for: str | None = None  # what is left alone so long
     dest: str | None = None  # where a copy goes
     unreadable: str | None = None
     by: str | None = field(default=None)  # who cancelled it
@@ -37,8 +38,11 @@ class Said:
             self.word, self.unreadable = Verb.ERR, str(error)
 
     def _hear_more(self, report: Report) -> None:
-        if report.verb in (Verb.RESEND, Verb.LATER):
-            self.delay = pipe.parse_resend(report.text, report.verb).delay
+        if report.verb is Verb.RESEND:
+            self.delay = pipe.parse_resend(report.text).delay
+        elif report.verb is Verb.LATER:
+            asked = pipe.parse_later(report.text)
+            self.delay, self.waits_for = asked.delay, asked.waits_for
         elif report.verb is Verb.FORWARD:
             self.dest = pipe.parse_forward(report.text)
             self.text = f"forwarded to {self.dest}"
@@ -53,6 +57,7 @@ class Outcome:
     text: str
     delay: float = 0.0
     dest: str | None = None  # who is owed a copy
+    waits_for: str | None = None  # what is left alone for `delay`
 
     @property
     def name(self) -> str:
@@ -131,7 +136,9 @@ def _proper(said: Said, count: int, max_count: int) -> Outcome:
     if said.word is None:
         return Outcome(Event.FAIL, Cause.NO_WORD, said.text)
     if said.word is Verb.LATER:
-        return Outcome(Event.RETRY, Cause.LATER, said.text, said.delay)
+        return Outcome(
+            Event.RETRY, Cause.LATER, said.text, said.delay, waits_for=said.waits_for
+        )
     if count + 1 >= max_count:
         text = "HIT MAX RESEND COUNT - MOVING TO ERR"
         return Outcome(Event.FAIL, Cause.RESEND_LIMIT, text)

@@ -67,7 +67,7 @@ class Owner:
         self.residents: list[Resident] = []  # workers that stay, with or without one
         self.riders: dict[str, list[str]] = {}  # leader: its riders
         self.busy_keys: dict[str, str] = {}  # exclusion key: who runs with it
-        self.waiting = Waiting(self._is_waiting)
+        self.waiting = Waiting(self._is_waiting, self._dest_of)
         self.groups = Groups()
         self.gathering = Gathering(_NO_BATCHES)  # who waits for a batch to start
         self.hurried: set[str] = set()  # who lets it start at once
@@ -101,7 +101,7 @@ class Owner:
             for msg_id, one in self.spool.entries.items()
             if one.state is State.QUE
         ]
-        self.waiting = Waiting(self._is_waiting)
+        self.waiting = Waiting(self._is_waiting, self._dest_of)
         self.waiting.fill(Item(one.due, one.seq, msg_id) for msg_id, one in que)
         self.gathering = Gathering(batching.rule(self.config.batch) or _NO_BATCHES)
         self.groups = Groups()
@@ -127,6 +127,12 @@ class Owner:
             and entry.due == item.due
             and entry.rider_of is None
         )
+
+    def _dest_of(self, msg_id: str) -> str:
+        try:
+            return self.spool.read(msg_id).dest
+        except (BadMessage, NoSuchMessage):
+            return ""  # claim will move it to err
 
     def waits(self, msg_id: str, message: Message | None = None) -> None:
         """Take a message that has come into que into the schedule."""
@@ -308,6 +314,7 @@ class Owner:
             self.hurried.add(msg_id)
         self.spool.reschedule(msg_id, due)
         self.waiting.add(Item(entry.due, entry.seq, msg_id))
+        self.waiting.hurry(msg_id)
         self.wake()
 
     def discard(self, msg_id: str) -> None:

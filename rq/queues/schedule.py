@@ -1,10 +1,15 @@
-"""Which message runs next: by (due, arrival), not two of one exclusion key at once."""
+"""Which message runs next: by (due, arrival), not two of one exclusion key at once, and
+none that waits for a host that is left alone."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
+
+from rq.queues.holds import Holds
+
+_LOOKS = 500  # messages put aside in one go: their files are read
 
 
 class Item(NamedTuple):
@@ -19,10 +24,14 @@ class Waiting:
     """Messages in que, soonest first. An item whose message has moved on or changed its
     due since is dropped when it is met: `valid` tells."""
 
-    def __init__(self, valid: Callable[[Item], bool]) -> None:
+    def __init__(
+        self, valid: Callable[[Item], bool], dest_of: Callable[[str], str]
+    ) -> None:
         self._valid = valid
+        self._dest_of = dest_of
         self._heap: list[Item] = []
         self._held: dict[str, list[Item]] = {}
+        self._holds: Holds[Item] = Holds()
 
     def fill(self, items: Iterable[Item]) -> None:
         """Add many at once."""
@@ -40,19 +49,64 @@ class Waiting:
         A message whose exclusion key is `busy` is held until `release` of that key.
         """
         heap = self._heap
+        self._try_held(now)
+        looks = 0
         while heap:
             first = heap[0]
             if not self._valid(first):
                 heapq.heappop(heap)
                 continue
             if first.due > now:
-                return None, first.due
+                return None, self._sooner(first.due)
+            if looks == _LOOKS:
+                return None, now
             key = key_of(first.msg_id)
             heapq.heappop(heap)
-            if key is None or key not in busy:
+            if key is not None and key in busy:
+                self._held.setdefault(key, []).append(first)
+            elif not self._waits_outside(first, now):
                 return first.msg_id, None
-            self._held.setdefault(key, []).append(first)
-        return None, None
+            else:
+                looks += 1
+        return None, self._holds.next_look()
+
+    # ---- what waits for something outside
+
+    def hold(self, msg_id: str, dest: str, name: str, until: float) -> None:
+        """Start no message for `dest` before `until`, nor any that waits for `name`:
+        this one has tried."""
+        self._holds.begin(msg_id, dest, name, until)
+
+    def hold_no_longer(self, dest: str) -> None:
+        """Let all go on that wait for what a message for `dest` waited for."""
+        for item in self._holds.end(dest) if self._holds else ():
+            heapq.heappush(self._heap, item)
+
+    def held_for(self, msg_id: str) -> tuple[str, float] | None:
+        """Return what a message waits for outside, and until when; None: nothing."""
+        return self._holds.about(self._dest_of(msg_id)) if self._holds else None
+
+    def hurry(self, msg_id: str) -> None:
+        """Try a message though what it waits for is left alone."""
+        if self._holds:
+            self._holds.hurry(self._dest_of(msg_id))
+
+    def _waits_outside(self, item: Item, now: float) -> bool:
+        if not self._holds:
+            return False
+        return self._holds.keeps(item, item.msg_id, self._dest_of(item.msg_id), now)
+
+    def _try_held(self, now: float) -> None:
+        if not self._holds:
+            return
+        for item in list(self._holds.ready(now)):
+            heapq.heappush(self._heap, item)
+
+    def _sooner(self, due: float) -> float:
+        look = self._holds.next_look()
+        return due if look is None else min(due, look)
+
+    # ---- what waits for another message
 
     def release(self, key: str) -> None:
         """Let messages that waited for an exclusion key run again."""
@@ -62,6 +116,8 @@ class Waiting:
     def release_all(self) -> None:
         for key in list(self._held):
             self.release(key)
+        for item in self._holds.release():
+            heapq.heappush(self._heap, item)
 
     def first_due(self) -> float | None:
         """Return the smallest due of all that wait; None when nothing waits."""
@@ -70,4 +126,7 @@ class Waiting:
             heapq.heappop(self._heap)
         if self._heap:
             dues.append(self._heap[0].due)
+        look = self._holds.next_look()
+        if look is not None:
+            dues.append(look)
         return min(dues, default=None)

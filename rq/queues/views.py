@@ -158,6 +158,11 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     key = owner.exclusion_key(msg_id)
     if key is not None and key in owner.busy_keys:
         return f"{owner.busy_keys[key]} runs with equal blocking_params."
+    held = owner.waiting.held_for(msg_id)
+    if held is not None:
+        name, until = held
+        away = max(0.0, until - owner.spool.clock())
+        return f"It waits for {name}, which is tried again in {duration(away)}."
     if owner.config.num_workers == 0:
         return "num_workers is 0, so nothing runs."
     return _why_next(owner, msg_id)

@@ -47,7 +47,7 @@ def _here(one: Task, to: Target, fields: Mapping[str, Any], key: str) -> Report:
         return Verb.ERR, answer.text
     begun = time.time()
     name = f"here/{to.queue}"
-    return Verb.LATER, f"{_pause(one, name, begun, answer.text)}-{answer.text}"
+    return _leave_alone(name, _pause(one, name, begun, answer.text), answer.text)
 
 
 class _Attempt:
@@ -85,7 +85,7 @@ class _Attempt:
     def run(self) -> Report:
         wait = self._wait()
         if wait is not None:
-            return Verb.LATER, f"{wait.seconds}-{wait.reason}"
+            return _leave_alone(wait.name, wait.seconds, wait.reason)
         step, answer = self._steps()
         if step is Step.RELAYED:
             return Verb.RELAYED, self._store.stored.remote or ""
@@ -186,13 +186,18 @@ class _Attempt:
             return Verb.ERR, f"gave up after {tried / 86400:.0f} days: {answer.text}"
         failed, *others = self._names[::-1] if answer.reached else self._names
         pause = _pause(self._task, failed, self._begun, answer.text, others)
-        return Verb.LATER, f"{pause}-{answer.text}"
+        return _leave_alone(failed, pause, answer.text)
 
 
 _DOUBT = (
     "in doubt: {peer} was told to commit, did not answer, and does not know the message "
     "now; look there, then `rq relay resolve`"
 )
+
+
+def _leave_alone(name: str, seconds: int, reason: str) -> Report:
+    """Let no message for the same queue be tried before that."""
+    return Verb.LATER, f"{seconds}@{name} {reason}"
 
 
 def _pause(

@@ -99,6 +99,24 @@ def test_equal_due_runs_in_the_order_of_arrival_and_sooner_runs_before(make):
     assert order(queue) == [sooner, *same, later]
 
 
+def test_those_that_wait_for_the_same_are_not_tried_until_one_has_found_it(make):
+    queue = make(num_workers=1)
+    shop = '[ -e "$RQ_ROOT/open" ] || { echo "later 1@shop is shut" >&3; exit; }'
+    ids = [queue.send(param1=shop) for _ in range(10)]
+    wait_until(lambda: len(order(queue)) >= 3, 30)
+    (queue.root.path / "open").touch()
+    for msg_id in ids:
+        assert queue.ended(msg_id, 30)["state"] == "done"
+    tried = order(queue)
+    in_vain = len(tried) - len(ids)
+    assert set(tried[:in_vain]) < set(ids)
+    # All have kept their places, but for those that were tried.
+    assert [one for one in tried[in_vain:] if one not in tried[:in_vain]] == [
+        one for one in ids if one not in tried[:in_vain]
+    ]
+    assert queue.get(ids[0])["count"] == 0
+
+
 def test_a_message_runs_when_it_is_due_and_not_before(make):
     queue = make()
     due = time.time() + 0.8

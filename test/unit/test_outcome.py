@@ -33,6 +33,10 @@ def said(*lines):
         ([b"resend 5-x"], 0, 13, Event.RETRY, Cause.RESEND, "5-x"),
         ([b"later 5-x"], 0, 99, Event.RETRY, Cause.LATER, "5-x"),
         ([b"later soon"], 0, 0, Event.FAIL, Cause.BAD_REPORT, None),
+        ([b"later 5@h x y"], 0, 99, Event.RETRY, Cause.LATER, "5@h x y"),
+        ([b"later 5@"], 0, 0, Event.FAIL, Cause.BAD_REPORT, None),
+        ([b"later @h x"], 0, 0, Event.FAIL, Cause.BAD_REPORT, None),
+        ([b"resend 5@h x"], 0, 0, Event.FAIL, Cause.BAD_REPORT, None),
         (
             [b"resend 5-x"],
             0,

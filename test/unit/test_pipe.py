@@ -87,6 +87,18 @@ def test_resend_has_a_delay_and_a_reason(text, asked):
 
 
 @pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("5-a@b c", Resend(5.0, "a@b c")),
+        ("5@http://a-b:1/q/c is off", Resend(5.0, "is off", "http://a-b:1/q/c")),
+        ("0@x", Resend(0.0, "", "x")),
+    ],
+)
+def test_later_may_name_what_it_waits_for(text, asked):
+    assert pipe.parse_later(text) == asked
+
+
+@pytest.mark.parametrize(
     "text", ["", "-", "abc", "-5-x", "1.5-x", "1e3-x", "9" * 11, "²-x"]
 )
 def test_a_resend_that_cannot_be_read_says_its_form(text):

@@ -5,11 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.queues import coalesce
+from rq.queues.holds import PROBE
 from rq.queues.schedule import Item, Waiting
 
 
 def waiting(*items, gone=()):
-    made = Waiting(lambda item: item.msg_id not in gone)
+    """Return a schedule; the dest of `a1` is `a`."""
+    made = Waiting(lambda item: item.msg_id not in gone, lambda msg_id: msg_id[0])
     made.fill(items)
     return made
 
@@ -60,6 +62,56 @@ def test_what_is_held_still_counts_as_waiting():
     assert queue.first_due() == 1.0
     queue.release_all()
     assert take(queue, 2.0) == ("a", None)
+
+
+def test_none_is_tried_for_a_host_that_is_left_alone_and_then_one_is():
+    queue = waiting(*(Item(1.0, n, f"a{n}") for n in range(4)), Item(2.0, 9, "b1"))
+    assert take(queue, 10.0) == ("a0", None)
+    queue.hold("a0", "a", "host", 20.0)
+    queue.add(Item(1.0, 10, "a0"))
+    assert take(queue, 10.0) == ("b1", None)
+    assert take(queue, 10.0) == (None, 20.0)
+    assert queue.first_due() == 20.0
+    assert take(queue, 20.0) == ("a1", None)
+    assert take(queue, 20.0) == (None, 20.0 + PROBE)
+    queue.hold("a1", "a", "host", 50.0)  # in vain
+    queue.add(Item(1.0, 11, "a1"))
+    assert take(queue, 49.0) == (None, 50.0)
+    assert take(queue, 50.0) == ("a2", None)
+    queue.hold_no_longer("a")
+    found = [take(queue, 50.0)[0] for _ in range(4)]
+    assert found == ["a3", "a0", "a1", None]
+
+
+def test_a_second_queue_of_a_host_waits_with_the_first_once_it_has_asked():
+    queue = waiting(Item(1.0, 1, "a1"), Item(1.0, 2, "b1"), Item(1.0, 3, "b2"))
+    queue.hold("a9", "a", "host", 20.0)
+    assert take(queue, 10.0) == ("b1", None)
+    queue.hold("b9", "b", "host", 20.0)
+    assert take(queue, 10.0) == (None, 20.0)
+    assert take(queue, 20.0) == ("a1", None)
+    queue.hold_no_longer("a")
+    assert take(queue, 20.0) == ("b2", None)
+
+
+def test_one_that_is_hurried_is_tried_at_once_and_the_others_still_wait():
+    queue = waiting(Item(1.0, 1, "a1"), Item(2.0, 2, "a2"))
+    queue.hold("a9", "a", "host", 20.0)
+    assert take(queue, 10.0) == (None, 20.0)
+    queue.add(Item(0.0, 3, "a3"))
+    queue.hurry("a3")
+    assert take(queue, 10.0)[0] == "a3"
+    assert take(queue, 10.0) == (None, 10.0 + PROBE)
+
+
+def test_many_that_wait_are_put_aside_a_part_at_a_time_and_none_is_lost():
+    items = [Item(1.0, n, f"a{n}") for n in range(1200)]
+    queue = waiting(*items)
+    queue.hold("a9", "a", "host", 20.0)
+    assert [take(queue, 10.0) for _ in range(3)] == [(None, 10.0)] * 2 + [(None, 20.0)]
+    queue.release_all()
+    taken = [take(queue, 30.0)[0] for _ in items]
+    assert taken == [item.msg_id for item in items]
 
 
 def test_nothing_waits_in_an_empty_queue():

@@ -1,0 +1,95 @@
+"""Whom to leave alone: messages for the same `dest` wait together for something outside,
+and only one of them is tried now and then.
+
+A message that asks for `later` names what it waits for. From then on none with its
+`dest` is started until that time has come; then one is, and the others wait for what
+comes of it: the first by due of those that were tried least often, so that one which
+always fails does not stand in the way of all. They keep their due, and go on by it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+PROBE = 65.0  # seconds the others wait for one that is tried and does not end
+
+_Item = TypeVar("_Item", bound=tuple[object, ...])  # sorts by when it may run
+
+
+@dataclass(slots=True)
+class _Hold(Generic[_Item]):
+    until: float  # epoch seconds
+    tried: Counter[str] = field(default_factory=Counter)  # by message
+    items: list[tuple[int, _Item]] = field(default_factory=list)  # a heap
+
+
+class Holds(Generic[_Item]):
+    """What is left alone, with the messages that wait for it."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # dest: what its messages wait for
+        self._holds: dict[str, _Hold[_Item]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._holds)
+
+    def begin(self, msg_id: str, dest: str, name: str, until: float) -> None:
+        """Leave `name` alone, which a message for `dest` has tried in vain."""
+        self._names[dest] = name
+        hold = self._holds.setdefault(name, _Hold(until))
+        hold.until = until
+        hold.tried[msg_id] += 1
+
+    def end(self, dest: str) -> list[_Item]:
+        """What a message for `dest` waited for is back; return all that wait for it."""
+        name = self._names.pop(dest, None)
+        hold = None if name is None else self._holds.pop(name, None)
+        return [] if hold is None else [item for _, item in hold.items]
+
+    def hurry(self, dest: str) -> None:
+        """Let the next message for `dest` be tried at once."""
+        hold = self._of(dest)
+        if hold is not None:
+            hold.until = 0.0
+
+    def keeps(self, item: _Item, msg_id: str, dest: str, now: float) -> bool:
+        """Whether a message that is due has to wait; it is kept then. Else it is tried,
+        and the others wait."""
+        hold = self._of(dest)
+        if hold is None:
+            return False
+        if hold.until <= now:
+            hold.until = now + PROBE
+            return False
+        heapq.heappush(hold.items, (hold.tried[msg_id], item))
+        return True
+
+    def about(self, dest: str) -> tuple[str, float] | None:
+        """Return what messages for `dest` wait for, and until when; None: nothing."""
+        hold = self._of(dest)
+        return None if hold is None else (self._names[dest], hold.until)
+
+    def _of(self, dest: str) -> _Hold[_Item] | None:
+        name = self._names.get(dest)
+        return None if name is None else self._holds.get(name)
+
+    def ready(self, now: float) -> Iterator[_Item]:
+        """Give a message for each that need be left alone no longer."""
+        for one in self._holds.values():
+            if one.items and one.until <= now:
+                yield heapq.heappop(one.items)[1]
+
+    def release(self) -> list[_Item]:
+        """Leave nobody alone any more; return all that wait."""
+        items = [item for one in self._holds.values() for _, item in one.items]
+        self._holds.clear()
+        self._names.clear()
+        return items
+
+    def next_look(self) -> float | None:
+        """Return when the first of those that wait may be tried; None if none waits."""
+        return min((o.until for o in self._holds.values() if o.items), default=None)
