@@ -36,8 +36,10 @@ class Clock:
 class Owner:
     """A queue directory, opened and closed as its owner process does it."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] | None = None) -> None:
-        self.queue = QueueDir(path / "queue" / "q")
+    def __init__(
+        self, path: Path, clock: Callable[[], float] | None = None, name: str = "q"
+    ) -> None:
+        self.queue = QueueDir(path / "queue" / name)
         self.queue.path.mkdir(parents=True, exist_ok=True)
         self.clock = clock or Clock()
         self._opened: Opened | None = None

@@ -116,8 +116,8 @@ class Disk:
         self.top = str(top)
         self.ops: list[Op] = []
         self._numbers = 0
-        self.root = self._load(top)
-        self._began: list[tuple[int, int]] = []  # line of the recording: operations
+        self.root = self._load(top) if top.exists() else self._node("dir", 0o755)
+        self._ended: list[tuple[int, int]] = []  # line of the recording: operations
         self._sent: dict[int, int] = {}  # pid: operations when it last sent
 
     # ---- what is there before
@@ -146,15 +146,15 @@ class Disk:
         """Take the calls in the order in which they returned."""
         self.start = _entries(self.root)
         for call in calls:
-            self._began.append((call.ended, len(self.ops)))
             act = _ACTS.get(call.name, _unknown)
             if call.result >= 0 or (call.injected and act in (_sync, _sync_all)):
                 act(self, call)
+            self._ended.append((call.ended, len(self.ops)))
 
     def _since(self, call: Call) -> int:
         """Return how many operations had returned when `call` began."""
-        for ended, count in reversed(self._began):
-            if ended <= call.began:
+        for ended, count in reversed(self._ended):
+            if ended < call.began:
                 return count
         return 0
 
@@ -242,11 +242,8 @@ class Disk:
             self.add(Mark(said))
             return
         at = self._sent[whose]
-        if any(isinstance(one, Synced) and one.since > at for one in self.ops[at:]):
-            self.ops[at:] = [Mark(said), *map(_later, self.ops[at:])]
-        else:
-            self.ops.insert(at, Mark(said))
-        self._began = [(e, c + 1 if c > at else c) for e, c in self._began]
+        self.ops[at:] = [Mark(said), *(_later(one, at) for one in self.ops[at:])]
+        self._ended = [(e, c + 1 if c > at else c) for e, c in self._ended]
         self._sent = {pid: n + 1 if n > at else n for pid, n in self._sent.items()}
 
     def sent(self, pid: int) -> None:
@@ -259,8 +256,9 @@ class Disk:
         return list(_differ(self.root, Path(self.top)))
 
 
-def _later(op: Op) -> Op:
-    if isinstance(op, Synced):
+def _later(op: Op, at: int) -> Op:
+    """Return an operation as it is when another was put in at `at`."""
+    if isinstance(op, Synced) and op.since > at:
         return Synced(op.node, op.since + 1, op.data_only, op.failed)
     return op
 
@@ -357,7 +355,7 @@ def _write_call(disk: Disk, call: Call) -> None:
     if word.text == str(MARKS):
         disk.mark(data)
     elif (word.path or "").startswith("socket:"):
-        disk.sent(call.pid)
+        _send(disk, call)
     elif (node := disk.file(word)) is not None:
         at = len(node.data)  # nothing here writes elsewhere without saying where
         if call.name.startswith("pwrite"):
@@ -366,7 +364,8 @@ def _write_call(disk: Disk, call: Call) -> None:
 
 
 def _send(disk: Disk, call: Call) -> None:
-    disk.sent(call.pid)
+    if call.words[1].data != b"\0":  # with which a thread wakes the loop
+        disk.sent(call.pid)
 
 
 def _cut(disk: Disk, call: Call) -> None:
@@ -401,7 +400,7 @@ def _unlink(disk: Disk, call: Call) -> None:
 
 def _mkdir(disk: Disk, call: Call) -> None:
     path = _paths(call)[0]
-    if disk.inside(path):
+    if disk.inside(path) and path != disk.top:
         disk.make(path, "dir", _mode(call))
 
 

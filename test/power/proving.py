@@ -19,6 +19,7 @@ from power.trace import record
 
 STORIES = Path(__file__).with_name("stories.py")
 ENOUGH = 20  # broken promises tell enough
+QUEUE_STORIES = Path(__file__).with_name("queue_stories.py")
 MEMORY = Path("/dev/shm")  # syncs cost nothing there
 
 
@@ -43,6 +44,23 @@ def recorded(story: str, scratch: Path) -> Disk:
     return disk
 
 
+def recorded_queues(story: str, scratch: Path) -> Disk:
+    """The same for a story of real queue processes; the disk is what they work on."""
+    root = scratch / "root"
+    disk = Disk(root / "queue")
+    kept = ("sync:retval=0",)
+    ran = record(QUEUE_STORIES, story, root, scratch=scratch, inject=kept)
+    assert ran.status == 0, ran.output
+    disk.play(ran.calls)
+    assert disk.differences() == [], "the recording is not whole"
+    return disk
+
+
+def names_in(disk: Disk) -> tuple[str, ...]:
+    """Return the queues that a recording of processes has made."""
+    return tuple(name for name, node in disk.root.entries.items() if node.kind == "dir")
+
+
 @contextmanager
 def quick_place() -> Iterator[Path]:
     """Give a directory in memory, if there is one."""
@@ -52,7 +70,12 @@ def quick_place() -> Iterator[Path]:
 
 
 def prove(
-    disk: Disk, model: Model, near: int = 10, some: int = 4, seed: int = 1
+    disk: Disk,
+    model: Model,
+    near: int = 10,
+    some: int = 4,
+    seed: int = 1,
+    names: tuple[str, ...] = (),
 ) -> Proof:
     """Recover every state and judge it by what was promised when the power went."""
     proof = Proof()
@@ -71,7 +94,7 @@ def prove(
                 continue
             judged.add((print_, at))
             if print_ not in known:
-                known[print_] = _recover(tree, place)
+                known[print_] = _recover(tree, place, names)
                 proof.states += 1
             proof.broken += _judge(known[print_], promised[at], choice)
             if len(proof.broken) > ENOUGH:
@@ -95,11 +118,12 @@ def _promises(disk: Disk) -> list[Promises]:
     return found
 
 
-def _recover(tree: Tree, place: Path) -> Recovered:
+def _recover(tree: Tree, place: Path, names: tuple[str, ...]) -> Recovered:
     root = place / "root"
     shutil.rmtree(root, ignore_errors=True)
-    tree.make(root)
-    return recovering.recover(root)
+    root.mkdir()
+    tree.make(root / "queue" if names else root)
+    return recovering.recover(root, names)
 
 
 def _judge(found: Recovered, promises: Promises, choice: Choice) -> list[str]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from power.tale import NOWHERE, Seen, in_small, read_may
+from power.tale import ANY, NOWHERE, Seen, in_small, read_may
 from spooling import Owner
 
 from rq.errors import RQError
 from rq.layout import ATTACH, folder
-from rq.spool import check, folders, leases
+from rq.spool import check, folders, leases, outbox
 from rq.spool.entry import COUNTED
 from rq.states import State
 
@@ -25,6 +25,8 @@ class Recovered:
     """What recovery has made of a state."""
 
     seen: dict[str, Seen] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    owed: dict[str, str] = field(default_factory=dict)  # to another queue: its key
     troubles: list[str] = field(default_factory=list)  # wrong whatever was promised
 
 
@@ -34,11 +36,13 @@ class Promises:
 
     may: dict[str, list[Seen]] = field(default_factory=dict)
     together: dict[str, dict[str, str]] = field(default_factory=dict)
+    passed: dict[str, str] = field(default_factory=dict)  # done here: a copy there
 
     def take(self, said: dict[str, Any]) -> None:
         for msg_id, may in said.get("may", {}).items():
             self.may[msg_id] = list(read_may(may))
         self.together |= said.get("together", {})
+        self.passed |= said.get("passed", {})
 
     def broken(self, recovered: Recovered) -> Iterator[str]:
         """Say in words what was promised and is not so."""
@@ -47,13 +51,24 @@ class Promises:
             if not any(_alike(seen, one) for one in may):
                 yield f"{msg_id}: {seen}, allowed: {[str(one) for one in may]}"
         for msg_id, seen in recovered.seen.items():
-            if msg_id not in self.may:
+            if msg_id not in self.may and seen.state != "prep":
                 yield f"{msg_id}: nobody has sent it, and it is {seen}"
         for name, before in self.together.items():
             states = {one: recovered.seen.get(one, Seen()).state for one in before}
             stayed = {states[one] == state for one, state in before.items()}
             if len(stayed) > 1:
                 yield f"{name}: some have moved on, some have not"
+        for here, there in self.passed.items():
+            yield from _passed(recovered, here, there)
+
+
+def _passed(found: Recovered, here: str, there: str) -> Iterator[str]:
+    """A message that is done has one copy elsewhere, or owes it under its key."""
+    copy, key = found.seen.get(there), found.owed.get(there)
+    if found.seen.get(here, Seen()).state == "done" and copy is None and key is None:
+        yield f"{here} is done, and there is no {there}"
+    if copy is not None and key not in (None, copy.key):
+        yield f"{there} is there, and {here} will send it again"
 
 
 def _alike(seen: Seen, promised: Seen) -> bool:
@@ -63,6 +78,8 @@ def _alike(seen: Seen, promised: Seen) -> bool:
         return seen.state in ("prep", NOWHERE)
     if seen.txn != promised.txn:
         return False
+    if promised.count == ANY:
+        return seen.state == promised.state and promised.key in ("", seen.key)
     if seen.key != promised.key or seen.state != promised.state:
         return False
     if seen.files != promised.files:
@@ -84,13 +101,25 @@ def power_is_back() -> Iterator[None]:
         leases.end_left = kept
 
 
-def recover(root: Path) -> Recovered:
-    """Recover the queue in `root` after a power cut, twice, and stop it."""
+def recover(root: Path, names: tuple[str, ...] = ()) -> Recovered:
+    """Recover the queue `q` in `root`, or those of `names`, twice, and stop them."""
+    if not names:
+        return _recover(Owner(root))
+    every = Recovered()
+    for name in names:
+        found = _recover(Owner(root, name=name))
+        every.troubles += [f"{name}: {one}" for one in found.troubles]
+        every.seen |= {f"{name}/{token}": one for token, one in found.seen.items()}
+        every.owed |= found.owed
+    return every
+
+
+def _recover(owner: Owner) -> Recovered:
     found = Recovered()
-    owner = Owner(root)
     try:
         owner.open()
         found.seen = _look(owner, found)
+        found.owed = _owed(owner)
         owner.again()
         _same(found, _look(owner, found), "a second recovery")
         owner.apply()
@@ -119,7 +148,7 @@ def _same(found: Recovered, again: dict[str, Seen], by: str) -> None:
 
 def _look(owner: Owner, found: Recovered) -> dict[str, Seen]:
     """See every message, by what the spool knows and by what lies on disk."""
-    spool, seen = owner.spool, {}
+    spool, seen, tokens = owner.spool, {}, {}
     keys = {msg_id: key for key, (msg_id, _) in spool.keys.items()}
     listed = {
         msg_id for state in COUNTED for msg_id in folders.list_state(owner.queue, state)
@@ -130,23 +159,29 @@ def _look(owner: Owner, found: Recovered) -> dict[str, Seen]:
             continue
         try:
             one = _see(owner, msg_id, state, keys.get(msg_id, ""))
+            tokens[msg_id] = spool.read(msg_id).src or msg_id
         except RQError as error:
             one = Seen(state=str(state))
             if state is not State.PREP:
                 found.troubles.append(f"{msg_id} is half there: {error} ({state})")
-        seen[_token(one, msg_id)] = one
+        if (token := tokens.get(msg_id, msg_id)) in seen:
+            found.troubles.append(f"{token} is there twice: {seen[token]}, {one}")
+        seen[token], found.ids[token] = one, msg_id
     return seen
 
 
-def _token(seen: Seen, msg_id: str) -> str:
-    return msg_id
+def _owed(owner: Owner) -> dict[str, str]:
+    """Return what other queues are owed, by its token there."""
+    journal_id = owner.spool.journal.journal_id
+    return {
+        f"{one.dest}/{one.message.get('src')}": outbox.key(journal_id, *number)
+        for number, one in owner.spool.owed.items()
+    }
 
 
 def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
     spool = owner.spool
     message = spool.read(msg_id)
-    if message.params.get("param1") != msg_id and not message.orig_msg_id:
-        raise RQError(f"it holds {message.params}")
     files = tuple(_files(owner.queue.path / (spool.place(msg_id) or ""), message))
     entry = spool.entries.get(msg_id)
     if entry is not None and state is State.QUE:
@@ -181,7 +216,7 @@ def _check(owner: Owner, found: Recovered) -> None:
     for one in check.check_live(owner.spool):
         if not _unpromised(owner, one):
             found.troubles.append(f"after recovery: {one}")
-    for msg_id in found.seen:
+    for msg_id in map(found.ids.__getitem__, found.seen):
         there = [
             state
             for state in COUNTED

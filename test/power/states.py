@@ -108,7 +108,7 @@ class Tree:
         for path, node in self.walk():
             whole = f"{top}{path}"
             if node.kind == "dir":
-                os.mkdir(whole, node.mode | 0o700)
+                os.makedirs(whole, node.mode | 0o700, exist_ok=not path)
             elif node.kind == "link":
                 os.symlink(node.target, whole)
             elif node in names:
@@ -372,7 +372,8 @@ def _apply(entries: dict[Node, dict[str, Node]], op: object) -> None:
 def _few(found: list[int], near: int, chance: random.Random) -> list[int]:
     """Return the last `near` of what was found, and a few of the others."""
     early = found[:-near] if near else found
-    return chance.sample(early, min(3, len(early))) + found[len(early) :]
+    number = min(len(early), max(1, near // 3))
+    return chance.sample(early, number) + found[len(early) :]
 
 
 def _all(fate: Fate) -> Callable[[int], Fate]:

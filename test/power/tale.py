@@ -40,6 +40,7 @@ BEFORE = "boot-before"  # the boot id of all recordings
 SEGMENT = 16 * 1024  # bytes: so that segments change within a story
 MAX_COUNT = 3
 NOWHERE = "none"
+ANY = -1  # a count that does not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +365,8 @@ class Tale:
 
 def _recovered(seen: Seen) -> dict[str, Any]:
     """Return what an attempt that was lost makes of a message."""
+    if seen.count == ANY:
+        return {"state": "que"}
     count = seen.count + 1
     return {"state": "err" if count >= MAX_COUNT else "que", "count": count}
 

@@ -1,0 +1,129 @@
+"""Stories of real queue processes and their clients; run under strace as the others.
+
+What a client was promised counts from the moment at which the answer left the queue's
+process, not from when the client could say so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from crashing import Queue, Site, short
+from power.tale import ANY, NOWHERE, SEGMENT, Seen, mark, take_marks
+from supervising import wait_until
+
+SCRIPT = '#!/bin/bash\neval "$RQ_PARAM1"\n'
+TAKER = "#!/bin/sh\necho done got it >&3\n"
+PATIENCE = 60.0  # seconds; strace slows all down
+LATER = "[ $RQ_COUNT -gt 0 ] || { echo resend 0-later >&3; exit 0; }; echo done >&3"
+DUP = "echo dup 0-X-b >&3; read -r answer <&4; echo done $answer >&3"
+
+
+class Act:
+    """Queues of a site, and what their clients are told."""
+
+    def __init__(self, root: Path) -> None:
+        self.site = Site(root)
+
+    def start(self, *names: str, **settings: Any) -> list[Queue]:
+        every = [
+            self.site.queue(name, script, num_workers=2, **settings)
+            for name, script in zip(names, (SCRIPT, TAKER), strict=False)
+        ]
+        os.sync()  # what the test has made; strace does not let it through
+        often = {"TEST_CHECKPOINT_SECONDS": "0.4", "TEST_SEGMENT": str(2 * SEGMENT)}
+        return [one.start("", **often) for one in every]
+
+    def may(self, queue: Queue, token: str, *states: str, key: str = "") -> None:
+        mark({"may": _said(queue, token, states, key)})
+
+    def must(self, queue: Queue, token: str, *states: str, key: str = "") -> None:
+        assert queue.process is not None
+        said = {"may": _said(queue, token, states, key)}
+        mark({**said, "answered_by": queue.process.pid})
+
+    def submit(self, queue: Queue, token: str, act: str, *ends: str) -> str:
+        self.may(queue, token, NOWHERE, "que", "run", *ends)
+        asked = {"dest": queue.name, "param1": act, "src": token}
+        msg_id = short(queue.ok("create_message", asked))
+        self.must(queue, token, "que", "run", *ends)
+        return msg_id
+
+    def until(self, queue: Queue, token: str, msg_id: str, state: str) -> None:
+        wait_until(lambda: queue.state(msg_id) == state, PATIENCE)
+        self.must(queue, token, state)
+
+
+def _said(
+    queue: Queue, token: str, states: tuple[str, ...], key: str
+) -> dict[str, Any]:
+    seen = [asdict(Seen(state=one, count=ANY, key=key)) for one in states]
+    return {f"{queue.name}/{token}": seen}
+
+
+def served(act: Act) -> None:
+    """Messages run, fail, come again, are acknowledged, deleted, sent round again."""
+    (queue,) = act.start("a")
+    good = act.submit(queue, "good", "echo done fine >&3", "done")
+    bad = act.submit(queue, "bad", "echo err bad >&3", "err")
+    late = act.submit(queue, "late", LATER, "done")
+    act.until(queue, "good", good, "done")
+    act.until(queue, "bad", bad, "err")
+    act.may(queue, "bad", "err", "que", "run")
+    assert queue.ask("retry_message", {"msg_id": bad})[0] == "ok"
+    act.must(queue, "bad", "que", "run", "err")
+    act.until(queue, "late", late, "done")
+    act.may(queue, "good", "done", NOWHERE)
+    assert queue.ask("delete_message", {"msg_id": good})[0] == "ok"
+    act.must(queue, "good", NOWHERE)
+    act.until(queue, "bad", bad, "err")
+    queue.kill()
+
+
+def delivered(act: Act) -> None:
+    """A receiver is handed the same message twice, under one key."""
+    (queue,) = act.start("a")
+    key = "relay/origin/1"
+    asked = {"dest": "a", "param1": "echo done >&3", "src": "k", "_key": key}
+    act.may(queue, "k", NOWHERE, "prep", "que", "run", "done", key=key)
+    msg_id = short(queue.ok("prep_message", asked))
+    source = act.site.root.path / "source"
+    source.write_text("attached")
+    queue.ok("attach_message", {"msg_id": msg_id, "pathname": str(source)})
+    queue.ok("commit_message", {"msg_id": msg_id})
+    act.must(queue, "k", "que", "run", "done", key=key)
+    assert short(queue.ask("prep_message", asked)[1]) == msg_id
+    wait_until(lambda: queue.state(msg_id) == "done", PATIENCE)
+    act.must(queue, "k", "done", key=key)
+    queue.kill()
+
+
+def passed(act: Act) -> None:
+    """Messages are forwarded and doubled to another queue."""
+    here, there = act.start("a", "b")
+    for token, script in (("fwd", "echo forward b >&3"), ("dup", DUP)):
+        act.may(there, token, NOWHERE, "que", "run", "done")
+        mark({"passed": {f"a/{token}": f"b/{token}"}})
+        msg_id = act.submit(here, token, script, "done")
+        act.until(here, token, msg_id, "done")
+    wait_until(lambda: len(there.ids()) == 2, PATIENCE)
+    here.kill()
+    there.kill()
+
+
+STORIES: dict[str, Callable[[Act], None]] = {
+    one.__name__: one for one in (served, delivered, passed)
+}
+
+if __name__ == "__main__":
+    take_marks()
+    act = Act(Path(sys.argv[2]))
+    try:
+        STORIES[sys.argv[1]](act)
+    finally:
+        act.site.close()

@@ -1,0 +1,59 @@
+"""Every power cut in the life of real queue processes breaks no promise to a client."""
+
+import random
+import shutil
+
+import pytest
+from crashing import site_at
+from power.disk import Mark
+from power.proving import names_in, prove, recorded_queues
+from power.queue_stories import PATIENCE, SCRIPT, STORIES
+from power.states import Model, States
+from supervising import wait_until
+
+ENDED = ("done", "err")
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize("model", Model)
+@pytest.mark.parametrize("story", STORIES)
+def test_no_power_cut_breaks_a_promise_to_a_client(story, model, tmp_path):
+    disk = recorded_queues(story, tmp_path)
+    proof = prove(disk, model, near=1, some=0, names=names_in(disk))
+    assert proof.broken == []
+    assert proof.states > 30
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("model", Model)
+@pytest.mark.parametrize("story", STORIES)
+def test_no_power_cut_breaks_one_whatever_is_left(story, model, seed, tmp_path):
+    disk = recorded_queues(story, tmp_path)
+    names = names_in(disk)
+    proof = prove(disk, model, near=10, some=8, seed=seed, names=names)
+    assert proof.broken == []
+
+
+def test_a_queue_process_starts_after_any_power_cut_and_runs_what_waits(tmp_path):
+    (tmp_path / "recorded").mkdir()
+    disk = recorded_queues("served", tmp_path / "recorded")
+    states = States(disk, Model.ORDERED)
+    marks = [number for number, op in enumerate(disk.ops, 1) if isinstance(op, Mark)]
+    afters = set(random.Random(1).sample(marks, 4))
+    for choice in states.choices(near=1, some=0):
+        if choice.after in afters and choice.about == "no data":
+            place = tmp_path / f"root{choice.after}"
+            started(place, states.tree(choice))
+
+
+def started(place, tree):
+    """Start a queue process over a state, and let all that waits there run."""
+    with site_at(place) as site:
+        queue = site.queue("a", SCRIPT)
+        shutil.rmtree(queue.dir.path)
+        tree.make(queue.dir.path.parent)
+        queue.start()
+        for msg_id in queue.ids():
+            wait_until(lambda one=msg_id: queue.state(one) in ENDED, PATIENCE)
+        queue.prove()
