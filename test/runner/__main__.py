@@ -65,7 +65,7 @@ PARTS = (
         about="REST, safety, files, the web as a child",
         folder="web",
         parallel=3,
-        programs=("curl",),
+        programs=("curl", "jq"),
     ),
     Part(
         name="browser",
@@ -85,6 +85,7 @@ PARTS = (
         about="sources, sinks, history and jobs on Spark",
         folder="spark",
         limit=1800.0,
+        programs=("sftp:openssh-client",),
         extras=("spark", "spark-test"),
     ),
     Part(
