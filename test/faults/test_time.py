@@ -1,0 +1,164 @@
+"""Clocks that jump and processes that stand still: nothing is lost, run twice or silent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from crashing import short, site_at
+from supervising import daemon_on
+from support import wait_until
+
+from rq.errors import OutcomeUnknown
+
+pytestmark = pytest.mark.process
+
+LATER = 4e9
+HOUR, DAY = 3600, 86400
+
+
+@pytest.fixture
+def site(tmp_path):
+    with site_at(tmp_path / "root") as site:
+        site.act("hold", "hold")
+        yield site
+
+
+class Clock:
+    """The wall clock of a process."""
+
+    def __init__(self, library, path):
+        self.path = path
+        self.set(0)
+        self.env = {"LD_PRELOAD": str(library), "CLOCK_FILE": str(path)}
+
+    def set(self, seconds):
+        """Let it be so many seconds ahead of the real one."""
+        new = self.path.with_suffix(".new")
+        new.write_text(str(seconds))
+        new.rename(self.path)
+
+
+@pytest.fixture
+def clock(compiled, tmp_path):
+    return Clock(compiled("clock.c", tmp_path), tmp_path / "clock")
+
+
+# ---- clocks
+
+
+def test_a_clock_that_jumps_ahead_makes_due_what_it_passes(site, clock):
+    queue = site.queue().start(TEST_TICK="0.2", **clock.env)
+    soon = queue.submit(due=time.time() + HOUR)
+    late = queue.submit(due=time.time() + 3 * DAY)
+    assert queue.state(soon) == "que"
+    clock.set(2 * HOUR)
+    queue.until(soon, "done", 30)
+    assert queue.state(late) == "que"
+    queue.prove()
+
+
+@pytest.mark.parametrize("jump", [-DAY, DAY, -40 * 365 * DAY, 60 * 365 * DAY])
+def test_ids_stay_unique_and_new_messages_run_however_the_clock_jumps(
+    site, clock, jump
+):
+    queue = site.queue(num_workers=2).start(TEST_TICK="0.2", **clock.env)
+    running = queue.submit("hold")
+    queue.until_started(running)
+    before = [queue.submit(due=LATER) for _ in range(3)]
+    clock.set(jump)
+    after = [queue.submit() for _ in range(3)]
+    for msg_id in after:
+        queue.until(msg_id, "done", 30)
+    site.go()
+    queue.until(running, "done", 30)
+    assert len({running, *before, *after}) == 7
+    wait_until(lambda: any(one["ev"] == "clock" for one in queue.events()), 30)
+    clock.set(0)
+    queue.until(queue.submit(), "done", 30)
+    queue.prove()
+
+
+def test_a_crash_after_a_jump_back_gives_no_id_again(site, clock):
+    queue = site.queue().start(**clock.env)
+    ids = [queue.submit(due=LATER) for _ in range(20)]
+    clock.set(-HOUR)
+    queue.restart()
+    ids += [queue.submit(due=LATER) for _ in range(20)]
+    assert len(set(ids)) == 40
+    assert queue.ids() == sorted(ids)
+    queue.prove()
+
+
+# ---- processes that stand still
+
+
+def stop(pid):
+    """Let a process stand still, and wait until it does."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stands():
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    wait_until(stands, 20)
+
+
+def test_who_asks_a_queue_that_stands_still_is_told_in_time(site):
+    queue = site.queue(num_workers=2).start()
+    running = queue.submit("hold")
+    queue.until_started(running)
+    stop(queue.process.pid)
+    asked = {"dest": "t", "_key": "cafe/1/0"}
+    began = time.monotonic()
+    with pytest.raises(OutcomeUnknown, match="did not answer in time"):
+        queue.ask("create_message", asked, timeout=1.0)
+    assert time.monotonic() - began < 20
+    site.go()  # its script ends while nobody watches
+    wait_until(lambda: site.ran("end", running), 20)
+    os.kill(queue.process.pid, signal.SIGCONT)
+    queue.until(running, "done", 30)
+    # Asked again with its key it is the same message, whether it had been read or not.
+    again = short(queue.ok("create_message", asked))
+    queue.promised.append(again)
+    queue.until(again, "done", 30)
+    assert [len(site.ran("start", one)) for one in (running, again)] == [1, 1]
+    assert len(queue.ids()) == 2
+    queue.prove()
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    with daemon_on(tmp_path / "root") as daemon:
+        daemon.start()
+        for name in ("still", "busy"):
+            daemon.create(name)
+        yield daemon
+
+
+def test_a_queue_that_stands_still_is_waited_for_and_hinders_no_other(daemon):
+    pid = daemon.child("still")["pid"]
+    stop(pid)
+    for _ in range(5):
+        reply = daemon.ask_queue("busy", "create_message", {"dest": "busy"})
+        assert reply[0] == "ok"
+        assert daemon.child("still")["pid"] == pid
+    wait_until(lambda: daemon.ask_queue("busy", "num_messages")["done"] == 5, 30)
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: daemon.ask_queue("still", "ping") == ["pong"], 30)
+    assert daemon.child("still")["restarts"] == 0
+    assert daemon.stop() == 0
+
+
+def test_queues_serve_while_their_supervisor_stands_still(daemon):
+    stop(daemon.process.pid)
+    for name in ("still", "busy"):
+        assert daemon.ask_queue(name, "create_message", {"dest": name})[0] == "ok"
+    os.kill(daemon.process.pid, signal.SIGCONT)
+    for name in ("still", "busy"):
+        wait_until(lambda n=name: daemon.ask_queue(n, "num_messages")["done"] == 1, 30)
+    assert daemon.ask("ping") == ["pong"]
+    assert daemon.stop() == 0
