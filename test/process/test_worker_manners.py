@@ -98,7 +98,7 @@ def test_a_script_that_ignores_term_is_killed_after_the_grace(queue):
     ],
 )
 def test_a_script_that_kills_itself_is_an_err_that_names_the_signal(queue, how, wanted):
-    message = queue.run(param1=f"echo run nearly there >&3; {how}")
+    message = queue.run(param1=f"echo run nearly there >&3; {how}", seconds=60)
     assert message["state"] == "err"
     assert message["result"]["signal"] in (wanted, "SIGXCPU")
     assert "nearly there" in message["story"]["why"]
