@@ -6,12 +6,11 @@ without Spark: what is chosen here is what the source reads.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from rq import names
 from rq.errors import Damaged
@@ -190,8 +189,8 @@ def _cut(part: Stretch, most: int) -> Iterator[Stretch]:
 def read(part: Stretch) -> Iterator[dict[str, Any]]:
     """Give the events of a stretch, each proved by its checksum.
 
-    The files are chosen anew by their numbers: a compressed or merged one may have taken
-    the place of that which was planned. Damaged: an event is not there or not whole.
+    The files are chosen anew by their numbers: a merged one may have taken the place of
+    those that were planned. Damaged: an event is not there or not whole.
     """
     wanted = part.first
     for one in history.sealed_segments(QueueDir(Path(part.queue)), part.journal):
@@ -211,7 +210,7 @@ def read(part: Stretch) -> Iterator[dict[str, Any]]:
 
 def _events(segment: Segment, first: int, last: int) -> Iterator[dict[str, Any]]:
     """Give the events from `first` to `last` of a segment, up to a line that is bad."""
-    with _open(segment.path) as file:
+    with segment.path.open("rb") as file:
         claimed = line.peek(file.readline())
         if claimed is None:
             return
@@ -223,9 +222,3 @@ def _events(segment: Segment, first: int, last: int) -> Iterator[dict[str, Any]]
             if record is None:
                 return
             yield record
-
-
-def _open(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    return path.open("rb")
