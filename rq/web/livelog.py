@@ -1,73 +1,21 @@
 """The live log: what a message's script writes, sent on as it is written.
 
-One watch looks at a file for all who view it. A viewer is a byte offset and nothing
-else: what it has not taken yet stays in the file, never in memory.
+One watch looks at a file for all who view it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
-
-from rq.errors import NoSuchMessage, Refused, RQError
-from rq.layout import JOB, STDIO_LOG, QueueDir
-from rq.spool import folders
-from rq.web.pages import progress
+from rq.errors import Refused
+from rq.web import logwatch
 
 if TYPE_CHECKING:
     from rq.web.site import Site
 
-LOOK = 0.1  # seconds between looks at a file
-ASK = 1.0  # seconds between questions to the owner, and looks for the file's name
-CHUNK = 64 * 1024  # bytes of a file in one event
-BEHIND = 8 * 1024 * 1024  # bytes; a viewer that lags more jumps to the end
-HEARTBEAT = 15.0  # seconds of silence, after which a comment is sent
-STUCK = 60.0  # seconds for one event; a viewer that takes longer is dropped
 MOST_VIEWERS = 1000
-_FINAL = frozenset({"done", "relayed", "err"})
-_KEPT = 4  # encoded chunks: viewers that keep up are all at the same byte
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A server-sent event, encoded once for all."""
-
-    data: bytes
-
-    def serialize(self, _handler: object = None) -> bytes:
-        """Falcon asks for the bytes by this name."""
-        return self.data
-
-
-def event(kind: str, value: object, at: int | None = None) -> Event:
-    """Return an event; `at` is the byte that a reconnecting viewer asks for."""
-    mark = b"" if at is None else f"id: {at}\n".encode()
-    body = orjson.dumps(value)
-    return Event(mark + b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n")
-
-
-_PING = Event(b": still here\n\n")
-_HELLO = Event(b"retry: 1500\n\n")
-
-
-@dataclass(eq=False, slots=True)
-class Viewer:
-    """Somebody who follows: where they are, and since when they take an event."""
-
-    offset: int
-    patient: bool = False  # reads from where it asked for, however far behind
-    woken: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[Any] | None = None
-    sending_since: float | None = None
 
 
 class Hub:
@@ -75,31 +23,33 @@ class Hub:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._watches: dict[tuple[str, str], Watch] = {}
+        self._watches: dict[tuple[str, str], logwatch.Watch] = {}
         self.closing = False
 
     @property
     def viewers(self) -> int:
         return sum(len(one.viewers) for one in self._watches.values())
 
-    def follow(self, queue: str, msg_id: str, viewer: Viewer) -> AsyncIterator[Event]:
+    def follow(
+        self, queue: str, msg_id: str, viewer: logwatch.Viewer
+    ) -> AsyncIterator[logwatch.Event]:
         """Return the events for a new viewer, from its offset on."""
         if self.viewers >= MOST_VIEWERS:
             raise Refused(f"{MOST_VIEWERS} viewers follow logs already")
         key = queue, msg_id
         watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[key] = Watch(self._site, queue, msg_id)
+            watch = self._watches[key] = logwatch.Watch(self._site, queue, msg_id)
         return self._events(watch, key, viewer)
 
     async def _events(
-        self, watch: Watch, key: tuple[str, str], viewer: Viewer
-    ) -> AsyncIterator[Event]:
+        self, watch: logwatch.Watch, key: tuple[str, str], viewer: logwatch.Viewer
+    ) -> AsyncIterator[logwatch.Event]:
         viewer.task = asyncio.current_task()
         watch.join(viewer)
         try:
-            yield _HELLO
-            async for one in watch.events(viewer, self):
+            yield logwatch.HELLO
+            async for one in watch.events(viewer, lambda: self.closing):
                 viewer.sending_since = asyncio.get_running_loop().time()
                 yield one
                 viewer.sending_since = None
@@ -113,236 +63,6 @@ class Hub:
         self.closing = True
         for watch in self._watches.values():
             watch.wake()
-
-
-class Watch:
-    """Looks at one message's log while anybody views it."""
-
-    def __init__(self, site: Site, queue: str, msg_id: str) -> None:
-        self._site = site
-        self._queue: QueueDir = site.root.queue(queue)
-        self._msg_id = msg_id
-        self.viewers: set[Viewer] = set()
-        self.size = 0  # bytes that may be sent
-        self.file_number = 0  # goes up when the file is another one
-        self.state: Event | None = None
-        self.state_number = 0
-        self.final = False
-        self.lost = ""  # why there is nothing to follow any more
-        self.ready = asyncio.Event()  # looked once
-        self._told: dict[str, Any] = {}
-        self._fd: int | None = None
-        self._path = ""  # by which the file was opened
-        self._chunks: dict[int, tuple[int, Event]] = {}
-        self._task: asyncio.Task[None] | None = None
-
-    # ---- viewers
-
-    def join(self, viewer: Viewer) -> None:
-        self.viewers.add(viewer)
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-
-    def leave(self, viewer: Viewer) -> None:
-        self.viewers.discard(viewer)
-        if not self.viewers and self._task is not None:
-            self._task.cancel()
-
-    def wake(self) -> None:
-        for viewer in self.viewers:
-            viewer.woken.set()
-
-    async def events(self, viewer: Viewer, hub: Hub) -> AsyncIterator[Event]:
-        """Give what a viewer has not seen, as it comes, until all has ended."""
-        await self.ready.wait()
-        seen_file, seen_state = self.file_number, 0
-        while not hub.closing:
-            viewer.woken.clear()
-            if seen_file != self.file_number or viewer.offset > self.size:
-                seen_file, viewer.offset = self.file_number, 0
-                yield event("reset", {}, 0)
-            if seen_state != self.state_number and self.state is not None:
-                seen_state = self.state_number
-                yield self.state
-            if viewer.offset < self.size:
-                yield await self._next(viewer)
-                await asyncio.sleep(0)  # who is behind must not hold up the others
-                continue
-            if self.final or self.lost:
-                yield event(
-                    "end", {"lost": self.lost, "size": self.size}, viewer.offset
-                )
-                return
-            if not await _woken(viewer):
-                yield _PING
-        yield event("bye", {}, viewer.offset)
-
-    async def _next(self, viewer: Viewer) -> Event:
-        behind = self.size - viewer.offset
-        if behind > BEHIND and not viewer.patient:
-            start, viewer.offset = viewer.offset, self.size - CHUNK
-            return event("skip", {"at": start, "to": viewer.offset}, viewer.offset)
-        known = self._chunks.get(viewer.offset)
-        if known is None:
-            known = await self._read(viewer.offset, behind > 2 * CHUNK)
-        viewer.offset = known[0]
-        return known[1]
-
-    async def _read(self, offset: int, far: bool) -> tuple[int, Event]:
-        """Return a chunk and where it ends; what is far behind may be on a slow disk."""
-        length = min(CHUNK, self.size - offset)
-        if self._fd is None:
-            return self.size, _PING
-        if far:
-            data = await asyncio.to_thread(os.pread, self._fd, length, offset)
-        else:
-            data = os.pread(self._fd, length, offset)
-        if offset + len(data) < self.size:
-            data = data[: len(data) - unfinished(data)] or data
-        end = offset + len(data) if data else self.size
-        text = data.decode("utf-8", "replace")
-        made = end, event("log", {"at": offset, "to": end, "text": text}, end)
-        if not far:
-            while len(self._chunks) >= _KEPT:
-                del self._chunks[next(iter(self._chunks))]
-            self._chunks[offset] = made
-        return made
-
-    # ---- looking
-
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        ask_at = 0.0
-        try:
-            while True:
-                now = loop.time()
-                try:
-                    if now >= ask_at or self._moved():
-                        ask_at = now + ASK
-                        self._open()
-                        await self._ask_owner()
-                    if self._look() or not self.ready.is_set():
-                        self.ready.set()
-                        self.wake()
-                except Exception:
-                    log.exception("looking at the log of %s failed", self._msg_id)
-                self._drop_stuck(now)
-                await asyncio.sleep(LOOK)
-        finally:
-            self._close()
-
-    def _look(self) -> bool:
-        """Take note of new bytes; a character that is still being written waits."""
-        if self._fd is None:
-            return False
-        size = os.fstat(self._fd).st_size
-        if size < self.size:
-            self._other_file()
-        if size == self.size:
-            return False
-        if not self.final:
-            size -= unfinished(os.pread(self._fd, 4, max(0, size - 4)))
-        grew, self.size = size != self.size, size
-        return grew
-
-    def _moved(self) -> bool:
-        """Return whether the file is no longer where it was: its message went on."""
-        moved = bool(self._path) and not os.path.lexists(self._path)
-        if moved:
-            self._path = ""  # asked once; the next look by the clock finds the rest
-        return moved
-
-    def _open(self) -> None:
-        """Find the file by its name: after a crash it may be another one."""
-        state = folders.find(self._queue, self._msg_id)
-        if state is None:
-            return
-        path = self._queue.message(state, self._msg_id) / JOB / STDIO_LOG
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return  # not yet run, or on its way to another directory
-        self._path = str(path)
-        if self._fd is not None and os.path.samestat(os.fstat(fd), os.fstat(self._fd)):
-            os.close(fd)
-            return
-        if self._fd is not None:
-            self._other_file()
-        self._close()
-        self._fd = fd
-
-    def _other_file(self) -> None:
-        self.file_number += 1
-        self.size = 0
-        self._chunks.clear()
-
-    async def _ask_owner(self) -> None:
-        name, asked = self._queue.name, {"msg_id": self._msg_id}
-        try:
-            told = await self._site.owners.demand(name, "get_message", asked)
-        except NoSuchMessage as error:
-            self.lost = str(error)
-            self.wake()
-            return
-        except RQError:
-            return  # restarting, or down: the file is still there to be followed
-        shown = state_of(told)
-        final = shown["state"] in _FINAL
-        if final and not self.final:
-            self._open()
-            self.final = True
-        self.final = final
-        if shown != self._told:
-            self._told, self.state = shown, event("state", shown)
-            self.state_number += 1
-            self._look()
-            self.wake()
-
-    def _drop_stuck(self, now: float) -> None:
-        for viewer in self.viewers:
-            since = viewer.sending_since
-            if since is not None and now - since > STUCK and viewer.task is not None:
-                viewer.task.cancel()
-
-    def _close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-
-async def _woken(viewer: Viewer) -> bool:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(HEARTBEAT):
-            await viewer.woken.wait()
-            return True
-    return False
-
-
-def state_of(told: dict[str, Any]) -> dict[str, Any]:
-    """Return what a viewer of the log wants to know of its message."""
-    text = str(told["result"].get("job_status") or "")
-    return {
-        "state": told["state"],
-        "text": text,
-        "part": progress.part_done(text) if told["state"] == "run" else None,
-        "attempt": told.get("attempt", 0),
-        "story": told["story"],
-    }
-
-
-def unfinished(data: bytes) -> int:
-    """Return how many bytes at the end begin a character of UTF-8 and do not end it.
-
-    >>> [unfinished(b) for b in (b"a", "ü".encode(), "ü".encode()[:1], b"\\xff")]
-    [0, 0, 1, 0]
-    """
-    for back in range(1, min(4, len(data) + 1)):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue  # inside a character: look for its first byte
-        need = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return back if back < need and byte < 0xF8 else 0
-    return 0
 
 
 def hub(site: Site) -> Hub:

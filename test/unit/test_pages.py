@@ -4,11 +4,11 @@ import doctest
 
 import pytest
 
-from rq.web import livelog, owing
+from rq.web import logwatch, owing
 from rq.web.pages import message, overview, progress, sparks, templating
 
 
-@pytest.mark.parametrize("module", [livelog, owing, progress, templating])
+@pytest.mark.parametrize("module", [logwatch, owing, progress, templating])
 def test_the_examples_are_right(module):
     tried = doctest.testmod(module)
     assert tried.attempted

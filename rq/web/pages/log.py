@@ -15,7 +15,7 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.layout import ATTACH, JOB, STDIO_LOG
 from rq.spool import folders
-from rq.web import livelog
+from rq.web import livelog, logwatch
 from rq.web.pages import page
 from rq.web.pages.message import facts_of, shown
 
@@ -73,7 +73,7 @@ class LogPages:
             "size": _size(path),
             "url": self._site.url(f"/q/{name}/{msg_id}/log/{STDIO_LOG}"),
             "follow": self._site.url(f"/q/{name}/{msg_id}/follow"),
-            **livelog.state_of(told),
+            **logwatch.state_of(told),
         }
         wanted = req.get_param("find", default="")[:200]
         if wanted:
@@ -92,7 +92,7 @@ class LogPages:
         if resumed and resumed.isascii() and resumed.isdigit():
             start = int(resumed[:18])
         bare = names.msg_id(msg_id)
-        viewer = livelog.Viewer(start, patient="keep" in req.params)
+        viewer = logwatch.Viewer(start, patient="keep" in req.params)
         resp.sse = self._hub.follow(name, bare, viewer)  # type: ignore[assignment]
         resp.cache_control = ["no-store"]
         resp.set_header("X-Accel-Buffering", "no")
