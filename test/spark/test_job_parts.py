@@ -1,0 +1,294 @@
+"""What jobs are made of: lines from anywhere, columns, files of results, progress."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import http.server
+import itertools
+import json
+import lzma
+import re
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import support_cli
+from pyarrow import parquet
+from support import CHECKOUT, wait_until
+
+from rq.errors import BadInput
+from rq.spark import attachments, given, jobs, parsing, results, work
+from rq.spark.attachments import File
+from rq.spark.given import Given
+from rq.spark.progress import Progress
+
+PATIENCE = 90.0
+LINES = ["one", "", "zwei ü", "three\tend"]
+TEXT = "\n".join(LINES).encode()
+KINDS = {
+    "plain": lambda data: data,
+    "gzip": gzip.compress,
+    "two.gz": lambda data: gzip.compress(data[:5]) + gzip.compress(data[5:]),
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": lambda data: pa.Codec("zstd").compress(data, asbytes=True),
+    "two.zst": lambda data: KINDS["zstd"](data[:5]) + KINDS["zstd"](data[5:]),
+    "windows": lambda data: data.replace(b"\n", b"\r\n"),
+}
+
+
+def rows(frame):
+    return [tuple(row) for row in frame.collect()]
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Give the address of a server of a directory."""
+    (tmp_path / "site").mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(tmp_path / "site"))
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_lines_come_from_files_of_every_kind_and_from_the_web(spark, tmp_path, site):
+    folder = tmp_path / "m1"
+    (folder / "attach").mkdir(parents=True)
+    for name, packed in KINDS.items():
+        (folder / "attach" / name).write_bytes(packed(TEXT))
+    (folder / "attach" / "empty").touch()
+    (tmp_path / "site" / "log.gz").write_bytes(gzip.compress(TEXT + b"\n"))
+    url = f"{site}/log.gz"
+    messages = [
+        Given("m1", folder, {"src": "web1", "param1": "no address"}),
+        Given("m2", tmp_path / "m2", {"param1": url}),
+    ]
+    found = rows(attachments.rows(spark, attachments.files(messages)))
+    wanted = {("m1", "web1", name) for name in KINDS} | {("m2", "", url)}
+    assert sorted(found) == sorted(
+        (*of, number, line) for of in wanted for number, line in enumerate(LINES, 1)
+    )
+
+
+def test_a_file_that_cannot_be_read_is_named(spark, tmp_path):
+    broken = tmp_path / "broken.gz"
+    broken.write_bytes(gzip.compress(TEXT * 100)[:-9])
+    file = File("m1", "", "broken.gz", str(broken), 10)
+    with pytest.raises(Exception, match=r"broken\.gz") as failed:
+        attachments.rows(spark, [file]).count()
+    said = jobs.last_line(failed.value)
+    assert "broken.gz of m1: Compressed file ended" in said
+    assert "\n" not in said
+
+
+def test_files_are_shared_out_by_size():
+    found = [File("m", "", str(size), "", size) for size in (9, 1, 8, 2, 5, 5)]
+    groups = attachments.grouped(found, 3)
+    assert sorted(sum(file.size for file in group) for group in groups) == [10, 10, 10]
+    assert attachments.grouped(found, 100)
+    assert len(attachments.grouped(found, 100)) == 6
+    assert attachments.grouped([], 4) == [[]]
+
+
+COMBINED = (
+    '1.2.3.4 - bob [02/Jan/2026:03:04:05 +0100] "GET /a?b=c HTTP/1.1" 503 17 '
+    '"http://from/" "with \\"quotes\\""'
+)
+
+
+def test_parsing_gives_columns_and_keeps_what_does_not_fit(spark):
+    lines = [COMBINED, "garbage", COMBINED.replace("17", "-"), ""]
+    frame = spark.createDataFrame([(line,) for line in lines], "line string")
+    fitting, rest = parsing.split(frame, "combined")
+    first, second = sorted(fitting.collect(), key=lambda row: row["bytes"] is None)
+    assert first.asDict() == {
+        "host": "1.2.3.4",
+        "ident": "-",
+        "user": "bob",
+        "time": first["time"],
+        "method": "GET",
+        "url": "/a?b=c",
+        "protocol": "HTTP/1.1",
+        "status": 503,
+        "bytes": 17,
+        "referer": "http://from/",
+        "agent": 'with \\"quotes\\"',
+    }
+    assert first["time"].timestamp() == 1767319445
+    assert second["bytes"] is None
+    assert sorted(row["line"] for row in rest.collect()) == ["", "garbage"]
+    own, _ = parsing.split(frame, r"^(?P<a>\d+)\.(?P<b>\d+)")
+    assert rows(own) == [("1", "2"), ("1", "2")]
+
+
+@pytest.mark.parametrize("form", ["no groups", "(?P<x>", "combine"])
+def test_a_form_that_cannot_be_used_is_refused(form):
+    with pytest.raises(BadInput):
+        parsing.split(None, form)
+
+
+def test_results_are_written_as_their_name_says(spark, tmp_path):
+    frame = spark.createDataFrame([(1, "a,b"), (2, "ü")], "n int, t string")
+    results.write(frame, tmp_path / "r.csv.gz")
+    text = gzip.decompress((tmp_path / "r.csv.gz").read_bytes()).decode()
+    assert text == '"n","t"\n1,"a,b"\n2,"ü"\n'
+    results.write(frame, tmp_path / "r.tsv")
+    assert (tmp_path / "r.tsv").read_text().splitlines()[0] == '"n"\t"t"'
+    results.write(frame, tmp_path / "r.jsonl.zst")
+    with attachments.opened(str(tmp_path / "r.jsonl.zst")) as stream:
+        found = [json.loads(line) for line in stream.read().splitlines()]
+    assert found == [{"n": 1, "t": "a,b"}, {"n": 2, "t": "ü"}]
+    results.write(frame, tmp_path / "r.parquet")
+    assert parquet.read_table(tmp_path / "r.parquet").to_pylist() == found
+    with pytest.raises(BadInput, match="written as one of"):
+        results.write(frame, tmp_path / "r.xls")
+    with pytest.raises(BadInput):
+        results.write("text", tmp_path / ".hidden")
+
+
+def test_the_last_line_of_an_error_in_a_python_worker_is_its_own(spark):
+    def divide(batches):
+        for _ in batches:
+            yield 1 // 0
+
+    with pytest.raises(Exception, match="ZeroDivisionError") as failed:
+        spark.range(1).mapInArrow(divide, "id long").count()
+    assert jobs.last_line(failed.value).startswith("ZeroDivisionError: ")
+
+
+def test_progress_is_told_when_it_changes_and_twice_a_second_at_most(spark):
+    told = []
+
+    def slow(batches):
+        time.sleep(0.6)
+        yield from batches
+
+    def done():
+        assert told
+        tasks = re.search(r"(\d+)/(\d+) tasks", told[-1][1])
+        return int(tasks[1])
+
+    progress = Progress(
+        lambda text: told.append((time.monotonic(), text)), lambda: None
+    )
+    progress.watch(spark)
+    progress.start()
+    try:
+        spark.range(0, 8, 1, 8).mapInArrow(slow, "id long").count()
+        wait_until(lambda: told and done() >= 8, PATIENCE)
+    finally:
+        progress.stop()
+    texts = [text for _, text in told]
+    assert len(texts) >= 2
+    assert all(one != other for one, other in itertools.pairwise(texts))
+    assert all(re.match(r"\d+/\d+ stages, \d+/\d+ tasks", text) for text in texts)
+    times = [at for at, _ in told]
+    assert all(b - a > 0.45 for a, b in itertools.pairwise(times))
+
+
+@pytest.mark.parametrize(
+    ("delay", "number"), [(30, 30), ("30", 30), ("30s", 30), ("1.5m", 90), ("2h", 7200)]
+)
+def test_a_delay_is_told_in_words_of_time(delay, number):
+    assert work.seconds(delay) == number
+
+
+@pytest.mark.parametrize("delay", ["", "soon", "-1", "5 minutes"])
+def test_what_is_no_delay_is_refused(delay):
+    with pytest.raises(BadInput):
+        work.seconds(delay)
+
+
+# ---- without a queue
+
+TRIED = """
+from rq.spark import job
+
+@job
+def run(q):
+    q.attach(f"{len(q.messages)} from {q.messages[0].src}", "count.txt")
+    q.err(q.ids[-1], "the last one")
+    q.resend(q.ids[:1], "5m", "the first one")
+    q.send("deliver", param1="there")
+"""
+
+
+def tried(tmp_path, *words):
+    script = tmp_path / "job.py"
+    script.write_text(TRIED)
+    words = ("spark", "try", script, "--out", tmp_path / "out", *words)
+    return support_cli.rq(*words, root=tmp_path / "root")
+
+
+def test_a_job_can_be_tried_on_folders_without_a_daemon(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / "queue/que" / name / "attach").mkdir(parents=True)
+        (tmp_path / "queue/que" / name / "msg").write_text('{"src": "web1"}')
+    ended = tried(tmp_path, "--messages", tmp_path / "queue")
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "out/results/count.txt").read_text() == "3 from web1"
+    for text in (
+        "msg c err the last one",
+        "msg a resend 300-the first one",
+        'would send to deliver {"param1": "there"}',
+        "done, 1 messages",
+    ):
+        assert text in ended.stdout
+    assert not (tmp_path / "queue/que/a/job").exists()
+
+
+def test_plain_files_can_be_tried_as_if_each_were_a_message(tmp_path):
+    for host in ("web1", "web2"):
+        (tmp_path / "logs" / host).mkdir(parents=True)
+        (tmp_path / "logs" / host / "log").write_text("a line\n")
+    ended = tried(tmp_path, "--messages", tmp_path / "logs")
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "out/results/count.txt").read_text() == "2 from web1"
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("x = 1", "0 functions with @job"),
+        ("from rq.spark import job\n@job\ndef run(q): 1 / 0", "ZeroDivisionError"),
+        ("from rq.spark import job\n@job\ndef run(q): q.rejects", "q.parse"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_said_in_one_sentence(tmp_path, script, says):
+    (tmp_path / "job.py").write_text(script)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/log").touch()
+    words = (tmp_path / "job.py", "--messages", tmp_path / "logs", "--out", tmp_path)
+    ended = support_cli.rq("spark", "try", *words, root=tmp_path / "root")
+    assert ended.returncode not in (0, 70)
+    assert says in ended.stderr.splitlines()[-1]
+
+
+def test_the_launcher_of_jobs_says_how_it_is_used():
+    ended = subprocess.run(
+        [CHECKOUT / "bin/rq-spark"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert "#!/usr/bin/env rq-spark" in ended.stderr
+
+
+def test_a_job_without_a_queue_points_to_rq_spark_try():
+    with pytest.raises(BadInput, match="rq spark try"):
+        given.from_queue({})
+    assert given.from_queue(
+        {"RQ_MSG_ID": "1", "RQ_MSG_DIR": "/r/q/run/1/job", "RQ_FULL_MSG_ID": "h/q/n/1"}
+    ).messages[0].folder == Path("/r/q/run/1")
