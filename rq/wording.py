@@ -40,17 +40,23 @@ _IMPROPER = re.compile(
     r"Completion was (\w+) but exit status was \S+(?: - (.*))?",
     re.DOTALL,
 )
-_DELAY = re.compile(r"\d+-?")
+_DELAY = re.compile(r"\d+(?:-|@(\S+) ?|$)")
 _NO_QUEUE = "couldn't connect to queue - "
 
 
 def reason(text: str) -> str:
     """Return why a script asks for another attempt, without the seconds before it.
 
-    >>> [reason(one) for one in ("900-no route", "5-", "5")]
-    ['no route', '', '']
+    >>> [reason(one) for one in ("900-no route", "5-", "5", "2 of 3")]
+    ['no route', '', '', '2 of 3']
+    >>> reason("2@http://h:3333 Connection refused")
+    'http://h:3333 is left alone: Connection refused'
     """
-    return _DELAY.sub("", text, count=1) if _DELAY.match(text) else text
+    found = _DELAY.match(text)
+    if found is None:
+        return text
+    said = text[found.end() :]
+    return f"{found[1]} is left alone: {said}" if found[1] else said
 
 
 def improper(text: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from falcon.asgi import Request, Response
 
-from rq import names
+from rq import names, wording
 from rq.config import read_json, read_queue
 from rq.errors import BadConfig, BadInput, NoSuchQueue
 from rq.message import PARAMS
@@ -159,6 +159,8 @@ def listed(
 ) -> dict[str, Any]:
     """Return a message's row with what a reader needs beside the owner's facts."""
     text = str(row["status"]).partition(" - ")[2]
+    if tab == "que":
+        text = wording.reason(text)
     created = names.created(row["msg_id"])
     return {
         **row,
