@@ -499,10 +499,12 @@ class Spool:
         path = folder(entry.state, msg_id)
         try:
             durable.make_dir(path, self.dir_fd)
-        except FileExistsError:
-            pass  # half made by an earlier try
+        except FileExistsError:  # half made by an earlier try
+            if not os.path.isdir(self.queue.path / path):
+                raise
         except FileNotFoundError:
             durable.make_dirs(path, self.dir_fd)
+        entry.at = entry.state  # though its files fail: no second one is made elsewhere
         durable.checkpoint("make:before-msg")
         if entry.body is not None:
             durable.write_new(f"{path}/{MSG}", entry.body, self.dir_fd)

@@ -170,3 +170,25 @@ def test_a_folder_that_a_thread_works_in_is_left_alone(owner):
     owner.spool.entries[msg_id].busy = True
     with pytest.raises(WrongState, match="being worked on"):
         owner.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+
+
+def test_a_folder_that_was_half_made_is_the_one_that_goes_on(owner):
+    msg_id = owner.submit(param1="x")
+    owner.spool.claim(msg_id, 0)
+    owner.spool.commit()
+    in_the_way = owner.queue.message(State.RUN, msg_id) / "msg"
+    in_the_way.parent.mkdir(mode=0o750)
+    in_the_way.mkdir()
+    with pytest.raises(OSError, match="msg"):  # as when there are no descriptors left
+        owner.spool.settle(msg_id)
+    in_the_way.rmdir()
+    facts = {"cause": "spawn", "text": "it could not be started", "outcome": "requeue"}
+    owner.spool.fire(msg_id, Event.REQUEUE, Role.QUEUE, facts=facts)
+    owner.apply()
+    assert check.check_live(owner.spool) == []
+    owner.stop()
+    assert not in_the_way.parent.exists()
+    found = folders.read_message(owner.queue, State.QUE, msg_id)
+    assert found.params == {"param1": "x"}
+    owner.open()
+    assert owner.spool.find(msg_id) is State.QUE
