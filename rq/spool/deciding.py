@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rq.errors import WrongState
 from rq.spool import transactions
+from rq.spool.fold import Folded
 from rq.spool.store import Spool
 from rq.spool.transactions import Standing, Transaction
 from rq.states import Event, Note, State
@@ -101,11 +102,15 @@ def check_aborted(one: Transaction) -> None:
         raise WrongState(f"transaction {one.txn_id} is committed already")
 
 
-def finish_all(spool: Spool) -> None:
-    """Discard what earlier decisions have left in prep: a crash came between."""
+def finish_all(spool: Spool, folded: Folded) -> None:
+    """Make up for what a crash has cut off from decisions: discard what they left in
+    prep, and tell of what they let into que."""
     for one in spool.txns.by_id.values():
         if not one.is_open:
             _finish(spool, one)
+    for txn_id, ids in folded.untold.items():
+        for _ in spool.tell_of(list(ids), Event.COMMIT, txn_id):
+            pass
 
 
 def _finish(spool: Spool, one: Transaction) -> None:

@@ -50,6 +50,8 @@ class Folded:
     owed: list[tuple[int, int, dict[str, Any], float]]
     sent: set[tuple[int, int]]
     stopped: bool = False  # the last line is that of a clean stop
+    # By transaction: messages of a decision that no line of their own tells of.
+    untold: dict[str, dict[str, None]] = field(default_factory=dict)
     suspect: bool = False  # a sync failed: no file since the checkpoint can be trusted
     again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
 
@@ -63,8 +65,10 @@ def fold(events: Iterable[dict[str, Any]]) -> Folded:
         if "msg" in record and "state" in record:
             _take(folded, record)
         elif "msgs" in record:
+            untold = folded.untold.get(record.get("txn", ""), {})
             for msg_id in record["msgs"]:
                 _take(folded, {**record, "msg": msg_id})
+                untold.pop(msg_id, None)
         elif record["ev"] == Note.TXN:
             _take_decision(folded, record)
         elif record["ev"] == Note.SENT:
@@ -100,8 +104,10 @@ def _take_decision(folded: Folded, record: dict[str, Any]) -> None:
     each may follow, or a crash may have come before them."""
     said = {name: one for name, one in record.items() if name != "ids"}
     said.update(ev=Event.COMMIT, state=State.QUE, was=State.PREP)
-    for msg_id in record.get("ids", ()):
+    ids = record.get("ids", ())
+    for msg_id in ids:
         _take(folded, {**said, "msg": msg_id})
+    folded.untold[record["txn"]] = dict.fromkeys(ids)
 
 
 def _take_others(folded: Folded, record: dict[str, Any]) -> None:

@@ -98,7 +98,7 @@ def _open(
     opened = Opened(spool, lock, prefix, was_clean(found), trusted)
     opened.ghosts = work.members(queue, ghosts)
     act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
-    deciding.finish_all(spool)
+    deciding.finish_all(spool, found.folded)
     spool.commit()
     work.clear(spool, immortal)
     spool.empty_gone()

@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -349,14 +349,11 @@ class Spool:
         self.txns.take(line)
 
     def end_prepared(self, ids: list[str], event: Event, txn_id: str) -> None:
-        """Let messages of a transaction that is decided leave prep, by lines of up to a
-        thousand: what follows from its own line, which recovery would do as well."""
+        """Let messages of a transaction that is decided leave prep: what follows from
+        its own line, which recovery would do as well."""
         target = next_state(State.PREP, event, Role.CREATOR)
-        for at in range(0, len(ids), _AT_ONCE):
-            chunk, now = ids[at : at + _AT_ONCE], self.clock()
-            said = {"ts": int(now * 1e6), "queue": self.queue.name, "ev": event}
-            more = {"state": target, "was": State.PREP, "msgs": chunk, "txn": txn_id}
-            seq = self.journal.append({**said, **more})
+        for chunk, seq in self.tell_of(ids, event, txn_id):
+            now = self.clock()
             for msg_id in chunk:
                 entry = self.entries[msg_id]
                 entry.seq, entry.since, entry.written = seq, now, False
@@ -364,6 +361,18 @@ class Spool:
             if self.journal.full:
                 with contextlib.suppress(DiskFailed):  # the turn's own commit says so
                     self.commit()
+
+    def tell_of(
+        self, ids: list[str], event: Event, txn_id: str
+    ) -> Iterator[tuple[list[str], int]]:
+        """Write lines for those who read the history, of up to a thousand messages that
+        a decision lets leave prep; give the messages of each, and its seq."""
+        target = next_state(State.PREP, event, Role.CREATOR)
+        for at in range(0, len(ids), _AT_ONCE):
+            chunk, now = ids[at : at + _AT_ONCE], int(self.clock() * 1e6)
+            said = {"ts": now, "queue": self.queue.name, "ev": event, "txn": txn_id}
+            more = {"state": target, "was": State.PREP, "msgs": chunk}
+            yield chunk, self.journal.append({**said, **more})
 
     def submit(self, message: Message, **more: Any) -> Entry:
         """Accept a message, new or prepared: → que, in one line.

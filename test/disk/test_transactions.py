@@ -103,6 +103,17 @@ def test_a_decision_alone_is_carried_out_by_the_next_start(owner, kind):
         assert states(owner, ids) == [State.QUE] * 3 + [None] * 2
         assert [spool.entries[i].due for i in ids[:3]] == [2_000_000_000] * 3
     assert places(owner, ids) == [True] * 3 + [False] * 2
+    # Who reads the history is told of each once.
+    owner.stop()
+    told = [one["msgs"] for one in history(owner) if one["ev"] == "commit"]
+    assert told == [ids[:3]]
+    owner.open()
+
+
+def history(owner):
+    paths = sorted(owner.queue.history.glob("*/*.jsonl"))
+    texts = (text for path in paths for text in path.read_bytes().splitlines())
+    return [orjson.loads(text) for text in texts]
 
 
 def test_what_an_abort_left_behind_is_discarded_by_the_next_start(owner):
@@ -206,8 +217,7 @@ def test_the_lines_of_a_commit_name_each_message_for_those_who_read_history(owne
     ids = prepared(owner, one, 3)
     deciding.commit(owner.spool, one, ids[:2])
     owner.stop()
-    [path] = owner.queue.history.glob("*/*.jsonl")
-    lines = [orjson.loads(text) for text in path.read_bytes().splitlines()]
+    lines = history(owner)
     assert [one["ev"] for one in lines[1:]] == [
         "txn", "prepare", "prepare", "prepare", "txn", "commit", "discard", "stopped",
     ]  # fmt: skip
