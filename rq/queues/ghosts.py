@@ -19,15 +19,14 @@ class Ghosts:
         self._left = list(owner.opened.ghosts)
 
     def look(self) -> None:
-        """Take back messages whose process has ended since."""
-        still = []
-        for one in self._left:
-            if not proc.has_ended(one.pidfd):
-                still.append(one)
-                continue
+        """Take back messages whose processes have all ended since."""
+        ended = [one for one in self._left if proc.has_ended(one.pidfd)]
+        self._left = [one for one in self._left if one not in ended]
+        at_work = {one.msg_id for one in self._left}
+        for one in ended:
             os.close(one.pidfd)
-            self._take_back(one.msg_id)
-        self._left = still
+            if one.msg_id and one.msg_id not in at_work:
+                self._take_back(one.msg_id)
 
     def _take_back(self, msg_id: str) -> None:
         owner = self._owner

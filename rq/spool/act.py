@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from rq.errors import BadMessage, NoSuchMessage
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.message import from_disk
-from rq.spool import folders
+from rq.spool import folders, work
 from rq.spool import lost as losing
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
@@ -49,6 +49,8 @@ def act(opened: Opened, found: Found, lost: Cause) -> None:
     places = _list_places(spool.queue)
     doors = {one.door: i for i, one in found.folded.by_id.items() if one.door}
     at_door = {doors[n]: n for n in os.listdir(spool.queue.path / "new") if n in doors}
+    running = _running(found, places)
+    opened.ghosts = work.with_theirs(opened.ghosts, opened.lease_prefix, running)
     ghosts = {one.msg_id for one in opened.ghosts}
     unknown: list[str] = []
     # Prepared order: first what the fold says, then the folders it says nothing of.
@@ -70,6 +72,18 @@ def act(opened: Opened, found: Found, lost: Cause) -> None:
     _read_unknown(spool, unknown)
     if found.checkpoint is None:
         count_final(spool)
+
+
+def _running(found: Found, places: Mapping[str, State]) -> dict[str, int | None]:
+    """Return the messages that were in run, with the slot where their claim tells it."""
+    known = found.folded.by_id
+    slots: dict[str, int | None] = {
+        msg_id: one.record.get("slot")
+        for msg_id, one in known.items()
+        if one.state is State.RUN
+    }
+    alone = (i for i, at in places.items() if at is State.RUN and i not in known)
+    return {**dict.fromkeys(alone), **slots}
 
 
 def count_final(spool: Spool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import orjson
@@ -81,6 +81,36 @@ def members(queue: QueueDir, ghosts: Iterable[Found]) -> list[Found]:
             if msg_id != one.msg_id:
                 found.append(replace(one, msg_id=msg_id, pidfd=os.dup(one.pidfd)))
     return found
+
+
+def with_theirs(
+    ghosts: Iterable[Found], prefix: str, running: Mapping[str, int | None]
+) -> list[Found]:
+    """Return processes that would not end, those of long-lived workers once for each
+    message that may be theirs: their environment tells none, but their slot.
+
+    `running`: all messages in run, with the slot in their claim where that is known.
+    """
+    found = []
+    for one in ghosts:
+        found.append(one)
+        for msg_id in [] if one.msg_id else _on_slot(_slot(one.lease, prefix), running):
+            found.append(replace(one, msg_id=msg_id, pidfd=os.dup(one.pidfd)))
+    return found
+
+
+def _slot(lease: str, prefix: str) -> int | None:
+    """Return the number of a slot in a lease.
+
+    >>> _slot("q/1234/7/1600000000.3", "q/1234/"), _slot("", "q/1234/")
+    (7, None)
+    """
+    number = lease.removeprefix(prefix).partition("/")[0]
+    return int(number) if number.isdigit() else None
+
+
+def _on_slot(slot: int | None, running: Mapping[str, int | None]) -> list[str]:
+    return [i for i, one in running.items() if None in (one, slot) or one == slot]
 
 
 def _ids(queue: QueueDir, batch_id: str) -> list[str]:
