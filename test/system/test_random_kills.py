@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import http.client
+import json
 import os
 import random
 import signal
@@ -16,6 +18,8 @@ from pathlib import Path
 import pytest
 from crashing import short
 from supervising import Daemon, daemon_on, wait_until
+from webbing import Client as Web
+from webbing import free_port, write_config
 
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.spool import check, folders
@@ -48,15 +52,16 @@ ACTS = ["ok"] * 8 + ["slow"] * 3 + ["fail", "fail", "resend", "resend", "linger"
 ACTS += ["dup"] * 3
 # How often each kind is killed; a worker is whatever else carries the site's tag.
 KINDS = {"worker": 8, "rq-que": 8, "rq-mgr": 2, "rq-fork": 1, "rq-scandir": 1}
-KINDS["rq-timers"] = 1
+KINDS |= {"rq-timers": 1, "rq-web": 3}
 
 
 class Client(threading.Thread):
     """Sends, and keeps what was promised to it."""
 
-    def __init__(self, daemon: Daemon, seed: int) -> None:
+    def __init__(self, daemon: Daemon, web: Web, seed: int) -> None:
         super().__init__(daemon=True)
         self.daemon_on = daemon
+        self.web = web
         self.random = random.Random(seed)
         self.promised: dict[str, tuple[str, str]] = {}  # id: queue, act
         self.unknown = self.refused = 0
@@ -70,19 +75,30 @@ class Client(threading.Thread):
     def send_one(self) -> None:
         queue, act = self.random.choice(QUEUES), self.random.choice(ACTS)
         asked = {"dest": queue, "param1": act, "param2": self.random.choice(QUEUES)}
+        way = self.over_web if self.random.random() < 0.3 else self.over_socket
         try:
-            reply = self.daemon_on.ask_queue(
-                queue, "create_message", {**asked, "max_count": 10**6}
-            )
-        except Unreachable:
+            reply = way(queue, {**asked, "max_count": 10**6})
+        except (Unreachable, ConnectionRefusedError):
             self.refused += 1
-        except OutcomeUnknown:
+        except (OutcomeUnknown, OSError, http.client.HTTPException):
             self.unknown += 1
         else:
             if reply[0] == "ok":
                 self.promised[short(reply[1])] = (queue, act)
             else:
                 self.refused += 1
+
+    def over_socket(self, queue: str, asked: dict[str, object]) -> list[str]:
+        reply: list[str] = self.daemon_on.ask_queue(queue, "create_message", asked)
+        return reply
+
+    def over_web(self, queue: str, asked: dict[str, object]) -> list[str]:
+        answer = self.web.post(f"/q/{queue}/new_message", {"mesg": json.dumps(asked)})
+        assert answer.status != 500, answer
+        if answer.status != 200:
+            raise OutcomeUnknown(answer.text)
+        reply: list[str] = answer.json
+        return reply
 
 
 class Killer:
@@ -145,8 +161,14 @@ def variable(pid: int, name: str) -> str:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
+def web() -> Web:
+    return Web(free_port())
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, web: Web) -> Iterator[Daemon]:
     with daemon_on(tmp_path / "root") as daemon:
+        write_config(daemon.root.path, web.port)
         (daemon.root.path / "met").mkdir()
         for name in QUEUES:
             settings = {"num_workers": 4, "env_vars": {"TEST_TAG": daemon.tag}}
@@ -156,6 +178,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         daemon.start()
         for name in QUEUES:
             daemon.until_up(name)
+        daemon.until_up("web", 30)
         yield daemon
         for pid in workers(daemon):
             with contextlib.suppress(ProcessLookupError):
@@ -167,9 +190,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     [60, pytest.param(150, marks=pytest.mark.stress)],
     ids=["minute", "long"],
 )
-def test_random_kills_break_no_promise(daemon, capsys, seconds):
+def test_random_kills_break_no_promise(daemon, web, capsys, seconds):
     seed = int(os.environ.get("RQ_TEST_SEED", random.randrange(10**6)))
-    client, killer = Client(daemon, seed), Killer(daemon, seed)
+    client, killer = Client(daemon, web, seed), Killer(daemon, seed)
     client.start()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -179,6 +202,7 @@ def test_random_kills_break_no_promise(daemon, capsys, seconds):
     client.enough.set()
     client.join()
     drain(daemon, killer)
+    wait_until(lambda: set(QUEUES) <= set(web.get("/q.json").json), 60)
     for name in QUEUES:
         assert daemon.ask_queue(name, "check") == ["ok", {"problems": []}]
     assert daemon.stop() == 0
