@@ -39,6 +39,7 @@ def show(root: Root, number: int) -> None:
         print("the history and `rq ls --count` count the same")
     else:
         print("`rq ls --count` counts more: messages came meanwhile")
+    print(f"`rm {root.scandir}/demo-*` takes the sample queues away again")
     print(f"the chart: {place.root_config(root).page_url}history?range=day")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import threading
@@ -11,6 +12,7 @@ import history_reference as reference
 import pyarrow.dataset as ds
 import pytest
 from journal_files import DAY, START, JournalFiles, life, lines
+from support import wait_until
 
 from rq import published
 from rq.errors import Damaged, Refused
@@ -179,15 +181,19 @@ def test_a_batch_that_was_cut_off_after_its_write_counts_once(spark, root, monke
     assert shown(root) == reference.gold(lines(root))
 
 
-def test_merging_the_batches_of_a_day_changes_no_answer(spark, root):
+def test_merging_the_batches_of_a_day_changes_no_answer(spark, root, monkeypatch):
     journal = JournalFiles(root, "a", "aa")
     past = START - 400 * DAY  # a day that is over
-    for part in range(2):
-        journal.seal(some(20, first=20 * part, start=past, seed=part))
-        history.run_round(spark, root, Settings(old=0.0))
-    # The second round has merged, after it had built.
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "_merge_closed", lambda *_: None)
+        for part in range(2):
+            journal.seal(some(20, first=20 * part, start=past, seed=part))
+            history.run_round(spark, root)
     place = bronze.place(root)
     source = place.bronze(place.current().number)
+    with counting(root) as seen:
+        history._merge_closed(spark, place, place.current(), 0.0)
+    assert set(seen) == {120}
     [date] = bronze.dates(source)
     [merged] = bronze.batches(source, date, place.current())
     others = [one for one in bronze.every_batch(source, date) if one != merged]
@@ -200,6 +206,27 @@ def test_merging_the_batches_of_a_day_changes_no_answer(spark, root):
     assert [one.path.name for one in left] == ["batch=c1", "batch=2", "batch=c2"]
     assert shown(root) == reference.gold(lines(root))
     assert bronze_keys(root) == written_keys(root)
+
+
+@contextlib.contextmanager
+def counting(root):
+    """Read again and again how many rows there are; give the list of them."""
+    seen, ended = [], threading.Event()
+
+    def count():
+        while not ended.is_set():
+            seen.append(ds.dataset(bronze_files(root)).count_rows())
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        wait_until(lambda: seen, 30)
+        yield seen
+        number = len(seen)
+        wait_until(lambda: len(seen) > number + 1, 30)
+    finally:
+        ended.set()
+        thread.join()
 
 
 def test_files_of_an_older_rq_are_read_and_new_fields_are_kept(spark, root):

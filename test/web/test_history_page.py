@@ -1,5 +1,6 @@
 """/history: what was published is shown, and that nothing was; Spark is not needed."""
 
+import json
 import shutil
 import time
 
@@ -102,6 +103,24 @@ def test_a_new_publication_is_shown_at_once(web):
     config.write_text(place, old.replace('"events": 240', '"events": 241'))
     try:
         assert web.get("/history.json").json["events"] == 241
+    finally:
+        config.write_text(place, old)
+
+
+def test_a_queue_that_was_removed_is_told_of_and_leads_nowhere(web):
+    place = web.root.spark / "history" / "json" / "index.json"
+    old = place.read_text()
+    index = json.loads(old)
+    del index["counts"]["beta"]
+    config.write_text(place, json.dumps(index))
+    try:
+        text = web.get("/history").text
+        assert "beta <span" in text
+        assert '"/q/alpha/history' in text
+        assert "/q/beta/" not in text
+        assert [one["queue"] for one in web.get("/history.json").json["states"]] == [
+            "alpha"
+        ]
     finally:
         config.write_text(place, old)
 

@@ -68,7 +68,9 @@ def facts(place: Published, queue: str | None, chosen: str) -> dict[str, Any]:
     if index is None:
         return empty
     span = _span(float(index["as_of"]), chosen)
-    days = {one["date"]: one for one in place.days(span.dates)}
+    published_days = set(index["days"])
+    dates = [one for one in span.dates if one in published_days]
+    days = {one["date"]: one for one in place.days(dates)}
     parts = _parts(days, span)
     mine = [(key, part) for key, part in parts if key.queue == queue]
     steps = _steps(days, span, queue)
@@ -84,6 +86,7 @@ def facts(place: Published, queue: str | None, chosen: str) -> dict[str, Any]:
         "queues": _queues(parts, index["counts"]) if queue is None else [],
         "states": _states(index["counts"], queue),
         "slowest": _slowest(days, span, queue),
+        "there": sorted(index["counts"]),
     }
 
 
