@@ -1,5 +1,7 @@
 """kill -9 of the owner of a batch: who had ended stays so, the others are counted once."""
 
+import random
+import time
 from pathlib import Path
 
 import pytest
@@ -210,4 +212,55 @@ def test_the_directory_that_a_dead_owner_left_is_removed(site, queue):
     finish(queue, ids)
     left = queue.dir.path
     wait_until(lambda: not [*left.glob("batch/*"), *left.glob("gone/*")], PATIENCE)
+    queue.prove()
+
+
+# ---- at random
+
+AT_RANDOM = (
+    SCRIPT.partition("hold()")[0]
+    + r"""
+for id in "${ids[@]}"; do
+    case $((RANDOM % 6)) in
+    0) echo "msg $id resend 0-again" >&3 ;;
+    1 | 2) sleep 0.00$((RANDOM % 10)); echo "msg $id done alone" >&3 ;;
+    3) echo "msg $id run half" >&3 ;;
+    esac
+done
+case $((RANDOM % 8)) in
+0) kill -9 $$ ;;
+1) exit 1 ;;
+2) echo "resend 0-all" >&3 ;;
+3) ( setsid sleep 60 & ) ; echo "done together" >&3 ;;
+*) echo "done together" >&3 ;;
+esac
+"""
+)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_dies_each_message_ends_once_and_no_two_attempts_overlap(site, seed):
+    dice = random.Random(seed)
+    queue = site.queue(
+        script=AT_RANDOM,
+        batch={"max": dice.choice([1, 3, 10, 50]), "wait": dice.choice([0, 0.3])},
+        num_workers=dice.choice([1, 2, 4]),
+    )
+    queue.start(TEST_CHECKPOINT_SECONDS="0.3")
+    ids = []
+    for _ in range(15):
+        ids += [queue.submit(max_count=10_000) for _ in range(dice.randrange(30))]
+        time.sleep(dice.random() / 2)  # whatever may happen meanwhile
+        if dice.random() < 0.6:
+            assert queue.stop() == 0 if dice.random() < 0.2 else queue.kill() is None
+            queue.start(TEST_CHECKPOINT_SECONDS="0.3")
+
+    def hurried():
+        for one in queue.ok("list", {"state": "que", "limit": 50}):
+            queue.ask("run_message", {"msg_id": one["msg_id"]})
+        return queue.ask("num_messages")["done"] == len(ids)
+
+    wait_until(hurried, 4 * PATIENCE)
+    wait_until(lambda: not site.holders(), PATIENCE)
     queue.prove()
