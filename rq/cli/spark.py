@@ -76,6 +76,9 @@ def trial(_root: Root, words: list[str]) -> int:
         "--out", metavar="DIR", type=Path, default=Path(_TRIED), help=f"({_TRIED}/)"
     )
     args = made.parse_args(words)
+    from rq.spark import session
+
+    session.demand_spark()
     from rq.spark import trial as trials
 
     trials.run(args.script, args.messages, args.out, _print)

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from rq.errors import RQError
+from rq.spark import session
+
+_USAGE = """usage: rq-spark SCRIPT, as the first line of a queue's script:
+  #!/usr/bin/env rq-spark
+without a queue: rq spark try SCRIPT --messages DIR
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the script that is named; one sentence when it cannot be."""
     words = list(sys.argv[1:] if argv is None else argv)
     if len(words) != 1 or words[0] in ("-h", "--help"):
-        sys.stderr.write(
-            "usage: rq-spark SCRIPT, as the first line of a queue's script:\n"
-            "  #!/usr/bin/env rq-spark\n"
-            "without a queue: rq spark try SCRIPT --messages DIR\n"
-        )
+        sys.stderr.write(_USAGE)
         return 2
-    from rq.spark import jobs
-
     try:
+        session.demand_spark()
+        from rq.spark import jobs
+
         return jobs.main(Path(words[0]))
     except RQError as error:
-        sys.stderr.write(f"rq-spark: {error}\n")
-        return 2
+        return _refused(str(error))
+
+
+def _refused(text: str) -> int:
+    """Tell whoever is there: the log, and the queue if one has started this."""
+    sys.stderr.write(f"rq-spark: {text}\n")
+    if "RQ_MSG_DIR" in os.environ:
+        line = f"err {' '.join(text.split())}\n"
+        os.write(int(os.environ.get("RQ_WRITE", "3")), line.encode())
+    return 2
 
 
 if __name__ == "__main__":

@@ -8,12 +8,15 @@ import http.server
 import itertools
 import json
 import lzma
+import os
 import re
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
 import pytest
 import support_cli
@@ -284,6 +287,28 @@ def test_the_launcher_of_jobs_says_how_it_is_used():
     )
     assert ended.returncode == 2
     assert "#!/usr/bin/env rq-spark" in ended.stderr
+
+
+def test_without_spark_the_queue_is_told_how_to_get_it(tmp_path):
+    reader, writer = os.pipe()
+    # Without site-packages nothing is there but what is put there.
+    (tmp_path / "orjson").symlink_to(Path(orjson.__file__).parent)
+    path = f"{tmp_path}{os.pathsep}{CHECKOUT}"
+    ended = subprocess.run(
+        [sys.executable, "-S", "-m", "rq.spark", "job.py"],
+        env={"PYTHONPATH": path, "RQ_MSG_DIR": "/", "RQ_WRITE": str(writer)},
+        pass_fds=(writer,),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    with open(reader) as pipe:
+        said = pipe.read()
+    assert ended.returncode == 2
+    assert said.startswith("err pyspark, pandas, pyarrow not installed: run `rq up")
+    assert said.endswith("\n")
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_job_without_a_queue_points_to_rq_spark_try():
