@@ -1,7 +1,7 @@
 """The one way to a SparkSession: nothing off loopback, no page, quiet, UTC.
 
-Settings come in this order, the last wins: those here, RQ_SPARK_CONF (JSON, from the
-queue's config), `conf`.
+Settings come in this order, the last wins: those here, `conf`, RQ_SPARK_CONF (JSON, from
+the queue's config: whoever runs a queue has the last word on its jobs).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def session(
     demand_spark()
     root = config.find_root(None)
     where = master or os.environ.get("RQ_SPARK_MASTER") or DEFAULT_MASTER
-    given = {**_from_environment(), **(conf or {})}
+    given = {**(conf or {}), **_from_environment()}
     os.environ.update(environment())
     from pyspark.sql import SparkSession
 

@@ -283,3 +283,18 @@ def test_a_queue_has_batches_or_what_they_do_not_go_with(name, value):
     told = refused(queue, batch={"max": 5}, **{name: value})
     assert f"a queue has batch or {name}, not both" in told
     assert queue(batch={}, **{name: value}).batch == {}
+
+
+def test_where_jobs_on_spark_run_is_checked():
+    said = {"master": "spark://h:7077", "conf": {"spark.executor.cores": 2}}
+    known = {"master": "spark://h:7077", "conf": {"spark.executor.cores": "2"}}
+    assert queue(spark=said).spark == known
+    assert queue(spark={}).spark == {}
+    for wrong in (
+        {"mastre": "local"},
+        {"master": 7},
+        {"conf": {"executor.cores": "2"}},
+        {"conf": {"spark.x": ["a"]}},
+        "local[2]",
+    ):
+        assert "spark" in refused(queue, spark=wrong)
