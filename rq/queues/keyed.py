@@ -18,6 +18,7 @@ KEY = "_key"
 COMMITTED = "commited"  # as the ancestor spells it
 ALREADY = f"msg already {COMMITTED}"
 _LIMIT = 200  # characters
+_OWN = "prep/"  # how the key begins of a message that came without one: its id
 
 
 def key_in(asked: dict[str, Any]) -> str | None:
@@ -32,6 +33,13 @@ def checked(key: object, name: str) -> str | None:
     if len(str(key)) > _LIMIT or not str(key).isprintable():
         raise BadInput(f"{name} is at most {_LIMIT} printable characters")
     return str(key)
+
+
+def was_committed(owner: Owner, asked: dict[str, Any], msg_id: str) -> bool:
+    """Return whether a message that is here no more was committed; takes the key out of
+    what was asked."""
+    known = owner.spool.keys
+    return key_in(asked) in known or f"{_OWN}{msg_id}" in known
 
 
 def create(owner: Owner, asked: Mapping[str, Any], key: str) -> str:
@@ -91,7 +99,10 @@ def accept(owner: Owner, message: Message) -> str:
     """Accept a message that was prepared; return what to answer."""
     key = message.extra.get(KEY)
     if not isinstance(key, str):
-        owner.accept(message)
+        # One that has run elsewhere is an ancestor's, whose relay may ask again when it
+        # has not heard the answer, and would send anew what is not known any more.
+        own = {"key": f"{_OWN}{message.msg_id}"} if message.count else {}
+        owner.accept(message, **own)
         return f"msg {COMMITTED}"
     if owner.prepared:
         owner.prepared.pop(key, None)

@@ -132,7 +132,7 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
     owner = ctx.owner
     state = owner.spool.find(msg_id)
     if state is not State.PREP:
-        if state is None and keyed.key_in(asked) not in owner.spool.keys:
+        if state is None and not keyed.was_committed(owner, asked, msg_id):
             raise NoSuchMessage("cannot find message")
         return ["ok", keyed.ALREADY]
     owner.check_open()

@@ -21,6 +21,7 @@ from rq.web.messages import checked
 from rq.web.routes import Routes
 from rq.web.site import Site
 
+_NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
 _FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file
 
 
@@ -50,6 +51,12 @@ class Attachments:
             reply = ["fail", known[-1]]
             if known[0] == "ok":
                 reply = await self._too_late(name, asked, sent)
+            elif (
+                sent
+                and known[-1] == _NOT_FOUND
+                and await self._was_committed(name, asked)
+            ):
+                reply = ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
         self._say(resp, form, name, msg_id, reply)
 
     async def _take(
@@ -89,6 +96,12 @@ class Attachments:
         if sent in [f"{file} {one['md5']}" for file, one in attached.items()]:
             return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
         return ["fail", "msg already commited"]
+
+    async def _was_committed(self, name: str, asked: dict[str, str]) -> bool:
+        """Whether a message that is here no more was committed, so that its sender has
+        only not heard so: an ancestor's asks for nothing else before it sends again."""
+        said = await self._site.owners.ask(name, "commit_message", asked)
+        return bool(said[0] == "ok")
 
     async def change(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str

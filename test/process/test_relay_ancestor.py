@@ -130,3 +130,21 @@ def test_an_old_sender_delivers_once(pair, tmp_path, lose):
         said = sender.attempt("sink", FILES)
     assert said.startswith("relayed http://127.0.0.1:"), said
     assert len(pair.received()) == before + 1
+
+
+@pytest.mark.parametrize("how", ["removed", "removed, and the queue killed"])
+def test_an_old_sender_that_did_not_hear_of_its_commit_sends_nothing_anew(
+    pair, tmp_path, how
+):
+    before = {one["msg_id"] for one in pair.received()}
+    sender = OldSender(pair.web, tmp_path / "relay_id")
+    assert sender.attempt("sink", FILES, "commit").startswith("resend 0-")
+    [got] = (one for one in pair.received() if one["msg_id"] not in before)
+    pair.sink.until(got["msg_id"], "done", seconds=30)
+    pair.sink.ok("delete_message", {"msg_id": got["msg_id"]})
+    if how != "removed":
+        pair.sink.crash()
+        pair.sink.start()
+    said = sender.attempt("sink", FILES)
+    assert said.startswith("relayed http://127.0.0.1:"), said
+    assert {one["msg_id"] for one in pair.received()} == before
