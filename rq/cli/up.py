@@ -1,4 +1,4 @@
-"""`rq up`, `rq down`, `rq demo`: from a fresh checkout to a first message, and back."""
+"""`rq up`, `rq down`: from a fresh checkout to a first message, and back."""
 
 from __future__ import annotations
 
@@ -14,30 +14,20 @@ from rq.cli import (
     OK,
     install,
     mgr,
-    owner,
     place,
     ports,
+    samples,
     spark,
     spark_demo,
     term,
 )
-from rq.errors import BadConfig, NoSuchQueue, RQError
+from rq.errors import BadConfig
 from rq.layout import Root
 from rq.states import Child
 
-DEMO = "demo"
 WEB = "web"  # queues do without it: what keeps it from starting is said and left
 READY_PATIENCE = 30.0  # seconds for all queues to be up
 _TELL_EVERY = 3.0
-
-_EXAMPLES = place.CHECKOUT / "examples"
-
-# param1 of a sample, and what to expect of it.
-_SAMPLES = (
-    ("succeed", "reports its progress and succeeds"),
-    ("fail", "fails, by design"),
-    ("retry", "asks to be run again once, then succeeds"),
-)
 
 
 def up(root: Root, words: list[str]) -> int:
@@ -66,7 +56,7 @@ def up(root: Root, words: list[str]) -> int:
     if started:
         _warn_of_disk(root)
     if first and ready and not args.no_samples:
-        _samples(root)
+        samples.send(root)
     if args.spark:
         spark.install()
         _link(root)
@@ -87,16 +77,6 @@ def down(root: Root, words: list[str]) -> int:
         print(f"RQ has stopped ({time.monotonic() - begun:.1f} s)")
     else:
         print(f"RQ is not running in {root.path}")
-    return OK
-
-
-def demo(root: Root, words: list[str]) -> int:
-    made = term.parser(
-        "demo", "Send three sample messages and show what becomes of them."
-    )
-    made.parse_args(words)
-    _samples(root)
-    _examples()
     return OK
 
 
@@ -229,51 +209,6 @@ def _warn_of_disk(root: Root) -> None:
         place.note(f"warning: {line}")
 
 
-# ---- samples
-
-
-def _samples(root: Root) -> None:
-    if DEMO not in place.queue_names(root):
-        raise NoSuchQueue(f"there is no queue {DEMO}: link {place.BUNDLED / DEMO}")
-    from rq.cli import output, send, waiting
-
-    sent = []
-    for param, text in _SAMPLES:
-        fields = {"dest": DEMO, "param1": param, "src": "rq demo"}
-        msg_id = send.submit(root, DEMO, fields, [])
-        print(f"sent {DEMO}/{msg_id}, which {text}")
-        sent.append((DEMO, msg_id))
-    print("\nthe log of the first, as its script writes it:", flush=True)
-    with owner.Reader(root) as reader:
-        output.follow(reader, *sent[0], 0)
-        states = waiting.until_ended(reader, sent, READY_PATIENCE)
-        print()
-        term.table(
-            ("MESSAGE", "STATE", "TRY", "WHAT HAPPENED AND WHY"),
-            [_sample_row(reader, *target, str(states[target])) for target in sent],
-        )
-
-
-def _examples() -> None:
-    """Name the queues to read and copy that a checkout holds."""
-    found = sorted(one.parent.name for one in _EXAMPLES.glob("*/run"))
-    if found:
-        told = os.path.relpath(_EXAMPLES / "README.md")
-        print(f"\nmore queues, to link into scandir/: {', '.join(found)} ({told})")
-
-
-def _sample_row(
-    reader: owner.Reader, queue: str, msg_id: str, state: str
-) -> tuple[object, ...]:
-    try:
-        found = reader.message(queue, msg_id)
-    except RQError as error:
-        return msg_id, state, "-", str(error)
-    told = found.get("story") or {}
-    text = f"{told.get('what', '')} {told.get('why', '')}"
-    return f"{queue}/{msg_id}", state, found.get("attempt", "-"), text
-
-
 def _where_next(root: Root, *, first: bool) -> None:
     rq = _own_name(root)
     page = _page(root)
@@ -283,13 +218,13 @@ def _where_next(root: Root, *, first: bool) -> None:
             print(f"`{command}` {text}")
         print(*page, sep="\n", end="\n" if page else "")
         return
-    folders = _shown(root, f"queue/{DEMO}")
+    folders = _shown(root, f"queue/{samples.DEMO}")
     print("\nwhere to look next:")
     rows = [
         (f"{rq} status", "what runs and waits"),
-        (f"{rq} ls {DEMO}", "its messages"),
+        (f"{rq} ls {samples.DEMO}", "its messages"),
         (f"{rq} show ID", "what happened to one, why, what to do"),
-        (f"{rq} send {DEMO} -p1 hello --follow", "send one and watch it"),
+        (f"{rq} send {samples.DEMO} -p1 hello --follow", "send one and watch it"),
         (f"ls {folders}/done", "a message is a folder"),
         *_offers(rq),
         (f"{rq} down", "stop all"),
