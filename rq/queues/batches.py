@@ -29,7 +29,7 @@ from rq.queues.together import Together
 from rq.spool import lost, work
 from rq.states import Event
 
-LOOKS = 1000  # messages that are found to be due in one turn
+LOOKS = 200  # messages that are found to be due in one turn
 
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Batches:
     ) -> Claim | None:
         owner = self.owner
         entry = owner.spool.entries[msg_id]
-        seq = entry.seq
+        seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
         owner.leaves(msg_id)
         try:
