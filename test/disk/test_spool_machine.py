@@ -22,9 +22,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from spooling import NOW, Clock, Owner, a_message
 
 from rq import durable
+from rq.errors import WrongState
 from rq.layout import folder
-from rq.spool import check, checkpoint, folders, index
+from rq.spool import check, checkpoint, deciding, folders, index, transactions
 from rq.spool.entry import COUNTED
+from rq.spool.transactions import Standing
 from rq.states import Event, Role, State
 
 MAX_COUNT = 3
@@ -53,11 +55,13 @@ class World:
     messages: dict[str, Known] = field(default_factory=dict)
     owed: set[tuple[int, int]] = field(default_factory=set)
     keys: dict[str, str] = field(default_factory=dict)
+    # transaction: how it stands, and what is prepared in it
+    txns: dict[str, tuple[Standing, list[str]]] = field(default_factory=dict)
 
     def recovered(self) -> World:
         """Return the world after the crash of its owner: what ran was lost."""
         found = {i: _lost(one) for i, one in self.messages.items()}
-        return World(found, set(self.owed), dict(self.keys))
+        return World(found, set(self.owed), dict(self.keys), dict(self.txns))
 
 
 def _lost(one: Known) -> Known:
@@ -162,6 +166,10 @@ class SpoolMachine(RuleBasedStateMachine):
         msg_id = self.pick(number, *(one for one in State if one is not State.GONE))
         if msg_id is None:
             return
+        if self.spool.txns.of(msg_id) is not None:
+            with pytest.raises(WrongState):
+                self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+            return
         ways = {
             State.PREP: ["commit_prepared", "discard"],
             State.QUE: ["claim", "claim", "reschedule", "discard"],
@@ -195,6 +203,56 @@ class SpoolMachine(RuleBasedStateMachine):
     @rule(number=PICK, data=st.data())
     def still_more_happens(self, number: int, data: Any) -> None:
         self.happen(number, data)
+
+    @rule(
+        act=st.sampled_from(["open", "prepare", "prepare", "commit", "abort"]),
+        number=PICK,
+        manifest=st.booleans(),
+    )
+    def transact(self, act: str, number: int, manifest: bool) -> None:
+        """Let something happen to some transaction."""
+        known = self.now.txns
+        opened = [i for i, (how, _) in known.items() if how is Standing.OPEN]
+        if act == "open" or not opened:
+            if len(opened) < 2:
+                known[deciding.open_one(self.spool, None, 60.0).txn_id] = (
+                    Standing.OPEN,
+                    [],
+                )
+            return
+        txn_id = opened[number % len(opened)]
+        if act == "prepare":
+            self.prepare_in(txn_id)
+            return
+        members = known[txn_id][1]
+        chosen = members[: number % (len(members) + 1)] if act == "commit" else []
+        self.decide(txn_id, act, chosen, manifest)
+        for msg_id in members:
+            state = State.QUE if msg_id in chosen else State.GONE
+            self.know(msg_id, state=state)
+        how = Standing.COMMITTED if act == "commit" else Standing.ABORTED
+        known[txn_id] = (how, [])
+
+    def prepare_in(self, txn_id: str) -> None:
+        if self.full:
+            return
+        msg_id = self.spool.new_id()
+        message = a_message(msg_id, max_count=MAX_COUNT, param1=msg_id)
+        self.spool.prepare_in(txn_id, message)
+        self.know(msg_id, state=State.PREP)
+        how, members = self.now.txns[txn_id]
+        self.now.txns[txn_id] = (how, [*members, msg_id])
+
+    def decide(self, txn_id: str, act: str, ids: list[str], manifest: bool) -> None:
+        one = self.spool.txns.by_id[txn_id]
+        if act == "abort":
+            deciding.abort(self.spool, one)
+            return
+        with pytest.MonkeyPatch.context() as patch:
+            if manifest and ids:
+                patch.setattr(transactions, "INLINE", 0)
+                transactions.write_manifest(self.owner.queue, txn_id, ids)
+            deciding.commit(self.spool, one, ids)
 
     def commit_prepared(self, msg_id: str) -> None:
         self.spool.submit(self.spool.read(msg_id))
@@ -352,7 +410,16 @@ class SpoolMachine(RuleBasedStateMachine):
     @rule(
         points=st.integers(0, 25),
         doing=st.sampled_from(
-            ["nothing", "commit", "settle_all", "checkpoint", "seal", "index", "stop"]
+            [
+                "nothing",
+                "commit",
+                "settle_all",
+                "checkpoint",
+                "seal",
+                "index",
+                "stop",
+                "transact",
+            ]
         ),
         again=st.none() | st.integers(0, 12),
     )
@@ -371,6 +438,9 @@ class SpoolMachine(RuleBasedStateMachine):
     def act(self, doing: str) -> None:
         match doing:
             case "commit":
+                self.commit()
+            case "transact":
+                self.transact("commit", 3, True)
                 self.commit()
             case "settle_all":
                 self.commit()
@@ -439,10 +509,18 @@ class SpoolMachine(RuleBasedStateMachine):
                     found = (there.count, there.attempt, there.due)
                     if found != wanted:
                         told.append(f"{msg_id} has {found}, not {wanted}: {there}")
+        return told + self.others(world)
+
+    def others(self, world: World) -> list[str]:
+        """Tell what is different beside the messages themselves."""
+        spool, told = self.spool, []
         if set(spool.owed) != world.owed:
             told.append(f"owed {set(spool.owed)}, not {world.owed}")
         if {k: v[0] for k, v in spool.keys.items()} != world.keys:
             told.append(f"keys {spool.keys}, not {world.keys}")
+        txns = {i: (o.standing, [*o.members]) for i, o in spool.txns.by_id.items()}
+        if txns != world.txns:
+            told.append(f"transactions {txns}, not {world.txns}")
         return told
 
     # ---- what always holds
