@@ -102,6 +102,12 @@ PARTS = (
         parallel=2,
     ),
     Part(
+        name="soak",
+        about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",
+        folder="soak",
+        limit=float(os.environ.get("RQ_SOAK_SECONDS", "120")) * 2 + 600,
+    ),
+    Part(
         name="stress",
         about="long and random",
         folder=".",

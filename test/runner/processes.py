@@ -9,11 +9,17 @@ import time
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+# What tests themselves are told: how long, how many, which random ones.
+KNOBS = {"RQ_SOAK_SECONDS", "RQ_FUZZ_EXAMPLES", "RQ_FAULTS_EVERY", "RQ_TEST_SEED"}
 
 
 def call(command: list[str | Path], limit: float, scratch: Path) -> str | None:
     """Run `command` in the checkout; return what is wrong, or None."""
-    kept = {name: text for name, text in os.environ.items() if name[:3] != "RQ_"}
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if name[:3] != "RQ_" or name in KNOBS
+    }
     # A test that forgets to name its root must not find the checkout's running RQ.
     env = kept | {"RQ_ROOT": str(scratch / "no-root-was-named")}
     # A process group of its own: at the limit all of it is ended.
