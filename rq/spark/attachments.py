@@ -11,6 +11,7 @@ import heapq
 import io
 import json
 import lzma
+import re
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -130,6 +131,12 @@ def grouped(found: Sequence[File], count: int) -> list[list[File]]:
     return [group for _, _, group in sorted(heap)]
 
 
+def unreadable(error: Exception) -> tuple[str, str] | None:
+    """Return (message, why) if an error of Spark tells of a file that cannot be read."""
+    found = re.search(r"BadInput: \[(.+?)\] (.*)", str(error))
+    return (found[1], found[2]) if found else None
+
+
 # ---- reading one
 
 
@@ -153,7 +160,8 @@ def _batches(file: File) -> Iterator[Any]:
                 )
                 number += count
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-        raise BadInput(f"{file.name} of {file.msg_id}: {error}") from error
+        why = " ".join(str(error).split())
+        raise BadInput(f"[{file.msg_id}] {file.name}: {why}") from error
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[list[str]]:

@@ -16,12 +16,12 @@ from typing import Any, overload
 from rq import config
 from rq.errors import BadInput, OutcomeUnknown, Refused, RQError, Unreachable
 from rq.pipe import Verb
-from rq.spark import given, sending
+from rq.spark import attachments, given, sending
 from rq.spark import session as sessions
-from rq.spark.given import Batch
+from rq.spark.given import Batch, Given
 from rq.spark.progress import Progress
 from rq.spark.sending import Prepared
-from rq.spark.work import Work
+from rq.spark.work import Outlet, Work
 
 Function = Callable[[Work], object]
 CANCELLED = "cancelled"
@@ -75,6 +75,31 @@ def load(script: Path) -> Job:
     if len(jobs) != 1:
         raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
     return jobs[0]
+
+
+def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> Work:
+    """Call a job's function; return what it wants to become of the messages.
+
+    A message with a file that cannot be read ends in err; the function is called again
+    without it, so that one bad file does not keep the others.
+    """
+    spoiled: dict[str, tuple[Verb, str]] = {}
+    while left := [one for one in messages if one.msg_id not in spoiled]:
+        q = Work(batch, outlet, left)
+        try:
+            job.function(q)
+            q.check_sent()
+        except Exception as error:
+            found = attachments.unreadable(error)
+            if found is None or found[0] not in [one.msg_id for one in left]:
+                raise
+            spoiled[found[0]] = Verb.ERR, found[1]
+        else:
+            break
+    else:
+        q = Work(batch, outlet, [])
+    q.endings.update(spoiled)
+    return q
 
 
 # ---- started by a queue
@@ -164,9 +189,7 @@ def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
     if not left:
         return None
     pipe.job = load(script)
-    q = Work(batch, pipe, left)
-    pipe.job.function(q)
-    q.check_sent()
+    q = call(pipe.job, batch, pipe, left)
     if pipe.progress.cancelled.is_set():
         raise Refused(CANCELLED)
     for msg_id, (verb, text) in q.endings.items():

@@ -15,7 +15,6 @@ from rq.spark import given, jobs
 from rq.spark import session as sessions
 from rq.spark.progress import Progress
 from rq.spark.sending import Letter
-from rq.spark.work import Work
 
 Print = Callable[[str], None]
 
@@ -55,9 +54,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     shown = Shown(made, tell)
     os.chdir(out)  # where a queue's script finds itself: in a directory of its own
     try:
-        q = Work(batch, shown, batch.messages)
-        made.function(q)
-        q.check_sent()
+        q = jobs.call(made, batch, shown, batch.messages)
     except RQError:
         raise
     except Exception as error:  # noqa: BLE001 - what a queue would say with err

@@ -93,9 +93,10 @@ def test_a_file_that_cannot_be_read_is_named(spark, tmp_path):
     file = File("m1", "", "broken.gz", str(broken), 10)
     with pytest.raises(Exception, match=r"broken\.gz") as failed:
         attachments.rows(spark, [file]).count()
-    said = jobs.last_line(failed.value)
-    assert "broken.gz of m1: Compressed file ended" in said
-    assert "\n" not in said
+    msg_id, why = attachments.unreadable(failed.value)
+    assert msg_id == "m1"
+    assert why.startswith("broken.gz: Compressed file ended")
+    assert attachments.unreadable(ValueError("BadInput")) is None
 
 
 def test_files_are_shared_out_by_size():

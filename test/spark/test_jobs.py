@@ -50,10 +50,11 @@ def end_jobs(root):
 COUNT = """
 import os
 
+with open(os.environ["RQ_ROOT"] + "/starts", "a") as file:
+    file.write("1\\n")
+
 @job
 def run(q):
-    with open(os.environ["RQ_ROOT"] + "/starts", "a") as file:
-        file.write(f"{len(q.messages)}\\n")
     hits = q.parse(q.lines(), "common")
     bad = hits.where("status >= 500").groupBy("src", "url").count().orderBy("src", "url")
     q.attach(bad, "errors.csv")
@@ -75,16 +76,20 @@ def test_500_messages_are_one_start_of_spark_and_one_result(jobs):
         ),
         prepared(logs, {"b.zst": packed}, src="w1"),
         prepared(logs, {"c": log(("/a", 503)) + b"no log line\n"}, src="w2"),
+        prepared(logs, {"cut.gz": gzip.compress(log(("/a", 500)) * 9)[:-9]}),
         logs.send(param2="bad"),
         logs.send(param2="early"),
     ]
-    sent += [logs.send() for _ in range(495)]
+    sent += [logs.send() for _ in range(494)]
     assert logs.ended(sent[0], PATIENCE)["status"].startswith("done - sent deliver/")
     assert logs.ended(sent[-1], PATIENCE)["status"].startswith("done - sent deliver/")
-    assert logs.ended(sent[3])["status"] == "err - no log"
-    waits = logs.until(sent[4], "que", seconds=PATIENCE)
+    cut = logs.ended(sent[3])["status"]
+    assert cut.startswith("err - cut.gz: Compressed file ended")
+    assert logs.ended(sent[4])["status"] == "err - no log"
+    waits = logs.until(sent[5], "que", seconds=PATIENCE)
     assert waits["due"] > time.time() + LONG / 2
-    assert (logs.root.path / "starts").read_text() == "500\n"
+    # Its process was one; the function was called again without the bad file.
+    assert (logs.root.path / "starts").read_text() == "1\n"
     [result] = delivered(deliver, 1)
     assert (result / "attach/errors.csv").read_text() == (
         '"src","url","count"\n"w1","/a",1\n"w1","/b",3\n"w2","/a",1\n'
