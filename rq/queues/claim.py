@@ -18,7 +18,7 @@ class Claim:
     resident: Resident | None  # reserved; None: a script is started
     key: str | None  # exclusion key
     wait_us: int
-    seq: int  # of the event that brought the message into que
+    seq: int  # of the event that brought the message into que, or told its content
     stamp: tuple[int, int] | None = None  # of its file `msg` at the start
     batch: str | None = None  # the id of the batch that it runs in
 

@@ -111,7 +111,7 @@ class Runner:
         key = owner.exclusion_key(msg_id)
         entry = owner.spool.entries[msg_id]
         group = entry.key
-        seq = entry.seq
+        seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
         resident = self.pool.take() if self._persistent else None
         slot = resident.slot if resident else self._slots.take()
@@ -161,7 +161,8 @@ class Runner:
         """Start what was claimed and accepted no later than event `seq`.
 
         Its claim is written, so a kill -9 does not forget the attempt; the sync of the
-        claim need not be waited for, that of its acceptance is.
+        claim need not be waited for, that of its acceptance is, and of the last change
+        of its content: a file that a power cut tears must be in the journal.
         """
         self.batches.launch(seq)
         claims = [one for one in self._claims if one.seq <= seq]

@@ -26,6 +26,7 @@ class Entry:
         "key",
         "rests_until",
         "rider_of",
+        "said",
         "seq",
         "since",
         "state",
@@ -48,6 +49,7 @@ class Entry:
         self.at = at
         self.due = due  # epoch seconds
         self.seq = seq  # order of arrival in que
+        self.said = seq  # the last event that told its content
         self.count = count
         self.attempt = attempt
         self.since = since  # epoch seconds: when it came into que

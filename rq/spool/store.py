@@ -216,6 +216,8 @@ class Spool:
             entry.status = status_file(record)
         record.update(more)
         seq = record["seq"] = self.journal.append(record)
+        if message is not None:
+            entry.said = seq
         if target is State.QUE:
             entry.seq, entry.since = seq, now
         if spare is not None:

@@ -17,6 +17,8 @@ from crashing import Queue, Site, short
 from power.tale import ANY, NOWHERE, SEGMENT, Seen, mark, take_marks
 from supervising import wait_until
 
+from rq.spool import checkpoint
+
 SCRIPT = '#!/bin/bash\neval "$RQ_PARAM1"\n'
 TAKER = "#!/bin/sh\necho done got it >&3\n"
 PATIENCE = 60.0  # seconds; strace slows all down
@@ -47,9 +49,11 @@ class Act:
         said = {"may": _said(queue, token, states, key)}
         mark({**said, "answered_by": queue.process.pid})
 
-    def submit(self, queue: Queue, token: str, act: str, *ends: str) -> str:
+    def submit(
+        self, queue: Queue, token: str, act: str, *ends: str, **more: Any
+    ) -> str:
         self.may(queue, token, NOWHERE, "que", "run", *ends)
-        asked = {"dest": queue.name, "param1": act, "src": token}
+        asked = {"dest": queue.name, "param1": act, "src": token, **more}
         msg_id = short(queue.ok("create_message", asked))
         self.must(queue, token, "que", "run", *ends)
         return msg_id
@@ -85,6 +89,21 @@ def served(act: Act) -> None:
     queue.kill()
 
 
+def hurried(act: Act) -> None:
+    """A person lets a message run at once that has waited since the last checkpoint."""
+    (queue,) = act.start("a")
+    waits = act.submit(queue, "waits", "echo done >&3", "done", due=4e9)
+    wait_until(lambda: _covered(queue), PATIENCE)
+    assert queue.ask("run_message", {"msg_id": waits})[0] == "ok"
+    act.until(queue, "waits", waits, "done")
+    queue.kill()
+
+
+def _covered(queue: Queue) -> bool:
+    point = checkpoint.read(queue.dir)
+    return point is not None and point.seq > 0
+
+
 def delivered(act: Act) -> None:
     """A receiver is handed the same message twice, under one key."""
     (queue,) = act.start("a")
@@ -117,7 +136,7 @@ def passed(act: Act) -> None:
 
 
 STORIES: dict[str, Callable[[Act], None]] = {
-    one.__name__: one for one in (served, delivered, passed)
+    one.__name__: one for one in (served, hurried, delivered, passed)
 }
 
 if __name__ == "__main__":

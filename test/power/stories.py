@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from power.tale import BEFORE, Tale, in_small, take_marks
+from power.wandering import Wanderer
 
 from rq.spool import transactions
 from rq.states import Event, State
@@ -67,6 +68,21 @@ def ran(tale: Tale) -> None:
     tale.start(ids[3])
     tale.apply()
     tale.end(ids[3])
+    tale.apply()
+
+
+def hurried(tale: Tale) -> None:
+    """A person lets messages run at once that have waited since the last checkpoint."""
+    first, second = tale.submit(), tale.submit()
+    tale.checkpoint()
+    tale.reschedule(first, 1.0)
+    tale.start(first)
+    tale.commit()
+    tale.reschedule(second, 2.0)
+    tale.start(second)
+    tale.submit()
+    tale.commit()
+    tale.end(first)
     tale.apply()
 
 
@@ -163,11 +179,11 @@ def deposited(tale: Tale) -> None:
     """Messages come through the other door."""
     tale.deposit("20270115.0800.00.000.7")
     tale.deposit("20270115.0800.00.000.8", b"attached")
-    tale.adopt("20270115.0800.00.000.7", "20270115.0800.00.000.8")
+    tale.adopt()
     tale.commit()
     tale.spool.settle_all()
     tale.deposit("20270115.0800.00.000.9", b"too")
-    tale.adopt("20270115.0800.00.000.9")
+    tale.adopt()
     tale.start("20270115.0800.00.000.7")
     tale.commit()
     tale.checkpoint()
@@ -291,7 +307,11 @@ FAULTS = {
 def main(name: str, root: Path) -> None:
     take_marks()
     with in_small(BEFORE):
-        STORIES[name](Tale(root))
+        tale = Tale(root)
+        if name.isdecimal():
+            Wanderer(tale, int(name)).wander()
+        else:
+            STORIES[name](tale)
 
 
 STORIES: dict[str, Callable[[Tale], None]] = {
@@ -300,6 +320,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         accepted,
         attached,
         ran,
+        hurried,
         checkpointed,
         sealed,
         removed,

@@ -155,7 +155,8 @@ class Tale:
 
     def commit_prepared(self, msg_id: str, **more: Any) -> None:
         message = self.spool.read(msg_id)
-        attach.verify(self.spool.dir_fd, message, False)
+        if message.attachments:
+            attach.verify(self.spool.dir_fd, message, False)
         attach.sweep(self.spool, message)
         files = sorted(one.sha256 for one in message.attachments.values())
         self.may_be(msg_id, state="que", files=tuple(files), key=more.get("key", ""))
@@ -190,9 +191,11 @@ class Tale:
         self.running[msg_id] = self.spool.claim(msg_id, 0)
 
     def start(self, msg_id: str) -> None:
-        """Claim a message and let its script run: written, not yet synced."""
+        """Claim a message and let its script run: written, and not yet synced if the
+        acceptance of the message was before."""
         self.claim(msg_id)
-        if not self.spool.journal.write():
+        accepted = self.spool.entries[msg_id].said <= self.spool.journal.position.seq
+        if not self.spool.journal.write() or not accepted:
             self.commit()
         self.spool.settle(msg_id)
         place = self.spool.work_dir(msg_id)
@@ -259,7 +262,7 @@ class Tale:
     def deposit(self, name: str, data: bytes = b"") -> None:
         """Put a message through the other door, as any program may."""
         aside = self.root / f"aside.{name}"
-        (aside / "attach").mkdir(parents=True)
+        (aside / "attach").mkdir(parents=True, exist_ok=True)
         asked = {"dest": "q", "param1": name, "max_count": MAX_COUNT, "due": NOW}
         (aside / "msg").write_text(json.dumps(asked))
         if data:
@@ -268,11 +271,16 @@ class Tale:
         files = (hashlib.sha256(data).hexdigest(),) if data else ()
         self._deposited[name] = files
 
-    def adopt(self, *names: str) -> None:
+    def adopt(self) -> None:
+        """Let the owner look at its door."""
+        taken = {one.at_new for one in self.spool.unsettled.values()}
+        lying = sorted(set(os.listdir(self.owner.queue.path / "new")) - taken)
+        known = {one: may[-1].state for one, may in self.may.items()}
+        names = [one for one in lying if known.get(one, NOWHERE) == NOWHERE]
         for name in names:
             self.may_be(name, state="que", files=self._deposited[name])
         adopted = door.adopt(self.spool, "http://127.0.0.1:3333/q/q/", {})
-        assert [one.msg_id for one in adopted.messages] == list(names)
+        assert [one.msg_id for one in adopted.messages] == names, (adopted, names)
 
     def sent(self) -> None:
         """Let all that is owed be delivered."""
@@ -304,6 +312,12 @@ class Tale:
 
     def write_index(self) -> None:
         self.commit()
+        writing = self.begin_index()
+        while writing.write_slice():
+            pass
+        writing.finish()
+
+    def begin_index(self) -> index.Writing:
         writer = self.spool.journal
         lines = index.lines(
             writer.journal_id,
@@ -312,10 +326,7 @@ class Tale:
             self.spool.keys,
             self.spool.txns,
         )
-        writing = index.Writing(self.owner.queue, lines)
-        while writing.write_slice():
-            pass
-        writing.finish()
+        return index.Writing(self.owner.queue, lines)
 
     def seal(self) -> None:
         self.commit()
@@ -350,17 +361,24 @@ class Tale:
 
     def again(self) -> None:
         """Start again, and see what has become of everything."""
-        for msg_id, may in self.may.items():
-            if may[-1].state == "run":
-                self.may_be(msg_id, **_recovered(may[-1]))
         self.owner.open()
         for msg_id, may in self.may.items():
-            state = self.spool.find(msg_id)
-            name = NOWHERE if state is None else str(state)
-            self.may[msg_id] = [one for one in may if one.state == name][-1:] or may
+            found = [after_power_cut(one) for one in may]
+            self.may[msg_id] = [one for one in found if self._is(msg_id, one)][-1:]
+            assert self.may[msg_id], f"{msg_id} is none of {found}"
             self._fresh.add(msg_id)
-        self._fresh -= {i for i, one in self.may.items() if one[-1].state == "prep"}
         self.must()
+
+    def _is(self, msg_id: str, seen: Seen) -> bool:
+        """Whether a message has become what it might."""
+        state = self.spool.find(msg_id)
+        if seen.state != (NOWHERE if state is None else state):
+            return False
+        if state is not State.QUE:
+            return True
+        entry = self.spool.entries[msg_id]
+        known = (entry.count, entry.attempt, entry.due)
+        return known == (seen.count, seen.attempt, seen.due)
 
 
 def _recovered(seen: Seen) -> dict[str, Any]:
