@@ -290,7 +290,8 @@ def test_systemd_is_told(daemon, tmp_path):
         daemon.start()
         daemon.create("a")
         heard = []
-        wait_until(lambda: heard.append(inbox.recv(999)) or b"WATCHDOG=1" in heard)
+        wanted = {b"WATCHDOG=1", b"STATUS=1 of 1 queues up"}
+        wait_until(lambda: heard.append(inbox.recv(999)) or wanted <= set(heard), 20)
         daemon.stop()
         inbox.setblocking(False)
         with contextlib.suppress(BlockingIOError):
