@@ -43,8 +43,9 @@ def ls(root: Root, most: int | None = None) -> list[Transfer]:
     `most`: of each state only so many are looked at, of those that failed the newest,
     of the others the oldest, for they are tried first.
     """
-    found = list(_all(root.queue(QUEUE), most))
-    return sorted(found, key=lambda one: (not one.in_doubt, one.msg_id))
+    # One that moves while this looks may be seen in two states: the later one counts.
+    found = {one.msg_id: one for one in _all(root.queue(QUEUE), most)}
+    return sorted(found.values(), key=lambda one: (not one.in_doubt, one.msg_id))
 
 
 def _all(queue: QueueDir, most: int | None = None) -> Iterator[Transfer]:
@@ -90,7 +91,7 @@ def find(root: Root, text: str) -> Transfer:
     """Return the transfer of a message; NoSuchMessage when there is none."""
     msg_id = names.msg_id(text.rpartition("/")[2])
     queue = root.queue(QUEUE)
-    for state in _STATES:
+    for state in (*_STATES, State.RUN):  # it may have moved behind the last look
         if (kept := _kept(queue, state, msg_id)) is not None:
             return _transfer(queue, state, msg_id, kept)
     raise NoSuchMessage(

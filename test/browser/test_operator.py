@@ -122,6 +122,20 @@ def test_numbers_come_fresh_and_rows_stay_under_the_pointer(stage):
     stage.clean()
 
 
+def test_what_is_on_its_way_elsewhere_is_seen_and_tried_again(stage):
+    driver, daemon = stage.driver, stage.daemon
+    daemon.link("relay", CHECKOUT / "rq/bundled/relay")
+    daemon.until_up("relay", 30)
+    stage.open("/relay")
+    browsing.shows(driver, "Nothing is on its way", "#transfers")
+    msg_id = stage.send("relay", dest="http://127.0.0.1:1/q/x")  # nobody listens there
+    browsing.shows(driver, "Connection refused", "#transfers", 30)
+    browsing.shows(driver, "http://127.0.0.1:1", "#peers")
+    browsing.confirm(driver, f"[id='t-{msg_id}'] form[action$='confirm/retry'] button")
+    browsing.until(driver, "document.querySelector('[id^=flash-]')")
+    stage.clean()
+
+
 def hover(driver, element):
     from selenium.webdriver.common.action_chains import ActionChains
 
