@@ -14,6 +14,8 @@ import pytest
 from jobbing import HEAD, TAKE, job_settings, prepared
 from support import SETTINGS, lives, running_queue, wait_until
 
+from rq.spark import listening
+
 PATIENCE = 180.0  # seconds for what starts a JVM, on a busy machine
 LONG = 3600
 
@@ -242,6 +244,9 @@ def test_term_ends_a_job_whatever_it_waits_for(jobs, tmp_path):
     }
     wait_until((tmp_path / "asleep-spark").exists, PATIENCE)
     wait_until((tmp_path / "pid-python").read_text, PATIENCE)
+    found = listening.sockets()
+    assert found
+    assert all(one.on_loopback for one in found)
     for ids in sent.values():
         logs.ok("cancel_batch", {"msg_id": ids[0]})
     for name, ids in sent.items():
