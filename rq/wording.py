@@ -32,6 +32,9 @@ _PLAIN = {
     "exit": "exit status",
     "signal": "signal",
     "pid": "process",
+    "batch": "batch",
+    "messages": "messages in it",
+    "left": "of these not ended",
 }
 _TIMES = {"wait_us": "waited", "run_us": "ran", "cpu_us": "CPU time"}  # µs
 
