@@ -7,6 +7,7 @@ from the one before it what no journal holds any more.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
@@ -27,6 +28,7 @@ def begin(spark: SparkSession, root: Root, place: Place, rebuild: bool) -> Curre
         number = f"{int(current.number) + 1:04d}"
         current = Current(number, before=current.before or current)
     elif place.current_file.exists() and current.before is None:
+        _sweep(place.bronze(current.number))
         return current
     config.write_state(place.current_file, current.to_json())
     if current.before is not None:
@@ -34,6 +36,12 @@ def begin(spark: SparkSession, root: Root, place: Place, rebuild: bool) -> Curre
         current = replace(current, before=None)
         config.write_state(place.current_file, current.to_json())
     return current
+
+
+def _sweep(source: Path) -> None:
+    """Remove what writes that were cut off have left; nobody else writes here."""
+    for path in source.glob(".spark-staging-*"):
+        config.remove_dir(path)
 
 
 def _take_over(

@@ -120,6 +120,7 @@ def assert_each_event_once(spark, root):
     place = bronze.place(root)
     current = place.current()
     source = place.bronze(current.number)
+    assert list(source.glob(".spark*")) == []
     files = [
         str(path)
         for date in bronze.dates(source)
