@@ -41,7 +41,10 @@ EXIT_OF: dict[type[errors.RQError], int] = {
 VERBS: dict[str, tuple[str, str]] = {
     "up": ("up:up", "set up what is missing, start RQ, wait until it is ready"),
     "down": ("up:down", "stop RQ and wait until all its processes have ended"),
-    "demo": ("samples:demo", "send three sample messages and show what becomes of them"),
+    "demo": (
+        "samples:demo",
+        "send three sample messages and show what becomes of them",
+    ),
     "status": ("status:status", "what runs, what waits, what is wrong"),
     "send": ("send:send", "send a message to a queue"),
     "ls": ("listing:ls", "list messages"),

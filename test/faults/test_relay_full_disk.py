@@ -58,5 +58,27 @@ def test_an_upload_that_finds_no_room_goes_on_when_there_is(full_there, left):
     ended = pair.relayed(msg_id, 30)
     assert ended["state"] == "relayed", ended
     [got] = pair.received()
+    is_whole(got, ended)
+
+
+def test_an_upload_from_another_disk_that_finds_no_room_waits_too(full_there):
+    pair = full_there
+    elsewhere = pair.path / "elsewhere"
+    elsewhere.mkdir()
+    pair.sink.root.uploads.rmdir()
+    pair.sink.root.uploads.symlink_to(elsewhere)
+    ballast = fill(pair, 9)
+    msg_id = pair.send(FILES)
+    tried = wait_until(lambda: relayed_or_refused(pair, msg_id), 30)
+    assert tried["state"] in ("que", "run"), tried
+    ballast.unlink()
+    ended = pair.relayed(msg_id, 30)
+    assert ended["state"] == "relayed", ended
+    [got] = pair.received()
+    is_whole(got, ended)
+    assert list(elsewhere.iterdir()) == []
+
+
+def is_whole(got, ended):
     sent = {name: one["sha256"] for name, one in ended["attachments"].items()}
     assert {n: one["sha256"] for n, one in got["attachments"].items()} == sent
