@@ -2,12 +2,15 @@
 
 import html
 import itertools
+import time
 
 import pytest
 from relaying import pair_at
 from support import wait_until
 from support_ancestor_http import old_receiver
 from webbing import BROWSER, web_alone
+
+from rq import backoff
 
 pytestmark = pytest.mark.process
 
@@ -61,6 +64,25 @@ def waiting(pair, web, host=""):
     return msg_id
 
 
+def left_alone(pair, msg_id):
+    """Let the host of a message be left alone for minutes, and the message wait."""
+    peer = pair.sender.get(msg_id)["dest"].rpartition("/q/")[0]
+
+    def leave(table):
+        if peer in table:
+            table[peer]["until"] = time.time() + 300
+
+    def waits():
+        backoff.change(pair.sender.dir, leave)
+        pair.sender.ask("run_message", {"msg_id": msg_id})
+        seconds = (
+            pair.sender.get(msg_id)["status"].removeprefix("que - ").partition("@")[0]
+        )
+        return seconds.isdigit() and int(seconds) > 100
+
+    wait_until(waits, 30)
+
+
 def question(web, path):
     """Return what a confirmation asks, as programs see it."""
     answer = web.get(path, Accept="application/json")
@@ -92,6 +114,7 @@ def test_what_could_not_be_handed_over_is_told_with_its_host_and_the_reason(pair
 
 def test_a_retry_is_confirmed_and_asks_a_host_that_is_left_alone(pair, web):
     msg_id = waiting(pair, web)
+    left_alone(pair, msg_id)
     asked = question(web, f"/relay/{msg_id}/confirm/retry")
     assert asked["post"] == f"/relay/{msg_id}"
     before = pair.sender.get(msg_id)["attempt"]
@@ -103,6 +126,8 @@ def test_a_retry_is_confirmed_and_asks_a_host_that_is_left_alone(pair, web):
 def test_all_are_tried_again_but_those_in_doubt(pair, web, in_doubt):
     _, doubtful = in_doubt
     tried = [waiting(pair, web) for _ in range(2)]
+    for one in tried:
+        left_alone(pair, one)
     before = {one: pair.sender.get(one)["attempt"] for one in [*tried, doubtful]}
     asked = question(web, "/relay/confirm/retry")
     answer = web.post(asked["post"], {**asked["fields"], "x_format": "json"})
