@@ -66,11 +66,16 @@ def _table(found: list[dict[str, Any]]) -> None:
                 _due(one, now),
                 one.get("attempt", "-"),
                 str(one.get("param1") or "")[:30],
-                str(one.get("status", "")).partition(" - ")[2],
+                _status(one),
             )
             for one in found
         ],
     )
+
+
+def _status(one: dict[str, Any]) -> str:
+    text = str(one.get("status", "")).partition(" - ")[2]
+    return f"[batch of {one['messages']}] {text}" if "batch" in one else text
 
 
 def _due(one: dict[str, Any], now: float) -> str:

@@ -139,6 +139,9 @@ def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
         "status": shown["status"],
         "state": shown["state"],
     }
+    together = owner.batch_of(msg_id)
+    if together is not None:
+        row.update(views.batch(together))
     return {**row, **{p: found.params[p] for p in PARAMS if p in found.params}}
 
 

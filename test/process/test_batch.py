@@ -395,6 +395,8 @@ def test_progress_is_shown_on_all_and_that_of_one_on_it(make):
     assert shown(second) == "run - all of us"
     [together] = batches.detail()["running"]
     assert together["status"] == "all of us"
+    rows = batches.queue.ok("list", {"state": "run"})
+    assert [(one["batch"], one["messages"]) for one in rows] == [(f"{first}.1", 2)] * 2
     batches.go()
     assert batches.until(first, "done")["result"]["job_status"] == ""
 

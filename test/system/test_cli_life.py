@@ -206,6 +206,7 @@ def test_cancel_of_one_of_a_batch_tells_how_to_end_them_all(root):
     assert refused.returncode == 4
     assert f"`rq cancel --batch {one.rpartition('/')[2]}`" in refused.stderr
     assert "batch" in ok(root, "show", two)
+    assert ok(root, "ls", "pairs").count("[batch of 2] holding") == 2
     assert "its batch" in ok(root, "cancel", "--batch", one)
     for msg_id in (one, two):
         assert rq("wait", msg_id, root=root).returncode == 8
