@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -249,13 +251,20 @@ def ask(one: Server, verb: str, *numbers: float, limit: float) -> dict[str, floa
     """Run clients of a peer; return what they measured. TimeoutExpired: too slow."""
     words = [one.python, INSIDE, one.module, verb, one.address, *map(str, numbers)]
     with tempfile.TemporaryDirectory() as cwd:
-        said = subprocess.run(
+        child = subprocess.Popen(
             list(map(str, words)),
-            env={**server.os.environ, **one.env},
+            env={**os.environ, **one.env},
             cwd=cwd,
             stdout=subprocess.PIPE,
-            timeout=limit,
-            check=True,
-        ).stdout
+            start_new_session=True,
+        )
+        try:
+            said, _ = child.communicate(timeout=limit)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # its many clients, too
+            child.wait()
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, f"{one.module} {verb}")
     answer: dict[str, float] = json.loads(said)
     return answer
