@@ -89,7 +89,9 @@ def _prepared(owner: Owner) -> dict[str, str]:
     if owner.prepared is None:
         owner.prepared = {}
         for msg_id, one in list(owner.spool.entries.items()):
-            key = key_of(owner, msg_id) if one.state is State.PREP else None
+            if one.state is not State.PREP or owner.spool.txns.of(msg_id):
+                continue  # what a transaction holds has no key of its own
+            key = key_of(owner, msg_id)
             if key is not None:
                 owner.prepared[key] = msg_id
     return owner.prepared
