@@ -35,7 +35,7 @@ def rq(tmp_path, spark_env):
             env={**os.environ, **spark_env, "RQ_ROOT": str(root.path)},
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=600,
             check=False,
         )
 
@@ -111,7 +111,7 @@ def assert_a_message_makes_a_round(root):
         told.add(found["status"])
         return found if found["state"] in ("done", "err") else None
 
-    found = wait_until(ended, 240)
+    found = wait_until(ended, 400)
     assert found["state"] == "done", found["status"]
     assert "new events" in found["status"]
     assert any("batch" in text or "stages" in text for text in told), told
