@@ -9,7 +9,7 @@ from typing import Any
 
 from rq import names
 from rq.errors import BadInput, BadMessage, NoSuchMessage, Refused
-from rq.layout import ATTACH, folder
+from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message import Message
 from rq.queues import keyed
@@ -127,9 +127,10 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
     spool = owner.spool
     run = owner.loop.run_in_executor
     try:
-        for message in await run(owner.threads, _with_files, owner, ids):
+        for msg_id in await run(owner.threads, _with_files, spool.queue, ids):
+            message = spool.read(msg_id)
             attach.sweep(spool, message)
-            deep = spool.entries[message.msg_id].since < owner.began_at
+            deep = spool.entries[msg_id].since < owner.began_at
             await run(owner.threads, attach.verify, spool.dir_fd, message, deep)
         if len(ids) > transactions.INLINE:
             write = transactions.write_manifest
@@ -138,14 +139,10 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
         raise Refused(f"not done, the disk refused it: {error.strerror}") from None
 
 
-def _with_files(owner: Owner, ids: list[str]) -> list[Message]:
-    """Return the messages that have a directory of attachments; for a thread."""
-    place = owner.queue.path
-    found = []
-    for msg_id in ids:
-        if os.path.isdir(f"{place}/{folder(State.PREP, msg_id)}/{ATTACH}"):
-            found.append(owner.spool.read(msg_id))
-    return found
+def _with_files(queue: QueueDir, ids: list[str]) -> list[str]:
+    """Return which messages have a directory of attachments; for a thread."""
+    place = f"{queue.path}/{State.PREP}"
+    return [one for one in ids if os.path.isdir(f"{place}/{one}/{ATTACH}")]
 
 
 def abort_txn(ctx: Context, arg: bytes) -> Any:
