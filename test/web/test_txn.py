@@ -11,6 +11,9 @@ import pytest
 from supervising import CHECKOUT, wait_until
 from webbing import served
 
+from rq.errors import BadInput, NoSuchMessage
+from rq.spark.queue_door import Door, Target
+
 pytestmark = pytest.mark.system
 
 DONE = "echo done ok >&3"
@@ -171,3 +174,23 @@ def test_the_example_in_the_protocols_sends_its_four_messages(web, tmp_path):
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
     assert ran.stdout.split() == ["true", "true"]
     counted(web, "demo", done=4, prep=0)
+
+
+def test_a_client_with_a_password_reaches_it_below_a_prefix(tmp_path):
+    users = {"ann": "s3cret: pass"}
+    asked = {"relative_root": "/rq/", "basic_auth": {"users": users}}
+    with served(tmp_path, **asked) as web:
+        web.queue(DONE, "demo")
+        at = f"127.0.0.1:{web.port}/rq/"
+        known = Target(queue="demo", url=f"http://ann:s3cret%3A%20pass@{at}", root=None)
+        with Door(known) as door:
+            txn = door.open("a job")["txn"]
+            ids = door.prepare(txn, [{"param1": "x"}, {"param1": "y"}])
+            door.commit(txn, ids[:1])
+            assert door.show(txn)["messages"] == 1
+        stranger = Target(queue="demo", url=f"http://{at}", root=None)
+        with Door(stranger) as door, pytest.raises(BadInput, match="^http:"):
+            door.open("a job")
+        nobody = Target(queue="nobody", url=known.url, root=None)
+        with Door(nobody) as door, pytest.raises(NoSuchMessage):
+            door.open("a job")
