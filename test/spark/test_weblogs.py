@@ -19,6 +19,7 @@ import support_cli
 from jobbing import job_settings
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
+from spark_cluster import cluster_at
 from support import CHECKOUT, wait_until
 
 from rq import client
@@ -166,6 +167,27 @@ def test_logs_go_from_s3_through_spark_to_sftp_and_the_plot_is_on_the_page(
         assert sum(counts) == errors
         page = page_of(root, msg_id)
     assert f'<img src="/q/deliver/{msg_id}/attach/errors.svg"' in page
+
+
+@pytest.mark.stress
+def test_the_same_script_runs_on_a_cluster(java_home, tmp_path):
+    make = [sys.executable, EXAMPLE / "make_logs.py", tmp_path / "logs", "2", "600"]
+    subprocess.run(make, check=True)
+    script = EXAMPLE / "weblogs" / "run"
+    words = [script, "--messages", tmp_path / "logs", "--out", tmp_path / "out"]
+    (tmp_path / "cluster").mkdir()
+    with cluster_at(tmp_path / "cluster") as cluster:
+        ended = subprocess.run(
+            [sys.executable, "-m", "rq.cli", "spark", "try", *words],
+            env=cluster.environment(tmp_path / "root"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "done, 2 messages"
+    rows = (tmp_path / "out/results/rejects.jsonl").read_text().splitlines()
+    assert len(rows) == 2
 
 
 def ended(root):
