@@ -189,7 +189,7 @@ def test_a_client_with_a_password_reaches_it_below_a_prefix(tmp_path):
             door.commit(txn, ids[:1])
             assert door.show(txn)["messages"] == 1
         stranger = Target(queue="demo", url=f"http://{at}", root=None)
-        with Door(stranger) as door, pytest.raises(BadInput, match="^http:"):
+        with Door(stranger) as door, pytest.raises(BadInput, match=r"^http:"):
             door.open("a job")
         nobody = Target(queue="nobody", url=known.url, root=None)
         with Door(nobody) as door, pytest.raises(NoSuchMessage):
