@@ -222,6 +222,8 @@ def _bounded(read: Read, following: dict[str, Any]) -> Read:
 def seal_last(queue: QueueDir, dir_fd: int, journal: str) -> None:
     """Make history of the last segment of an earlier process, before a new one says
     that it follows: what was written and never synced is on no disk yet."""
+    if (queue.history / journal).is_dir():  # a kill may have kept it from its sync
+        durable.sync_path(queue.history / journal)
     for one in reversed(segments(queue, journal)):
         read = read_segment(one)
         if read is not None and one.last is None and read.events:

@@ -20,3 +20,8 @@ def test_a_mean_disk_breaks_no_promise_whatever_is_left(story, seed, tmp_path):
     disk = recorded(story, tmp_path)
     proof = prove(disk, Model.MEAN, near=12, some=10, seed=seed)
     assert proof.broken == []
+
+
+def test_a_mean_disk_breaks_no_promise_when_chance_tells_the_story(tmp_path):
+    proof = prove(recorded("12", tmp_path), Model.MEAN, near=0, some=0)
+    assert proof.broken == []
