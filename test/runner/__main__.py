@@ -89,6 +89,13 @@ PARTS = (
         extras=("spark", "spark-test"),
     ),
     Part(
+        name="power",
+        about="power cuts, enumerated",
+        folder="power",
+        parallel=2,
+        programs=("strace",),
+    ),
+    Part(
         name="faults",
         about="kill -9, crashes, planted bugs",
         folder="faults",
