@@ -16,7 +16,7 @@ from support import SETTINGS, lives, running_queue, wait_until
 
 from rq.spark import listening
 
-PATIENCE = 180.0  # seconds for what starts a JVM, on a busy machine
+PATIENCE = 300.0  # seconds for what starts a JVM, on a busy machine
 LONG = 3600
 
 

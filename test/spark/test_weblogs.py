@@ -26,7 +26,7 @@ from rq import client
 from rq.layout import Root
 
 EXAMPLE = CHECKOUT / "examples" / "weblogs"
-PATIENCE = 240.0  # seconds for the whole way, a JVM's start in it, on a busy machine
+PATIENCE = 300.0  # seconds for the whole way, a JVM's start in it, on a busy machine
 SECRET = {
     "AWS_ACCESS_KEY_ID": "tests",
     "AWS_SECRET_ACCESS_KEY": "tests",
