@@ -185,7 +185,9 @@ def install_large(pip: list, lacking: list[str], why: str) -> None:
     shutil.rmtree(TMP, ignore_errors=True)
     wheels = TMP / "wheels"
     wheels.mkdir(parents=True)
-    os.environ |= {"TMPDIR": str(TMP)}
+    # Spark comes as source: pip before 23.1 must be told how to build it in a venv that
+    # lacks the package wheel. Not as an option, which later ones may not know.
+    os.environ |= {"TMPDIR": str(TMP), "PIP_USE_PEP517": "1"}
     fetch = ["wheel", "--no-input", "--no-cache-dir", "--wheel-dir", wheels]
     here = ["install", "--no-input", "--no-cache-dir", "--no-index"]
     try:

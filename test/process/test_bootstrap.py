@@ -9,8 +9,10 @@ from support import CHECKOUT
 
 pytestmark = pytest.mark.process
 
-# Stands for the Python of .venv: notes how pip is called, and fails when it is told to.
+# Stands for the Python of .venv: notes how pip is called, and fails when it is told to;
+# or when it would build Spark in a way that needs what a venv of Debian 12 lacks.
 PIP = """#!/bin/sh
+[ "$PIP_USE_PEP517" = 1 ] || {{ echo "ERROR: invalid command bdist_wheel"; exit 1; }}
 echo "$@" >> {root}/calls
 [ ! -e {root}/fails ] || {{ echo "ERROR: no such thing"; exit 1; }}
 """
