@@ -21,6 +21,7 @@ from rq.spool import checkpoint
 
 SCRIPT = '#!/bin/bash\neval "$RQ_PARAM1"\n'
 TAKER = "#!/bin/sh\necho done got it >&3\n"
+BATCH = "#!/bin/sh\necho done all >&3\n"
 PATIENCE = 60.0  # seconds; strace slows all down
 LATER = "[ $RQ_COUNT -gt 0 ] || { echo resend 0-later >&3; exit 0; }; echo done >&3"
 DUP = "echo dup 0-X-b >&3; read -r answer <&4; echo done $answer >&3"
@@ -32,10 +33,10 @@ class Act:
     def __init__(self, root: Path) -> None:
         self.site = Site(root)
 
-    def start(self, *names: str, **settings: Any) -> list[Queue]:
+    def start(self, *names: str, script: str = SCRIPT, **settings: Any) -> list[Queue]:
         every = [
-            self.site.queue(name, script, num_workers=2, **settings)
-            for name, script in zip(names, (SCRIPT, TAKER), strict=False)
+            self.site.queue(name, one, num_workers=2, **settings)
+            for name, one in zip(names, (script, TAKER), strict=False)
         ]
         os.sync()  # what the test has made; strace does not let it through
         often = {"TEST_CHECKPOINT_SECONDS": "0.4", "TEST_SEGMENT": str(2 * SEGMENT)}
@@ -99,6 +100,15 @@ def hurried(act: Act) -> None:
     queue.kill()
 
 
+def batched(act: Act) -> None:
+    """Messages run in one process, which ends them one by one and together."""
+    (queue,) = act.start("b", script=BATCH, batch={"max": 3, "wait": 0.2})
+    sent = [act.submit(queue, f"m{one}", "", "done") for one in range(4)]
+    for number, msg_id in enumerate(sent):
+        act.until(queue, f"m{number}", msg_id, "done")
+    queue.kill()
+
+
 def _covered(queue: Queue) -> bool:
     point = checkpoint.read(queue.dir)
     return point is not None and point.seq > 0
@@ -136,7 +146,7 @@ def passed(act: Act) -> None:
 
 
 STORIES: dict[str, Callable[[Act], None]] = {
-    one.__name__: one for one in (served, hurried, delivered, passed)
+    one.__name__: one for one in (served, hurried, batched, delivered, passed)
 }
 
 if __name__ == "__main__":
