@@ -32,6 +32,7 @@ ACTS = {
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES]
 LATER = 4e9
 SAMPLE = 14
+SEED = int(os.environ.get("RQ_TEST_SEED", "6"))
 EVERY = int(os.environ.get("RQ_FAULTS_EVERY", "0"))
 
 
@@ -164,7 +165,7 @@ def calls(library, tmp_path_factory):
 
 def chosen(calls):
     """Give (number, error): of each kind of call some, the same every day."""
-    source = random.Random(int(os.environ.get("RQ_TEST_SEED", "6")))
+    source = random.Random(SEED)
     if EVERY:
         return [(n, source.choice(ERRORS)) for n in range(1, len(calls) + 1, EVERY)]
     by_kind = {}
@@ -190,7 +191,7 @@ def test_each_call_may_fail_once_and_nothing_promised_is_lost(library, calls, tm
 
 @pytest.mark.parametrize("code", ERRORS, ids=errno.errorcode.get)
 def test_many_calls_in_a_row_may_fail(library, calls, tmp_path, code):
-    source = random.Random(code)
+    source = random.Random(code + 1000 * SEED)
     first = source.randrange(1, len(calls))
     try:
         run(tmp_path / "root", library, first, code, 40)
