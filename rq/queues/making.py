@@ -107,7 +107,8 @@ async def _take(
         raise Refused(f"not accepted: {upload.name}: {why}") from None
     finally:
         os.close(source)
-        spool.entries[upload.msg_id].busy = False
+        if (entry := spool.entries.get(upload.msg_id)) is not None:
+            entry.busy = False
     if sha256 not in (None, taken.sha256):
         attach.drop(spool, upload)
         raise BadInput(f"attachment {upload.name} is not whole; attach it again")
@@ -147,7 +148,8 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
         attach.sweep(owner.spool, message)
     if not message.attachments and not ancestors:
         return ["ok", keyed.accept(owner, message)]
-    owner.spool.entries[msg_id].busy = True
+    entry = owner.spool.entries[msg_id]
+    entry.busy = entry.committing = True
     return _commit_with_files(owner, msg_id)
 
 
@@ -168,7 +170,7 @@ async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
     except OSError as error:
         raise Refused(f"attachments are not on disk: {error.strerror}") from None
     finally:
-        spool.entries[msg_id].busy = False
+        spool.entries[msg_id].busy = spool.entries[msg_id].committing = False
     return ["ok", keyed.accept(owner, message)]
 
 

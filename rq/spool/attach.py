@@ -36,13 +36,22 @@ class Upload:
 def begin(spool: Spool, msg_id: str, name: str) -> Upload:
     """Choose where a file for `name` is copied to; the message must be in prep."""
     names.attachment(name)
-    if spool.find(msg_id) is not State.PREP:
-        raise WrongState("cannot find message")
+    _check_open(spool, msg_id)
     spool.settle(msg_id)  # in a transaction its folder may be still to be made
     attach = f"{folder(State.PREP, msg_id)}/{ATTACH}"
     durable.make_dirs(attach, spool.dir_fd)
     number = f"{os.getpid()}-{next(_numbers)}"
     return Upload(msg_id, name, f"{attach}/{UPLOAD_PREFIX}{number}")
+
+
+def _check_open(spool: Spool, msg_id: str) -> None:
+    """WrongState unless the attachments of a message may change: what its commit has
+    found to be on disk is what it accepts."""
+    if spool.find(msg_id) is not State.PREP:
+        raise WrongState("cannot find message")
+    txn = spool.txns.of(msg_id)
+    if spool.entries[msg_id].committing or (txn is not None and txn.deciding):
+        raise WrongState("msg is being committed: nothing can be attached any more")
 
 
 def copy(spool_fd: int, source: int, upload: Upload) -> Attachment:
@@ -86,6 +95,11 @@ def drop(spool: Spool, upload: Upload) -> None:
 
 def end(spool: Spool, upload: Upload, attachment: Attachment) -> None:
     """Give a copied file its name, and write it into the message."""
+    try:
+        _check_open(spool, upload.msg_id)  # much may have happened since `begin`
+    except WrongState:
+        drop(spool, upload)
+        raise
     message = spool.read(upload.msg_id)
     there = f"{folder(State.PREP, upload.msg_id)}/{ATTACH}/{upload.name}"
     durable.move(upload.path, there, spool.dir_fd)
@@ -100,6 +114,7 @@ def abandon(spool: Spool, upload: Upload) -> None:
 def remove(spool: Spool, msg_id: str, name: str) -> None:
     """Remove an attachment of a message in prep."""
     names.attachment(name)
+    _check_open(spool, msg_id)
     message = spool.read(msg_id)
     if name not in message.attachments:
         raise BadInput(f"there is no attachment {name}")

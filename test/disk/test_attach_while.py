@@ -1,0 +1,86 @@
+"""Attachments that come while their message is committed, alone or with others."""
+
+import os
+
+import pytest
+from spooling import Owner, a_message
+
+from rq.errors import WrongState
+from rq.spool import attach, deciding
+from rq.states import Event, Role, State
+
+
+@pytest.fixture
+def owner(tmp_path):
+    made = Owner(tmp_path)
+    made.open()
+    yield made
+    made.crash()
+
+
+@pytest.fixture
+def letter(tmp_path):
+    path = tmp_path / "letter"
+    path.write_text("dear all\n")
+    fd = os.open(path, os.O_RDONLY)
+    yield fd
+    os.close(fd)
+
+
+def prepared(spool):
+    msg_id = spool.new_id()
+    spool.prepare(a_message(msg_id))
+    return msg_id
+
+
+def test_what_comes_after_the_commit_is_refused_and_leaves_nothing(owner, letter):
+    spool = owner.spool
+    msg_id = prepared(spool)
+    upload = attach.begin(spool, msg_id, "letter")
+    taken = attach.copy(spool.dir_fd, letter, upload)
+    spool.submit(spool.read(msg_id))
+    spool.commit()
+    spool.settle_all()
+    with pytest.raises(WrongState):
+        attach.end(spool, upload, taken)
+    assert os.listdir(owner.queue.path / "prep") == []
+    assert spool.find(msg_id) is State.QUE
+
+
+def test_what_comes_after_the_removal_is_refused_and_leaves_nothing(owner, letter):
+    spool = owner.spool
+    msg_id = prepared(spool)
+    upload = attach.begin(spool, msg_id, "letter")
+    taken = attach.copy(spool.dir_fd, letter, upload)
+    spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+    spool.commit()
+    spool.settle_all()
+    with pytest.raises(WrongState):
+        attach.end(spool, upload, taken)
+    assert os.listdir(owner.queue.path / "prep") == []
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_nothing_is_attached_or_removed_while_a_commit_waits(owner, letter, together):
+    spool = owner.spool
+    if together:
+        one = deciding.open_one(spool, None, 60.0)
+        msg_id = spool.new_id()
+        spool.prepare_in(one.txn_id, a_message(msg_id))
+    else:
+        msg_id = prepared(spool)
+    first, late = (attach.begin(spool, msg_id, name) for name in ("first", "late"))
+    attach.end(spool, first, attach.copy(spool.dir_fd, letter, first))
+    taken = attach.copy(spool.dir_fd, letter, late)
+    if together:
+        one.deciding = True
+    else:
+        spool.entries[msg_id].committing = True
+    with pytest.raises(WrongState, match="is being committed"):
+        attach.end(spool, late, taken)
+    with pytest.raises(WrongState, match="is being committed"):
+        attach.begin(spool, msg_id, "more")
+    with pytest.raises(WrongState, match="is being committed"):
+        attach.remove(spool, msg_id, "first")
+    assert list(spool.read(msg_id).attachments) == ["first"]
+    assert os.listdir(owner.queue.message("prep", msg_id) / "attach") == ["first"]
