@@ -14,6 +14,7 @@ from rq.logs import fields
 from rq.message import Message
 from rq.queues import keyed
 from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
 from rq.queues.verbs import Command, Context, object_in
 from rq.spool import attach, deciding, transactions
 from rq.spool.transactions import Transaction
@@ -127,10 +128,20 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
     spool = owner.spool
     run = owner.loop.run_in_executor
     try:
-        for msg_id in await run(owner.threads, _with_files, spool.queue, ids):
+        there = await run(owner.threads, _with_files, spool.queue, ids)
+        # Of those before its start a power cut may have taken the directory itself.
+        old = {i for i in ids if spool.entries[i].since < owner.began_at}
+        found: list[Message] = []
+
+        def look(msg_id: str) -> None:
             message = spool.read(msg_id)
             attach.sweep(spool, message)
-            deep = spool.entries[msg_id].since < owner.began_at
+            if message.attachments:
+                found.append(message)
+
+        await in_slices([i for i in ids if i in there or i in old], look)
+        for message in found:
+            deep = message.msg_id in old
             await run(owner.threads, attach.verify, spool.dir_fd, message, deep)
         if len(ids) > transactions.INLINE:
             write = transactions.write_manifest
@@ -139,10 +150,10 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
         raise Refused(f"not done, the disk refused it: {error.strerror}") from None
 
 
-def _with_files(queue: QueueDir, ids: list[str]) -> list[str]:
+def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
     """Return which messages have a directory of attachments; for a thread."""
     place = f"{queue.path}/{State.PREP}"
-    return [one for one in ids if os.path.isdir(f"{place}/{one}/{ATTACH}")]
+    return frozenset(i for i in ids if os.path.isdir(f"{place}/{i}/{ATTACH}"))
 
 
 def abort_txn(ctx: Context, arg: bytes) -> Any:

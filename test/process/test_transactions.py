@@ -1,6 +1,7 @@
 """Transactions of a running queue: all or none is accepted, at every point of a crash."""
 
 import json
+import shutil
 
 import pytest
 from crashing import short, site_at
@@ -170,6 +171,7 @@ def test_attachments_go_with_their_message(queue, tmp_path, restarted):
     commit(queue, txn, ids)
     all_done(queue, ids)
     letter = queue.dir.message("done", ids[0]) / "attach" / "letter"
+    wait_until(letter.exists, 30)  # its folder follows
     assert letter.read_text() == "one\n"
     assert json.loads((letter.parent.parent / "msg").read_bytes())["attachments"]
     assert "attachments" not in queue.show(ids[1])
@@ -189,6 +191,27 @@ def test_an_attachment_that_a_crash_has_torn_stops_the_commit(queue, tmp_path):
     text = refused(queue, "commit_txn", txn=txn, ids=ids)
     assert text == "attachment letter is not whole; attach it again"
     assert [queue.state(one) for one in ids] == ["prep"] * 2
+    queue.prove()
+
+
+def test_attachments_that_a_power_cut_took_with_their_folder_stop_the_commit(
+    queue, tmp_path
+):
+    (tmp_path / "letter").write_text("dear all\n")
+    txn = opened(queue)
+    ids = prepare(queue, txn, 2)
+    queue.ok("attach_message", {"msg_id": ids[0], "pathname": str(tmp_path / "letter")})
+    queue.kill()
+    shutil.rmtree(queue.dir.path / "prep" / ids[0])
+    queue.start()
+    text = refused(queue, "commit_txn", txn=txn, ids=ids)
+    assert text == "attachment letter is not whole; attach it again"
+    queue.ok("attach_message", {"msg_id": ids[0], "pathname": str(tmp_path / "letter")})
+    commit(queue, txn, ids)
+    all_done(queue, ids)
+    letter = queue.dir.message("done", ids[0]) / "attach" / "letter"
+    wait_until(letter.exists, 30)  # its folder follows
+    assert letter.read_text() == "dear all\n"
     queue.prove()
 
 
