@@ -203,7 +203,8 @@ def _act_on(
 def _read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
     """The line of a transaction says who is in que, and no more."""
     with contextlib.suppress(BadMessage, NoSuchMessage):  # its claim moves it to err
-        entry.due = spool.read(msg_id).due
+        found = spool.read(msg_id)
+        entry.due, entry.count, entry.attempt = found.due, found.count, found.attempt
 
 
 def _mark_rider(spool: Spool, msg_id: str, leader: str) -> None:
@@ -215,13 +216,14 @@ def _mark_rider(spool: Spool, msg_id: str, leader: str) -> None:
 
 def _entry_of(msg_id: str, one: Fold, at: State | None, door: str | None) -> Entry:
     record = one.record
+    told = {**(one.message or {}), **record}  # a transaction's line tells no numbers
     entry = Entry(
         one.state,
         at,
-        float(record.get("due", (one.message or {}).get("due", 0.0))),
+        float(told.get("due", 0.0)),
         one.seq,
-        int(record.get("count", 0)),
-        int(record.get("attempt", 0)),
+        int(told.get("count", 0)),
+        int(told.get("attempt", 0)),
         one.since,
     )
     if door is not None:

@@ -51,6 +51,19 @@ def places(owner, ids):
             for one in ids]  # fmt: skip
 
 
+@pytest.mark.parametrize("covered", [False, True])
+def test_what_a_message_counts_is_kept_over_a_crash(owner, covered):
+    one = opened(owner)
+    ids = prepared(owner, one, 1, count=3)
+    if covered:
+        owner.checkpoint()
+    deciding.commit(owner.spool, one, ids)
+    again(owner)
+    assert owner.spool.entries[ids[0]].count == 3
+    owner.apply()
+    assert owner.spool.claim(ids[0], 0).count == 3
+
+
 def test_what_is_chosen_waits_in_que_and_the_rest_is_gone(owner):
     one = opened(owner)
     ids = prepared(owner, one, 4)
