@@ -185,7 +185,8 @@ class Queue:
     def arm(self, point: str) -> None:
         """Let the process die when it next passes `point`."""
         assert self.process is not None
-        self.ask("ping")  # its answer waits for the sync of all that was before
+        with contextlib.suppress(OutcomeUnknown, Unreachable):  # it may be dying
+            self.ask("ping")  # its answer waits for the sync of all that was before
         asked = self.site.root.path / f"{self.name}.crash_at"
         asked.write_text(point)
         self.process.send_signal(signal.SIGUSR1)
