@@ -16,7 +16,7 @@ from rq.states import State
 from rq.web import forms
 from rq.web.answers import back_of, go, say_json, succeeded
 from rq.web.forms import Form
-from rq.web.intake import nameless, pour
+from rq.web.intake import Intake, nameless, pour
 from rq.web.messages import checked
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -62,31 +62,39 @@ class Attachments:
     async def _take(
         self, req: Request, name: str, asked: dict[str, str]
     ) -> tuple[Any, Form]:
-        reply: Any = None
+        """Receive a file and let the owner attach it; return its reply, and the form."""
+        came: tuple[str, Intake] | None = None
         fields: list[tuple[str, str]] = []
-        try:
-            async for part in forms.parts(req):
-                if part.name == "filedata" and reply is None:
-                    reply = await self._store(part, name, asked)
-                else:
+        with contextlib.ExitStack() as held:
+            try:
+                async for part in forms.parts(req):
+                    if part.name == "filedata" and came is None:
+                        came = await self._receive(part, held)
+                        continue
                     data = await part.stream.read(_FIELD_LIMIT)
                     fields.append((part.name or "", data.decode("utf-8", "replace")))
-        except MultipartParseError as error:
-            raise falcon.HTTPBadRequest(description=error.description) from None
-        if reply is None:
-            raise _no_file()
+            except MultipartParseError as error:
+                raise falcon.HTTPBadRequest(description=error.description) from None
+            if came is None:
+                raise _no_file()
+            # Only now, at the end of the form, is it known that no line was cut in it.
+            file, intake = came
+            about = {**asked, "name": file, "pathname": f"/{file}"}
+            wanted = {**about, "digests": intake.digests()}
+            reply = await self._site.owners.attach(name, wanted, intake.fd)
         return reply, Form(fields)
 
-    async def _store(self, part: BodyPart, name: str, asked: dict[str, Any]) -> Any:
-        """Write the file down and let the owner attach it; return its reply."""
+    async def _receive(
+        self, part: BodyPart, held: contextlib.ExitStack
+    ) -> tuple[str, Intake]:
+        """Write a file down; return its name and what came, which `held` closes."""
         file = _base_name(part.filename or "")
         if not file:
             raise _no_file()
-        with contextlib.closing(nameless(self._site.root.uploads)) as intake:
-            await pour(self._site, part.stream, intake)
-            wanted = {**asked, "name": file, "pathname": f"/{file}"}
-            wanted["digests"] = intake.digests()
-            return await self._site.owners.attach(name, wanted, intake.fd)
+        new = nameless(self._site.root.uploads)
+        intake = held.enter_context(contextlib.closing(new))
+        await pour(self._site, part.stream, intake)
+        return file, intake
 
     async def _too_late(self, name: str, asked: dict[str, str], sent: str) -> Any:
         """Answer a sender who has not heard that its message was accepted: it has what

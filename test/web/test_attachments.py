@@ -70,6 +70,23 @@ def test_a_page_shows_the_pictures_among_the_attachments_and_nothing_else(web):
     assert answer.headers["content-security-policy"].startswith("sandbox;")
 
 
+@pytest.mark.parametrize("size", [100, 3_000_000])
+def test_a_file_whose_form_does_not_end_is_not_attached(web, size):
+    msg_id = web.send("plain", _method="prep")
+    assert upload(web, msg_id, b"all of it").json[0] == "ok"
+    head = (
+        b'--mark\r\nContent-Disposition: form-data; name="filedata"; filename="a.bin"'
+    )
+    answer = web.ask(
+        "POST",
+        f"/q/plain/{msg_id}/attach/new",
+        head + b"\r\n\r\n" + os.urandom(size),
+        Content_Type="multipart/form-data; boundary=mark",
+    )
+    assert answer.status == 400
+    assert web.get(f"/q/plain/{msg_id}/attach/a.bin").body == b"all of it"
+
+
 def test_an_empty_file_is_an_attachment(web):
     msg_id = web.send("plain", _method="prep")
     assert upload(web, msg_id, b"").json[0] == "ok"
