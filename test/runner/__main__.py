@@ -82,6 +82,7 @@ PARTS = (
     ),
     Part(
         name="spark",
+        parallel=2,
         about="sources, sinks, history and jobs on Spark",
         folder="spark",
         limit=1800.0,
