@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,10 +140,9 @@ def _wanted(req: Request) -> _Wanted:
 
 def _opened(place: Path) -> Intake:
     """Return the file, which only one request writes at a time."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     while True:
         try:
-            fd = os.open(place, flags, 0o640)
+            fd = _descriptor(place)
         except OSError as error:
             raise cannot_take(error) from None
         try:
@@ -156,6 +156,14 @@ def _opened(place: Path) -> Intake:
         os.close(fd)
 
 
+def _descriptor(place: Path) -> int:
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(place, flags | os.O_RDWR | os.O_CREAT, 0o640)
+    except PermissionError:  # its owner attached it, and locked what it holds
+        return os.open(place, flags | os.O_RDONLY)
+
+
 def _is_ours(fd: int, place: Path) -> bool:
     """Whether the file is to be written still: one that was attached meanwhile, and has
     a name as such, never is."""
@@ -164,6 +172,7 @@ def _is_ours(fd: int, place: Path) -> bool:
         named = os.stat(place, follow_symlinks=False).st_ino == found.st_ino
     except FileNotFoundError:
         return False
-    if named and found.st_nlink > 1:
+    attached = found.st_nlink > 1 or not found.st_mode & stat.S_IWUSR
+    if named and attached:
         config.remove_upload(place)
-    return named and found.st_nlink == 1
+    return named and not attached
