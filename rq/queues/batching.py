@@ -115,14 +115,18 @@ class Gathering:
 
     def next_batch(self, now: float) -> tuple[list[str], float | None]:
         """Return (who starts now, None) or ([], when to look again)."""
-        for key in self._full:
-            group = self._groups[key]
-            return group.first(group.quota(self.rule)), None
         found = self._soonest()
         if found is None:
             return [], None
         at, group = found
-        return ([], at) if at > now else (group.first(self.rule.most), None)
+        if at > now and not self._full:
+            return [], at
+        if at > now:
+            # Nobody has waited too long. A group that is full again and again must not
+            # stand before the others.
+            full = (self._groups[key] for key in self._full)
+            group = min(full, key=lambda one: one.oldest)
+        return group.first(group.quota(self.rule)), None
 
     def _soonest(self) -> tuple[float, _Group] | None:
         """Return the group that starts first, and when."""

@@ -178,3 +178,30 @@ def test_everybody_goes_once_with_their_like_and_nobody_waits_too_long(
         getattr(world, what)(value)
         world.run()
         world.prove()
+
+
+def test_who_waited_long_enough_comes_before_a_group_that_is_full():
+    made = gathering(most=2, by="param1")
+    add(made, "a", "b", "c", "d", since=150.0, param1="busy")
+    add(made, "x", since=100.0, param1="lone")
+    assert taken(made, 155.0) == ["a", "b"]
+    assert taken(made, 160.0) == ["x"]
+    assert taken(made, 160.0) == ["c", "d"]
+
+
+def test_who_is_to_run_at_once_comes_before_all_groups_that_are_full():
+    made = gathering(most=2, by="param1")
+    add(made, "a", "b", "c", "d", param1="busy")
+    made.add("x", 150.0, {"param1": "lone"}, hurry=True)
+    assert taken(made, 150.0) == ["x"]
+
+
+def test_a_group_that_is_full_again_and_again_lets_the_others_have_their_turn():
+    made = gathering(most=2, by="param1")
+    add(made, "a", "b", "c", "d", since=100.0, param1="busy")
+    add(made, "x", "y", since=101.0, param1="other")
+    assert taken(made, 110.0) == ["a", "b"]
+    add(made, "e", "f", since=110.0, param1="busy")
+    assert taken(made, 110.0) == ["c", "d"]
+    assert taken(made, 110.0) == ["x", "y"]
+    assert taken(made, 110.0) == ["e", "f"]
