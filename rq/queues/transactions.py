@@ -41,7 +41,7 @@ def open_txn(ctx: Context, arg: bytes) -> Any:
 
 
 def _open(owner: Owner) -> int:
-    return sum(one.is_open for one in owner.spool.txns.by_id.values())
+    return owner.spool.txns.open
 
 
 def _ttl(value: object) -> float:

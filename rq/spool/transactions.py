@@ -81,6 +81,7 @@ class Transactions:
         self.by_id: dict[str, Transaction] = {}
         self.by_key: dict[str, str] = {}
         self._of: dict[str, Transaction] = {}  # message: the open one that holds it
+        self.open = 0  # how many are
         for one in known:
             self._add(_from_json(one))
 
@@ -134,12 +135,14 @@ class Transactions:
         if one.key is not None:
             self.by_key[one.key] = one.txn_id
         if one.is_open:
+            self.open += 1
             self._of.update(dict.fromkeys(one.members, one))
 
     def _decide(self, one: Transaction, record: Mapping[str, Any]) -> None:
         if record["is"] == Standing.OPEN:
             return
         one.standing = Standing(record["is"])
+        self.open -= 1
         one.touched = record["ts"] / 1e6
         one.number, one.digest = record.get("n", 0), record.get("sha256", "")
         one.manifest = record["seq"] if record.get("manifest") else 0

@@ -64,6 +64,16 @@ def test_what_a_message_counts_is_kept_over_a_crash(owner, covered):
     assert owner.spool.claim(ids[0], 0).count == 3
 
 
+def test_how_many_are_open_is_known_over_a_crash_and_a_stop(owner):
+    made = [opened(owner, key) for key in ("a", "b", None)]
+    deciding.commit(owner.spool, made[0], prepared(owner, made[0], 2))
+    assert owner.spool.txns.open == 2
+    assert again(owner).txns.open == 2
+    deciding.abort(owner.spool, owner.spool.txns.get(made[1].txn_id))
+    owner.stop()
+    assert owner.open().txns.open == 1
+
+
 def test_what_is_chosen_waits_in_que_and_the_rest_is_gone(owner):
     one = opened(owner)
     ids = prepared(owner, one, 4)
