@@ -6,6 +6,8 @@ leave prep in the same turn; after a crash `finish_all` makes up for what is mis
 
 from __future__ import annotations
 
+import contextlib
+
 from rq.errors import WrongState
 from rq.spool import transactions
 from rq.spool.fold import Folded
@@ -94,6 +96,8 @@ def abort(spool: Spool, one: Transaction) -> None:
     said = {"is": Standing.ABORTED}
     spool.txns.take(spool.note(Note.TXN, txn=one.txn_id, **said))
     _finish(spool, one)
+    with contextlib.suppress(OSError):  # of a commit that came to nothing
+        transactions.drop_manifest(spool.queue, one)
 
 
 def check_aborted(one: Transaction) -> None:

@@ -74,6 +74,14 @@ def test_how_many_are_open_is_known_over_a_crash_and_a_stop(owner):
     assert owner.open().txns.open == 1
 
 
+def test_an_abort_leaves_nothing_of_a_commit_that_came_to_nothing(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 2)
+    transactions.write_manifest(owner.queue, one.txn_id, ids)
+    deciding.abort(owner.spool, one)
+    assert not list(owner.queue.journal.glob("txn-*"))
+
+
 def test_what_is_chosen_waits_in_que_and_the_rest_is_gone(owner):
     one = opened(owner)
     ids = prepared(owner, one, 4)
