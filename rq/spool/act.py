@@ -287,6 +287,8 @@ def _believe(
     if at in FINAL:
         return
     entry = spool.entries[msg_id] = Entry(at, at, 0.0, 0, since=spool.clock())
+    if at is State.PREP and spool.txns.of(msg_id):
+        _read_due(spool, msg_id, entry)  # its commit will not
     if at is not State.RUN:
         return
     known = found.index.known.get(msg_id) if found.index else None

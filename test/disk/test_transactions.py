@@ -82,6 +82,16 @@ def test_an_abort_leaves_nothing_of_a_commit_that_came_to_nothing(owner):
     assert not list(owner.queue.journal.glob("txn-*"))
 
 
+def test_what_is_committed_after_a_clean_stop_keeps_its_due_and_count(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 1, due=4e9, count=3)
+    owner.apply()
+    owner.stop()
+    spool = owner.open()
+    deciding.commit(spool, spool.txns.get(one.txn_id), ids)
+    assert (spool.entries[ids[0]].due, spool.entries[ids[0]].count) == (4e9, 3)
+
+
 def test_what_is_chosen_waits_in_que_and_the_rest_is_gone(owner):
     one = opened(owner)
     ids = prepared(owner, one, 4)
