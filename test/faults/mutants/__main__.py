@@ -1,11 +1,13 @@
 """Shows for every planted bug which test kills it; fails if one survives."""
 
+import argparse
 import sys
 
 from plant import copied_tree, judge, mutants
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     survivors = 0
     say = sys.stdout.write
     with copied_tree() as tree:
