@@ -1,9 +1,12 @@
 """Pictures, progress and words of pages, without a web."""
 
 import doctest
+import re
+from pathlib import Path
 
 import pytest
 
+from rq import web
 from rq.web import logwatch, owing
 from rq.web.pages import message, overview, progress, sparks, templating
 
@@ -96,3 +99,18 @@ def test_the_life_of_a_message_has_its_stations(state, kinds):
 )
 def test_one_of_many_in_a_batch_cannot_be_cancelled_alone(state, result, verbs):
     assert message.actions(state, result) == verbs
+
+
+def test_a_browser_that_knows_no_pair_of_colours_has_the_light_ones():
+    css = (Path(web.__file__).parent / "static/rq.css").read_text()
+    plain, newer = css.split("@supports (color: light-dark(#000, #fff)) {")
+    newer, older = newer.split("\n}\n", 1)
+    given = dict(re.findall(r"(--[\w-]+): ([^;]+);", plain))
+    pairs = dict(re.findall(r"(--[\w-]+): ([^;]+);", newer))
+    pair = r"light-dark\((#\w+|[^()]+\([^()]*\)), [^()]+(?:\([^()]*\))?\)"
+    assert pairs
+    for name, value in pairs.items():
+        light = " ".join(re.sub(pair, r"\1", value).split())
+        assert given[name] == light, name
+    for word in ("light-dark(", "color-mix(", "oklch("):
+        assert word not in plain + older, "a variable hides it from older browsers"

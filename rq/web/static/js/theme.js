@@ -2,7 +2,7 @@
 
 export function startTheme() {
   const button = document.getElementById("theme");
-  button.hidden = false;
+  button.hidden = !CSS.supports("color", "light-dark(#000, #fff)"); // else there is one
   button.addEventListener("click", change);
 }
 
