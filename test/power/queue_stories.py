@@ -22,8 +22,15 @@ from rq.spool import checkpoint
 SCRIPT = '#!/bin/bash\neval "$RQ_PARAM1"\n'
 TAKER = "#!/bin/sh\necho done got it >&3\n"
 BATCH = "#!/bin/sh\necho done all >&3\n"
+STAYS = '''#!/bin/sh
+. "$RQ_SHARE/rq_worker.sh"
+while rq_next; do eval "$RQ_PARAM1"; done
+'''
 PATIENCE = 60.0  # seconds; strace slows all down
 LATER = "[ $RQ_COUNT -gt 0 ] || { echo resend 0-later >&3; exit 0; }; echo done >&3"
+# At its first attempt it never ends: only the next owner can end it.
+HANGS = "[ $RQ_COUNT -gt 0 ] || sleep 600; echo done >&3"
+OFTEN = {"TEST_CHECKPOINT_SECONDS": "0.4", "TEST_SEGMENT": str(2 * SEGMENT)}
 DUP = "echo dup 0-X-b >&3; read -r answer <&4; echo done $answer >&3"
 
 
@@ -39,8 +46,7 @@ class Act:
             for name, one in zip(names, (script, TAKER), strict=False)
         ]
         os.sync()  # what the test has made; strace does not let it through
-        often = {"TEST_CHECKPOINT_SECONDS": "0.4", "TEST_SEGMENT": str(2 * SEGMENT)}
-        return [one.start("", **often) for one in every]
+        return [one.start("", **OFTEN) for one in every]
 
     def may(self, queue: Queue, token: str, *states: str, key: str = "") -> None:
         mark({"may": _said(queue, token, states, key)})
@@ -109,6 +115,36 @@ def batched(act: Act) -> None:
     queue.kill()
 
 
+def stayed(act: Act) -> None:
+    """A worker that stays takes message after message, and its owner dies over one."""
+    _stay(act)
+
+
+def stayed_without_folders(act: Act) -> None:
+    """The same where a message that runs has no folder of its own."""
+    _stay(act, worker_dir=False)
+
+
+def _stay(act: Act, **settings: Any) -> None:
+    (queue,) = act.start("s", script=STAYS, worker="persistent", **settings)
+    good = act.submit(queue, "good", "echo done fine >&3", "done")
+    bad = act.submit(queue, "bad", "echo err bad >&3", "err")
+    late = act.submit(queue, "late", LATER, "done")
+    for token, msg_id, end in (("good", good, "done"), ("bad", bad, "err")):
+        act.until(queue, token, msg_id, end)
+    act.until(queue, "late", late, "done")
+    hangs = act.submit(queue, "hangs", HANGS, "done")
+    waits = act.submit(queue, "waits", "echo done >&3", "done", due=4e9)
+    wait_until(lambda: queue.state(hangs) == "run", PATIENCE)
+    queue.kill()
+    queue.start("", **OFTEN)
+    act.until(queue, "hangs", hangs, "done")
+    act.may(queue, "waits", "que", NOWHERE)
+    assert queue.ask("delete_message", {"msg_id": waits})[0] == "ok"
+    act.must(queue, "waits", NOWHERE)
+    queue.kill()
+
+
 def _covered(queue: Queue) -> bool:
     point = checkpoint.read(queue.dir)
     return point is not None and point.seq > 0
@@ -146,7 +182,16 @@ def passed(act: Act) -> None:
 
 
 STORIES: dict[str, Callable[[Act], None]] = {
-    one.__name__: one for one in (served, hurried, batched, delivered, passed)
+    one.__name__: one
+    for one in (
+        served,
+        hurried,
+        batched,
+        stayed,
+        stayed_without_folders,
+        delivered,
+        passed,
+    )
 }
 
 if __name__ == "__main__":
