@@ -7,8 +7,8 @@ import sys
 import time
 from typing import Any
 
-from rq import client, names
-from rq.cli import ancestor, moments, owner, place, term
+from rq import client, moments, names
+from rq.cli import ancestor, owner, place, term
 from rq.errors import BadInput
 from rq.layout import Root
 from rq.message import PARAMS

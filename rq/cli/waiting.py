@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 
+from rq import moments
 from rq.cli import (
     ENDED_IN_ERR,
     NOT_FOUND,
     OK,
     TIMEOUT,
     ids,
-    moments,
     owner,
     place,
     term,

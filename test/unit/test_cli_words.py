@@ -2,7 +2,8 @@
 
 import pytest
 
-from rq.cli import ANCESTOR, VERBS, ancestor, moments, take_root
+from rq import moments
+from rq.cli import ANCESTOR, VERBS, ancestor, take_root
 from rq.cli.check_rq import Level, Limits, judge, parse_limits
 from rq.errors import BadInput
 
