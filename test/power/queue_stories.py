@@ -22,10 +22,10 @@ from rq.spool import checkpoint
 SCRIPT = '#!/bin/bash\neval "$RQ_PARAM1"\n'
 TAKER = "#!/bin/sh\necho done got it >&3\n"
 BATCH = "#!/bin/sh\necho done all >&3\n"
-STAYS = '''#!/bin/sh
+STAYS = """#!/bin/sh
 . "$RQ_SHARE/rq_worker.sh"
 while rq_next; do eval "$RQ_PARAM1"; done
-'''
+"""
 PATIENCE = 60.0  # seconds; strace slows all down
 LATER = "[ $RQ_COUNT -gt 0 ] || { echo resend 0-later >&3; exit 0; }; echo done >&3"
 # At its first attempt it never ends: only the next owner can end it.
