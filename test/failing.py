@@ -41,6 +41,7 @@ class Life:
         self.queue = queue
         self.promised: list[str] = []  # answered: accepted
         self.gone: set[str] = set()  # asked to be removed
+        self.later: list[Callable[[], None]] = []  # to be asked when the disk is well
         self.unknown = 0
 
     def ask(self, command: str, **arg: Any) -> Any:
@@ -73,6 +74,17 @@ class Life:
         if self.ask("commit_message", msg_id=msg_id):
             self.promised.append(msg_id)
 
+    def end(self, msg_ids: list[str], *states: str) -> None:
+        """Wait until messages have ended so, each tried again without delay."""
+        for msg_id in msg_ids:
+            wait_until(lambda one=msg_id: self._hurried(one) in states, 60)
+
+    def _hurried(self, msg_id: str) -> str:
+        state = self.queue.state(msg_id)
+        if state == "que":
+            self.queue.ask("run_message", {"msg_id": msg_id})
+        return state
+
     def is_over(self) -> bool:
         process = self.queue.process
         return process is None or process.poll() is not None
@@ -98,6 +110,7 @@ class Story:
     tell: Callable[[Life], None]
     script: str = SCRIPT
     settings: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -117,6 +130,7 @@ def run(
             "NTH_FOR": str(number),
             "NTH_ERRNO": str(code),
             "TEST_CHECKPOINT_SECONDS": "0.3",
+            **story.env,
         }
         queue.start(crash_at="never", **env)
         life = Life(queue)
@@ -124,8 +138,10 @@ def run(
             story.tell(life)
         ended(queue)
         calls = (path / "calls").read_text().splitlines()
-        queue.start()
+        queue.start(**story.env)
         life.rest()
+        for ask in life.later:
+            ask()
         removed = [one for one in life.promised if not queue.places(one)]
         assert set(removed) <= life.gone, f"lost: {removed}; {failed(calls, first)}"
         queue.promised = [one for one in life.promised if one not in removed]

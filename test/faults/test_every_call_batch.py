@@ -1,0 +1,75 @@
+"""Every call that a queue with batches makes fails once: each message ends, and once.
+
+    RQ_FAULTS_EVERY=1 ./test/run_tests.sh faults -k every_call_batch
+
+takes every call; else a sample.
+"""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from failing import Story, each_may_fail, many_may_fail, run
+
+pytestmark = pytest.mark.process
+
+SAMPLE = 10
+# Holds a lock on a file of each of its messages: whoever finds one taken has met an
+# earlier attempt. Says something of some, and the rest at its end.
+SCRIPT = r"""#!/bin/bash
+mapfile -t ids < <(sed -n 's/^{"msg_id":"\([^"]*\)".*/\1/p' "$RQ_BATCH_FILE")
+say() { echo "$1 $2 $$ 0" >> "$RQ_ROOT/ran"; }
+for id in "${ids[@]}"; do
+    exec {lock}>>"$RQ_ROOT/met.$id"
+    flock -n $lock; [ $? -ne 1 ] || say overlap $id
+    say start $id
+done
+word() { sed -n "s/^{\"msg_id\":\"$1\".*\"param1\":\"\([a-z]*\)\".*/\1/p" "$RQ_BATCH_FILE"; }
+for id in "${ids[@]}"; do
+    case $(word "$id") in
+        early) echo "msg $id done early" >&3 ;;
+        fail) echo "msg $id err by design" >&3 ;;
+        again) [ -e "$RQ_ROOT/again.$id" ] || echo "msg $id resend 0-again" >&3
+               : > "$RQ_ROOT/again.$id" ;;
+    esac
+done
+echo "done in the end" >&3
+"""
+
+
+def live(life):
+    for act in ("early", "fail", "again", "", ""):
+        life.submit(param1=act)
+    life.attach()
+    life.rest()
+    for _ in range(2):
+        life.submit()
+    life.rest()
+    life.later.append(lambda: life.end(life.promised, "done", "err"))
+
+
+STORY = Story(live, script=SCRIPT, settings={"batch": {"max": 3, "wait": 0.1}})
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory, compiled):
+    return compiled("nth.c", tmp_path_factory.mktemp("nth"))
+
+
+@pytest.fixture(scope="module")
+def calls(library, tmp_path_factory):
+    """Return the calls of a life in which none fails."""
+    found = run(STORY, tmp_path_factory.mktemp("count") / "root", library, 0, 0)
+    assert len(found) > 100
+    return found
+
+
+def test_each_call_may_fail_once_and_each_message_ends_once(library, calls, tmp_path):
+    wrong = each_may_fail(STORY, calls, tmp_path, library, SAMPLE)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
+def test_many_calls_in_a_row_may_fail(library, calls, tmp_path, code):
+    many_may_fail(STORY, calls, tmp_path / "root", library, code)
