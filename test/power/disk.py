@@ -235,8 +235,11 @@ class Disk:
         self.add(Synced(node, self._since(call), data_only, failed))
 
     def mark(self, data: bytes) -> None:
-        """Take a mark; one that tells of an answer belongs where the answer left."""
+        """Take a mark, if it is of this disk; one that tells of an answer belongs where
+        the answer left."""
         said = json.loads(data)
+        if said.pop("top", self.top) != self.top:
+            return
         whose = said.pop("answered_by", None)
         if whose is None:
             self.add(Mark(said))

@@ -76,11 +76,12 @@ def prove(
     some: int = 4,
     seed: int = 1,
     names: tuple[str, ...] = (),
+    before: Promises | None = None,
 ) -> Proof:
     """Recover every state and judge it by what was promised when the power went."""
     proof = Proof()
-    states = States(disk, model, seed, _is_a_date)
-    promised = _promises(disk)
+    states = States(disk, model, seed, is_a_date)
+    promised = promises(disk, before)
     level = levels(disk)
     known: dict[bytes, Recovered] = {}
     judged: set[tuple[bytes, int]] = set()
@@ -102,18 +103,18 @@ def prove(
     return proof
 
 
-def _is_a_date(op: object) -> bool:
+def is_a_date(op: object) -> bool:
     """Whether a directory of done or relayed was made. Outside the promise: a disk that
     loses it, and keeps the later rename of a message into it."""
     return isinstance(op, Named) and op.node.kind == "dir" and op.name.isdecimal()
 
 
-def _promises(disk: Disk) -> list[Promises]:
+def promises(disk: Disk, before: Promises | None = None) -> list[Promises]:
     """Return what is promised after each mark."""
-    found = [Promises()]
+    found = [before or Promises()]
     for op in disk.ops:
         if isinstance(op, Mark):
-            found.append(Promises(dict(found[-1].may), dict(found[-1].together)))
+            found.append(found[-1].copy())
             found[-1].take(op.said)
     return found
 
@@ -126,7 +127,7 @@ def _recover(tree: Tree, place: Path, names: tuple[str, ...]) -> Recovered:
     return recovering.recover(root, names)
 
 
-def _judge(found: Recovered, promises: Promises, choice: Choice) -> list[str]:
+def _judge(found: Recovered, promised: Promises, choice: Choice) -> list[str]:
     where = f"after operation {choice.after}, {choice.about}: "
-    troubles = [*found.troubles, *promises.broken(found)]
+    troubles = [*found.troubles, *promised.broken(found)]
     return [where + one for one in troubles]

@@ -38,7 +38,14 @@ class Promises:
     together: dict[str, dict[str, str]] = field(default_factory=dict)
     passed: dict[str, str] = field(default_factory=dict)  # done here: a copy there
 
+    def copy(self) -> Promises:
+        return Promises(dict(self.may), dict(self.together), dict(self.passed))
+
     def take(self, said: dict[str, Any]) -> None:
+        if (shown := said.get("shown")) is not None:  # all that there is of a queue
+            for token in self.may:
+                if token.startswith(shown):
+                    self.may[token] = [Seen()]
         for msg_id, may in said.get("may", {}).items():
             self.may[msg_id] = list(read_may(may))
         self.together |= said.get("together", {})
@@ -91,11 +98,11 @@ def _alike(seen: Seen, promised: Seen) -> bool:
 
 
 @contextlib.contextmanager
-def power_is_back() -> Iterator[None]:
+def power_is_back(boot: str = "boot-after") -> Iterator[None]:
     """Be the machine after the cut: nobody who held a lease is left."""
     kept, leases.end_left = leases.end_left, lambda queue, prefix, grace: []
     try:
-        with in_small("boot-after"):
+        with in_small(boot):
             yield
     finally:
         leases.end_left = kept
@@ -118,19 +125,19 @@ def _recover(owner: Owner) -> Recovered:
     found = Recovered()
     try:
         owner.open()
-        found.seen = _look(owner, found)
+        found.seen = look(owner, found)
         found.owed = _owed(owner)
         owner.again()
-        _same(found, _look(owner, found), "a second recovery")
+        _same(found, look(owner, found), "a second recovery")
         owner.apply()
         _check(owner, found)
-        _same(found, _look(owner, found), "settling")
+        _same(found, look(owner, found), "settling")
         owner.stop()
         _check_stopped(owner, found)
         owner.open()
         if not owner.opened.clean:
             found.troubles.append("a stop was not clean")
-        _same(found, _look(owner, found), "a stop")
+        _same(found, look(owner, found), "a stop")
     except (RQError, OSError, ValueError, KeyError, AssertionError) as error:
         found.troubles.append(f"it cannot be recovered: {error!r}")
     finally:
@@ -146,7 +153,7 @@ def _same(found: Recovered, again: dict[str, Seen], by: str) -> None:
             found.troubles.append(f"{msg_id} changed by {by}: {before}, {after}")
 
 
-def _look(owner: Owner, found: Recovered) -> dict[str, Seen]:
+def look(owner: Owner, found: Recovered) -> dict[str, Seen]:
     """See every message, by what the spool knows and by what lies on disk."""
     spool, seen, tokens = owner.spool, {}, {}
     keys = {msg_id: key for key, (msg_id, _) in spool.keys.items()}
