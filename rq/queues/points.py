@@ -44,7 +44,7 @@ class Points:
             return False
         if self._point is None:
             self._begin_checkpoint()
-        if self._point is None or self.owner.spool.barrier:
+        if self._point is None or self.owner.spool.lagging.barrier:
             return self._point is not None
         spool = self.owner.spool
         self._syncing = self.owner.threads.submit(

@@ -22,7 +22,9 @@ from rq.spool import lost as losing
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
 from rq.spool.look import Found
-from rq.spool.store import REBUILT, Spool, status_file
+from rq.spool.mover import REBUILT
+from rq.spool.status import status_file
+from rq.spool.store import Spool
 from rq.states import FINAL, HASHED, Event, State
 
 _READERS = 16  # threads that read messages when there is no index

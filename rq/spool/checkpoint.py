@@ -76,7 +76,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
     """Note what holds now, right after a commit; the folders it waits for become the
     spool's barrier."""
     position = spool.journal.position
-    spool.barrier = set(spool.unsettled)
+    spool.lagging.barrier = set(spool.unsettled)
     running = {
         msg_id: one.attempt
         for msg_id, one in spool.entries.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from rq.layout import folder
 from rq.states import State
 
 
@@ -67,6 +68,13 @@ class Entry:
     @property
     def settled(self) -> bool:
         return self.at is self.state and self.body is None and self.status is None
+
+    def place(self, msg_id: str) -> str | None:
+        """Return where its folder lies now, relative to the queue; None: nowhere."""
+        if self.at_new is not None:
+            # Nobody reads what the door has refused before it is shut in.
+            return None if self.body is None else f"new/{self.at_new}"
+        return None if self.at is None else folder(self.at, msg_id)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,9 @@ from rq.spool.entry import COUNTED, Counts
 from rq.spool.journal import Journal
 from rq.spool.look import Found, look, was_clean
 from rq.spool.store import Owes, Spool, owes_nothing
-from rq.states import HASHED
+from rq.states import HASHED, State
+
+QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 
 
 def stopped_cleanly(queue: QueueDir) -> bool:
@@ -101,9 +103,9 @@ def _open(
     deciding.finish_all(spool, found.folded)
     spool.commit()
     work.clear(spool, immortal)
-    spool.empty_gone()
+    spool.gone.take_over()
     if opened.clean:
-        spool.renew_que()
+        _renew_que(spool)
     return opened
 
 
@@ -127,6 +129,15 @@ def _adopt_modes(queue: QueueDir) -> None:
             durable.allow(path, durable.DIR_MODE)
             if os.path.isfile(f"{path}/{MSG}"):
                 durable.allow(f"{path}/{MSG}", durable.FILE_MODE)
+
+
+def _renew_que(spool: Spool) -> None:
+    """Replace an empty que/ that once held very many: listing it stays slow."""
+    if spool.counts.of(State.QUE) or spool.counts.of(State.RUN) or spool.unsettled:
+        return
+    size = os.stat("que", dir_fd=spool.dir_fd).st_size
+    if size > QUE_BYTES and durable.remove_dir("que", spool.dir_fd):
+        durable.make_dir("que", spool.dir_fd)
 
 
 # ---- the journal's files

@@ -9,11 +9,9 @@ between an event and the `commit` that holds it.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any
@@ -28,24 +26,21 @@ from rq.message import Message, from_disk
 from rq.spool import folders, outbox
 from rq.spool.entry import Counts, Entry
 from rq.spool.fold import rider_record
+from rq.spool.gone import Gone
 from rq.spool.journal import Journal
+from rq.spool.lag import Lag
+from rq.spool.mover import Mover
 from rq.spool.outbox import Owed
+from rq.spool.status import status_file
 from rq.spool.transactions import Transactions
-from rq.states import FINAL, Event, Note, Role, State, next_state
+from rq.states import Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
-QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 KEY_SECONDS = 7 * 86400.0
 RELAY_KEY = "relay/"  # how the keys of other hosts begin
 RELAY_KEY_SECONDS = 30 * 86400.0
 PREP_SECONDS = 36 * 3600.0
-REBUILT = "rebuilt"
-REFUSED = "refused"  # in a folder in err: what came through the door
-# What a script can make of its own folder: mended, where the disk's troubles are not.
-_RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
-                     errno.ELOOP, errno.ENXIO})  # fmt: skip
-
 REST_SECONDS = 1.0  # how long a running message may be without a folder
 _AT_ONCE = 1000  # ids that one line of the journal names
 
@@ -94,13 +89,9 @@ class Spool:
         self.owes: Owes = owes_nothing
         self.txns = Transactions()
         self.ids = names.IdSource(journal.start)
-        self.unsettled: dict[str, Entry] = {}
-        self.lag_bytes = 0
-        self.stuck: str | None = None  # why a folder could not be made or moved
-        self.barrier: set[str] = set()  # what a checkpoint still waits for
-        self._told: dict[str, str] = {}  # what was logged of folders that are stuck
-        self._spare: dict[str, Message] = {}
-        self._doomed: deque[str] = deque()
+        self.gone = Gone(queue, dir_fd, journal)
+        self.lagging = Lag(entries, counts, Mover(queue, dir_fd, self.gone), self.gone)
+        self.unsettled = self.lagging.unsettled
 
     # ---- looking
 
@@ -124,10 +115,7 @@ class Spool:
         if entry is None:
             state = folders.find_final(self.dir_fd, msg_id)
             return None if state is None else folder(state, msg_id)
-        if entry.at_new is not None:
-            # Nobody reads what the door has refused before it is shut in.
-            return None if entry.body is None else f"new/{entry.at_new}"
-        return None if entry.at is None else folder(entry.at, msg_id)
+        return entry.place(msg_id)
 
     def read(self, msg_id: str) -> Message:
         """Return a message; NoSuchMessage, or BadMessage when its file is torn."""
@@ -158,11 +146,20 @@ class Spool:
         return len(self.unsettled)
 
     @property
+    def lag_bytes(self) -> int:
+        """How many bytes are still to be written into them."""
+        return self.lagging.size
+
+    @property
+    def stuck(self) -> str | None:
+        """Why a folder could not be made or moved when that was last tried."""
+        return self.lagging.stuck
+
+    @property
     def waited(self) -> float:
         """How long, in seconds, the oldest folder has waited to be settled."""
-        for entry in self.unsettled.values():
-            return self.clock() - entry.since
-        return 0.0
+        since = self.lagging.since()
+        return 0.0 if since is None else self.clock() - since
 
     def new_id(self) -> str:
         return self.ids.next(self.clock())
@@ -221,7 +218,7 @@ class Spool:
         if target is State.QUE:
             entry.seq, entry.since = seq, now
         if spare is not None:
-            self._spare[msg_id] = spare
+            self.lagging.keep_spare(msg_id, spare)
         self._note_key(record, msg_id, now)
         self._note_owed(record, seq, now)
         self._changed(msg_id, entry, source, target)
@@ -258,9 +255,7 @@ class Spool:
         entry.state = target
         self.counts.moved(source, target)
         self.entries[msg_id] = entry
-        if msg_id not in self.unsettled:
-            self.unsettled[msg_id] = entry
-            self.lag_bytes += len(entry.body or b"")
+        self.lagging.add(msg_id, entry)
 
     def _note_key(self, record: Mapping[str, Any], msg_id: str, now: float) -> None:
         key = record.get("key")
@@ -452,236 +447,15 @@ class Spool:
 
     def settle(self, msg_id: str) -> None:
         """Make the folder of a message agree with its state; OSError when it cannot."""
-        entry = self.unsettled.get(msg_id)
-        if entry is None:
-            return
-        size = len(entry.body or b"")
-        if entry.at_new is not None and entry.body is None:
-            self._shut_in(msg_id, entry)
-        if entry.state is State.GONE:
-            self._settle_gone(msg_id, entry)
-        elif entry.at is None and entry.at_new is None:
-            self._make(msg_id, entry)
-        else:
-            self._bring(msg_id, entry)
-        entry.body = entry.status = entry.at_new = None
-        entry.at = entry.state
-        self._settled(msg_id, entry, size)
-
-    def _settled(self, msg_id: str, entry: Entry, size: int) -> None:
-        del self.unsettled[msg_id]
-        self.lag_bytes = max(0, self.lag_bytes - size) if self.unsettled else 0
-        self.barrier.discard(msg_id)
-        self._spare.pop(msg_id, None)
-        self._told.pop(msg_id, None)
-        if entry.state in FINAL or entry.state is State.GONE:
-            del self.entries[msg_id]
-
-    def _settle_gone(self, msg_id: str, entry: Entry) -> None:
-        path = self.place(msg_id)
-        if path is not None:
-            self.doom(path, msg_id)
-
-    def doom(self, path: str, name: str) -> None:
-        """Put a directory on its way out, as `gone/NAME`."""
-        if os.path.lexists(self.queue.path / "gone" / name):
-            # The door brought an id back before its first folder was quite removed.
-            name = f"{name}.{self.journal.seq}"
-        try:
-            durable.move(path, f"gone/{name}", self.dir_fd)
-        except FileNotFoundError:
-            return
-        self._doomed.append(name)
-
-    def _shut_in(self, msg_id: str, entry: Entry) -> None:
-        """Put what the door has refused, as it is, into a folder of our own in err.
-
-        Whatever it is, file, symlink or a folder with traps: nothing is written into it.
-        """
-        place = folder(State.ERR, msg_id)
-        with contextlib.suppress(FileExistsError):
-            durable.make_dir(place, self.dir_fd)
-        with contextlib.suppress(FileNotFoundError):
-            durable.move(f"new/{entry.at_new}", f"{place}/{REFUSED}", self.dir_fd)
-        entry.at, entry.at_new = State.ERR, None
-
-    def _make(self, msg_id: str, entry: Entry) -> None:
-        """Make a folder that is nowhere."""
-        path = folder(entry.state, msg_id)
-        try:
-            durable.make_dir(path, self.dir_fd)
-        except FileExistsError:  # half made by an earlier try
-            if not os.path.isdir(self.queue.path / path):
-                raise
-        except FileNotFoundError:
-            durable.make_dirs(path, self.dir_fd)
-        entry.at = entry.state  # though its files fail: no second one is made elsewhere
-        durable.checkpoint("make:before-msg")
-        if entry.body is not None:
-            durable.write_new(f"{path}/{MSG}", entry.body, self.dir_fd)
-        if entry.status is not None:
-            durable.write_new(f"{path}/{STATUS}", entry.status, self.dir_fd)
-
-    def _bring(self, msg_id: str, entry: Entry) -> None:
-        """Write what changed into a folder and move it where it belongs."""
-        here = self.place(msg_id) or ""
-        there = folder(entry.state, msg_id)
-        try:
-            try:
-                self._carry(entry, here, there)
-            except OSError as error:
-                if error.errno not in _RUINED:
-                    raise
-                _log.warning(
-                    "a folder cannot be used as its script left it; RQ mends it: %s",
-                    fields(msg_id=msg_id, reason=error.strerror),
-                )
-                durable.clear_way(here, (MSG, STATUS), self.dir_fd)
-                self._carry(entry, here, there)
-        except FileNotFoundError:
-            self._remake(msg_id, entry, here)
-
-    def _carry(self, entry: Entry, here: str, there: str) -> None:
-        body, status = entry.body, entry.status
-        if body is not None and not self._is_there(entry, f"{here}/{MSG}", body):
-            durable.replace(f"{here}/{MSG}", body, self.dir_fd)
-        if status is not None and not self._is_there(entry, f"{here}/{STATUS}", status):
-            # In its last place it may be an old one that a power cut has torn.
-            write = durable.replace if here == there else durable.write_new
-            write(f"{here}/{STATUS}", status, self.dir_fd)
-        if here != there:
-            durable.move(here, there, self.dir_fd)
-
-    def _is_there(self, entry: Entry, path: str, data: bytes) -> bool:
-        """Whether recovery need not write a file again: no power cut came between, and
-        it says the same (its size alone would not tell a new due from an old one)."""
-        if not entry.written:
-            return False
-        try:
-            return folders.read_file(path, self.dir_fd) == data
-        except OSError:
-            return False
-
-    def _remake(self, msg_id: str, entry: Entry, here: str) -> None:
-        """Make again a folder that a hand or a script has removed."""
-        spare = self._spare.get(msg_id)
-        if entry.body is None and spare is None:
-            _log.error(
-                "the folder of a message is gone, removed by hand; RQ forgets it: %s",
-                fields(msg_id=msg_id, was=here, state=entry.state),
-            )
-            if entry.state in FINAL:
-                self.counts.moved(entry.state, State.GONE)
-            return
-        _log.warning(
-            "the folder of a message was removed by hand; RQ makes it again: %s",
-            fields(msg_id=msg_id, was=here, state=entry.state),
-        )
-        if spare is not None:
-            again = {**spare.extra, REBUILT: True}
-            entry.body = spare.with_(extra=again, attachments={}).encode()
-        entry.at = entry.at_new = None
-        self._make(msg_id, entry)
+        self.lagging.settle(msg_id)
 
     def settle_some(self, seconds: float) -> bool:
-        """Settle the oldest folders for `seconds`; return whether some are left.
-
-        A folder that cannot be moved now (no space, no permission) stays for later, and
-        `stuck` says why.
-        """
-        now = time.perf_counter()
-        until = now + seconds
-        settled, reason = 0, None
-        for msg_id in list(_first(self.unsettled, 512)):
-            entry = self.unsettled[msg_id]
-            if entry.busy or (entry.state is State.RUN and entry.rests_until > now):
-                continue
-            try:
-                self.settle(msg_id)
-                settled += 1
-            except OSError as error:
-                reason = self._stick(msg_id, error)
-            if time.perf_counter() > until:
-                break
-        self.stuck = reason
-        while self._doomed and time.perf_counter() < until:
-            self._remove_doomed()
-        # When all that is left is stuck, the caller comes back later.
-        return bool(self._doomed) or bool(self.unsettled and (settled or not reason))
-
-    def _stick(self, msg_id: str, error: OSError) -> str:
-        reason = f"{error.strerror or error} (folder of {msg_id})"
-        if self._told.get(msg_id) != reason:
-            self._told[msg_id] = reason
-            _log.error(
-                "a folder cannot be made or moved; the message stays accepted and it "
-                "is tried again: %s",
-                fields(msg_id=msg_id, reason=error.strerror or error),
-            )
-        return reason
+        """Settle the oldest folders for `seconds`; return whether some are left."""
+        return self.lagging.settle_some(seconds)
 
     def settle_all(self) -> None:
         """Settle everything; OSError when something cannot be."""
-        for msg_id in list(self.unsettled):
-            self.settle(msg_id)
-        while self._doomed:
-            self._remove_doomed()
-
-    def _remove_doomed(self) -> None:
-        name = self._doomed.popleft()
-        try:
-            durable.remove_tree(f"gone/{name}", self.dir_fd)
-        except OSError as error:
-            _log.error(
-                "what is left of a removed message stays in gone/; RQ tries again at "
-                "its next start: %s",
-                fields(name=name, reason=error.strerror or error),
-            )
-
-    def empty_gone(self) -> None:
-        """Remove what an earlier process left on its way out."""
-        self._doomed.extend(os.listdir(os.path.join(self.queue.path, "gone")))
-
-    def renew_que(self) -> None:
-        """Replace an empty que/ that once held very many: listing it stays slow."""
-        if self.counts.of(State.QUE) or self.counts.of(State.RUN) or self.unsettled:
-            return
-        size = os.stat("que", dir_fd=self.dir_fd).st_size
-        if size > QUE_BYTES and durable.remove_dir("que", self.dir_fd):
-            durable.make_dir("que", self.dir_fd)
+        self.lagging.settle_all()
 
     def close(self) -> None:
         os.close(self.dir_fd)
-
-
-def _first(table: Mapping[str, Entry], number: int) -> Iterable[str]:
-    for _, one in zip(range(number), table, strict=False):
-        yield one
-
-
-# ---- the file `status`
-
-STATUS_FIELDS = (
-    "cause",
-    "exit",
-    "signal",
-    "attempt",
-    "count",
-    "wait_us",
-    "run_us",
-    "cpu_us",
-    "max_rss",
-    "outcome",
-    "batch",
-)
-
-
-def status_file(record: Mapping[str, Any]) -> bytes:
-    """Return the content of the file `status` that a line of the journal asks for."""
-    shown: dict[str, Any] = {"job_status": record.get("text", "")}
-    for name in STATUS_FIELDS:
-        value = record.get(name)
-        if value is not None:
-            shown[name] = value
-    shown["finished"] = record["ts"] / 1e6
-    return orjson.dumps(shown)

@@ -62,7 +62,7 @@ def _link(source: str, target: str, dir_fd: int) -> None:
 
 def end(spool: Spool, batch_id: str) -> None:
     """Put the directory of a batch that has ended on its way out."""
-    spool.doom(f"{BATCH}/{batch_id}", f"{BATCH}.{batch_id}")
+    spool.gone.doom(f"{BATCH}/{batch_id}", f"{BATCH}.{batch_id}")
 
 
 def clear(spool: Spool, but: Collection[str]) -> None:

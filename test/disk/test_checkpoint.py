@@ -72,9 +72,9 @@ def test_a_checkpoint_waits_for_the_folders_of_its_events_only(owner):
     point = checkpoint.begin(owner.spool, "boot")
     late = owner.submit()
     owner.spool.commit()
-    assert owner.spool.barrier == {early}
+    assert owner.spool.lagging.barrier == {early}
     owner.spool.settle(early)
-    assert owner.spool.barrier == set()
+    assert owner.spool.lagging.barrier == set()
     checkpoint.finish(owner.spool.dir_fd, owner.queue, point)
     owner.again()
     assert [owner.spool.find(one) for one in (early, late)] == [State.QUE] * 2

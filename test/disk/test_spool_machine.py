@@ -380,7 +380,7 @@ class SpoolMachine(RuleBasedStateMachine):
         if self.point is None:
             self.point = checkpoint.begin(self.spool, "boot")
             return
-        for msg_id in list(self.spool.barrier):
+        for msg_id in list(self.spool.lagging.barrier):
             self.spool.settle(msg_id)
         point, self.point = self.point, None
         checkpoint.finish(self.spool.dir_fd, self.owner.queue, point)

@@ -133,7 +133,7 @@ class Wanderer:
         if self.point is None:
             self.point = checkpoint.begin(spool, BEFORE)
             return
-        for msg_id in list(spool.barrier):
+        for msg_id in list(spool.lagging.barrier):
             spool.settle(msg_id)
         point, self.point = self.point, None
         checkpoint.finish(spool.dir_fd, self.tale.owner.queue, point)

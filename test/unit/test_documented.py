@@ -16,7 +16,7 @@ from rq.layout import Root
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb
 from rq.queues import commands, connection, environment, server
-from rq.spool import store
+from rq.spool import status
 from rq.states import Child, Event, Note, State
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
@@ -72,7 +72,7 @@ MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARA
         ("Causes", "word", set(Cause)),
         ("The journal", "`ev`", {*Event, *Note}),
         ("Messages", "state", set(State) - {State.NOWHERE, State.GONE}),
-        ("Files", "field", {"job_status", "finished", *store.STATUS_FIELDS}),
+        ("Files", "field", {"job_status", "finished", *status.STATUS_FIELDS}),
     ],
 )
 def test_each_word_has_its_row_and_each_row_its_word(title, head, words):

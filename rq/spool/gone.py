@@ -1,0 +1,54 @@
+"""Directories on their way out: renamed into `gone/`, then removed, one in a turn."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+
+from rq import durable
+from rq.layout import QueueDir
+from rq.logs import fields
+from rq.spool.journal import Journal
+
+_log = logging.getLogger(__name__)
+
+
+class Gone:
+    """What waits in `gone/` to be removed; true while there is something."""
+
+    def __init__(self, queue: QueueDir, dir_fd: int, journal: Journal) -> None:
+        self._queue = queue
+        self._dir_fd = dir_fd
+        self._journal = journal
+        self._names: deque[str] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def doom(self, path: str, name: str) -> None:
+        """Put a directory on its way out, as `gone/NAME`."""
+        if os.path.lexists(self._queue.path / "gone" / name):
+            # The door brought an id back before its first folder was quite removed.
+            name = f"{name}.{self._journal.seq}"
+        try:
+            durable.move(path, f"gone/{name}", self._dir_fd)
+        except FileNotFoundError:
+            return
+        self._names.append(name)
+
+    def take_over(self) -> None:
+        """Remove, too, what an earlier process left on its way out."""
+        self._names.extend(os.listdir(self._queue.path / "gone"))
+
+    def remove_one(self) -> None:
+        """Remove the directory that has waited longest."""
+        name = self._names.popleft()
+        try:
+            durable.remove_tree(f"gone/{name}", self._dir_fd)
+        except OSError as error:
+            _log.error(
+                "what is left of a removed message stays in gone/; RQ tries again at "
+                "its next start: %s",
+                fields(name=name, reason=error.strerror or error),
+            )

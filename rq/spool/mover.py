@@ -1,0 +1,153 @@
+"""The folder of one message, made to agree with what the journal says of it.
+
+It may lie nowhere, where it was, or at the door; it may be half made, ruined by its
+script or removed by a hand. Recovery uses the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+
+from rq import durable
+from rq.layout import MSG, STATUS, QueueDir, folder
+from rq.logs import fields
+from rq.message import Message
+from rq.spool import folders
+from rq.spool.entry import Entry
+from rq.spool.gone import Gone
+from rq.states import State
+
+REBUILT = "rebuilt"
+REFUSED = "refused"  # in a folder in err: what came through the door
+# What a script can make of its own folder: mended, where the disk's troubles are not.
+_RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
+                     errno.ELOOP, errno.ENXIO})  # fmt: skip
+
+_log = logging.getLogger(__name__)
+
+
+class Mover:
+    """Makes and moves the folders of one queue."""
+
+    def __init__(self, queue: QueueDir, dir_fd: int, gone: Gone) -> None:
+        self._queue = queue
+        self._dir_fd = dir_fd
+        self._gone = gone
+
+    def settle(self, msg_id: str, entry: Entry, spare: Message | None) -> bool:
+        """Make the folder of a message agree with its state; OSError when it cannot.
+
+        `spare` makes it again if a hand has removed it; False: there was none, and RQ
+        forgets the message.
+        """
+        found = True
+        if entry.at_new is not None and entry.body is None:
+            self._shut_in(msg_id, entry)
+        if entry.state is State.GONE:
+            self._remove(msg_id, entry)
+        elif entry.at is None and entry.at_new is None:
+            self._make(msg_id, entry)
+        else:
+            found = self._bring(msg_id, entry, spare)
+        entry.body = entry.status = entry.at_new = None
+        entry.at = entry.state
+        return found
+
+    def _remove(self, msg_id: str, entry: Entry) -> None:
+        path = entry.place(msg_id)
+        if path is not None:
+            self._gone.doom(path, msg_id)
+
+    def _shut_in(self, msg_id: str, entry: Entry) -> None:
+        """Put what the door has refused, as it is, into a folder of our own in err.
+
+        Whatever it is, file, symlink or a folder with traps: nothing is written into it.
+        """
+        place = folder(State.ERR, msg_id)
+        with contextlib.suppress(FileExistsError):
+            durable.make_dir(place, self._dir_fd)
+        with contextlib.suppress(FileNotFoundError):
+            durable.move(f"new/{entry.at_new}", f"{place}/{REFUSED}", self._dir_fd)
+        entry.at, entry.at_new = State.ERR, None
+
+    def _make(self, msg_id: str, entry: Entry) -> None:
+        """Make a folder that is nowhere."""
+        path = folder(entry.state, msg_id)
+        try:
+            durable.make_dir(path, self._dir_fd)
+        except FileExistsError:  # half made by an earlier try
+            if not os.path.isdir(self._queue.path / path):
+                raise
+        except FileNotFoundError:
+            durable.make_dirs(path, self._dir_fd)
+        entry.at = entry.state  # though its files fail: no second one is made elsewhere
+        durable.checkpoint("make:before-msg")
+        if entry.body is not None:
+            durable.write_new(f"{path}/{MSG}", entry.body, self._dir_fd)
+        if entry.status is not None:
+            durable.write_new(f"{path}/{STATUS}", entry.status, self._dir_fd)
+
+    def _bring(self, msg_id: str, entry: Entry, spare: Message | None) -> bool:
+        """Write what changed into a folder and move it where it belongs."""
+        here = entry.place(msg_id) or ""
+        there = folder(entry.state, msg_id)
+        try:
+            try:
+                self._carry(entry, here, there)
+            except OSError as error:
+                if error.errno not in _RUINED:
+                    raise
+                _log.warning(
+                    "a folder cannot be used as its script left it; RQ mends it: %s",
+                    fields(msg_id=msg_id, reason=error.strerror),
+                )
+                durable.clear_way(here, (MSG, STATUS), self._dir_fd)
+                self._carry(entry, here, there)
+        except FileNotFoundError:
+            return self._remake(msg_id, entry, here, spare)
+        return True
+
+    def _carry(self, entry: Entry, here: str, there: str) -> None:
+        body, status = entry.body, entry.status
+        if body is not None and not self._is_there(entry, f"{here}/{MSG}", body):
+            durable.replace(f"{here}/{MSG}", body, self._dir_fd)
+        if status is not None and not self._is_there(entry, f"{here}/{STATUS}", status):
+            # In its last place it may be an old one that a power cut has torn.
+            write = durable.replace if here == there else durable.write_new
+            write(f"{here}/{STATUS}", status, self._dir_fd)
+        if here != there:
+            durable.move(here, there, self._dir_fd)
+
+    def _is_there(self, entry: Entry, path: str, data: bytes) -> bool:
+        """Whether recovery need not write a file again: no power cut came between, and
+        it says the same (its size alone would not tell a new due from an old one)."""
+        if not entry.written:
+            return False
+        try:
+            return folders.read_file(path, self._dir_fd) == data
+        except OSError:
+            return False
+
+    def _remake(
+        self, msg_id: str, entry: Entry, here: str, spare: Message | None
+    ) -> bool:
+        """Make again a folder that a hand or a script has removed; False: from what?"""
+        if entry.body is None and spare is None:
+            _log.error(
+                "the folder of a message is gone, removed by hand; RQ forgets it: %s",
+                fields(msg_id=msg_id, was=here, state=entry.state),
+            )
+            return False
+        _log.warning(
+            "the folder of a message was removed by hand; RQ makes it again: %s",
+            fields(msg_id=msg_id, was=here, state=entry.state),
+        )
+        if spare is not None:
+            again = {**spare.extra, REBUILT: True}
+            entry.body = spare.with_(extra=again, attachments={}).encode()
+        entry.at = entry.at_new = None
+        self._make(msg_id, entry)
+        return True

@@ -1,0 +1,33 @@
+"""The file `status` of a message: what is known of its last attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+STATUS_FIELDS = (
+    "cause",
+    "exit",
+    "signal",
+    "attempt",
+    "count",
+    "wait_us",
+    "run_us",
+    "cpu_us",
+    "max_rss",
+    "outcome",
+    "batch",
+)
+
+
+def status_file(record: Mapping[str, Any]) -> bytes:
+    """Return the content of the file `status` that a line of the journal asks for."""
+    shown: dict[str, Any] = {"job_status": record.get("text", "")}
+    for name in STATUS_FIELDS:
+        value = record.get(name)
+        if value is not None:
+            shown[name] = value
+    shown["finished"] = record["ts"] / 1e6
+    return orjson.dumps(shown)
