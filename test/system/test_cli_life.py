@@ -167,6 +167,11 @@ def answered(root, answer, *words):
     return printed
 
 
+def heed_interrupts():
+    """Undo what a shell without job control does to what it starts with `&`."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_ends_a_verb_quietly_with_130(root, tmp_path):
     gate = tmp_path / "gate"
     msg_id = sent(root, "-p1", "hold", "-p2", str(gate))
@@ -176,6 +181,7 @@ def test_an_interrupt_ends_a_verb_quietly_with_130(root, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        preexec_fn=heed_interrupts,
     )
     with process:
         while process.stdout.readline() != "begun\n":
