@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from rq.errors import BadInput
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LONGEST = 1000 * 365 * 86400.0  # seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?", re.ASCII)
 _EPOCH = re.compile(r"@?\d{9,11}(?:\.\d+)?", re.ASCII)
@@ -20,14 +21,17 @@ def duration(text: str) -> float:
     [90.0, 600.0, 5400.0, 0.5]
     """
     if not _DURATION.fullmatch(text):
-        raise BadInput(f"not a duration: {text!r}; say 90, 10m, 1h30m or 2d")
-    return sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(text))
+        raise BadInput(f"not a duration: {text!r:.80}; say 90, 10m, 1h30m or 2d")
+    found = sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(text))
+    if found > _LONGEST:  # also what is no number any more: JSON would make it nothing
+        raise BadInput(f"too long a time: {text!r:.80}; it is a thousand years at most")
+    return found
 
 
-def due(text: str, now: float) -> float:
+def due(text: str, now: float, zone: tzinfo | None = None) -> float:
     """Return the epoch seconds meant by `+10m`, `10m`, an epoch or ISO 8601.
 
-    Without a zone, ISO 8601 is the local time of the person who types it.
+    ISO 8601 that names no zone is a time in `zone`; None is where this program runs.
 
     >>> due("+10m", 1000.0), due("1h", 1000.0), due("@1700000000", 0.0)
     (1600.0, 4600.0, 1700000000.0)
@@ -37,8 +41,9 @@ def due(text: str, now: float) -> float:
     if _DURATION.fullmatch(text.removeprefix("+")):
         return now + duration(text.removeprefix("+"))
     try:
-        return datetime.fromisoformat(text).timestamp()
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         raise BadInput(
-            f"not a time: {text!r}; say +10m, epoch seconds or 2026-01-02T03:04"
+            f"not a time: {text!r:.80}; say +10m, epoch seconds or 2026-01-02T03:04"
         ) from None

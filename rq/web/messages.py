@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC
 from typing import Any
 
 import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import config, names
-from rq.errors import BadInput, BadMessage, NoSuchMessage
+from rq import client, config, moments, names
+from rq.errors import BadInput, BadMessage, NoSuchMessage, NoSuchQueue, Refused, RQError
 from rq.web import forms
 from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
 from rq.web.forms import Form
@@ -33,6 +35,7 @@ _CHANGE = {
     "ack": ("ack_errs", "message"),
 }
 _NO_METHOD = "400 - Invalid method param"
+_NOT_NOW = ("status: ", "not accepted: ", "not done, ", "the journal cannot")
 _IS_DOWN = "503 - Service Unavailable - Operationally Down"
 
 
@@ -57,27 +60,37 @@ class Messages:
 
     async def send(self, req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
-        command, fields = asked_for(form)
+        if form.get("x_format", "json") == "html":
+            await self._send_form(req, resp, name, form)
+            return
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = await self._reply(name, form)
+
+    async def _reply(self, name: str, form: Form) -> bytes:
+        command, fields = asked_for(form, time.time())
         name = config.addressed(self._site.root, name)
         reply = await self._site.owners.ask_raw(name, command, orjson.dumps(fields))
         if reply == b'["fail","status: DOWN"]':
             raise falcon.HTTPServiceUnavailable(description=_IS_DOWN)
-        if form.get("x_format", "json") != "html":
-            resp.content_type = falcon.MEDIA_JSON
-            resp.data = reply
-            return
-        self._sent(resp, form, name, orjson.loads(reply))
+        return reply
 
-    def _sent(self, resp: Response, form: Form, name: str, reply: Any) -> None:
-        """Bring a browser to the new message, or back to where it was refused."""
-        site, text = self._site, str(reply[-1])
-        if succeeded(reply):
-            short = text.rpartition("/")[2]
-            address = back_of(site, form, f"/q/{name}/{short}")
-            go(site, resp, address, "notice", f"message {short} is accepted")
-        else:
-            address = back_of(site, form, f"/q/{name}/new_message")
-            go(site, resp, address, "error", text)
+    async def _send_form(
+        self, req: Request, resp: Response, name: str, form: Form
+    ) -> None:
+        """Send, and bring a browser to the new message; back to its form, with all that
+        was written there, when it is refused."""
+        try:
+            reply = orjson.loads(await self._reply(name, form))
+            if not succeeded(reply):
+                raise _refusal(str(reply[-1]))
+        except NoSuchQueue:
+            raise
+        except RQError as error:
+            await self._site.refilled.message(req, resp, name, form, error)
+            return
+        queue, short = names.split_url(reply[-1])  # its router's, where there is one
+        address = back_of(self._site, form, f"/q/{queue}/{short}")
+        go(self._site, resp, address, "notice", f"message {short} is accepted")
 
     # ---- asking
 
@@ -130,11 +143,11 @@ class Messages:
         return await self._site.owners.ask(name, command, asked)
 
 
-def asked_for(form: Form) -> tuple[str, dict[str, Any]]:
+def asked_for(form: Form, now: float) -> tuple[str, dict[str, Any]]:
     """Return the command and the message that a form asks for.
 
     Its field `mesg` is JSON, or there are fields `mesg[dest]` and so on, of which the
-    blank ones are not set.
+    blank ones are not set. `when` is its due as people say it.
     """
     if form.has("mesg"):
         fields = _message(form.get("mesg"))
@@ -142,10 +155,20 @@ def asked_for(form: Form) -> tuple[str, dict[str, Any]]:
         fields = {k: v for k, v in form.nested("mesg").items() if v != ""}
     if not fields:
         raise BadInput("say mesg, the message as JSON, or mesg[dest] and so on")
+    if when := form.get("when").strip():
+        fields["due"] = moments.due(when, now, UTC)
     method = fields.pop("_method", "commit")
     if not isinstance(method, str) or method not in _SEND:
         raise falcon.HTTPBadRequest(description=_NO_METHOD)
     return _SEND[method], fields
+
+
+def _refusal(text: str) -> RQError:
+    """Return the error for a message that was refused: it is wrong, unless nothing is
+    taken now."""
+    error = client.refusal(text, text)
+    wrong = type(error) is Refused and not text.startswith(_NOT_NOW)
+    return BadMessage(text) if wrong else error
 
 
 def _message(text: str) -> dict[str, Any]:

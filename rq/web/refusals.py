@@ -60,7 +60,8 @@ class Refusals:
     async def _refused(
         self, req: Request, resp: Response, error: Exception, params: Any
     ) -> None:
-        status = next(one for kind, one in STATUS_OF if isinstance(error, kind))
+        assert isinstance(error, RQError)
+        status = status_of(error)
         if status in (503, 504):
             resp.set_header("Retry-After", "1")
         self.answer(req, resp, status, str(error))
@@ -103,6 +104,11 @@ class Refusals:
             resp.content_type = PROBLEM
             problem = {"title": title, "status": status, "detail": text}
             resp.data = orjson.dumps(problem)
+
+
+def status_of(error: RQError) -> int:
+    """Return the status of an error, as of the nearest kind that has one."""
+    return next(one for kind, one in STATUS_OF if isinstance(error, kind))
 
 
 def wants_page(req: Request) -> bool:

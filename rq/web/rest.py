@@ -19,7 +19,7 @@ from rq.web import (
     resumed,
     txn,
 )
-from rq.web.answers import say, say_json, say_text
+from rq.web.answers import say, say_json, say_text, succeeded, wants_json
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -112,11 +112,11 @@ class Queues:
         if not wanted:
             raise BadInput("say queue[name] and queue[script]")
         reply = await self._site.owners.supervisor("create_queue", _config_of(wanted))
-        name = str(wanted.get("name", ""))
-        known = names.is_queue_name(name)
-        if not form.has("back"):
-            form.fields.append(("back", self._site.url(f"/q/{name}" if known else "/")))
-        say(self._site, req, resp, form, reply, "/", text="queue created")
+        if not succeeded(reply) and not wants_json(form):
+            error = BadInput(str(reply[-1]))
+            await self._site.refilled.queue(req, resp, form, error)
+            return
+        say(self._site, req, resp, form, reply, f"/q/{wanted['name']}", "queue created")
 
     async def delete(self, req: Request, resp: Response) -> None:
         form = await forms.read(req)

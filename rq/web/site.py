@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rq import names
 from rq.config import RootConfig
@@ -12,7 +12,24 @@ from rq.layout import Root
 from rq.web.owners import Owners
 
 if TYPE_CHECKING:
+    from falcon.asgi import Request, Response
     from jinja2 import Environment
+
+    from rq.errors import RQError
+    from rq.web.forms import Form
+
+
+class Refilled(Protocol):
+    """Answers a form that was refused with itself: filled as it was, and why; raises the
+    error for who is no browser."""
+
+    async def message(
+        self, req: Request, resp: Response, name: str, form: Form, error: RQError
+    ) -> None: ...
+
+    async def queue(
+        self, req: Request, resp: Response, form: Form, error: RQError
+    ) -> None: ...
 
 
 @dataclass(slots=True)
@@ -25,6 +42,7 @@ class Site:
     secret: bytes  # signs the session cookie; one for each installation
     warnings: list[str] = field(default_factory=list)  # shown on /system
     livelog: Any = None  # rq.web.livelog.Hub; the pages give it
+    refilled: Refilled = field(init=False)  # the pages give it
     templates: Environment | None = None  # the app gives them
 
     @property

@@ -1,5 +1,7 @@
 """What the command line makes of words, before it asks anybody."""
 
+from datetime import UTC, timedelta, timezone
+
 import pytest
 
 from rq import moments
@@ -60,7 +62,16 @@ def test_a_due_time_can_be_said_in_the_usual_ways(text, due):
     assert moments.due(text, 1000.0) == due
 
 
-@pytest.mark.parametrize("text", ["", "soon", "10x", "-5m", "2026-13-01", "+"])
+def test_a_time_without_a_zone_is_one_of_the_zone_that_is_meant():
+    assert moments.due("2026-01-02 03:04:05", 0.0, UTC) == 1767323045.0
+    ahead = timezone(timedelta(hours=5))
+    assert moments.due("2026-01-02 03:04:05", 0.0, ahead) == 1767323045.0 - 5 * 3600
+    assert moments.due("2026-01-02T03:04:05Z", 0.0, ahead) == 1767323045.0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "10x", "-5m", "2026-13-01", "+", "9" * 400 + "d"]
+)
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(BadInput):
         moments.due(text, 1000.0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import socket
+import time
 
 import pytest
 from supervising import wait_until
@@ -215,15 +218,65 @@ def test_an_unknown_method_is_400(web):
     assert "400 - Invalid method param" in answer.json["detail"]
 
 
-def test_a_browser_sees_a_refusal_where_it_came_from(web):
+def test_a_browser_sees_a_refusal_on_the_form_as_it_was_filled_in(web):
+    written = {
+        "mesg[dest]": "plain",
+        "mesg[param1]": "<b>one & two</b>",
+        "mesg[src]": "me",
+        "mesg[_method]": "prep",
+        "mesg[count]": "many",
+        "when": "+1h",
+        "x_format": "html",
+        "back": "/q/plain",
+    }
+    before = web.daemon.messages("plain")
+    for wrong, said in (
+        ({"mesg[dest]": ""}, "missing required"),
+        ({}, "count is not a whole number"),
+        ({"when": "soon"}, "not a time: 'soon'; say +10m"),
+    ):
+        fields = {**written, **wrong}
+        answer = web.post("/q/plain/new_message", fields, Accept=BROWSER)
+        assert (answer.status, answer.kind) == (422, "text/html")
+        shown = html.unescape(answer.text)
+        assert said in shown
+        assert ">&lt;b&gt;one &amp; two&lt;/b&gt;</textarea>" in answer.text
+        assert f'value="{fields["when"]}"' in shown
+        assert 'value="prep" checked' in shown
+    asked = web.post("/q/plain/new_message", written, Accept="application/json")
+    assert (asked.status, asked.kind) == (422, "application/problem+json")
+    assert web.daemon.messages("plain") == before
+
+
+def test_a_form_says_when_a_message_is_due(web):
+    fields = {"mesg[dest]": "plain", "x_format": "html"}
+    for when, due in (
+        ("2100-01-02 03:04", 4102542240.0),
+        ("2100-01-02T03:04:00+00:00", 4102542240.0),
+        ("@4102542240", 4102542240.0),
+    ):
+        answer = web.post("/q/plain/new_message", {**fields, "when": when})
+        found = web.get(f"{answer.headers['location']}.json").json
+        assert (found["state"], found["due"]) == ("que", due)
+    began = time.time()
     answer = web.post(
-        "/q/plain/new_message",
-        {"mesg[dest]": "", "x_format": "html", "mesg[src]": "x", "back": "/q/plain"},
-        Accept=BROWSER,
+        "/q/plain/new_message", {"mesg": '{"dest":"plain"}', "when": "2h"}
     )
-    assert (answer.status, answer.headers["location"]) == (303, "/q/plain")
-    pair = answer.headers["set-cookie"].partition(";")[0]
-    assert "missing required" in web.get("/q/plain", Accept=BROWSER, Cookie=pair).text
+    short = answer.json[1].rpartition("/")[2]
+    due = web.get(f"/q/plain/{short}.json").json["due"]
+    assert began + 7200 <= due <= time.time() + 7200
+    for wrong in ("soon", "-5m", "9" * 400 + "d", "2100-13-01", "\0", "é" * 5000):
+        asked = {"mesg": '{"dest":"plain"}', "when": wrong}
+        answer = web.post("/q/plain/new_message", asked)
+        said = answer.json[1] if answer.status == 200 else answer.json["detail"]
+        assert "time" in said or "due" in said, wrong
+        assert len(said) < 250
+
+
+def test_the_form_has_a_field_for_when_and_takes_it_from_its_address(web):
+    page = web.get("/q/plain/new_message?when=%2B10m&param1=x", Accept=BROWSER)
+    assert re.search(r'name="when" value="\+10m"', html.unescape(page.text))
+    assert 'name="mesg[param1]"' in page.text
 
 
 def test_with_rules_for_the_router_what_is_sent_goes_there(web):

@@ -152,7 +152,16 @@ def test_a_queue_is_made_and_removed_by_forms(web):
     assert (found["num_workers"], found["coalesce_params"]) == (2, [1])
     again = web.post("/new_queue", {**fields, "x_format": "json"})
     assert again.json == ["fail", "already created"]
-    assert web.post("/new_queue", {**fields, "queue[name]": "a/b"}).status == 303
+    hostile = {**fields, "queue[name]": "<b>/", "queue[script]": '"x'}
+    page = web.post("/new_queue", hostile, Accept=BROWSER)
+    assert (page.status, page.kind) == (422, "text/html")
+    for shown in (
+        "queue name has invalid characters",
+        'value="&lt;b&gt;/"',
+        'value="&#34;x"',
+        'name="queue[coalesce_params][]" value="1" checked',
+    ):
+        assert shown in page.text
     assert web.post("/new_queue").status == 422
     answer = web.post("/delete_queue", {"queue_name": "made"})
     assert (answer.status, answer.headers["location"]) == (303, "/")

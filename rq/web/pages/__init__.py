@@ -5,7 +5,7 @@ from __future__ import annotations
 from rq.web import livelog
 from rq.web.pages.assets import Assets
 from rq.web.pages.confirm import Confirm
-from rq.web.pages.forms import Forms
+from rq.web.pages.forms import Forms, Refill
 from rq.web.pages.history import HistoryPage
 from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
@@ -22,6 +22,7 @@ from rq.web.site import Site
 def add_routes(routes: Routes, site: Site) -> None:
     """Add every page, its twin, and the files that pages load."""
     assets, forms, confirm = Assets(), Forms(site), Confirm(site)
+    site.refilled = Refill(forms)
     routes.get("/static/{path:path}", assets.on_get)
     routes.get("/css/rq.css", assets.css)
     routes.get("/favicon.ico", assets.icon)

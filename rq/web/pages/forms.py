@@ -9,13 +9,16 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq.config import read_json
-from rq.errors import BadConfig
+from rq.errors import BadConfig, RQError
+from rq.web.forms import Form
 from rq.web.pages import page
 from rq.web.pages.queue import known
+from rq.web.refusals import status_of, wants_page
 
 if TYPE_CHECKING:
     from rq.web.site import Site
 
+WHEN = "when"  # the field that says when in people's words
 # Key of form.json: (name in mesg[...], label, help).
 FIELDS = {
     "mesg_dest": ("dest", "dest", "The queue, or the URL of a queue elsewhere."),
@@ -24,6 +27,11 @@ FIELDS = {
     "mesg_param2": ("param2", "param2", "The script finds it in RQ_PARAM2."),
     "mesg_param3": ("param3", "param3", "The script finds it in RQ_PARAM3."),
     "mesg_param4": ("param4", "param4", "The script finds it in RQ_PARAM4."),
+    "mesg_due": (
+        WHEN,
+        "not before",
+        "+10m, 1h30m, or 2026-01-02 03:04 in UTC; blank is at once.",
+    ),
     "mesg_post_run_webhook": (
         "post_run_webhook",
         "post_run_webhook",
@@ -35,6 +43,16 @@ METHODS = (
     ("prep", "Only prepare it, so that files can be attached"),
     ("single_que", "Send it unless one waits already"),
 )
+# What a form for a queue holds at first.
+_NOTHING: Mapping[str, Any] = {
+    "name": "",
+    "script": "",
+    "num_workers": "",
+    "exec_prefix": "",
+    "coalesce_params": [],
+    "blocking_params": [],
+}
+NEW_QUEUE = {**_NOTHING, "num_workers": "1", "exec_prefix": "bash -lc "}
 
 
 class Forms:
@@ -44,19 +62,32 @@ class Forms:
         self._site = site
 
     async def new_message(self, req: Request, resp: Response, name: str) -> None:
-        known(self._site, name)
-        form, wrong = self._form(name)
         given = {one: req.get_param(one, default="") for one, _, _ in FIELDS.values()}
         given["dest"] = given["dest"] or name
+        await self.show_message(req, resp, name, given)
+
+    async def show_message(
+        self,
+        req: Request,
+        resp: Response,
+        name: str,
+        given: Mapping[str, str],
+        why: str = "",
+    ) -> None:
+        """Show the form of a queue with what is given; `why` it was refused so."""
+        known(self._site, name)
+        form, wrong = self._form(name)
         shown = fields(form, given)
         values = {
             "facts": {"queue": name, "fields": shown, "methods": dict(METHODS)},
             "queue_name": name,
             "fields": shown,
             "methods": METHODS,
+            "chosen": given.get("_method", METHODS[0][0]),
             "method_hidden": _is_hidden(form, "mesg_status"),
             "method": _text(form, "mesg_status", "label") or "What to do with it",
             "wrong": wrong,
+            "why": why,
         }
         await page.show(req, resp, self._site, "new_message.html", values)
 
@@ -76,7 +107,45 @@ class Forms:
                 "config/config.json is off. Link a directory with a program `run` "
                 "into scandir/ instead."
             )
-        await page.show(req, resp, self._site, "new_queue.html", {"facts": {}})
+        await self.show_queue(req, resp, NEW_QUEUE)
+
+    async def show_queue(
+        self, req: Request, resp: Response, given: Mapping[str, Any], why: str = ""
+    ) -> None:
+        """Show the form of a new queue with what is given; `why` it was refused so."""
+        values = {"facts": {}, "given": given, "why": why}
+        await page.show(req, resp, self._site, "new_queue.html", values)
+
+
+class Refill:
+    """Answers a form that was refused with itself: nobody has to write it again."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+
+    async def message(
+        self, req: Request, resp: Response, name: str, form: Form, error: RQError
+    ) -> None:
+        told = form.nested("mesg")
+        _must_be_page(req, error, told)
+        given = {key: one for key, one in told.items() if isinstance(one, str)}
+        given[WHEN] = form.get(WHEN)
+        resp.status = falcon.code_to_http_status(status_of(error))
+        await self._forms.show_message(req, resp, name, given, str(error))
+
+    async def queue(
+        self, req: Request, resp: Response, form: Form, error: RQError
+    ) -> None:
+        given = form.nested("queue")
+        _must_be_page(req, error, given)
+        resp.status = falcon.code_to_http_status(status_of(error))
+        await self._forms.show_queue(req, resp, {**_NOTHING, **given}, str(error))
+
+
+def _must_be_page(req: Request, error: RQError, told: Mapping[str, Any]) -> None:
+    """Raise the error for a program, and when there is nothing to fill in."""
+    if not told or not wants_page(req) or page.wants_json(req):
+        raise error
 
 
 def fields(form: Mapping[str, Any], given: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -84,7 +153,7 @@ def fields(form: Mapping[str, Any], given: Mapping[str, str]) -> list[dict[str, 
     return [
         {
             "key": key,
-            "name": f"mesg[{name}]",
+            "name": name if name == WHEN else f"mesg[{name}]",
             "value": given.get(name, ""),
             "label": _text(form, key, "label") or label,
             "help": _text(form, key, "help") or note,
