@@ -113,7 +113,7 @@ PARTS = (
         name="soak",
         about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",
         folder="soak",
-        limit=float(os.environ.get("RQ_SOAK_SECONDS", "120")) * 2 + 600,
+        limit=float(os.environ.get("RQ_SOAK_SECONDS", "600")) * 2 + 600,
     ),
     Part(
         name="stress",
