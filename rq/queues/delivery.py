@@ -7,11 +7,13 @@ Each entry is delivered under a key that the receiver remembers, hence once.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 import orjson
@@ -25,7 +27,7 @@ from rq.queues import handover
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
 from rq.spool import outbox
-from rq.spool.outbox import Owed
+from rq.spool.outbox import Of, Owed
 
 WEBHOOK = "webhook"
 IN_DOUBT = 6 * 86400.0  # longer, and the receiver may have forgotten the key
@@ -132,17 +134,19 @@ class Delivery:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._held: dict[str, float] = {}  # destination: not before
         self._failures: dict[str, int] = {}
-        self._newest: tuple[int, int] | None = None
+        self._newest: Of | None = None
         self._look_at = 0.0
 
     def start(self) -> None:
         """Begin to deliver what became durable; cheap when nothing is new."""
-        owed = self._owner.spool.owed
-        newest, now = next(reversed(owed), None), time.monotonic()
-        if newest == self._newest and now < self._look_at:
+        owed, now = self._owner.spool.owed, time.monotonic()
+        if owed.newest == self._newest and now < self._look_at:
             return
-        self._newest, self._look_at = newest, now + LOOK
-        for dest in {one.dest for one in owed.values()}:
+        self._newest, self._look_at = owed.newest, now + LOOK
+        last = owed.last_aside
+        if last is not None and not in_doubt(self._owner, last):
+            owed.take_up()  # a clock that was ahead has been set back
+        for dest in owed.dests:
             task = self._tasks.get(dest)
             if (task is None or task.done()) and now >= self._held.get(dest, 0.0):
                 work = self._deliver_all(dest)
@@ -153,32 +157,42 @@ class Delivery:
             task.cancel()
 
     async def _deliver_all(self, dest: str) -> None:
-        """Deliver what is owed to one queue, as it was owed, until it is refused."""
-        while ready := list(self._ready(dest)):
-            refused = 0
-            for of, one in ready:
-                try:
-                    await self._deliver(of, one)
-                    refused = 0
-                except (Refused, Unreachable, OutcomeUnknown, OSError) as error:
-                    refused += 1
-                    reason = error
-                    if not isinstance(error, Refused) or refused >= _REFUSALS:
-                        break
-            if refused:
-                self._hold(dest, reason)
-                return
-            self._failures.pop(dest, None)
-            self._owner.undelivered.pop(dest, None)
+        """Deliver what is owed to one queue, as it was owed. What it refuses is tried
+        again after all others; too much of that, and it is left alone for a while."""
+        owed = self._owner.spool.owed
+        refused: set[Of] = set()
+        in_a_row = 0
+        reason: Exception | None = None
+        while in_a_row < _REFUSALS:
+            of = self._next(dest)
+            if of is None or of in refused:
+                break
+            try:
+                await self._deliver(of, owed[of])
+                in_a_row = 0
+                self._failures.pop(dest, None)
+            except Refused as error:
+                in_a_row, reason = in_a_row + 1, error
+                refused.add(of)
+                if of in owed:
+                    owed.put_last(of)
+            except (Unreachable, OutcomeUnknown, OSError) as error:
+                reason = error
+                break
+        if reason is not None:
+            self._hold(dest, reason)
+            return
+        self._owner.undelivered.pop(dest, None)
 
-    def _ready(self, dest: str) -> Iterator[tuple[tuple[int, int], Owed]]:
-        """Give what is owed to a queue by lines that are durable: what a power cut could
-        undo must not be told."""
+    def _next(self, dest: str) -> Of | None:
+        """Return what a queue gets next, of what is owed by lines that are durable: what
+        a power cut could undo must not be told."""
         spool = self._owner.spool
-        synced, now = spool.journal.position.seq, spool.clock()
-        for (seq, number), one in spool.owed.items():
-            if one.dest == dest and seq <= synced and now - one.since < IN_DOUBT:
-                yield (seq, number), one
+        while (of := spool.owed.first(dest)) is not None:
+            if not in_doubt(self._owner, spool.owed[of]):
+                return of if of[0] <= spool.journal.position.seq else None
+            spool.owed.set_aside(of)
+        return None
 
     def _hold(self, dest: str, reason: Exception) -> None:
         failures = self._failures[dest] = self._failures.get(dest, 0) + 1
@@ -192,7 +206,7 @@ class Delivery:
             fields(dest=dest, reason=reason),
         )
 
-    async def _deliver(self, of: tuple[int, int], one: Owed) -> None:
+    async def _deliver(self, of: Of, one: Owed) -> None:
         spool = self._owner.spool
         key = outbox.key(spool.journal.journal_id, *of)
         command, asked = "create_message", {**one.message, "_key": key}
@@ -219,10 +233,15 @@ def why_not(owner: Owner, dest: str, error: Exception | None = None) -> str:
     return "" if admin is Admin.UP else f"queue {dest} is {admin}"
 
 
-def doubtful(owner: Owner) -> list[tuple[int, int]]:
-    """Return the entries of the outbox that are not tried any more."""
-    now = owner.spool.clock()
-    return [of for of, one in owner.spool.owed.items() if now - one.since >= IN_DOUBT]
+def in_doubt(owner: Owner, one: Owed) -> bool:
+    """Whether something owed is not tried any more."""
+    return owner.spool.clock() - one.since >= IN_DOUBT
+
+
+def doubtful(owner: Owner) -> int:
+    """Return how many entries of the outbox are not tried any more."""
+    known = owner.spool.owed.values()
+    return sum(1 for _ in takewhile(functools.partial(in_doubt, owner), known))
 
 
 def check_target(owner: Owner, decided: Outcome) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from rq.errors import BadInput, NoSuchMessage, WrongState
@@ -10,7 +10,7 @@ from rq.queues import delivery
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, asker, object_in
 from rq.spool import outbox
-from rq.spool.outbox import Owed
+from rq.spool.outbox import Of, Owed
 
 MOST = 1000
 DELIVERED, AGAIN, DROPPED = "delivered", "again", "dropped"
@@ -28,16 +28,14 @@ def owed(ctx: Context, arg: bytes) -> Any:
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise BadInput(f"limit is not a whole number: {limit!r:.40}")
     owner = ctx.owner
-    doubtful = delivery.doubtful(owner)
-    known = frozenset(doubtful)
-    others = (of for of in owner.spool.owed if of not in known)
     most = min(limit, MOST) if limit > 0 else MOST
-    shown = islice(chain(doubtful, others), most)
-    return ["ok", [_row(owner, of, of in known) for of in shown]]
+    # What was owed first is in doubt first.
+    return ["ok", [_row(owner, of) for of in islice(owner.spool.owed, most)]]
 
 
-def _row(owner: Owner, of: tuple[int, int], in_doubt: bool) -> dict[str, Any]:
+def _row(owner: Owner, of: Of) -> dict[str, Any]:
     one = owner.spool.owed[of]
+    in_doubt = delivery.in_doubt(owner, one)
     return {
         "key": outbox.key(owner.spool.journal.journal_id, *of),
         "dest": one.dest,
@@ -73,7 +71,7 @@ def resolve_owed(ctx: Context, arg: bytes) -> Any:
     spool = ctx.owner.spool
     key = str(asked.get("key"))
     of = _find(ctx.owner, key)
-    if how != DROPPED and of not in delivery.doubtful(ctx.owner):
+    if how != DROPPED and not delivery.in_doubt(ctx.owner, spool.owed[of]):
         raise WrongState(f"{key} is not in doubt: RQ tries it by itself")
     if how == AGAIN:
         spool.send_again(*of, by=by)
@@ -83,7 +81,7 @@ def resolve_owed(ctx: Context, arg: bytes) -> Any:
     return ["ok", _SAID[how]]
 
 
-def _find(owner: Owner, key: str) -> tuple[int, int]:
+def _find(owner: Owner, key: str) -> Of:
     journal, _, rest = key.partition("/")
     seq, _, number = rest.partition("/")
     is_key = journal == owner.spool.journal.journal_id and (seq + number).isdecimal()

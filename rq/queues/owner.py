@@ -320,9 +320,9 @@ class Owner:
     def discard(self, msg_id: str) -> None:
         """Remove a message that does not run; WrongState while a copy of it, with its
         attachments, is still to be handed on."""
-        for one in self.spool.owed.values():
-            if one.files and one.msg_id == msg_id:
-                raise WrongState(f"msg has still to be handed on to {one.dest}")
+        taker = self.spool.owed.taker_of(msg_id)
+        if taker is not None:
+            raise WrongState(f"msg has still to be handed on to {taker}")
         self.leaves(msg_id)
         self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
         self.wake()

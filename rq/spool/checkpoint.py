@@ -51,7 +51,7 @@ class Checkpoint:
             "boot": self.boot,
             "counts": self.counts.to_json(),
             "running": self.running,
-            "owed": outbox.to_json(dict(self.owed)),
+            "owed": outbox.to_json(self.owed),
             "clean": self.clean,
         }
         return orjson.dumps(shown) + b"\n"
@@ -92,7 +92,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
         boot=boot,
         counts=Counts(dict(spool.counts.by_state)),
         running=running,
-        owed=dict(spool.owed),
+        owed=spool.owed.copy(),
         clean=clean,
     )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
+
+Of = tuple[int, int]  # seq of the line that owes, and which of its entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,100 @@ def key(journal: str, seq: int, number: int) -> str:
     return f"{journal}/{seq}/{number}"
 
 
-def to_json(owed: dict[tuple[int, int], Owed]) -> list[list[Any]]:
+class Outbox(MutableMapping[Of, Owed]):
+    """What is owed, in the order in which it came to be; who has to be found at every
+    turn of the loop is found without looking through all."""
+
+    def __init__(self, known: Mapping[Of, Owed]) -> None:
+        self._all: dict[Of, Owed] = {}
+        self._to: dict[str, OrderedDict[Of, None]] = {}  # queue: what is to be tried
+        self._aside: dict[Of, None] = {}
+        self._sources: dict[str, list[Of]] = {}  # message: who takes its attachments
+        self.newest: Of | None = None
+        for of, one in sorted(known.items(), key=lambda pair: pair[1].since):
+            self[of] = one
+
+    def __getitem__(self, of: Of) -> Owed:
+        return self._all[of]
+
+    def __setitem__(self, of: Of, one: Owed) -> None:
+        """Take an entry as the last of all, also one that is known."""
+        self.pop(of, None)
+        self._all[of] = one
+        self._to.setdefault(one.dest, OrderedDict())[of] = None
+        if one.files:
+            self._sources.setdefault(one.msg_id, []).append(of)
+        self.newest = of
+
+    def __delitem__(self, of: Of) -> None:
+        one = self._all.pop(of)
+        self._aside.pop(of, None)
+        self._leave(of, one.dest)
+        if one.files:
+            self._sources[one.msg_id].remove(of)
+            if not self._sources[one.msg_id]:
+                del self._sources[one.msg_id]
+
+    def _leave(self, of: Of, dest: str) -> None:
+        turn = self._to.get(dest, OrderedDict())
+        turn.pop(of, None)
+        if not turn:
+            self._to.pop(dest, None)
+
+    def __iter__(self) -> Iterator[Of]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def copy(self) -> dict[Of, Owed]:
+        return self._all.copy()
+
+    def taker_of(self, msg_id: str) -> str | None:
+        """Return a queue that has still to get the attachments of a message."""
+        found = self._sources.get(msg_id)
+        return self._all[found[0]].dest if found else None
+
+    # ---- whose turn it is
+
+    @property
+    def dests(self) -> Collection[str]:
+        """Return the queues for which there is something to be tried."""
+        return self._to.keys()
+
+    def first(self, dest: str) -> Of | None:
+        """Return what is to be tried next for a queue."""
+        turn = self._to.get(dest)
+        return next(iter(turn)) if turn else None
+
+    def put_last(self, of: Of) -> None:
+        """Let all others for the same queue be tried before an entry."""
+        self._to[self._all[of].dest].move_to_end(of)
+
+    def set_aside(self, of: Of) -> None:
+        """Try an entry no more; until it is owed anew, or all are taken up again."""
+        self._leave(of, self._all[of].dest)
+        self._aside[of] = None
+
+    @property
+    def last_aside(self) -> Owed | None:
+        """Return what was set aside last."""
+        of = next(reversed(self._aside), None)
+        return None if of is None else self._all[of]
+
+    def take_up(self) -> None:
+        """Let all be tried that were set aside."""
+        aside, self._aside = self._aside, {}
+        for of in aside:
+            self._to.setdefault(self._all[of].dest, OrderedDict())[of] = None
+
+
+def to_json(owed: Mapping[Of, Owed]) -> list[list[Any]]:
     return [
         [seq, number, one.dest, one.message, one.since, one.msg_id, one.files]
         for (seq, number), one in owed.items()
     ]
 
 
-def from_json(data: list[list[Any]]) -> dict[tuple[int, int], Owed]:
+def from_json(data: list[list[Any]]) -> dict[Of, Owed]:
     return {(int(seq), int(number)): Owed(*rest) for seq, number, *rest in data}

@@ -93,7 +93,7 @@ def _open(
     )
     durable.checkpoint("recovery:before-retire")
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
-    spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, {}, clock, threads)
+    spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock, threads)
     spool.owes = owes
     _remember(spool, found)
     trusted = same_boot and not found.folded.suspect
@@ -164,4 +164,4 @@ def _remember(spool: Spool, found: Found) -> None:
     for of, since in found.folded.again.items():
         if of in owed:
             owed[of] = outbox.renewed(owed[of], since)
-    spool.owed = owed
+    spool.owed = outbox.Outbox(owed)

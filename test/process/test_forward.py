@@ -177,3 +177,28 @@ def test_after_a_crash_of_the_receiver_there_is_one_copy(tmp_path):
         assert len(b.ids()) == 1
         a.prove()
         b.prove()
+
+
+def test_what_a_queue_refuses_does_not_stand_before_the_rest(pair, tmp_path):
+    a, b = pair
+    b.crash()
+    path = tmp_path / "parcel.txt"
+    for msg_id in [attached(a, path, param1=ON) for _ in range(12)]:
+        a.ended(msg_id)
+    a.check()
+    gone = {}  # a hand has moved them away: what they owe is refused
+    for msg_id in folders.list_state(a.dir, State.DONE):
+        gone[a.folder(msg_id)] = tmp_path / msg_id
+    for place, away in gone.items():
+        place.rename(away)
+    a.run(param1=ON, param2="the rest")
+    b.start()
+    wait_until(lambda: all_of(b), 60)
+    [copy] = copies(b)
+    assert copy["param2"] == "the rest"
+    for place, away in gone.items():
+        away.rename(place)
+    a.crash()
+    a.start()  # which tries at once
+    wait_until(lambda: a.ok("detail")["owed"] == 0, 60)
+    assert len(copies(b)) == 13
