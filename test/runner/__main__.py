@@ -20,6 +20,7 @@ from pathlib import Path
 from checks import CHECKS, TOOLS
 from processes import CHECKOUT, become_subreaper, call
 
+SOAK = float(os.environ.get("RQ_SOAK_SECONDS", "600")) * 2 + 600
 STRICT = os.environ.get("CI") == "true" or os.geteuid() == 0
 
 
@@ -33,6 +34,7 @@ class Part:
     everyday: bool = True
     marker: str = ""
     limit: float = 900.0
+    hang: float = 300.0  # seconds after which a test is ended and shows where it was
     parallel: int = 1  # most of these tests wait; files of tests run side by side
     # What the tests start; Debian's package of that name, or after a colon.
     programs: tuple[str, ...] = ()
@@ -113,7 +115,8 @@ PARTS = (
         name="soak",
         about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",
         folder="soak",
-        limit=float(os.environ.get("RQ_SOAK_SECONDS", "600")) * 2 + 600,
+        limit=SOAK,
+        hang=SOAK,
     ),
     Part(
         name="stress",
@@ -122,6 +125,7 @@ PARTS = (
         everyday=False,
         marker="stress",
         limit=3600.0,
+        hang=3600.0,
     ),
     Part(
         name="bench",
@@ -130,6 +134,7 @@ PARTS = (
         everyday=False,
         marker="bench",
         limit=3600.0,
+        hang=3600.0,
     ),
 )
 
@@ -283,6 +288,7 @@ def run_pytest(
         return
     report = scratch / f"{part.name}.xml"
     command = [TOOLS / "python", "-s", "-m", "pytest", "-q", f"--junitxml={report}"]
+    command += ["-o", f"faulthandler_timeout={part.hang}"]
     command += ["-m", part.marker] if part.marker else []
     command += ["-k", options.k] if options.k else []
     command += ["-x"] if options.exitfirst else []
