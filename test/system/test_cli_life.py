@@ -167,11 +167,16 @@ def answered(root, answer, *words):
     return printed
 
 
-def heed_interrupts():
-    """Undo what a shell without job control does to what it starts with `&`."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@pytest.fixture
+def heeded():
+    """What is started heeds an interrupt, also when a shell without job control has
+    started the tests with `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.usefixtures("heeded")
 def test_an_interrupt_ends_a_verb_quietly_with_130(root, tmp_path):
     gate = tmp_path / "gate"
     msg_id = sent(root, "-p1", "hold", "-p2", str(gate))
@@ -181,7 +186,6 @@ def test_an_interrupt_ends_a_verb_quietly_with_130(root, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-        preexec_fn=heed_interrupts,
     )
     with process:
         while process.stdout.readline() != "begun\n":
