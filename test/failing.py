@@ -37,8 +37,9 @@ Calls = list[str]  # each `NUMBER CALL PATH`
 class Life:
     """A short life of a queue, in which nothing need succeed."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, dest: str = "t") -> None:
         self.queue = queue
+        self.dest = dest
         self.promised: list[str] = []  # answered: accepted
         self.gone: set[str] = set()  # asked to be removed
         self.later: list[Callable[[], None]] = []  # to be asked when the disk is well
@@ -62,12 +63,13 @@ class Life:
         return short(answer) if answer else None
 
     def submit(self, **fields: Any) -> str | None:
-        msg_id = self.accepted("create_message", dest="t", max_count=9, **fields)
+        asked = {"dest": self.dest, "max_count": 9, **fields}
+        msg_id = self.accepted("create_message", **asked)
         self.promised += [msg_id] if msg_id else []
         return msg_id
 
     def attach(self) -> None:
-        msg_id = self.accepted("prep_message", dest="t")
+        msg_id = self.accepted("prep_message", dest=self.dest)
         letter = str(self.queue.site.root.path / "letter")
         if not msg_id or not self.ask("attach_message", msg_id=msg_id, pathname=letter):
             return
@@ -123,12 +125,7 @@ def run(
         (path / "letter").write_text("dear all\n")
         queue = site.queue(script=story.script, num_workers=2, **story.settings)
         env = {
-            "LD_PRELOAD": str(library),
-            "NTH_ROOT": f"{path}/queue/",
-            "NTH_LOG": str(path / "calls"),
-            "NTH_AT": str(first),
-            "NTH_FOR": str(number),
-            "NTH_ERRNO": str(code),
+            **nth(library, f"{path}/queue/", path / "calls", first, code, number),
             "TEST_CHECKPOINT_SECONDS": "0.3",
             **story.env,
         }
@@ -148,6 +145,20 @@ def run(
         clear_refused(queue)
         queue.prove()
         return calls
+
+
+def nth(
+    library: Path, root: str, log: Path, first: int, code: int, number: int = 1
+) -> dict[str, str]:
+    """Return the environment in which calls on files under `root` fail."""
+    return {
+        "LD_PRELOAD": str(library),
+        "NTH_ROOT": root,
+        "NTH_LOG": str(log),
+        "NTH_AT": str(first),
+        "NTH_FOR": str(number),
+        "NTH_ERRNO": str(code),
+    }
 
 
 def clear_refused(queue: Queue) -> None:

@@ -173,10 +173,10 @@ def web_alone(path: Path, **settings: Any) -> Iterator[Client]:
         process.wait(10)
 
 
-def start_web(path: Path) -> tuple[subprocess.Popen[bytes], str]:
+def start_web(path: Path, **env: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start the web; return its process and what it says of its readiness."""
     ready, theirs = os.pipe()
-    env = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    env = {**os.environ, "PYTHONPATH": str(CHECKOUT), **env}
     words = ["-m", "rq.web", "--root", str(path), "--ready-fd", str(theirs)]
     process = subprocess.Popen([sys.executable, *words], pass_fds=(theirs,), env=env)
     os.close(theirs)

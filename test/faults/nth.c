@@ -2,7 +2,8 @@
  *
  * Counts the calls that touch files under NTH_ROOT, and those that make descriptors and
  * processes, and writes each down in the file NTH_LOG as `NUMBER CALL PATH`. Those from
- * number NTH_AT on, NTH_FOR of them, fail with NTH_ERRNO.
+ * number NTH_AT on, NTH_FOR of them, fail with NTH_ERRNO; with NTH_SPENT, the start of a
+ * file's name, each number in one process only.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -43,6 +44,24 @@ static void write_down(int number, const char *call, const char *path)
 	syscall(SYS_close, log);
 }
 
+/* Whether no process before us has let this number fail. */
+static int is_unspent(int number)
+{
+	char name[4300];
+	const char *spent = getenv("NTH_SPENT");
+	int file;
+
+	if (!spent)
+		return 1;
+	snprintf(name, sizeof name, "%s.%d", spent, number);
+	file = syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+		       0600);
+	if (file < 0)
+		return 0;
+	syscall(SYS_close, file);
+	return 1;
+}
+
 /* Count one call; return whether it fails, with errno set. */
 static int fails(const char *call, const char *path)
 {
@@ -55,6 +74,10 @@ static int fails(const char *call, const char *path)
 	errno = before;
 	if (!first || number < first || number >= first + number_in("NTH_FOR"))
 		return 0;
+	if (!is_unspent(number)) {
+		errno = before;
+		return 0;
+	}
 	errno = number_in("NTH_ERRNO");
 	return 1;
 }
