@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import config, proc, retry
+from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import QueueDir
 
@@ -93,7 +94,7 @@ def change(queue: QueueDir, act: Callable[[_Table], Any]) -> Any:
         before = repr(table)
         found = act(table)
         if repr(table) != before:
-            config.write_cache(_path(queue), table)
+            files.write_cache(_path(queue), table)
         return found
     finally:
         os.close(turn)

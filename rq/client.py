@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from rq import config, wire
+from rq import wire
+from rq.config import files
 from rq.errors import (
     BadInput,
     BadMessage,
@@ -192,7 +193,7 @@ def listen(path: Path, backlog: int = 1024) -> socket.socket:
     """Return a listening socket at `path`, in the place of a dead one; mode 0660."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        config.remove_link(path)
+        files.remove_link(path)
         with _near(path) as near:
             sock.bind(near)
         path.chmod(0o660)

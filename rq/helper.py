@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 
 from rq import config, logs, proc
+from rq.config import files
 from rq.errors import Refused
 from rq.layout import Root
 
@@ -33,7 +34,7 @@ def start(name: str, argv: list[str] | None) -> Helper:
     if given:
         proc.die_with_parent()
     root = config.find_root(options.root)
-    config.make_root(root)
+    files.make_root(root)
     os.chdir("/")
     os.umask(0o027)
     proc.title(f"rq-{name}")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import client, config, helper, names, trash
+from rq.config import files
 from rq.errors import BadConfig, RQError
 from rq.helper import Helper
 from rq.layout import QueueDir, Root
@@ -284,7 +285,7 @@ class Scandir:
         for name in sorted(errors):
             if (self.shown or {}).get(name) != errors[name]:
                 log.warning("%s: %s", name, errors[name])
-        config.write_state(self.root.scandir_state, {"errors": errors})
+        files.write_state(self.root.scandir_state, {"errors": errors})
         self.shown = errors
 
     # ---- passing hints on

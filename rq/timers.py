@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from rq import client, config, control, helper, names, retry, wire
+from rq.config import files
 from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError
 from rq.helper import Helper
 from rq.layout import Root
@@ -285,7 +286,7 @@ class Timers:
         }
         text = orjson.dumps(state)
         if text != self.saved:
-            config.write_state(self.root.timers_state, state)
+            files.write_state(self.root.timers_state, state)
             self.saved = text
 
     def shown_errors(self) -> dict[str, str]:
@@ -384,7 +385,7 @@ async def _run(started: Helper) -> None:
             await asyncio.sleep(LOOK)
         await _rest(timers)
     server.close()
-    config.remove_link(started.root.timers_socket)
+    files.remove_link(started.root.timers_socket)
 
 
 def _pass(timers: Timers) -> None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rq import config, names
+from rq.config import files
 from rq.errors import BadConfig, BadMessage, NoSuchMessage, WrongState
 from rq.layout import JOB, RELAY_STATE, QueueDir, Root
 from rq.spool import folders
@@ -117,4 +118,4 @@ def send_again(root: Root, one: Transfer) -> None:
     for name in ("remote", "keyed", "committing", "doubt", "since"):
         kept.pop(name, None)
     kept["again"] = int(kept.get("again", 0)) + 1
-    config.write_state(_path(queue, State.ERR, one.msg_id), kept)
+    files.write_state(_path(queue, State.ERR, one.msg_id), kept)

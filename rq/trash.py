@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import config, names, proc
+from rq.config import files
 from rq.errors import BadConfig, NoSuchQueue, Refused
 from rq.layout import QueueDir, Root
 
@@ -58,9 +59,9 @@ def put(root: Root, queue: QueueDir, now: float | None = None) -> Path:
     target = root.trash / f"{queue.name}.{queue.path.stat().st_ino}"
     with _locked(queue):
         removed = time.time() if now is None else now
-        config.write_state(queue.path / _NOTE, {"removed": removed})
-        config.remove_link(queue.socket)
-        config.move_queue(queue.path, target)
+        files.write_state(queue.path / _NOTE, {"removed": removed})
+        files.remove_link(queue.socket)
+        files.move_queue(queue.path, target)
     return target
 
 
@@ -70,8 +71,8 @@ def take_back(root: Root, trashed: Trashed) -> None:
     if place.path.exists():
         raise Refused(f"{place.path} is there: it cannot come back from the trash")
     with _locked(QueueDir(trashed.path)):
-        config.move_queue(trashed.path, place.path)
-        config.remove_link(place.path / _NOTE)
+        files.move_queue(trashed.path, place.path)
+        files.remove_link(place.path / _NOTE)
 
 
 def keep(root: Root, name: str) -> list[Trashed]:
@@ -81,7 +82,7 @@ def keep(root: Root, name: str) -> list[Trashed]:
         raise NoSuchQueue(f"there is no {name} in the trash; see `rq trash ls`")
     for one in found:
         note = {"removed": one.removed, "keep": True}
-        config.write_state(one.path / _NOTE, note)
+        files.write_state(one.path / _NOTE, note)
     return found
 
 
@@ -90,7 +91,7 @@ def empty(root: Root, name: str | None = None) -> list[Trashed]:
     wanted = [one for one in ls(root) if name in (None, one.name)]
     for one in wanted:
         with _locked(QueueDir(one.path)):
-            config.remove_queue(one.path)
+            files.remove_queue(one.path)
     return wanted
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from support import wait_until
 
-from rq import client, config, wire
+from rq import client, wire
+from rq.config import files
 from rq.layout import Root
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,7 @@ class Daemon:
         self.tag = uuid.uuid4().hex
         self.env: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
-        config.make_root(self.root)
+        files.make_root(self.root)
         settings = {
             "env": "test",
             "host": "127.0.0.1",
@@ -39,7 +40,7 @@ class Daemon:
             "grace": 1,
             "web": False,
         }
-        config.write_state(self.root.config, settings)
+        files.write_state(self.root.config, settings)
         self.script = path / "script"
         self.script.write_text(SCRIPT)
         self.script.chmod(0o755)

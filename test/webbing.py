@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from supervising import CHECKOUT, Daemon, daemon_on
 
-from rq import config
+from rq.config import files
 from rq.layout import Root
 
 BROWSER = "text/html,application/xhtml+xml"
@@ -144,7 +144,7 @@ def write_config(path: Path, port: int, **settings: Any) -> None:
         "min_free_inodes": 0,
         **settings,
     }
-    config.write_state(Root(path).config, found)
+    files.write_state(Root(path).config, found)
 
 
 @contextlib.contextmanager
@@ -161,7 +161,7 @@ def served(path: Path, **settings: Any) -> Iterator[Served]:
 @contextlib.contextmanager
 def web_alone(path: Path, **settings: Any) -> Iterator[Client]:
     """Run the web of a root that nobody supervises."""
-    config.make_root(Root(path))
+    files.make_root(Root(path))
     port = free_port()
     write_config(path, port, **settings)
     process, said = start_web(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rq import config
 from rq.cli import FAILED, OK, guarded, place, ports, take_root
+from rq.config import files, settings
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 
@@ -44,20 +45,20 @@ def write_config(root: Root, values: dict[str, Any]) -> None:
     data = {
         **values,
         "relative_root": "/",
-        "worker_env": config.default_worker_env(),
+        "worker_env": settings.default_worker_env(),
     }
     try:
         config.root_config(data, root.config)
     except BadConfig as error:
         raise BadInput(str(error)) from None
-    config.make_root(root)
-    config.write_state(root.config, data)
+    files.make_root(root)
+    files.write_state(root.config, data)
 
 
 def first_config(root: Root) -> list[str]:
     """Write a config with safe values and a free port; return what to say of it."""
     said = []
-    port = config.DEFAULT_PORT
+    port = settings.DEFAULT_PORT
     holder = ports.holder("127.0.0.1", port)
     if holder is not None:
         free = ports.first_free("127.0.0.1", port + 1, _PORTS_TRIED)
@@ -83,10 +84,10 @@ def link_bundled(root: Root, *, again: bool = False) -> list[str]:
     for name in found:
         link = root.scandir / name
         if name not in known and not os.path.lexists(link):
-            config.write_link(_target(root, place.BUNDLED / name, root.scandir), link)
+            files.write_link(_target(root, place.BUNDLED / name, root.scandir), link)
             linked.append(name)
     if set(found) - set(known):
-        config.write_state(_offer(root), {"offered": sorted({*known, *found})})
+        files.write_state(_offer(root), {"offered": sorted({*known, *found})})
     return linked
 
 
@@ -96,7 +97,7 @@ def link_timers(root: Root) -> None:
         link = root.timers / f"{name}.json"
         if not os.path.lexists(link):
             target = _target(root, place.BUNDLED / name / "timer.json", link.parent)
-            config.write_link(target, link)
+            files.write_link(target, link)
 
 
 def _can_run(name: str) -> bool:
@@ -140,7 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--host", default="127.0.0.1", help="host part of message ids (127.0.0.1)"
     )
-    made.add_argument("--port", default=config.DEFAULT_PORT, type=int, help="(3333)")
+    made.add_argument("--port", default=settings.DEFAULT_PORT, type=int, help="(3333)")
     made.add_argument(
         "--addr", default="127.0.0.1", help="address the web listens on (127.0.0.1)"
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from rq import config
 from rq.cli import OK, guarded, place, take_root
+from rq.config import files
 from rq.errors import BadConfig, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 
@@ -97,7 +98,7 @@ def start(root: Root, say: Say) -> bool:
     if place.is_running(root):
         return False
     place.root_config(root)
-    config.make_root(root)
+    files.make_root(root)
     words_file = root.log / "start.log"
     with words_file.open("wb") as last_words:
         # A session of its own and nobody's descriptors: `rq up | tee x` returns.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rq.causes import story
-from rq.config import Admin, admin_status
+from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.spool import folders

@@ -7,7 +7,7 @@ from typing import Any
 
 from rq import client
 from rq.cli import place
-from rq.config import Admin, admin_status
+from rq.config.admin import Admin, admin_status
 from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.states import State

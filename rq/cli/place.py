@@ -8,6 +8,7 @@ from pathlib import Path
 
 import rq
 from rq import client, config, names
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig, NoSuchQueue, RQError, Unreachable
 from rq.layout import QueueDir, Root
 
@@ -16,7 +17,7 @@ BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
 ASK_TIMEOUT = 10.0
 
 
-def root_config(root: Root) -> config.RootConfig:
+def root_config(root: Root) -> RootConfig:
     """Return the config; a root that was never set up is told how."""
     if not root.config.exists():
         raise BadConfig(f"RQ is not installed in {root.path}: run `rq up`")

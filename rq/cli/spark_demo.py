@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from rq import client, config
+from rq import client
 from rq.cli import counting, history, owner, place
+from rq.config import files
 from rq.errors import Refused, RQError
 from rq.layout import Root
 
@@ -53,12 +54,12 @@ def _make_queues(root: Root) -> None:
     """Link four definitions into scandir/, and wait until they are queues."""
     for queue in QUEUES:
         directory = root.spark / "demo" / queue
-        config.make_dir(directory)
-        config.write_state(directory / "config.json", _SETTINGS)
+        files.make_dir(directory)
+        files.write_state(directory / "config.json", _SETTINGS)
         run = directory / "run"
-        config.write_text(run, _script())
+        files.write_text(run, _script())
         run.chmod(0o755)
-        config.write_link(str(directory), root.scandir / queue)
+        files.write_link(str(directory), root.scandir / queue)
     end = time.monotonic() + PATIENCE
     while not all(_accepts(root, queue) for queue in QUEUES):
         if time.monotonic() > end:

@@ -21,6 +21,7 @@ from rq.cli import (
     spark_demo,
     term,
 )
+from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.states import Child
@@ -89,7 +90,7 @@ def _set_up(root: Root, *, first: bool) -> None:
             print(line)
     elif not place.is_running(root):
         _warn_of_port(root)
-    config.make_root(root)
+    files.make_root(root)
     _link(root)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import orjson
 
-from rq.config import RootConfig
+from rq.config.settings import RootConfig
 from rq.layout import folder
 from rq.message import Message
 from rq.pipe import Report

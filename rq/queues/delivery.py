@@ -19,7 +19,8 @@ from typing import Any
 import orjson
 
 from rq import client, names, retry
-from rq.config import Admin, RootConfig, admin_status
+from rq.config.admin import Admin, admin_status
+from rq.config.settings import RootConfig
 from rq.errors import OutcomeUnknown, Refused, RQError, Unreachable
 from rq.logs import fields
 from rq.message import ENV_STRING_LIMIT, Message

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import rq
 from rq import names
-from rq.config import QueueConfig, RootConfig, default_worker_env
+from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.layout import BATCH_FILE
 from rq.message import PARAMS, Message, param_text
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rq import client, config, names, pipe, proc
+from rq import client, names, pipe, proc
 from rq.causes import Cause
-from rq.config import Admin
+from rq.config.admin import Admin, admin_status
 from rq.errors import (
     BadInput,
     NoSuchMessage,
@@ -119,7 +119,7 @@ def target(owner: Owner, dest: str) -> str:
     """Return the queue of this root that takes what is sent to `dest`; NoSuchQueue, or
     Refused when it is not UP."""
     name = _existing(owner, dest)
-    admin = config.admin_status(owner.root, name)
+    admin = admin_status(owner.root, name)
     if admin is not Admin.UP:
         raise Refused(f"status: {admin}")
     return name

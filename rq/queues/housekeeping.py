@@ -9,7 +9,7 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from rq.config import Admin
+from rq.config.admin import Admin
 from rq.errors import DiskFailed, RQError
 from rq.queues import retention, transactions
 from rq.queues.owner import Owner

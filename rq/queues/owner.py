@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rq import config as configs
-from rq.config import Admin, QueueConfig, RootConfig
+from rq.config.admin import Admin, admin_status
+from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, BadMessage, NoSuchMessage, Refused, WrongState
 from rq.layout import Root
 from rq.message import Message, from_request
@@ -216,7 +217,7 @@ class Owner:
     def admin(self) -> Admin:
         """What the operator wants; read from the files once a turn."""
         if self._admin is None:
-            self._admin = configs.admin_status(self.root, self.name)
+            self._admin = admin_status(self.root, self.name)
         return self._admin
 
     def forget_admin(self) -> None:

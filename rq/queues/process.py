@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rq import client, config, logs, proc
+from rq.config import files
 from rq.errors import BadConfig, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.queues import delivery
@@ -188,7 +189,7 @@ async def _live(
     loop.add_signal_handler(signal.SIGHUP, process.housekeeping.reload)
     if life is not None:
         _watch_life(loop, life, process)
-    config.write_text(queue.pid, f"{os.getpid()}\n")
+    files.write_text(queue.pid, f"{os.getpid()}\n")
     log.info(
         "ready: %s",
         logs.fields(
@@ -202,8 +203,8 @@ async def _live(
     gc.freeze()  # what is here now stays; a million messages are not looked at again
     _say(ready, "\n")
     status = await process.done
-    config.remove_link(queue.pid)
-    config.remove_link(queue.socket)
+    files.remove_link(queue.pid)
+    files.remove_link(queue.socket)
     return status
 
 

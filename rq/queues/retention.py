@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from rq.config import QueueConfig
+from rq.config.settings import QueueConfig
 from rq.errors import BadInput
 from rq.logs import fields
 from rq.queues.owner import Owner

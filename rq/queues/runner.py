@@ -15,7 +15,7 @@ import time
 
 from rq import retry
 from rq.causes import Cause
-from rq.config import PERSISTENT
+from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.logs import fields
 from rq.queues import ending, refusal

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from rq import wire
-from rq.config import Admin
+from rq.config.admin import Admin
 from rq.errors import RQError
 from rq.queues.commands import COMMANDS
 from rq.queues.connection import Connection, Slot

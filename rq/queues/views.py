@@ -8,7 +8,8 @@ from typing import Any
 
 from rq import names
 from rq.causes import story
-from rq.config import PERSISTENT, Admin
+from rq.config.admin import Admin
+from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage
 from rq.layout import folder
 from rq.message import Message

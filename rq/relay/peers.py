@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from rq import config, names
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 
@@ -77,7 +78,7 @@ def _split(url: str) -> tuple[SplitResult, int]:
     return parts, _USUAL[parts.scheme] if port is None else port
 
 
-def is_own(found: Target, own: config.RootConfig) -> bool:
+def is_own(found: Target, own: RootConfig) -> bool:
     """Return whether a target is a queue of this root."""
     hosts = {own.host.lower(), own.addr.lower(), "localhost", "127.0.0.1", "::1"}
     same_place = found.prefix == own.relative_root.rstrip("/")

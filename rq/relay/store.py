@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import config, proc
+from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import RELAY_STATE, Root
 from rq.relay.two_phase import Stored
@@ -50,7 +51,7 @@ class Store:
     def keep(self, **changes: Any) -> None:
         """Write down what must be durable before the next step."""
         self.data = {"since": time.time(), **self.data, **changes}
-        config.write_state(self._path, self.data)
+        files.write_state(self._path, self.data)
 
 
 def installation(root: Root) -> str:
@@ -64,7 +65,7 @@ def installation(root: Root) -> str:
     turn = proc.lock_waiting(root.config_dir / ".relay.id.lock")
     try:
         if not path.exists():
-            config.write_state(path, {"id": os.urandom(16).hex()})
+            files.write_state(path, {"id": os.urandom(16).hex()})
     finally:
         os.close(turn)
     return str(config.read_json(path).get("id"))

@@ -20,7 +20,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from rq import client, config, names, published
+from rq import client, names, published
+from rq.config import files
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
 from rq.spark import bronze, gold, journal_plan, journal_source, publish, renewal
@@ -83,7 +84,7 @@ def run_round(
     """Take in all that is sealed by now, and publish."""
     settings = settings or Settings()
     place = bronze.place(root)
-    config.make_dir(place.path)
+    files.make_dir(place.path)
     with _alone(place.lock, settings.patience):
         as_of = time.time()
         silent = seal(root)
@@ -206,7 +207,7 @@ def _build(
 ) -> tuple[dict[str, dict[str, int]], list[str]]:
     """Compute anew the days that have something new; publish."""
     target = published.place(root)
-    config.make_dir(target.path)
+    files.make_dir(target.path)
     before = publish.built(target, current.number)
     source = place.bronze(current.number)
     upto = _newest(source, current)
@@ -274,7 +275,7 @@ def _merge(
         .parquet(str(bronze.merged_path(source, date, upto)))
     )
     current = current.with_merged(date, upto)
-    config.write_state(place.current_file, current.to_json())
+    files.write_state(place.current_file, current.to_json())
     return current
 
 
@@ -284,9 +285,9 @@ def _remove_old(
     if time.time() - place.current_file.stat().st_mtime < old:
         return
     for path in place.others(current.number):
-        config.remove_dir(path)
+        files.remove_dir(path)
     for date in current.merged:
         used = bronze.batches(source, date, current)
         for one in bronze.every_batch(source, date):
             if one not in used and one.number <= current.merged[date]:
-                config.remove_dir(one.path)
+                files.remove_dir(one.path)

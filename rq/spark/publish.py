@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rq import config, published
+from rq.config import files
 from rq.errors import BadConfig
 from rq.spark import gold
 from rq.spark.bronze import NOTHING
@@ -92,7 +93,7 @@ def publish(
 
 
 def _write(path: Path, data: object) -> None:
-    config.write_text(path, orjson.dumps(data).decode() + "\n")
+    files.write_text(path, orjson.dumps(data).decode() + "\n")
 
 
 def _day_json(date: str, day: Day, as_of: float) -> dict[str, Any]:
@@ -146,8 +147,8 @@ def write_parquet(path: Path, days: Mapping[str, Day]) -> None:
             ("slowest", day.slowest, _SLOWEST),
         ):
             directory = path / table / f"date={date}"
-            config.make_dir(directory)
-            config.write_bytes(directory / "part.parquet", _parquet(rows, columns))
+            files.make_dir(directory)
+            files.write_bytes(directory / "part.parquet", _parquet(rows, columns))
 
 
 def _is_hour(part: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
-from rq import config
+from rq.config import files
 from rq.layout import Root
 from rq.spark import bronze, journal_plan
 from rq.spark.bronze import Current, Place
@@ -30,18 +30,18 @@ def begin(spark: SparkSession, root: Root, place: Place, rebuild: bool) -> Curre
     elif place.current_file.exists() and current.before is None:
         _sweep(place.bronze(current.number))
         return current
-    config.write_state(place.current_file, current.to_json())
+    files.write_state(place.current_file, current.to_json())
     if current.before is not None:
         _take_over(spark, root, place, current.before, current.number)
         current = replace(current, before=None)
-        config.write_state(place.current_file, current.to_json())
+        files.write_state(place.current_file, current.to_json())
     return current
 
 
 def _sweep(source: Path) -> None:
     """Remove what writes that were cut off have left; nobody else writes here."""
     for path in source.glob(".spark-staging-*"):
-        config.remove_dir(path)
+        files.remove_dir(path)
 
 
 def _take_over(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import client, config, names
+from rq.config import files
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.spark.given import Batch, Given
@@ -77,7 +78,7 @@ class Sender:
         }
         for one in given:
             one.job.mkdir(exist_ok=True)
-            config.write_state(one.job / NOTE, note)
+            files.write_state(one.job / NOTE, note)
         return made
 
     def commit(self, prepared: Iterable[Prepared]) -> None:

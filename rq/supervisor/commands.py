@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from rq import __version__, client, config, logs, wire
+from rq.config import admin
 from rq.errors import BadConfig, BadInput, Refused, RQError
 from rq.layout import Root
 from rq.states import Child
@@ -109,17 +110,17 @@ class Commands:
     # ---- about a queue that is there
 
     async def _up(self, name: str) -> Any:
-        return self._set(name, "up", lambda: config.set_down(self._root, name, False))
+        return self._set(name, "up", lambda: admin.set_down(self._root, name, False))
 
     async def _down(self, name: str) -> Any:
-        return self._set(name, "down", lambda: config.set_down(self._root, name, True))
+        return self._set(name, "down", lambda: admin.set_down(self._root, name, True))
 
     async def _pause(self, name: str) -> Any:
-        set_to = config.set_pause
+        set_to = admin.set_pause
         return self._set(name, "pause", lambda: set_to(self._root, name, True))
 
     async def _resume(self, name: str) -> Any:
-        set_to = config.set_pause
+        set_to = admin.set_pause
         return self._set(name, "resume", lambda: set_to(self._root, name, False))
 
     def _set(self, name: str, verb: str, change: Callable[[], None]) -> Any:

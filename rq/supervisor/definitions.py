@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import config, names, trash
+from rq.config import files
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import QueueDir, Root
 
@@ -44,7 +45,7 @@ def create(root: Root, data: Mapping[str, Any]) -> str:
     checked = config.queue_config(data, queue.config)
     if queue.config.exists():
         raise Refused("already created")
-    config.make_queue(queue, checked.to_json(), API_MARK)
+    files.make_queue(queue, checked.to_json(), API_MARK)
     return name
 
 
@@ -67,7 +68,7 @@ def define(root: Root, data: Mapping[str, Any]) -> str:
     if removed and not queue.path.exists():
         trash.take_back(root, removed)
     mark = {"owner": SCANDIR, "link": data.get("link")}
-    config.make_queue(queue, checked.to_json(), mark)
+    files.make_queue(queue, checked.to_json(), mark)
     _link_form(queue, data.get("form"))
     return name
 
@@ -79,13 +80,13 @@ def begin_deletion(root: Root, name: str) -> None:
     which stays deleted, from one whose link was removed.
     """
     queue = root.queue(name)
-    config.write_state(queue.scandir_mark, {**mark_of(queue), "deleting": True})
+    files.write_state(queue.scandir_mark, {**mark_of(queue), "deleting": True})
 
 
 def undefine(root: Root, name: str) -> None:
     """Note that no link declares a queue any more and that it goes to the trash."""
     mark = {"owner": SCANDIR, "link": None, "deleting": True}
-    config.write_state(root.queue(name).scandir_mark, mark)
+    files.write_state(root.queue(name).scandir_mark, mark)
 
 
 def half_deleted(root: Root) -> list[str]:
@@ -96,6 +97,6 @@ def half_deleted(root: Root) -> list[str]:
 def _link_form(queue: QueueDir, form: object) -> None:
     """Let form.json lead to the definition's, and to nothing when that has none."""
     if isinstance(form, str) and Path(form).is_file():
-        config.write_link(form, queue.form)
+        files.write_link(form, queue.form)
     elif queue.form.is_symlink():
-        config.remove_link(queue.form)
+        files.remove_link(queue.form)

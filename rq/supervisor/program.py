@@ -10,7 +10,8 @@ import signal
 import sys
 
 from rq import client, config, control, logs, proc
-from rq.config import RootConfig
+from rq.config import files
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
 from rq.states import Child
@@ -32,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         root = config.find_root(options.root)
         settings = config.read_root(root)
-        config.make_root(root)
+        files.make_root(root)
         held = _lock(root)
     except (RQError, OSError) as error:
         _say(options.ready_fd, f"FATAL {error}\n")
@@ -42,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
         _settle(root, options.foreground)
         asyncio.run(_Program(root, settings, options.ready_fd).run())
     finally:
-        config.remove_link(root.supervisor_pid)
+        files.remove_link(root.supervisor_pid)
         os.close(held)
     return 0
 
@@ -65,7 +66,7 @@ def _lock(root: Root) -> int:
     held = proc.lock(root.supervisor_lock)
     if held is None:
         raise Refused(f"RQ already runs in {root.path}, as process {_pid_of(root)}")
-    config.write_state(root.supervisor_pid, os.getpid())
+    files.write_state(root.supervisor_pid, os.getpid())
     return held
 
 
@@ -140,7 +141,7 @@ class _Program:
             await self._loop()
         finally:
             server.close()
-            config.remove_link(self._root.supervisor_socket)
+            files.remove_link(self._root.supervisor_socket)
             self._minder.close()
         log.info("stopped")
 

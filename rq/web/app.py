@@ -10,6 +10,7 @@ import falcon
 import falcon.asgi
 
 from rq import config
+from rq.config import files
 from rq.layout import Root
 from rq.web import guard, health, pages, rest
 from rq.web import site as sites
@@ -50,4 +51,4 @@ def get_app() -> App:
     root = Root(Path(os.environ["RQ_ROOT"]).absolute())
     settings = config.read_root(root)
     guard.check_config(settings)
-    return create_app(sites.make(root, settings, config.secret(root)))
+    return create_app(sites.make(root, settings, files.secret(root)))

@@ -21,7 +21,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq import passwords
-from rq.config import RootConfig
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 from rq.web.site import Site
 

@@ -10,8 +10,9 @@ import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import client, config, moments, names
+from rq import client, moments, names
 from rq.errors import BadInput, BadMessage, NoSuchMessage, NoSuchQueue, Refused, RQError
+from rq.router import switch
 from rq.web import forms
 from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
 from rq.web.forms import Form
@@ -68,7 +69,7 @@ class Messages:
 
     async def _reply(self, name: str, form: Form) -> bytes:
         command, fields = asked_for(form, time.time())
-        name = config.addressed(self._site.root, name)
+        name = switch.addressed(self._site.root, name)
         reply = await self._site.owners.ask_raw(name, command, orjson.dumps(fields))
         if reply == b'["fail","status: DOWN"]':
             raise falcon.HTTPServiceUnavailable(description=_IS_DOWN)

@@ -20,7 +20,8 @@ from typing import Any
 
 from falcon.asgi import Request, Response
 
-from rq import config, names
+from rq import names
+from rq.config import files
 from rq.errors import BadInput, Refused
 from rq.states import State
 from rq.web.answers import say_json
@@ -83,7 +84,7 @@ class Resumed:
         have = os.fstat(intake.fd).st_size
         if wanted.start is None:
             if not have:
-                config.remove_upload(place)
+                files.remove_upload(place)
             return await self._progress(name, asked, wanted, have)
         if wanted.start > have:
             await req.stream.exhaust()
@@ -101,7 +102,7 @@ class Resumed:
         }
         reply = await self._site.owners.attach(name, about, intake.fd)
         if not str(reply[-1]).startswith(_NOT_NOW):
-            config.remove_upload(place)
+            files.remove_upload(place)
         return reply
 
     async def _progress(
@@ -120,7 +121,7 @@ class Resumed:
         for one in uploads.glob(f"*{_SUFFIX}"):
             with contextlib.suppress(FileNotFoundError):
                 if time.time() - one.stat().st_mtime > KEPT:
-                    config.remove_upload(one)
+                    files.remove_upload(one)
         what = [name, asked["msg_id"], asked["name"], wanted.sha256, str(wanted.size)]
         digest = hashlib.sha256("\n".join(what).encode()).hexdigest()
         return uploads / f"{digest[:32]}{_SUFFIX}"
@@ -174,5 +175,5 @@ def _is_ours(fd: int, place: Path) -> bool:
         return False
     attached = found.st_nlink > 1 or not found.st_mode & stat.S_IWUSR
     if named and attached:
-        config.remove_upload(place)
+        files.remove_upload(place)
     return named and not attached

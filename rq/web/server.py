@@ -19,7 +19,8 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
 from rq import config, helper, logs, proc
-from rq.config import RootConfig
+from rq.config import files
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.helper import Helper
 from rq.web import app, guard, site
@@ -140,7 +141,7 @@ class _Server(BaseApplication):
 
     def load(self) -> Asgi:
         root, settings = self._started.root, self._settings
-        made = site.make(root, settings, config.secret(root))
+        made = site.make(root, settings, files.secret(root))
         made.warnings = guard.warnings(settings)
         for text in made.warnings:
             log.warning("%s", text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rq import names
-from rq.config import RootConfig
+from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.web.owners import Owners
 

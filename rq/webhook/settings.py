@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rq import config, proc
+from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.webhook import address, signing
@@ -75,7 +76,7 @@ def _make_secret(root: Root) -> None:
     try:
         if not root.webhook_secret.exists():
             made = signing.secret_of(os.urandom(_RANDOM))
-            config.write_secret(root.webhook_secret, f"{made}\n")
+            files.write_secret(root.webhook_secret, f"{made}\n")
     finally:
         os.close(turn)
 

@@ -24,6 +24,7 @@ import bench  # noqa: E402 - the path above leads to them
 from journal_files import DAY, START, JournalFiles, life  # noqa: E402
 
 from rq import config, published  # noqa: E402
+from rq.config import files  # noqa: E402
 from rq.layout import Root  # noqa: E402
 
 QUEUES, DAYS = 8, 3
@@ -144,7 +145,7 @@ def page_part(root: Root) -> None:
     from rq.web import site as sites
     from rq.web.pages import history, templating
 
-    config.write_state(root.path / "config.json", {"host": "127.0.0.1", "port": 1})
+    files.write_state(root.path / "config.json", {"host": "127.0.0.1", "port": 1})
     settings = config.root_config({"host": "127.0.0.1", "port": 1}, root.path)
     site = sites.make(root, settings, b"secret")
     templates = templating.environment(site)
@@ -152,7 +153,7 @@ def page_part(root: Root) -> None:
     # What was published is of the year 2027: the page is asked for as of then.
     index = shown.index()
     last = time.mktime(time.strptime(f"{index['days'][-1]} UTC", "%Y-%m-%d %Z"))
-    config.write_text(
+    files.write_text(
         shown.place.index, published_as_of(shown.place.index, last + 86399)
     )
     for kind in ("first", *["again"] * PAGES):

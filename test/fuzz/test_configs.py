@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq import config, timers
+from rq.config.files import make_root
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.relay import peers
@@ -67,7 +68,7 @@ def files(good):
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     found = Root(tmp_path_factory.mktemp("root"))
-    config.make_root(found)
+    make_root(found)
     return found
 
 

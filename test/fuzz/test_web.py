@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from webbing import served
 
-from rq.config import RootConfig
+from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.web import app, site
 

@@ -6,7 +6,7 @@ import pytest
 from support import CHECKOUT, RunningQueue, wait_until
 from support_cli import rq
 
-from rq import config
+from rq.router import switch
 
 pytestmark = pytest.mark.process
 
@@ -172,8 +172,8 @@ def test_a_message_is_tried_without_being_sent(site, tmp_path):
 
 def test_the_file_is_the_switch_of_the_webs_routes(site):
     root = site[0].root
-    assert config.addressed(root, "x") == "rq_router"
+    assert switch.addressed(root, "x") == "rq_router"
     for name in ("relay", "cleaner", "webhook", "rq_router"):
-        assert config.addressed(root, name) == name
+        assert switch.addressed(root, name) == name
     root.router.unlink()
-    assert config.addressed(root, "x") == "x"
+    assert switch.addressed(root, "x") == "x"

@@ -14,6 +14,7 @@ import pytest
 from supervising import annoy, daemon_on, wait_until
 
 from rq import client, config
+from rq.config import files
 from rq.errors import Unreachable
 from rq.states import Child
 
@@ -329,7 +330,7 @@ def test_hup_takes_up_what_was_made_by_hand_and_drops_what_is_gone(running):
     running.create("old")
     path = running.root.queue("new").path
     path.mkdir()
-    config.write_state(
+    files.write_state(
         path / "config.json", {"name": "new", "script": str(running.script)}
     )
     running.root.queue("old").config.unlink()

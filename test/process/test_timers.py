@@ -7,6 +7,7 @@ import pytest
 from supervising import annoy, connect, daemon_on, wait_until
 
 from rq import client, config, wire
+from rq.config import files
 
 pytestmark = pytest.mark.process
 
@@ -115,7 +116,7 @@ def test_a_removed_timer_is_forgotten(running):
 def test_a_due_timer_fires_soon(daemon):
     last = time.time() - 60 + 4
     kept = {"timers": {"t": {"last": last}}, "errors": {}}
-    config.write_state(daemon.root.timers_state, kept)
+    files.write_state(daemon.root.timers_state, kept)
     write(daemon, "t", period=60)
     daemon.start()
     daemon.create("q")
@@ -127,7 +128,7 @@ def test_a_due_timer_fires_soon(daemon):
 
 def test_after_a_long_stop_it_fires_once(daemon):
     kept = {"timers": {"t": {"last": time.time() - 1e6}}, "errors": {}}
-    config.write_state(daemon.root.timers_state, kept)
+    files.write_state(daemon.root.timers_state, kept)
     write(daemon, "t", period=60)
     daemon.start()
     daemon.create("q")

@@ -4,13 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rq.config import (
-    QueueConfig,
-    RootConfig,
-    queue_config,
-    read_json,
-    root_config,
-)
+from rq.config import queue_config, read_json, root_config
+from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig
 
 MAIN = {"host": "h", "port": 3333}

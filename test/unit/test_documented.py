@@ -11,7 +11,7 @@ import pytest
 
 from rq import cli, names, pipe, timers, wire
 from rq.causes import Cause
-from rq.config import QueueConfig, RootConfig, default_worker_env
+from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.layout import Root
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb

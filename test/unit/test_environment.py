@@ -7,7 +7,7 @@ import pytest
 from spooling import a_message
 
 import rq
-from rq.config import QueueConfig, RootConfig
+from rq.config.settings import QueueConfig, RootConfig
 from rq.queues import environment
 
 MAIN = RootConfig(

@@ -10,8 +10,9 @@ import pytest
 from supervising import wait_until
 from webbing import BROWSER, Client, free_port, start_web, web_alone, write_config
 
-from rq import config, passwords
-from rq.config import RootConfig
+from rq import passwords
+from rq.config import files
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.web import guard
@@ -182,7 +183,7 @@ def test_a_config_that_cannot_be_served_is_one_sentence(tmp_path):
         {"basic_auth": {"users": {}}},
         {"basic_auth": {"users": {"ann": ""}}},
     ):
-        config.make_root(Root(tmp_path))
+        files.make_root(Root(tmp_path))
         write_config(tmp_path, free_port(), **settings)
         process, said = start_web(tmp_path)
         assert process.wait(10) == 3
@@ -208,9 +209,9 @@ def test_a_relative_root_is_in_front_of_everything(tmp_path):
 
 def test_the_secret_is_this_installations_own(tmp_path):
     root = Root(tmp_path)
-    config.make_root(root)
-    made = config.secret(root)
-    assert config.secret(root) == made
+    files.make_root(root)
+    made = files.secret(root)
+    assert files.secret(root) == made
     assert len(made) == 32
     assert root.web_secret.stat().st_mode & 0o777 == 0o600
 
@@ -249,7 +250,7 @@ def test_a_message_that_is_json_but_hostile_is_refused(web):
 
 def test_the_port_tells_who_is_asked(tmp_path):
     """A web whose port is taken says so, and may try again."""
-    config.make_root(Root(tmp_path))
+    files.make_root(Root(tmp_path))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

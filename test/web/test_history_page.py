@@ -9,7 +9,7 @@ import pytest
 from journal_files import DAY, JournalFiles, life, lines
 from webbing import web_alone
 
-from rq import config
+from rq.config import files
 from rq.layout import Root
 
 pytestmark = pytest.mark.process
@@ -23,7 +23,7 @@ def web(tmp_path_factory):
     """Give the web of a root whose queues have worked for days."""
     root = Root(tmp_path_factory.mktemp("root"))
     for number, name in enumerate(("alpha", "beta")):
-        config.make_queue(root.queue(name), {"script": "/bin/true"}, {})
+        files.make_queue(root.queue(name), {"script": "/bin/true"}, {})
         journal = JournalFiles(root, name, f"{number:08x}")
         journal.seal(days_of_work(name))
     reference.publish(root, NOW / 1e6)
@@ -100,11 +100,11 @@ def test_the_page_counts_what_is_where_and_says_as_of_when(web):
 def test_a_new_publication_is_shown_at_once(web):
     place = web.root.spark / "history" / "json" / "index.json"
     old = place.read_text()
-    config.write_text(place, old.replace('"events": 240', '"events": 241'))
+    files.write_text(place, old.replace('"events": 240', '"events": 241'))
     try:
         assert web.get("/history.json").json["events"] == 241
     finally:
-        config.write_text(place, old)
+        files.write_text(place, old)
 
 
 def test_a_queue_that_was_removed_is_told_of_and_leads_nowhere(web):
@@ -112,7 +112,7 @@ def test_a_queue_that_was_removed_is_told_of_and_leads_nowhere(web):
     old = place.read_text()
     index = json.loads(old)
     del index["counts"]["beta"]
-    config.write_text(place, json.dumps(index))
+    files.write_text(place, json.dumps(index))
     try:
         text = web.get("/history").text
         assert "beta <span" in text
@@ -122,7 +122,7 @@ def test_a_queue_that_was_removed_is_told_of_and_leads_nowhere(web):
             "alpha"
         ]
     finally:
-        config.write_text(place, old)
+        files.write_text(place, old)
 
 
 def test_a_queue_that_is_not_there_has_no_history(web):

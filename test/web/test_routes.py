@@ -7,7 +7,7 @@ from pathlib import Path
 
 from webbing import CHECKOUT
 
-from rq.config import RootConfig
+from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.web import app, rest, site
 from rq.web.pages import templating

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from webbing import BROWSER, web_alone
 
-from rq import config
+from rq.config import files
 from rq.layout import Root
 
 pytestmark = pytest.mark.system
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.system
 def web(tmp_path_factory):
     path = tmp_path_factory.mktemp("silent")
     made = {"name": "mute", "script": "/bin/true"}
-    config.make_queue(Root(path).queue("mute"), made, {})
+    files.make_queue(Root(path).queue("mute"), made, {})
     with web_alone(path) as found:
         yield found
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rq import disk, names
-from rq.config import admin_status
+from rq.config.admin import admin_status
 from rq.errors import RQError
 from rq.layout import Root
 from rq.web.pages import progress, sparks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from falcon.asgi import Request, Response
 
 from rq import __version__
-from rq.config import RootConfig
+from rq.config.settings import RootConfig
 from rq.web.pages import facts, page
 
 if TYPE_CHECKING:

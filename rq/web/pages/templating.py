@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from rq import __version__
-from rq.config import RootConfig
+from rq.config.settings import RootConfig
 from rq.web.pages import plots, progress, sparks
 from rq.wording import duration, size
 

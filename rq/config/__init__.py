@@ -1,0 +1,123 @@
+"""The config files as values, read and checked once.
+
+`settings` has every setting, `checks` what each may be, `admin` what the operator wants
+of a queue; `files` writes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rq.config import checks
+from rq.config.settings import ONCE, QueueConfig, RootConfig
+from rq.errors import BadConfig, BadInput
+from rq.layout import QueueDir, Root
+
+# What these are in a queue whose messages run in batches.
+_NOT_WITH_BATCH: Mapping[str, object] = {
+    "coalesce_params": (),
+    "blocking_params": (),
+    "worker": ONCE,
+}
+# Keys of old config files that mean nothing any more.
+_IGNORED = frozenset({"schedule", "schedules", "admin_status", "oper_status", "url"})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; BadConfig in one sentence if there is none."""
+    try:
+        data = orjson.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise BadConfig(f"{path} is missing") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path} cannot be read: {error}") from None
+    except orjson.JSONDecodeError as error:
+        raise BadConfig(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise BadConfig(f"{path} does not hold a JSON object")
+    return data
+
+
+def find_root(option: str | None) -> Root:
+    """Return the root: the option, else $RQ_ROOT, else the checkout this code lies in."""
+    chosen = option or os.environ.get("RQ_ROOT")
+    if chosen:
+        return Root(Path(chosen).absolute())
+    checkout = Path(__file__).resolve().parent.parent.parent
+    if (checkout / "bin" / "rq").exists():
+        return Root(checkout)
+    raise BadConfig("no root: say --root DIR or set RQ_ROOT to the directory of RQ")
+
+
+def read_root(root: Root) -> RootConfig:
+    """Return the main config; BadConfig names the file and the key."""
+    return root_config(read_json(root.config), root.config)
+
+
+def root_config(data: Mapping[str, Any], path: Path) -> RootConfig:
+    for name in ("host", "port"):
+        if name not in data:
+            raise BadConfig(f"{path}: the mandatory key {name!r} is missing")
+    config = RootConfig(**_checked(data, RootConfig, checks.ROOT, path))
+    if config.tmpdir and not os.access(config.tmpdir, os.W_OK | os.X_OK):
+        raise BadConfig(f"{path}: tmpdir {config.tmpdir} is not a writable directory")
+    return config
+
+
+def read_queue(queue: QueueDir) -> QueueConfig:
+    """Return a queue's config; BadConfig names the file and the key."""
+    return queue_config(read_json(queue.config), queue.config)
+
+
+def queue_config(data: Mapping[str, Any], path: Path) -> QueueConfig:
+    """Return a checked queue config from JSON; `path` is for the error text."""
+    known = _checked(_without_legacy(data), QueueConfig, checks.QUEUE, path)
+    if not known.get("script"):
+        raise BadConfig(f"{path}: the mandatory key 'script' is missing")
+    for name, unlike in _NOT_WITH_BATCH.items():
+        if known.get("batch") and known.get(name, unlike) != unlike:
+            raise BadConfig(
+                f"{path}: a queue has batch or {name}, not both; take one of them out"
+            )
+    return QueueConfig(**known)
+
+
+def _without_legacy(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn `coalesce` with `coalesce_param1` … into `coalesce_params`."""
+    kept = {k: v for k, v in data.items() if k not in _IGNORED}
+    on = kept.pop("coalesce", False) in checks.TRUE
+    old = [
+        n for n in range(1, 5) if kept.pop(f"coalesce_param{n}", None) in checks.TRUE
+    ]
+    if on and old and "coalesce_params" not in kept:
+        kept["coalesce_params"] = old
+    return kept
+
+
+def _checked(
+    data: Mapping[str, Any],
+    kind: type[RootConfig] | type[QueueConfig],
+    may_be: Mapping[str, Callable[[Any], Any]],
+    path: Path,
+) -> dict[str, Any]:
+    known = [one.name for one in fields(kind)]
+    checked: dict[str, Any] = {}
+    for name, value in data.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise BadConfig(f"{path}: unknown key {name!r}{hint}")
+        if value is None:
+            continue
+        try:
+            checked[name] = may_be[name](value)
+        except (TypeError, ValueError, BadInput) as error:
+            raise BadConfig(f"{path}: {name}: {error}") from None
+    return checked

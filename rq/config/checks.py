@@ -1,0 +1,225 @@
+"""What each setting may be: a function that returns its value, or says what is wrong.
+
+Each raises ValueError, TypeError or BadInput; whoever reads the file adds its name and
+the key.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rq.config.settings import ONCE, PERSISTENT, RETENTION
+
+TRUE: tuple[object, ...] = (True, "true", "yes", "1")
+_KEPT_BY = ("days", "count", "bytes")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str) and "\0" not in value:
+        return value
+    raise ValueError(f"{value!r:.60} is not text")
+
+
+def _whole(low: int, high: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{value!r:.60} is not a whole number")
+        if not low <= value <= high:
+            raise ValueError(f"{value} is not between {low} and {high}")
+        return value
+
+    return check
+
+
+def _seconds(value: Any) -> float:
+    number = float(value)
+    if not 0 <= number <= 86400:
+        raise ValueError(f"{value!r:.60} is not between 0 and 86400 seconds")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    if value in TRUE:
+        return True
+    if value in (False, "false", "no", "0", ""):
+        return False
+    raise ValueError(f"{value!r:.60} is not true or false")
+
+
+def _environment(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object of names and values")
+    for name, one in value.items():
+        if not name or "=" in name or "\0" in name or "\0" in str(one):
+            raise ValueError(f"{name!r:.60} cannot be an environment variable")
+        if not isinstance(one, str | int | float) or isinstance(one, bool):
+            raise ValueError(f"the value of {name} is not text")
+    return {name: str(one) for name, one in value.items()}
+
+
+def _param_numbers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r:.60} is not a list of param numbers")
+    one_to_four = _whole(1, 4)
+    return tuple(sorted({one_to_four(one) for one in value if one not in ("", None)}))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(_text(one) for one in value)
+    raise ValueError(f"{value!r:.60} is not a list of texts")
+
+
+def _relative_root(value: Any) -> str:
+    text = _text(value)
+    if not text.startswith("/"):
+        raise ValueError("it must start with /")
+    inner = text.strip("/")
+    return f"/{inner}/" if inner else "/"
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    raise ValueError("it is not a JSON object")
+
+
+def _prefix(value: Any) -> str:
+    shlex.split(_text(value))
+    return str(value)
+
+
+def _retention(value: Any) -> dict[str, dict[str, float]]:
+    """Return the defaults with what `value` says in their place; null: for ever."""
+    found = {kind: dict(kept) for kind, kept in RETENTION.items()}
+    for kind, kept in _object(value).items():
+        if kind not in RETENTION:
+            known = ", ".join(RETENTION)
+            raise ValueError(f"{kind!r:.60} is not one of {known}")
+        found[kind] = _kept({} if kept is None else _object(kept))
+    if "count" in found["history"]:
+        raise ValueError("history is kept by days and bytes, not by count")
+    return found
+
+
+def _kept(value: Mapping[str, Any]) -> dict[str, float]:
+    kept = {}
+    for name, number in value.items():
+        if name not in _KEPT_BY:
+            raise ValueError(f"{name!r:.60} is not one of {', '.join(_KEPT_BY)}")
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        if not is_number or not 0 <= number <= 2**62:
+            raise ValueError(f"{name}: {number!r:.60} is not a number from 0 up")
+        kept[name] = number
+    return kept
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_BATCH_WAIT = 60.0
+_BATCH_KEYS = ("max", "wait", "by", "complete")
+
+
+def _batch(value: Any) -> dict[str, Any]:
+    """Return the setting `batch` whole; nothing for a queue without."""
+    given = _object(value)
+    for name in given:
+        if name not in _BATCH_KEYS:
+            raise ValueError(f"{name!r:.60} is not one of {', '.join(_BATCH_KEYS)}")
+    if not given:
+        return {}
+    if "max" not in given:
+        raise ValueError("it lacks max, how many messages go into one")
+    if given.get("complete") and not given.get("by"):
+        raise ValueError("complete counts the messages of one value: it needs by")
+    known: dict[str, Any] = {"max": _whole(1, 10_000)(given["max"])}
+    known["wait"] = _duration(given.get("wait", _BATCH_WAIT))
+    return {
+        **known,
+        **{k: _param(given[k]) for k in ("by", "complete") if given.get(k)},
+    }
+
+
+def _spark(value: Any) -> dict[str, Any]:
+    """Return the setting `spark`: `master`, and `conf` with settings of Spark."""
+    found = _object(value)
+    for name in found:
+        if name not in ("master", "conf"):
+            raise ValueError(f"{name}: must be master or conf")
+    known: dict[str, Any] = {}
+    if "master" in found:
+        known["master"] = _text(found["master"])
+    if "conf" in found:
+        known["conf"] = _environment(found["conf"])
+    for name in known.get("conf", {}):
+        if not name.startswith("spark."):
+            raise ValueError(f"conf: {name} does not begin with spark.")
+    return known
+
+
+def _duration(value: Any) -> float:
+    """Return seconds, said as a number or as `90s`, `5m`, `1h`."""
+    text = str(value).strip()
+    if text[-1:] in _UNITS and text[:-1].isdecimal():
+        return _seconds(int(text[:-1]) * _UNITS[text[-1]])
+    return _seconds(value)
+
+
+def _param(value: Any) -> str:
+    if value in ("param1", "param2", "param3", "param4"):
+        return str(value)
+    raise ValueError(f"{value!r:.60} is not one of param1 to param4")
+
+
+def _clone(value: Any) -> str:
+    if value in ("link", "copy"):
+        return str(value)
+    raise ValueError(f"{value!r:.60} is neither 'link' nor 'copy'")
+
+
+def _worker(value: Any) -> str:
+    if value in (ONCE, PERSISTENT):
+        return str(value)
+    raise ValueError(f"{value!r:.60} is neither {ONCE!r} nor {PERSISTENT!r}")
+
+
+ROOT: dict[str, Callable[[Any], Any]] = {
+    "env": _text,
+    "host": _text,
+    "port": _whole(1, 65535),
+    "addr": _text,
+    "tmpdir": _text,
+    "relative_root": _relative_root,
+    "allow_new_queue": _flag,
+    "basic_auth": _object,
+    "allowed_ips": _texts,
+    "open_without_auth": _flag,
+    "web": _flag,
+    "web_workers": _whole(1, 64),
+    "worker_env": _environment,
+    "grace": _seconds,
+    "min_free_bytes": _whole(0, 2**62),
+    "min_free_inodes": _whole(0, 2**62),
+}
+QUEUE: dict[str, Callable[[Any], Any]] = {
+    "name": _text,
+    "script": _text,
+    "num_workers": _whole(0, 1024),
+    "exec_prefix": _prefix,
+    "env_vars": _environment,
+    "coalesce_params": _param_numbers,
+    "blocking_params": _param_numbers,
+    "nice": _whole(-20, 19),
+    "clone": _clone,
+    "leave_children": _flag,
+    "worker": _worker,
+    "worker_messages": _whole(1, 2**31),
+    "worker_seconds": _seconds,
+    "worker_dir": _flag,
+    "batch": _batch,
+    "spark": _spark,
+    "retention": _retention,
+}

@@ -1,0 +1,106 @@
+"""The only writer of config and state files, and of what else lies outside a spool."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rq import durable
+from rq.layout import QUEUE_DIRS, QueueDir, Root
+
+_SECRET_BYTES = 32
+
+
+def write_state(path: Path, data: object) -> None:
+    """Replace a JSON file durably."""
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    durable.write_durable(path, text.encode() + b"\n")
+
+
+def secret(root: Root) -> bytes:
+    """Return the secret of this installation's web; made when there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        found = root.web_secret.read_bytes()
+        if len(found) >= _SECRET_BYTES:
+            return found
+    made = os.urandom(_SECRET_BYTES)
+    durable.write_durable(root.web_secret, made, 0o600)
+    return made
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Replace a file that nobody else may read, durably."""
+    durable.write_durable(path, text.encode(), 0o600)
+
+
+def write_cache(path: Path, data: object) -> None:
+    """Replace a JSON file, so that a reader sees the old or the new one; it may be lost
+    with the power."""
+    durable.replace(str(path), json.dumps(data, ensure_ascii=False).encode())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a small file, so that a reader sees the old or the new one."""
+    durable.replace(str(path), text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a small file that is no text; as `write_text`."""
+    durable.replace(str(path), data)
+
+
+def write_link(target: str, path: Path) -> None:
+    """Make or replace a symlink, durably."""
+    durable.symlink_durable(target, path)
+
+
+def remove_link(path: Path) -> None:
+    """Remove a file or symlink, durably."""
+    durable.unlink_durable(path)
+
+
+def remove_upload(path: Path) -> None:
+    """Remove a file under `config/tmp`; it need not be gone for good."""
+    durable.unlink(str(path))
+
+
+def make_queue(queue: QueueDir, config: Mapping[str, Any], mark: object) -> None:
+    """Make or complete a queue directory, durably; config.json last, it makes a queue."""
+    for name in QUEUE_DIRS:
+        durable.make_dirs(str(queue.path / name))
+    write_state(queue.scandir_mark, mark)
+    write_state(queue.config, config)
+    durable.sync_path(queue.path.parent)
+
+
+def move_queue(source: Path, target: Path) -> None:
+    """Rename a queue directory, durably; the caller holds its lock."""
+    durable.make_dirs(str(target.parent))
+    durable.rename_durable(source, target)
+
+
+def remove_queue(path: Path) -> None:
+    """Remove a queue directory with all its messages; the caller holds its lock."""
+    durable.remove_tree(str(path))
+
+
+def make_dir(path: Path) -> None:
+    """Make a directory, and those above it that are missing."""
+    durable.make_dirs(str(path))
+
+
+def remove_dir(path: Path) -> None:
+    """Remove a directory, whatever is in it; none is fine."""
+    durable.remove_tree(str(path))
+
+
+def make_root(root: Root) -> None:
+    """Make the directories of a root that are missing."""
+    for path in (root.path, root.config_dir, root.scandir, root.timers, root.queues):
+        durable.make_dirs(str(path))
+    for path in (root.trash, root.log, root.uploads):
+        durable.make_dirs(str(path))

@@ -1,0 +1,135 @@
+"""Every setting, and what it is when the config files say nothing of it.
+
+What each may be is in `checks`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+DEFAULT_PORT = 3333
+API_EXEC_PREFIX = "bash -lc "
+ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
+WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
+# Errors that nobody has acknowledged are none of these. A relay's receiver remembers
+# for 30 days by its history.
+RETENTION: Mapping[str, Mapping[str, float]] = {
+    "done": {"days": 7},
+    "relayed": {"days": 7},
+    "dismissed": {"days": 30},
+    "history": {"days": 35},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootConfig:
+    """config/config.json."""
+
+    env: str = "development"  # exported as RQ_ENV
+    host: str = "127.0.0.1"  # host part of full message ids
+    port: int = DEFAULT_PORT  # of full message ids and of the web
+    addr: str = "127.0.0.1"  # address the web listens on
+    tmpdir: str | None = None  # becomes TMPDIR of workers
+    relative_root: str = "/"  # URL prefix, one slash at each end
+    allow_new_queue: bool = False  # queues may be made by web
+    basic_auth: Mapping[str, Any] | None = None
+    allowed_ips: tuple[str, ...] = ()
+    open_without_auth: bool = False
+    web: bool = True  # the web is started
+    web_workers: int = 1  # processes that serve it
+    worker_env: Mapping[str, str] = field(default_factory=dict)  # PATH, HOME, …
+    grace: float = 10.0  # seconds between TERM and KILL of a worker
+    min_free_bytes: int = 64 * 1024 * 1024  # below it nothing new is accepted
+    min_free_inodes: int = 2000
+
+    @property
+    def base_url(self) -> str:
+        """`http://HOST:PORT/` with the relative root, ending in a slash."""
+        return f"http://{self.host}:{self.port}{self.relative_root}"
+
+    @property
+    def page_url(self) -> str:
+        """Where a browser on this machine finds the web."""
+        everywhere = self.addr in ("", "0.0.0.0", "::")
+        name = self.host if everywhere else self.addr
+        shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
+        return f"http://{shown}:{self.port}{self.relative_root}"
+
+    def full_id(self, queue: str, msg_id: str) -> str:
+        return f"{self.base_url}q/{queue}/{msg_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConfig:
+    """queue/NAME/config.json."""
+
+    name: str = ""
+    script: str = ""  # path; relative to the root
+    num_workers: int = 1  # messages that run at the same time
+    exec_prefix: str = API_EXEC_PREFIX  # put before the script, split like a shell
+    env_vars: Mapping[str, str] = field(default_factory=dict)
+    coalesce_params: tuple[int, ...] = ()  # equal waiting messages run once
+    blocking_params: tuple[int, ...] = ()  # equal messages not at the same time
+    nice: int = 19
+    clone: str = "link"  # or "copy": attachments of clones are files of their own
+    leave_children: bool = False  # processes that outlive their script are left alone
+    worker: str = ONCE  # a process for each message; or "persistent"
+    worker_messages: int = 10_000  # a persistent one is renewed after so many
+    worker_seconds: float = 3600.0  # and when it has lived so long
+    worker_dir: bool = True  # each message of a persistent one gets its directory
+    batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
+    spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
+    retention: Mapping[str, Mapping[str, float]] = field(
+        default_factory=lambda: dict(RETENTION)
+    )
+
+    @property
+    def argv_prefix(self) -> list[str]:
+        return shlex.split(self.exec_prefix)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys the ancestor shows, and the others that are not default."""
+        shown: dict[str, Any] = {}
+        plain = QueueConfig()
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name in _ANCESTOR_KEYS or value != getattr(plain, one.name):
+                shown[one.name] = list(value) if isinstance(value, tuple) else value
+        return shown
+
+
+_ANCESTOR_KEYS = frozenset(
+    {
+        "name",
+        "script",
+        "num_workers",
+        "exec_prefix",
+        "env_vars",
+        "coalesce_params",
+        "blocking_params",
+    }
+)
+
+
+def default_worker_env() -> dict[str, str]:
+    """Return the environment that workers start with, kept in the config for good."""
+    user = pwd.getpwuid(os.getuid())
+    zone = Path("/etc/timezone")
+    return {
+        "PATH": WORKER_PATH,
+        "HOME": user.pw_dir,
+        "USER": user.pw_name,
+        "LOGNAME": user.pw_name,
+        "LANG": "C.UTF-8",
+        "TZ": zone.read_text().strip() if zone.is_file() else "UTC",
+        "TMPDIR": tempfile.gettempdir(),
+    }
