@@ -7,15 +7,17 @@ leave prep in the same turn; after a crash `finish_all` makes up for what is mis
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
-from rq.errors import WrongState
+from rq.errors import DiskFailed, WrongState
 from rq.spool import transactions
 from rq.spool.fold import Folded
 from rq.spool.store import Spool
 from rq.spool.transactions import Standing, Transaction
-from rq.states import Event, Note, State
+from rq.states import Event, Note, Role, State, next_state
 
 MOST = 40_000  # messages of a transaction
+_AT_ONCE = 1000  # ids that one line of the journal names
 
 
 def open_one(spool: Spool, key: str | None, ttl: float) -> Transaction:
@@ -87,7 +89,7 @@ def commit(spool: Spool, one: Transaction, ids: list[str]) -> None:
     listed = {"manifest": True} if len(ids) > transactions.INLINE else {"ids": ids}
     line = spool.note(Note.TXN, txn=one.txn_id, **said, **listed)
     spool.txns.take({**line, "ids": ids})
-    spool.end_prepared(ids, Event.COMMIT, one.txn_id)
+    _leave_prep(spool, ids, Event.COMMIT, one.txn_id)
     _finish(spool, one)
 
 
@@ -113,12 +115,40 @@ def finish_all(spool: Spool, folded: Folded) -> None:
         if not one.is_open:
             _finish(spool, one)
     for txn_id, ids in folded.untold.items():
-        for _ in spool.tell_of(list(ids), Event.COMMIT, txn_id):
+        for _ in _tell_of(spool, list(ids), Event.COMMIT, txn_id):
             pass
 
 
 def _finish(spool: Spool, one: Transaction) -> None:
     entries = spool.entries
     left = [i for i in one.members if i in entries and entries[i].state is State.PREP]
-    spool.end_prepared(left, Event.DISCARD, one.txn_id)
+    _leave_prep(spool, left, Event.DISCARD, one.txn_id)
     one.members.clear()
+
+
+def _leave_prep(spool: Spool, ids: list[str], event: Event, txn_id: str) -> None:
+    """Let messages of a transaction that is decided leave prep: what follows from its
+    own line, which recovery would do as well."""
+    target = next_state(State.PREP, event, Role.CREATOR)
+    for chunk, seq in _tell_of(spool, ids, event, txn_id):
+        now = spool.clock()
+        for msg_id in chunk:
+            entry = spool.entries[msg_id]
+            entry.seq, entry.since, entry.written = seq, now, False
+            spool.changed(msg_id, entry, State.PREP, target)
+        if spool.journal.full:
+            with contextlib.suppress(DiskFailed):  # the turn's own commit says so
+                spool.commit()
+
+
+def _tell_of(
+    spool: Spool, ids: list[str], event: Event, txn_id: str
+) -> Iterator[tuple[list[str], int]]:
+    """Write lines for those who read the history, of up to a thousand messages that a
+    decision lets leave prep; give the messages of each, and its seq."""
+    target = next_state(State.PREP, event, Role.CREATOR)
+    for at in range(0, len(ids), _AT_ONCE):
+        chunk, now = ids[at : at + _AT_ONCE], int(spool.clock() * 1e6)
+        said = {"ts": now, "queue": spool.queue.name, "ev": event, "txn": txn_id}
+        more = {"state": target, "was": State.PREP, "msgs": chunk}
+        yield chunk, spool.journal.append({**said, **more})

@@ -12,14 +12,14 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
 import orjson
 
 from rq import durable, names
-from rq.errors import BadMessage, DiskFailed, NoSuchMessage, WrongState
+from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
@@ -30,7 +30,7 @@ from rq.spool.gone import Gone
 from rq.spool.journal import Journal
 from rq.spool.lag import Lag
 from rq.spool.mover import Mover
-from rq.spool.outbox import Outbox
+from rq.spool.outbox import Owed
 from rq.spool.status import status_file
 from rq.spool.transactions import Transactions
 from rq.states import Event, Note, Role, State, next_state
@@ -42,7 +42,6 @@ RELAY_KEY = "relay/"  # how the keys of other hosts begin
 RELAY_KEY_SECONDS = 30 * 86400.0
 PREP_SECONDS = 36 * 3600.0
 REST_SECONDS = 1.0  # how long a running message may be without a folder
-_AT_ONCE = 1000  # ids that one line of the journal names
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +72,7 @@ class Spool:
         entries: dict[str, Entry],
         counts: Counts,
         keys: dict[str, tuple[str, float]],
+        owed: dict[tuple[int, int], Owed],
         clock: Callable[[], float] = time.time,
         threads: Executor | None = None,
     ) -> None:
@@ -82,7 +82,7 @@ class Spool:
         self.entries = entries
         self.counts = counts
         self.keys = keys
-        self.owed = Outbox({})
+        self.owed = owed
         self.clock = clock
         self.threads = threads
         self.owes: Owes = owes_nothing
@@ -220,7 +220,7 @@ class Spool:
             self.lagging.keep_spare(msg_id, spare)
         self._note_key(record, msg_id, now)
         self._note_owed(record, seq, now)
-        self._changed(msg_id, entry, source, target)
+        self.changed(msg_id, entry, source, target)
         return record
 
     def _entry(self, msg_id: str, event: Event) -> tuple[Entry, State]:
@@ -250,7 +250,8 @@ class Spool:
                 f"transaction {one.txn_id} holds message {msg_id}: commit or abort that"
             )
 
-    def _changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
+    def changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
+        """Let memory follow an event that is in the journal."""
         entry.state = target
         self.counts.moved(source, target)
         self.entries[msg_id] = entry
@@ -278,7 +279,7 @@ class Spool:
             more = {"state": target, "was": state, "msgs": found}
             self.journal.append({**said, **more})
         for one in found:
-            self._changed(one, Entry(state, state, 0.0, 0), state, target)
+            self.changed(one, Entry(state, state, 0.0, 0), state, target)
         return found
 
     def _rests(self, msg_id: str, state: State) -> bool:
@@ -344,32 +345,6 @@ class Spool:
         self.entries[msg_id].since = self.clock()
         self.txns.take(line)
 
-    def end_prepared(self, ids: list[str], event: Event, txn_id: str) -> None:
-        """Let messages of a transaction that is decided leave prep: what follows from
-        its own line, which recovery would do as well."""
-        target = next_state(State.PREP, event, Role.CREATOR)
-        for chunk, seq in self.tell_of(ids, event, txn_id):
-            now = self.clock()
-            for msg_id in chunk:
-                entry = self.entries[msg_id]
-                entry.seq, entry.since, entry.written = seq, now, False
-                self._changed(msg_id, entry, State.PREP, target)
-            if self.journal.full:
-                with contextlib.suppress(DiskFailed):  # the turn's own commit says so
-                    self.commit()
-
-    def tell_of(
-        self, ids: list[str], event: Event, txn_id: str
-    ) -> Iterator[tuple[list[str], int]]:
-        """Write lines for those who read the history, of up to a thousand messages that
-        a decision lets leave prep; give the messages of each, and its seq."""
-        target = next_state(State.PREP, event, Role.CREATOR)
-        for at in range(0, len(ids), _AT_ONCE):
-            chunk, now = ids[at : at + _AT_ONCE], int(self.clock() * 1e6)
-            said = {"ts": now, "queue": self.queue.name, "ev": event, "txn": txn_id}
-            more = {"state": target, "was": State.PREP, "msgs": chunk}
-            yield chunk, self.journal.append({**said, **more})
-
     def submit(self, message: Message, **more: Any) -> Entry:
         """Accept a message, new or prepared: → que, in one line.
 
@@ -405,7 +380,7 @@ class Spool:
         except BadMessage as error:
             _log.error("a rider cannot be read: %s", fields(msg_id=rider, reason=error))
         entry.status = status_file(record)
-        self._changed(rider, entry, source, target)
+        self.changed(rider, entry, source, target)
 
     # ---- folders of messages that run
 
