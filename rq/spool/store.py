@@ -30,7 +30,7 @@ from rq.spool.gone import Gone
 from rq.spool.journal import Journal
 from rq.spool.lag import Lag
 from rq.spool.mover import Mover
-from rq.spool.outbox import Owed
+from rq.spool.outbox import Outbox
 from rq.spool.status import status_file
 from rq.spool.transactions import Transactions
 from rq.states import Event, Note, Role, State, next_state
@@ -72,7 +72,6 @@ class Spool:
         entries: dict[str, Entry],
         counts: Counts,
         keys: dict[str, tuple[str, float]],
-        owed: dict[tuple[int, int], Owed],
         clock: Callable[[], float] = time.time,
         threads: Executor | None = None,
     ) -> None:
@@ -82,7 +81,7 @@ class Spool:
         self.entries = entries
         self.counts = counts
         self.keys = keys
-        self.owed = owed
+        self.owed = Outbox({})
         self.clock = clock
         self.threads = threads
         self.owes: Owes = owes_nothing
