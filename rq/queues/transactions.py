@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from itertools import islice
 from typing import Any
 
 from rq import names
@@ -168,14 +169,33 @@ def abort_txn(ctx: Context, arg: bytes) -> Any:
 
 
 def show_txn(ctx: Context, arg: bytes) -> Any:
-    """Answer how a transaction stands."""
-    return ["ok", shown(_named(ctx.owner, object_in(arg)))]
+    """Answer how a transaction stands; with `limit` also so many of the messages that an
+    open one holds."""
+    asked = object_in(arg)
+    one = _named(ctx.owner, asked)
+    if asked.get("limit") is None:
+        return ["ok", shown(one)]
+    held = islice(one.members if one.is_open else (), _limit(asked))
+    return ["ok", {**shown(one), "ids": list(held)}]
 
 
 def list_txns(ctx: Context, arg: bytes) -> Any:
-    """Answer how all stand that are open, the oldest first."""
+    """Answer how all stand that are open, the oldest first; with `limit` then so many of
+    those that are decided, what was opened last first."""
+    asked = object_in(arg) if arg else {}
     known = ctx.owner.spool.txns.by_id.values()
-    return ["ok", [shown(one) for one in known if one.is_open]]
+    found = [one for one in known if one.is_open]
+    if asked.get("limit") is not None:
+        decided = (one for one in reversed(known) if not one.is_open)
+        found += islice(decided, _limit(asked))
+    return ["ok", [shown(one) for one in found]]
+
+
+def _limit(asked: dict[str, Any]) -> int:
+    value = asked["limit"]
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return min(value, MOST_OPEN)
+    raise BadInput(f"limit is not a whole number: {value!r:.40}")
 
 
 def _named(owner: Owner, asked: dict[str, Any]) -> Transaction:

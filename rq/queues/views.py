@@ -73,10 +73,7 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
         fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
     elif "attempt" in result:
         fields["attempt"] = result["attempt"]  # a start alone does not rewrite msg
-    if state is State.RUN:
-        fields["phase"] = worker.phase if worker else "starting"
-    if state is State.DISMISSED:
-        fields["acknowledged"] = True
+    fields.update(_of_state(owner, msg_id, state, worker))
     fields["_attachments"] = _attachments(owner, fields)
     if not fields["_attachments"]:
         del fields["_attachments"]
@@ -84,6 +81,18 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     if (removed_at := retention.removed_at(owner, msg_id, state)) is not None:
         fields["removed_at"] = removed_at
     return fields
+
+
+def _of_state(
+    owner: Owner, msg_id: str, state: State, worker: Worker | None
+) -> dict[str, Any]:
+    """Return the facts that messages of one state only have."""
+    if state is State.RUN:
+        return {"phase": worker.phase if worker else "starting"}
+    if state is State.DISMISSED:
+        return {"acknowledged": True}
+    txn = owner.spool.txns.of(msg_id)
+    return {} if txn is None else {"_txn": txn.txn_id}
 
 
 def _result_so_far(owner: Owner, worker: Worker) -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
 import orjson
 from falcon.asgi import Request, Response
 
+from rq import names
 from rq.errors import BadInput
-from rq.web.answers import say_json
+from rq.web import forms
+from rq.web.answers import say, say_json
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -28,6 +31,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     routes.post(_PLACE + "/{txn}/messages", found.prepare)
     routes.post(_PLACE + "/{txn}/commit", found.commit)
     routes.post(_PLACE + "/{txn}/abort", found.abort)
+    routes.post("/q/{name}/txn/{txn}", found.change)
 
 
 class Transactions:
@@ -60,8 +64,22 @@ class Transactions:
         await _read(req)
         say_json(resp, await self._ask(name, "abort_txn", {"txn": txn}))
 
+    async def change(self, req: Request, resp: Response, name: str, txn: str) -> None:
+        """Abort one from its page."""
+        form = await forms.read(req)
+        if form.get("_method") != "abort":
+            raise falcon.HTTPBadRequest(description="_method is not abort")
+        reply = await self._site.owners.ask(name, "abort_txn", {"txn": txn})
+        here = f"/q/{name}/txn"
+        say(self._site, req, resp, form, reply, here, f"transaction {txn} is aborted")
+
     async def _ask(self, name: str, command: str, asked: dict[str, Any]) -> Any:
         return await self._site.owners.demand(name, command, asked)
+
+
+def listed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is told of a transaction, and when it was opened: epoch seconds."""
+    return {"key": None, "ids": [], **told, "opened": names.created(told["txn"])}
 
 
 async def _read(req: Request, *kinds: str) -> bytes:

@@ -15,6 +15,7 @@ from rq.web.pages.queue import QueuePage
 from rq.web.pages.relay import RelayPage
 from rq.web.pages.system import System
 from rq.web.pages.timers import TimersPage
+from rq.web.pages.txn import TransactionPages
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -54,6 +55,11 @@ def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) ->
     routes.get("/q/{name}/queue.json", queue.on_get)
     routes.get("/q/{name}/new_message", forms.new_message)
     routes.get("/q/{name}/confirm/{verb}", confirm.of_queue)
+    txn = TransactionPages(site)
+    routes.get("/q/{name}/txn", txn.of_queue)
+    routes.get("/q/{name}/txn.json", txn.of_queue)
+    routes.get("/q/{name}/txn/{txn}", txn.of_one)
+    routes.get("/q/{name}/txn/{txn}/confirm/{verb}", txn.question)
     routes.get("/q/{name}/{msg_id}", message.on_get)
     routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message)
     routes.get("/q/{name}/{msg_id}/log", log.page)

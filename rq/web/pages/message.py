@@ -27,7 +27,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
-_TOLD_ELSEWHERE = wording.TOLD | {"acknowledged", *PARAMS}
+_TOLD_ELSEWHERE = wording.TOLD | {"acknowledged", "_txn", *PARAMS}
 
 
 class MessagePage:
@@ -73,7 +73,7 @@ def shown(told: Mapping[str, Any]) -> dict[str, Any]:
         "running_for": max(0.0, now - started) if started else None,
         "due_in": float(told["due"]) - now,
         "part": progress.part_done(text) if told["state"] == "run" else None,
-        "actions": actions(state, result),
+        "actions": () if "_txn" in told else actions(state, result),
         "life": life(told, now),
         "params": [(one, told[one]) for one in PARAMS if one in told],
         "results": wording.results(result),

@@ -15,6 +15,7 @@ from rq.errors import BadConfig, BadInput, NoSuchQueue
 from rq.message import PARAMS
 from rq.web import owing
 from rq.web.pages import facts, page, progress
+from rq.web.txn import listed as listed_txn
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -83,7 +84,14 @@ class QueuePage:
             "running": facts.running([row], now),
             "sections": sections,
             "owed": await owing.listed(site, [name]) if owes else [],
+            "transactions": await self._transactions(row),
         }
+
+    async def _transactions(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        if not row["answers"]:
+            return []
+        told = await self._site.owners.demand(row["name"], "list_txns")
+        return [listed_txn(one) for one in told]
 
     async def _sections(
         self, row: Mapping[str, Any], tab: str, wanted: str, after: str
