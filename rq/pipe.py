@@ -12,6 +12,7 @@ from enum import StrEnum
 from rq.errors import BadInput
 
 LINE_LIMIT = 64 * 1024  # bytes; the rest of a longer line is dropped
+NAME_LIMIT = 4096  # bytes of a NAME that messages wait for
 
 
 class Verb(StrEnum):
@@ -106,6 +107,11 @@ def parse_later(text: str) -> Resend:
     form = "later SECONDS@NAME REASON"
     if not name:
         raise BadInput(f"cannot read {text[:200]!r}; say: {form}")
+    if len(name.encode()) > NAME_LIMIT:
+        raise BadInput(
+            f"the name in {text[:60]!r} … is {len(name.encode())} bytes, at most "
+            f"{NAME_LIMIT} can be"
+        )
     return Resend(_seconds(seconds, form, text), reason.strip(), name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import Any
 
@@ -39,6 +40,7 @@ def decide(owner: Owner, worker: Worker) -> Outcome:
 def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
     """End the attempt of a worker as decided; with its riders, and what it owes."""
     message, msg_id = worker.message, worker.msg_id
+    decided = _with_room(owner, message, decided)
     facts = _facts(worker, claim, decided)
     riders = _riders(owner, msg_id, decided.event)
     changed = _changed(owner, message, decided, riders)
@@ -68,6 +70,14 @@ def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
     if decided.event in AGAIN:
         owner.waits(msg_id, changed or message)
     _tell(worker, claim, decided)
+
+
+def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
+    """Return what was decided; of a name too many to wait for, for this message alone."""
+    name, now = decided.waits_for, owner.spool.clock()
+    if name is None or owner.waiting.has_room(message.dest, name, now):
+        return decided
+    return dataclasses.replace(decided, waits_for=None)
 
 
 def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:

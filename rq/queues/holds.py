@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 PROBE = 65.0  # seconds the others wait for one that is tried and does not end
+MOST = 1000  # names, and `dest` of messages that wait for one
 
 _Item = TypeVar("_Item", bound=tuple[object, ...])  # sorts by when it may run
 
@@ -36,6 +37,22 @@ class Holds(Generic[_Item]):
 
     def __bool__(self) -> bool:
         return bool(self._holds)
+
+    def has_room(self, dest: str, name: str, now: float) -> bool:
+        """Whether `name` can be left alone, too."""
+        if max(len(self._holds), len(self._names)) >= MOST:
+            self._forget(now)
+        new_name = name not in self._holds and len(self._holds) >= MOST
+        new_dest = dest not in self._names and len(self._names) >= MOST
+        return not (new_name or new_dest)
+
+    def _forget(self, now: float) -> None:
+        """Forget what nobody waits for, and nobody is trying."""
+        kept = {
+            k: one for k, one in self._holds.items() if one.items or one.until > now
+        }
+        self._holds = kept
+        self._names = {dest: one for dest, one in self._names.items() if one in kept}
 
     def begin(self, msg_id: str, dest: str, name: str, until: float) -> None:
         """Leave `name` alone, which a message for `dest` has tried in vain."""

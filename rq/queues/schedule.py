@@ -72,6 +72,10 @@ class Waiting:
 
     # ---- what waits for something outside
 
+    def has_room(self, dest: str, name: str, now: float) -> bool:
+        """Whether messages for `dest` can wait for `name`: of both there is a limit."""
+        return self._holds.has_room(dest, name, now)
+
     def hold(self, msg_id: str, dest: str, name: str, until: float) -> None:
         """Start no message for `dest` before `until`, nor any that waits for `name`:
         this one has tried."""

@@ -17,6 +17,7 @@ from rq.layout import Root
 
 _KEYS = ("ca", "peers")
 _PEER_KEYS = ("user", "password", "ca", "timeout")
+_LONGEST = 1000  # characters of an URL; those who wait for it name it
 _USUAL = {"http": 80, "https": 443}
 
 
@@ -56,6 +57,11 @@ def target(dest: str) -> Target:
     prefix, has_queue, rest = parts.path.partition("/q/")
     if not has_queue or not parts.hostname:
         raise BadInput(f"{dest!r:.200} is not http(s)://HOST[:PORT]/…/q/NAME")
+    if not parts.path.isascii() or " " in dest or len(dest) > _LONGEST:
+        raise BadInput(
+            f"{dest!r:.200} cannot be sent to: at most {_LONGEST} characters, no blanks, "
+            "and others than ASCII as %XX"
+        )
     if parts.username is not None:
         raise BadInput("a password in an URL is shown to all: put it into peers.json")
     return Target(

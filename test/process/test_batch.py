@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support import SETTINGS, RunningQueue, lives, running_queue, wait_until
 
+from rq.queues.holds import MOST
+
 pytestmark = pytest.mark.process
 
 PATIENCE = 30.0
@@ -438,6 +440,19 @@ def test_one_that_asks_once_too_often_goes_to_err_at_once(make):
     first, second = batches.send(1, max_count=1) + batches.send(1)
     assert batches.until(first, "err")["result"]["cause"] == "resend_limit"
     assert batches.queue.state(second) == "run"
+
+
+def test_with_too_many_names_to_wait_for_a_message_waits_alone(make):
+    batches = make(max=MOST + 1)
+    batches.act(
+        'for one in "${ids[@]}"; do echo "msg $one later 600@$one shut" >&3; done'
+    )
+    ids = [batches.queue.send(dest=f"shop{n}") for n in range(MOST + 1)]
+    batches.until_said("a batch has ended")
+    found = [batches.queue.get(one) for one in ids]
+    assert {one["count"] for one in found} == {0}
+    away = [one["due"] > time.time() + 300 for one in found]
+    assert away == [False] * MOST + [True]
 
 
 def test_dup_is_refused(make):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rq import pipe
 from rq.errors import BadInput
-from rq.pipe import LINE_LIMIT, Dup, Lines, Report, Resend, Verb
+from rq.pipe import LINE_LIMIT, NAME_LIMIT, Dup, Lines, Report, Resend, Verb
 
 
 def cut(data, places):
@@ -96,6 +96,13 @@ def test_resend_has_a_delay_and_a_reason(text, asked):
 )
 def test_later_may_name_what_it_waits_for(text, asked):
     assert pipe.parse_later(text) == asked
+
+
+def test_the_name_of_what_is_waited_for_has_a_longest():
+    name = "x" * (NAME_LIMIT - 2) + "é"
+    assert pipe.parse_later(f"5@{name} shut").waits_for == name
+    with pytest.raises(BadInput, match="4097 bytes, at most 4096"):
+        pipe.parse_later(f"5@{name}x shut")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.queues import coalesce
-from rq.queues.holds import PROBE
+from rq.queues.holds import MOST, PROBE
 from rq.queues.schedule import Item, Waiting
 
 
@@ -112,6 +112,28 @@ def test_many_that_wait_are_put_aside_a_part_at_a_time_and_none_is_lost():
     queue.release_all()
     taken = [take(queue, 30.0)[0] for _ in items]
     assert taken == [item.msg_id for item in items]
+
+
+def test_only_so_many_can_be_left_alone_and_no_more_than_that_are_remembered():
+    queue = waiting(Item(1.0, 1, "a1"))
+    for number in range(MOST):
+        assert queue.has_room("a", f"host{number}", 10.0)
+        queue.hold("a9", "a", f"host{number}", 20.0)
+    assert take(queue, 10.0) == (None, 20.0)
+    assert not queue.has_room("b", "one more", 19.0)
+    assert queue.has_room("b", "host0", 19.0)
+    assert queue.has_room("b", "one more", 20.0), "nobody waits for the others"
+    assert take(queue, 20.0) == ("a1", None), "and who waits is not forgotten"
+
+
+def test_only_so_many_dests_can_wait():
+    queue = waiting()
+    for number in range(MOST):
+        assert queue.has_room(f"dest{number}", "host", 10.0)
+        queue.hold("a9", f"dest{number}", "host", 20.0)
+    assert not queue.has_room("one more", "host", 10.0)
+    assert queue.has_room("dest0", "host", 10.0)
+    assert queue.has_room("one more", "host", 20.0)
 
 
 def test_nothing_waits_in_an_empty_queue():
