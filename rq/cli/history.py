@@ -47,13 +47,14 @@ def run(root: Root, **settings: bool) -> Round:
     from rq.spark import session
     from rq.spark.history import Settings, run_round
 
-    spark = session.session("rq-history")
+    place.note("starting Spark")
+    spark = session.session("rq-history", quiet=True)
     try:
         return run_round(
             spark, root, Settings(patience=_PATIENCE, **settings), place.note
         )
     finally:
-        spark.stop()
+        session.close(spark)
 
 
 def counted(done: Round, only: str | None = None) -> dict[str, dict[str, int]]:

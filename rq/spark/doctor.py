@@ -27,7 +27,7 @@ def examine() -> Iterator[tuple[str, str]]:
     yield "java", _of_java(found)
     yield "versions", ", ".join(_versions())
     begun = time.monotonic()
-    spark = sessions.session("rq spark doctor")
+    spark = sessions.session("rq spark doctor", quiet=True)
     try:
         cores = spark.sparkContext.defaultParallelism
         took = time.monotonic() - begun

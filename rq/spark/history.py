@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -24,14 +24,21 @@ from rq import client, names, published
 from rq.config import files
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
-from rq.spark import bronze, gold, journal_plan, journal_source, publish, renewal
+from rq.spark import (
+    bronze,
+    gold,
+    journal_plan,
+    journal_source,
+    mishaps,
+    publish,
+    renewal,
+)
 from rq.spark.bronze import Current
 from rq.spark.journal_source import JournalSource
 
 OLD = 3600.0  # seconds that merged directories stay for readers that are at them
 MERGED_AT_ONCE = 7  # days
 _SEAL_PATIENCE = 30.0
-_SAID = re.compile(r"rq\.errors\.\w+: (.+)")
 
 Tell = Callable[[str], None]
 
@@ -81,17 +88,29 @@ def run_round(
     settings: Settings | None = None,
     tell: Tell = lambda text: None,
 ) -> Round:
-    """Take in all that is sealed by now, and publish."""
+    """Take in all that is sealed by now, and publish.
+
+    AtWork: another round does. Damaged: this one cannot go on; it says why.
+    """
     settings = settings or Settings()
     place = bronze.place(root)
     files.make_dir(place.path)
     with _alone(place.lock, settings.patience):
-        as_of = time.time()
-        silent = seal(root)
-        current = renewal.begin(spark, root, place, settings.rebuild)
-        batches, events = _take_in(spark, root, place, current.number, settings, tell)
-        counts, days = _build(spark, root, place, current, as_of, tell)
-        _merge_closed(spark, place, current, settings.old)
+        try:
+            return _run(spark, root, place, settings, tell)
+        except (PySparkException, Py4JError, OSError) as error:
+            raise Damaged(mishaps.sentence(error)) from error
+
+
+def _run(
+    spark: SparkSession, root: Root, place: bronze.Place, settings: Settings, tell: Tell
+) -> Round:
+    as_of = time.time()
+    silent = seal(root)
+    current = renewal.begin(spark, root, place, settings.rebuild)
+    batches, events = _take_in(spark, root, place, current.number, settings, tell)
+    counts, days = _build(spark, root, place, current, as_of, tell)
+    _merge_closed(spark, place, current, settings.old)
     return Round(
         as_of=as_of,
         batches=batches,
@@ -173,25 +192,13 @@ def _take_in(
         .trigger(availableNow=True)
         .start()
     )
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        raise Damaged(_sentence(error)) from None
+    query.awaitTermination()
     return _progress(query)
 
 
 def _progress(query: StreamingQuery) -> tuple[int, int]:
     done = [one for one in query.recentProgress if one.numInputRows]
     return len(done), sum(one.numInputRows for one in done)
-
-
-def _sentence(error: StreamingQueryException) -> str:
-    """Return what an error of ours said inside of Spark, without Spark's pages."""
-    found = _SAID.findall(str(error))
-    if found:
-        return str(found[-1])
-    first = str(error).strip().splitlines()[0]
-    return f"Spark ended the round: {first:.300}"
 
 
 # ---- gold

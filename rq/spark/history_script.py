@@ -1,49 +1,108 @@
-"""The script of the queue `spark-history`: one round, told as it goes on."""
+"""The script of the queue `spark-history`: one round, told as it goes on.
+
+A round may be cut off at any instant, so nobody need wait for its end: it leaves when
+TERM comes, and by itself when its queue stops.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 
-from rq import config, script
+from rq import client, config, script
 from rq.errors import RQError
+from rq.layout import Root
 from rq.pipe import Verb
 from rq.spark.progress import Progress
-from rq.spark.session import demand_spark, session
+from rq.spark.session import close, demand_spark, kill_java, session
 
+QUEUE = "spark-history"
 _AGAIN = 60  # seconds, when another round is at work
+_LOOK = 1.0  # seconds between looks at the queue
+
+
+class LastWord:
+    """What the queue is told at the end, by whoever is first; the others are silent."""
+
+    def __init__(self) -> None:
+        self._free = threading.Lock()
+
+    @property
+    def said(self) -> bool:
+        return self._free.locked()
+
+    def say(self, verb: Verb, text: str) -> bool:
+        """Say it; return whether nobody had."""
+        if not self._free.acquire(blocking=False):
+            return False
+        script.say(verb, text)
+        return True
 
 
 def main() -> int:
     """Run a round for the queue; return the exit code."""
+    last = LastWord()
+    signal.signal(signal.SIGTERM, lambda *_: _leave(last))
     try:
         demand_spark()
-        return _round()
+        root = config.find_root(None)
+        threading.Thread(target=_watch, args=(root, last), daemon=True).start()
+        return _round(root, last)
     except RQError as error:
-        script.say(Verb.ERR, str(error))
+        last.say(Verb.ERR, str(error))
         return 1
 
 
-def _round() -> int:
+def _round(root: Root, last: LastWord) -> int:
     """Run a round in a Spark of its own."""
     from rq.spark import history
 
     spark = session("rq-history")
-    told = Progress(_tell, sys.exit)
+    told = Progress(_tell, lambda: None)
     told.start()
     told.watch(spark)
     try:
-        done = history.run_round(spark, config.find_root(None), tell=_tell)
-        script.say(Verb.DONE, history.sentence(done))
+        done = history.run_round(spark, root, tell=_tell)
+        last.say(Verb.DONE, history.sentence(done))
     except history.AtWork as error:
-        script.say(Verb.LATER, f"{_AGAIN}-{error}")
+        last.say(Verb.LATER, f"{_AGAIN}-{error}")
     finally:
         told.stop()
-        spark.stop()
+        close(spark)
     return 0
 
 
 def _tell(text: str) -> None:
     script.say(Verb.RUN, text)
+
+
+# ---- an end before the end
+
+
+def _watch(root: Root, last: LastWord) -> None:
+    """End when the queue stops, which would wait until its grace is over."""
+    socket = root.queue(QUEUE).socket
+    pause = threading.Event()
+    while not pause.wait(_LOOK):
+        try:
+            stops = client.demanded(client.ask(socket, "detail"))["stopping"]
+        except RQError:
+            continue  # whoever owns the queue next ends what it finds
+        if stops and last.say(Verb.LATER, "0-cut short by a stop of the queue"):
+            # To the main thread, lest it hear of the end of Java before we are through.
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _leave(last: LastWord) -> None:
+    """End this process and its Java, whatever they are at.
+
+    Without a word if none was said: the queue knows why it has sent TERM.
+    """
+    kill_java()
+    # Not by an exception: it would be taken for one of the round.
+    os._exit(0 if last.said else 1)
 
 
 if __name__ == "__main__":

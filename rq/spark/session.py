@@ -6,20 +6,24 @@ the queue's config: whoever runs a queue has the last word on its jobs).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rq import config
+from rq.config import files
 from rq.errors import BadConfig, Refused
 from rq.layout import Root
-from rq.spark import java
+from rq.logs import ROTATE_BYTES
+from rq.spark import java, mishaps, scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,34 +33,82 @@ LOOPBACK = "127.0.0.1"
 CONF_DIR = Path(__file__).parent / "conf"
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _LOCAL_NAMES = ("127.", "localhost", "[::1]")
+_END = 30.0  # seconds for a Java that was told to end
+_OUTPUTS = (1, 2)  # Java complains on both
 
 
 def session(
-    app: str, *, master: str | None = None, conf: Mapping[str, str] | None = None
+    app: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    quiet: bool = False,
 ) -> SparkSession:
     """Return the session of this process, started if there is none.
 
-    Refused when Spark is not installed, NoJava when there is no Java for it.
+    `quiet`: what Java has to say goes to `log/spark.log` and not to standard error.
+    Refused when Spark is not installed or does not start, NoJava when there is no Java
+    for it.
     """
     demand_spark()
     root = config.find_root(None)
     where = master or os.environ.get("RQ_SPARK_MASTER") or DEFAULT_MASTER
     given = {**(conf or {}), **_from_environment()}
     os.environ.update(environment())
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName(app).master(where)
-    for name, value in {**settings(root, where), **given}.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    wanted = {**settings(root, where), **given}
+    os.environ["SPARK_SUBMIT_OPTS"] = _java_options(wanted["spark.local.dir"])
+    spark = _started(app, where, wanted, root.log / "spark.log" if quiet else None)
     if _SHUFFLE not in given:
         spark.conf.set(_SHUFFLE, str(max(1, spark.sparkContext.defaultParallelism)))
     register(spark)
     return spark
 
 
+def _started(
+    app: str, master: str, wanted: Mapping[str, str], log: Path | None
+) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    begun = log.stat().st_size if log is not None and log.exists() else 0
+    try:
+        with _told_to(log):
+            return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        said = "" if log is None else log.read_bytes()[begun:].decode(errors="replace")
+        raise Refused(mishaps.not_started(error, said)) from None
+
+
+@contextlib.contextmanager
+def _told_to(log: Path | None) -> Iterator[None]:
+    """Let what is started meanwhile write what it has to say into a file, for good."""
+    if log is None:
+        yield
+        return
+    files.make_dir(log.parent)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(fd) for fd in _OUTPUTS]
+    with log.open("ab") as file:
+        if file.tell() > ROTATE_BYTES:
+            file.truncate(0)
+        for fd in _OUTPUTS:
+            os.dup2(file.fileno(), fd)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        for fd, before in zip(_OUTPUTS, kept, strict=True):
+            os.dup2(before, fd)
+            os.close(before)
+
+
 def close(spark: SparkSession) -> None:
-    """Stop a session and wait until its Java has ended."""
+    """Stop a session, wait until its Java has ended, and remove what that leaves."""
     from pyspark import SparkContext
 
     spark.stop()
@@ -68,7 +120,30 @@ def close(spark: SparkSession) -> None:
     process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()
-        process.wait()
+        try:
+            process.wait(_END)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+    scratch.leave(_scratch(config.find_root(None)))
+
+
+def kill_java() -> None:
+    """End the Java of this process as kill -9 does; what it wrote is as after a crash."""
+    # pyspark is there if a session was begun, perhaps half: load nothing on the way out.
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process = getattr(getattr(context, "_gateway", None), "proc", None)
+    if process is not None:
+        _kill(process)
+        scratch.leave(_scratch(config.find_root(None)))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def _scratch(root: Root) -> Path:
+    return root.spark / "local"
 
 
 def demand_spark() -> None:
@@ -100,10 +175,10 @@ def environment() -> dict[str, str]:
 
 def settings(root: Root, master: str) -> dict[str, str]:
     """Return the settings of every session of this root."""
-    made = {name: root.spark / name for name in ("warehouse", "local")}
+    warehouse = root.spark / "warehouse"
     try:
-        for directory in made.values():
-            directory.mkdir(parents=True, exist_ok=True)
+        files.make_dir(warehouse)
+        local = scratch.enter(_scratch(root))
     except OSError as error:
         raise BadConfig(
             f"Spark needs to write to {root.spark}: {error.strerror}"
@@ -114,12 +189,20 @@ def settings(root: Root, master: str) -> dict[str, str]:
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": str(made["warehouse"]),
-        "spark.local.dir": str(made["local"]),
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.local.dir": str(local),
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **(_loopback() if is_here(master) else {}),
     }
+
+
+def _java_options(directory: str) -> str:
+    """Let Java, too, put its temporary files where they are removed behind it."""
+    before = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    if "java.io.tmpdir" in before:
+        return before
+    return f'{before} -Djava.io.tmpdir="{directory}"'.lstrip()
 
 
 def is_here(master: str) -> bool:

@@ -51,6 +51,11 @@ def test_the_chart_equals_ls_count_and_the_folders_and_a_message_renews_it(rq):
     assert done.returncode == 0, done.stderr
     assert "the history and `rq ls --count` count the same" in done.stdout
     assert done.stdout.splitlines()[-1].endswith("/history?range=day")
+    # What Spark says of its own start is for the log.
+    noise = "Setting default log level"
+    assert noise in (rq.root.log / "spark.log").read_text()
+    assert noise not in done.stdout + done.stderr
+    assert "starting Spark\n" in done.stderr
 
     index = published.Published(published.place(rq.root)).index()
     counted = json.loads(rq("ls", "--count", "--json").stdout)

@@ -20,7 +20,7 @@ from support import wait_until
 
 from rq import published
 from rq.layout import Root
-from rq.spark import bronze, history
+from rq.spark import bronze, history, scratch
 
 PATIENCE = 240.0  # seconds: a busy machine starts Spark slowly
 
@@ -149,6 +149,10 @@ def test_a_round_that_is_killed_while_it_writes_counts_each_event_once(spark, ro
             break
     else:
         pytest.fail("no round was killed while it wrote")
+    local = rounds.root.spark / "local"
+    [left] = [one for one in local.iterdir() if one.is_dir()]
+    scratch.enter(local)
+    assert not left.exists()
     rounds.grow(300)
     assert_each_event_once(spark, rounds.root)
 

@@ -1,0 +1,58 @@
+"""Where Spark puts what memory cannot hold: a directory for each driver.
+
+A driver that is killed leaves its behind. The next that starts removes those whose
+drivers have ended: each holds a lock as long as it lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from rq import proc
+from rq.config import files
+
+_LOCK = "lock"
+_NAME = re.compile(r"\d+-\d+", re.ASCII)  # pid, and when it was started
+
+
+def enter(place: Path) -> Path:
+    """Return the directory of this process under `place`, made if it is not there;
+    remove those of processes that have ended."""
+    own = _own(place)
+    files.make_dir(place)
+    # One at a time, lest one that has its directory and not yet its lock seem dead.
+    turn = proc.lock_waiting(place / _LOCK)
+    try:
+        for path in _left(place):
+            if path != own:
+                with contextlib.suppress(OSError):  # another user's, say
+                    files.remove_dir(path)
+        files.make_dir(own)
+        # Open until this process ends, and in none that it starts. It holds the lock
+        # already if this is not its first session.
+        proc.lock(own / _LOCK)
+    finally:
+        os.close(turn)
+    return own
+
+
+def leave(place: Path) -> None:
+    """Remove the directory of this process, whose Java has ended."""
+    files.remove_dir(_own(place))
+
+
+def _own(place: Path) -> Path:
+    pid = os.getpid()
+    return place / f"{pid}-{proc.start_time(pid) or 0}"
+
+
+def _left(place: Path) -> list[Path]:
+    """Return the directories of drivers that have ended, and nothing else."""
+    return [
+        path
+        for path in place.iterdir()
+        if _NAME.fullmatch(path.name) and not proc.is_locked(path / _LOCK)
+    ]
