@@ -32,6 +32,7 @@ class Node:
     data: bytearray = field(default_factory=bytearray)
     base: bytes = b""  # what was there before the recording began
     target: str = ""
+    site: str = ""  # the directory under the top that it was made in
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +111,17 @@ Op = Meta | Written | Synced | Mark
 
 
 class Disk:
-    """Reads a recording; `ops` is what happened under `top`."""
+    """Reads a recording; `ops` is what happened under `top`, but not in `besides`."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, besides: tuple[str, ...] = ()) -> None:
         self.top = str(top)
+        self._besides = tuple(f"{top}/{one}/" for one in besides)
         self.ops: list[Op] = []
         self._numbers = 0
         self.root = self._load(top) if top.exists() else self._node("dir", 0o755)
         self._ended: list[tuple[int, int]] = []  # line of the recording: operations
         self._sent: dict[int, int] = {}  # pid: operations when it last sent
+        self.received: dict[str, str] = {}  # descriptor from another process: its file
 
     # ---- what is there before
 
@@ -164,6 +167,8 @@ class Disk:
     # ---- names
 
     def inside(self, path: str) -> bool:
+        if f"{path}/".startswith(self._besides):
+            return False
         return path == self.top or path.startswith(self.top + "/")
 
     def find(self, path: str) -> Node | None:
@@ -198,6 +203,7 @@ class Disk:
     def make(self, path: str, kind: str, mode: int, target: str = "") -> None:
         node = self._node(kind, mode)
         node.target = target
+        node.site = path[len(self.top) :].split("/")[1]
         self.name(path, node)
 
     def open(self, path: str, flags: str, mode: int) -> None:
@@ -256,7 +262,7 @@ class Disk:
 
     def differences(self) -> list[str]:
         """Compare the kernel's view with what lies on disk."""
-        return list(_differ(self.root, Path(self.top)))
+        return list(_differ(self.root, Path(self.top), self.inside))
 
 
 def _later(op: Op, at: int) -> Op:
@@ -297,7 +303,7 @@ def _write(data: bytearray, at: int, more: bytes) -> None:
     data[at : at + len(more)] = more
 
 
-def _differ(node: Node, path: Path) -> Iterator[str]:
+def _differ(node: Node, path: Path, inside: Callable[[str], bool]) -> Iterator[str]:
     if node.kind == "file":
         if path.read_bytes() != bytes(node.data):
             yield f"{path}: {len(node.data)} bytes, and others on disk"
@@ -305,12 +311,13 @@ def _differ(node: Node, path: Path) -> Iterator[str]:
         there = {
             name
             for name in os.listdir(path)
-            if _kind((path / name).lstat().st_mode) != "other"
+            if inside(f"{path}/{name}")
+            and _kind((path / name).lstat().st_mode) != "other"
         }
         if there != set(node.entries):
             yield f"{path}: {sorted(there ^ set(node.entries))}"
         for name in there & set(node.entries):
-            yield from _differ(node.entries[name], path / name)
+            yield from _differ(node.entries[name], path / name, inside)
 
 
 # ---- one function for each call
@@ -371,6 +378,18 @@ def _send(disk: Disk, call: Call) -> None:
         disk.sent(call.pid)
 
 
+def _receive(disk: Disk, call: Call) -> None:
+    for one in call.words[1:]:
+        if one.path is not None:
+            disk.received[f"/proc/self/fd/{one.text}"] = one.path
+
+
+def _send_file(disk: Disk, call: Call) -> None:
+    if not (call.words[0].path or "").startswith("socket:"):
+        _unknown(disk, call)
+    disk.sent(call.pid)
+
+
 def _cut(disk: Disk, call: Call) -> None:
     path = call.words[0].path or _paths(call)[0]
     node = disk.find(path) if disk.inside(path) else None
@@ -388,6 +407,7 @@ def _rename(disk: Disk, call: Call) -> None:
 
 def _link(disk: Disk, call: Call) -> None:
     source, target = _paths(call)
+    source = disk.received.get(source, source)
     if disk.inside(target):
         node = disk.find(source)
         if node is None:
@@ -448,6 +468,8 @@ _ACTS: dict[str, Callable[[Disk, Call], None]] = {
     **dict.fromkeys(("open", "openat", "creat"), _open),
     **dict.fromkeys(("write", "pwrite64", "writev"), _write_call),
     **dict.fromkeys(("sendto", "sendmsg"), _send),
+    "sendfile": _send_file,
+    "recvmsg": _receive,
     **dict.fromkeys(("truncate", "ftruncate"), _cut),
     **dict.fromkeys(("rename", "renameat", "renameat2"), _rename),
     **dict.fromkeys(("link", "linkat"), _link),

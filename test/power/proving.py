@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,9 +57,26 @@ def recorded_queues(story: str, scratch: Path) -> Disk:
     return disk
 
 
-def names_in(disk: Disk) -> tuple[str, ...]:
-    """Return the queues that a recording of processes has made."""
-    return tuple(name for name, node in disk.root.entries.items() if node.kind == "dir")
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the states of a recording lie, are recovered and looked at."""
+
+    top: str = ""  # where in a root
+    recover: Callable[[Path], Recovered] = recovering.recover
+    spared: str = ""  # a machine under the top that keeps its power
+    names: tuple[str, ...] = ()  # the queues, when there is not just one
+
+
+ONE = Way()
+
+
+def queues_of(disk: Disk) -> Way:
+    """Return how to recover the queues that a recording of processes has made."""
+    names = tuple(
+        name for name, node in disk.root.entries.items() if node.kind == "dir"
+    )
+    recover = functools.partial(recovering.recover, names=names)
+    return Way("queue", recover, names=names)
 
 
 @contextmanager
@@ -75,12 +93,12 @@ def prove(
     near: int = 10,
     some: int = 4,
     seed: int = 1,
-    names: tuple[str, ...] = (),
+    way: Way = ONE,
     before: Promises | None = None,
 ) -> Proof:
     """Recover every state and judge it by what was promised when the power went."""
     proof = Proof()
-    states = States(disk, model, seed, is_a_date)
+    states = States(disk, model, seed, is_a_date, way.spared)
     promised = promises(disk, before)
     level = levels(disk)
     known: dict[bytes, Recovered] = {}
@@ -95,7 +113,7 @@ def prove(
                 continue
             judged.add((print_, at))
             if print_ not in known:
-                known[print_] = _recover(tree, place, names)
+                known[print_] = _recover(tree, place, way)
                 proof.states += 1
             proof.broken += _judge(known[print_], promised[at], choice)
             if len(proof.broken) > ENOUGH:
@@ -119,12 +137,12 @@ def promises(disk: Disk, before: Promises | None = None) -> list[Promises]:
     return found
 
 
-def _recover(tree: Tree, place: Path, names: tuple[str, ...]) -> Recovered:
+def _recover(tree: Tree, place: Path, way: Way) -> Recovered:
     root = place / "root"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
-    tree.make(root / "queue" if names else root)
-    return recovering.recover(root, names)
+    tree.make(root / way.top)
+    return way.recover(root)
 
 
 def _judge(found: Recovered, promised: Promises, choice: Choice) -> list[str]:

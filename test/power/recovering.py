@@ -27,6 +27,7 @@ class Recovered:
     seen: dict[str, Seen] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     owed: dict[str, str] = field(default_factory=dict)  # to another queue: its key
+    handed: list[str] = field(default_factory=list)  # will be handed over once more
     troubles: list[str] = field(default_factory=list)  # wrong whatever was promised
 
 
@@ -117,6 +118,7 @@ def recover(root: Path, names: tuple[str, ...] = ()) -> Recovered:
         found = _recover(Owner(root, name=name))
         every.troubles += [f"{name}: {one}" for one in found.troubles]
         every.seen |= {f"{name}/{token}": one for token, one in found.seen.items()}
+        every.ids |= {f"{name}/{token}": one for token, one in found.ids.items()}
         every.owed |= found.owed
     return every
 

@@ -129,13 +129,20 @@ class States:
         model: Model,
         seed: int = 1,
         sure: Callable[[object], bool] = lambda op: False,
+        spared: str = "",
     ) -> None:
-        """`sure` tells what even a mean disk does not lose."""
+        """`sure` tells what even a mean disk does not lose; `spared` is the directory
+        of a machine whose power stays."""
         self.disk = disk
         self.model = model
         self.seed = seed
         self.ops = disk.ops
         self.sure = {number for number, op in enumerate(self.ops) if sure(op)}
+        self.spared = {
+            number
+            for number, op in enumerate(self.ops)
+            if spared and not isinstance(op, (Synced, Mark)) and op.node.site == spared
+        }
         self.of_node: dict[Node, list[int]] = {}
         for number, op in enumerate(self.ops):
             if isinstance(op, (Cut, Written)):
@@ -151,7 +158,8 @@ class States:
     def choices(self, near: int = 10, some: int = 4) -> Iterator[Choice]:
         """Give, for a power cut after each operation: nothing that is not synced is
         there, everything, all but one, only one, and `some` at random. Of what waits
-        for a sync the last `near` are taken one by one, of the others a few."""
+        for a sync the last `near` are taken one by one, of the others a few. After what
+        a machine did that keeps its power, a few of all."""
         held = Held()
         for after in range(len(self.ops) + 1):
             if after:
@@ -162,7 +170,8 @@ class States:
             chance = random.Random(f"{self.seed}/{after}")
             every = self._ordered if self.model is Model.ORDERED else self._mean
             self._held = held
-            yield from every(after, held, chance, near, some)
+            few = after - 1 in self.spared
+            yield from every(after, held, chance, 0 if few else near, some)
 
     def _hold(self, held: Held, number: int) -> None:
         """Take what a sync holds."""
@@ -189,6 +198,7 @@ class States:
             for one in nodes
             for number in self.of_node.get(one, ())
             if number < upto
+            and number not in self.spared
             and isinstance(self.ops[number], Written)
             and (number >= held.of(one) or number in held.doomed)
         )
@@ -198,6 +208,7 @@ class States:
     ) -> Iterator[Choice]:
         loose = self._waiting(held, n)
         metas = [one for one in self.metas if held.floor <= one < n]
+        metas = [one for one in metas if one not in self.spared]
         yield Choice(n, n, fate=_all(Fate.KEPT), about="all")
         yield Choice(n, n, fate=_all(Fate.LOST), about="no data")
         yield Choice(n, held.floor, fate=_all(Fate.LOST), about="nothing")
@@ -244,7 +255,7 @@ class States:
     def _is_held(self, held: Held, number: int) -> bool:
         """Whether a change of names or sizes is on disk for certain (mean)."""
         op = self.ops[number]
-        if number < held.all or number in self.sure:
+        if number < held.all or number in self.sure or number in self.spared:
             return True
         if isinstance(op, Cut):
             return number < held.of(op.node)
@@ -273,15 +284,20 @@ class States:
         """Return what lies on disk by a choice; valid until the next one is asked."""
         entries = {node: dict(names) for node, names in self.disk.start.items()}
         for number in self.metas:
-            if number >= choice.upto:
+            if number >= choice.after:
                 break
-            if number not in choice.lost:
+            if self._is_there(number, choice):
                 _apply(entries, self.ops[number])
         tree = Tree(self.disk.root, entries, {})
         for _, node in tree.walk():
             if node.kind == "file" and node not in tree.content:
                 tree.content[node] = self._content(node, choice)
         return tree
+
+    def _is_there(self, number: int, choice: Choice) -> bool:
+        """Whether a change of names or sizes is in a state."""
+        kept = number < choice.upto and number not in choice.lost
+        return kept or number in self.spared
 
     def _content(self, node: Node, choice: Choice) -> bytes:
         held, data, whole = self._held, bytearray(node.base), True
@@ -290,8 +306,9 @@ class States:
                 break
             op = self.ops[number]
             safe = number < held.of(node) and number not in held.doomed
+            safe = safe or number in self.spared
             if isinstance(op, Cut):
-                there = number < choice.upto and number not in choice.lost
+                there = self._is_there(number, choice)
                 whole = whole and (there or safe)
                 if there or safe:
                     _resize(data, op.size)

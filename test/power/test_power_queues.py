@@ -6,7 +6,7 @@ import shutil
 import pytest
 from crashing import site_at
 from power.disk import Mark
-from power.proving import names_in, prove, recorded_queues
+from power.proving import prove, queues_of, recorded_queues
 from power.queue_stories import PATIENCE, SCRIPT, STORIES
 from power.states import Model, States
 from supervising import wait_until
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 @pytest.mark.parametrize("story", STORIES)
 def test_no_power_cut_breaks_a_promise_to_a_client(story, model, tmp_path):
     disk = recorded_queues(story, tmp_path)
-    proof = prove(disk, model, near=1, some=0, names=names_in(disk))
+    proof = prove(disk, model, near=1, some=0, way=queues_of(disk))
     assert proof.broken == []
     assert proof.states > 30
 
@@ -30,8 +30,8 @@ def test_no_power_cut_breaks_a_promise_to_a_client(story, model, tmp_path):
 @pytest.mark.parametrize("story", STORIES)
 def test_no_power_cut_breaks_one_whatever_is_left(story, model, seed, tmp_path):
     disk = recorded_queues(story, tmp_path)
-    names = names_in(disk)
-    proof = prove(disk, model, near=10, some=8, seed=seed, names=names)
+    way = queues_of(disk)
+    proof = prove(disk, model, near=10, some=8, seed=seed, way=way)
     assert proof.broken == []
 
 

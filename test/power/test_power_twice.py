@@ -4,7 +4,7 @@ import os
 
 import pytest
 from power import queue_stories
-from power.proving import names_in, recorded, recorded_queues
+from power.proving import queues_of, recorded, recorded_queues
 from power.states import Model
 from power.stories import STORIES
 from power.twice import prove_twice
@@ -24,6 +24,6 @@ def test_no_second_power_cut_breaks_a_promise(story, model, tmp_path):
 @pytest.mark.parametrize("story", queue_stories.STORIES)
 def test_no_second_power_cut_breaks_a_promise_to_a_client(story, tmp_path):
     disk = recorded_queues(story, tmp_path)
-    proof = prove_twice(disk, Model.ORDERED, FIRST, names=names_in(disk))
+    proof = prove_twice(disk, Model.ORDERED, FIRST, way=queues_of(disk))
     assert proof.broken == []
     assert proof.states > 20

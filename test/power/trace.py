@@ -25,7 +25,7 @@ CALLS = (
     "copy_file_range,splice,truncate,ftruncate,fallocate,rename,renameat,renameat2,"
     "link,linkat,unlink,unlinkat,mkdir,mkdirat,rmdir,symlink,symlinkat,mknod,mknodat,"
     "chmod,fchmod,fchmodat,?fchmodat2,fsync,fdatasync,syncfs,sync,sync_file_range,"
-    "msync,ioctl,sendto,sendmsg"
+    "msync,ioctl,sendto,sendmsg,recvmsg"
 )
 MARKS = 900  # the descriptor that a story writes its marks to
 LIMIT = 120.0  # seconds for a story

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from power.disk import Disk
-from power.proving import Proof, is_a_date, promises, prove, quick_place
+from power.proving import ONE, Proof, Way, is_a_date, promises, prove, quick_place
 from power.recovering import Promises
 from power.states import Model, States, levels
 from power.trace import record
@@ -24,16 +24,16 @@ def prove_twice(
     near: int = 1,
     some: int = 0,
     seed: int = 1,
-    names: tuple[str, ...] = (),
+    way: Way = ONE,
 ) -> Proof:
     """Start over `first` of the states that a cut may leave (0: all), and cut that."""
     proof = Proof()
     wanted = _chosen(disk, model, first, seed)
     while wanted and not proof.broken:
         now, wanted = wanted[:AT_ONCE], wanted[AT_ONCE:]
-        with _starts(disk, model, now, seed, names) as starts:
+        with _starts(disk, model, now, seed, way) as starts:
             for start, about, before in starts:
-                found = prove(start, model, near, some, seed, names, before)
+                found = prove(start, model, near, some, seed, way, before)
                 proof.choices += found.choices
                 proof.states += found.states
                 proof.broken += [f"{about}; then {one}" for one in found.broken]
@@ -50,7 +50,7 @@ def _chosen(disk: Disk, model: Model, first: int, seed: int) -> list[int]:
 
 @contextmanager
 def _starts(
-    disk: Disk, model: Model, wanted: list[int], seed: int, names: tuple[str, ...]
+    disk: Disk, model: Model, wanted: list[int], seed: int, way: Way
 ) -> Iterator[list[tuple[Disk, str, Promises]]]:
     """Give what starts did to some states, and what had been promised before."""
     states, level, promised = (
@@ -64,12 +64,12 @@ def _starts(
             if number in wanted:
                 root = place / f"{number}"
                 root.mkdir()
-                states.tree(choice).make(root / "queue" if names else root)
+                states.tree(choice).make(root / way.top)
                 about = f"after operation {choice.after}, {choice.about}"
                 before = promised[level[choice.after]]
-                starts.append((Disk(root / "queue" if names else root), about, before))
+                starts.append((Disk(root / way.top), about, before))
         roots = [place / f"{number}" for number in wanted]
-        ran = record(STARTING, ",".join(names), *roots, scratch=place)
+        ran = record(STARTING, ",".join(way.names), *roots, scratch=place)
         assert ran.status == 0, ran.output
         for start, _, _ in starts:
             start.play(ran.calls)
