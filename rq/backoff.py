@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rq import config, proc, retry
+from rq import config, retry
 from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import QueueDir
+from rq.proc import locks
 
 FILE = "backoff.json"
 LOOK = 5.0  # seconds between looks of the others at what came of it
@@ -88,7 +89,7 @@ def asked(table: _Table, names: Iterable[str]) -> None:
 
 def change(queue: QueueDir, act: Callable[[_Table], Any]) -> Any:
     """Let `act` read and change the table; others wait meanwhile."""
-    turn = proc.lock_waiting(queue.path / f".{FILE}.lock")
+    turn = locks.lock_waiting(queue.path / f".{FILE}.lock")
     try:
         table = read(queue)
         before = repr(table)

@@ -6,10 +6,11 @@ import argparse
 import os
 from dataclasses import dataclass
 
-from rq import config, logs, proc
+from rq import config, logs
 from rq.config import files
 from rq.errors import Refused
 from rq.layout import Root
+from rq.proc import daemon, descriptors, locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,17 @@ def start(name: str, argv: list[str] | None) -> Helper:
     """Start a helper program; Refused when another one serves this root."""
     options = _options(name, argv)
     given = [fd for fd in (options.ready_fd, options.life_fd) if fd is not None]
-    proc.own_descriptors()
+    descriptors.own_descriptors()
     if given:
-        proc.die_with_parent()
+        daemon.die_with_parent()
     root = config.find_root(options.root)
     files.make_root(root)
     os.chdir("/")
     os.umask(0o027)
-    proc.title(f"rq-{name}")
+    daemon.title(f"rq-{name}")
     logs.open_log(f"rq-{name}", root.log / f"{name}.log" if given else None)
     # Held until the process ends.
-    if proc.lock(root.config_dir / f"{name}.lock") is None:
+    if locks.lock(root.config_dir / f"{name}.lock") is None:
         raise Refused(f"another {name} process serves {root.path}")
     return Helper(root, options.ready_fd, options.life_fd)
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rq import config, names, proc
+from rq import config, names
 from rq.config import files
 from rq.errors import BadConfig, NoSuchQueue, Refused
 from rq.layout import QueueDir, Root
+from rq.proc import locks
 
 _NOTE = "trash.json"  # in the queue directory: when it was removed, whether it is kept
 
@@ -114,7 +115,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _locked(queue: QueueDir) -> Iterator[None]:
-    held = proc.lock(queue.lock)
+    held = locks.lock(queue.lock)
     if held is None:
         raise Refused(f"{queue.path} still has an owner: it is moved when that ends")
     try:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rq import proc
 from rq.errors import BadMessage
+from rq.proc import peers
 from rq.queues import detail as details
 from rq.queues import lists, retention, views
 from rq.queues.owner import Owner
@@ -86,7 +86,7 @@ def shutdown(ctx: Context, arg: bytes) -> Any:
 
 def mind(ctx: Context, arg: bytes) -> Any:
     """Take the asker for our parent: when it hangs up, the queue stops."""
-    proc.check_own(ctx.connection.peer)
+    peers.check_own(ctx.connection.peer)
     ctx.connection.minded = True
     return ["ok", os.getpid()]
 

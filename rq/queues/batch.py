@@ -11,7 +11,7 @@ from rq.config.settings import RootConfig
 from rq.layout import folder
 from rq.message import Message
 from rq.pipe import Report
-from rq.proc import Ending
+from rq.proc.spawn import Ending
 from rq.queues.claim import Claim
 from rq.queues.outcome import Said
 from rq.queues.script import Script

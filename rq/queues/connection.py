@@ -16,8 +16,9 @@ from collections.abc import Callable
 
 import orjson
 
-from rq import proc, wire
+from rq import wire
 from rq.errors import BadInput
+from rq.proc import peers
 
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024
@@ -47,7 +48,7 @@ class Connection:
         on_close: Callable[[Connection], None],
         now: Callable[[], float],
     ) -> None:
-        self.peer = proc.peer_of(sock)
+        self.peer = peers.peer_of(sock)
         self.partial_since: float | None = None
         self.minded = False  # whoever holds it is this process's parent
         self.closed = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from rq import proc
 from rq.causes import Cause
+from rq.proc import processes
 from rq.queues.owner import Owner
 from rq.spool import lost
 from rq.states import State
@@ -20,7 +20,7 @@ class Ghosts:
 
     def look(self) -> None:
         """Take back messages whose processes have all ended since."""
-        ended = [one for one in self._left if proc.has_ended(one.pidfd)]
+        ended = [one for one in self._left if processes.has_ended(one.pidfd)]
         self._left = [one for one in self._left if one not in ended]
         at_work = {one.msg_id for one in self._left}
         for one in ended:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rq import client, names, pipe, proc
+from rq import client, names, pipe
 from rq.causes import Cause
 from rq.config.admin import Admin, admin_status
 from rq.errors import (
@@ -20,6 +20,7 @@ from rq.errors import (
 )
 from rq.layout import folder
 from rq.message import Attachment, Message
+from rq.proc import peers
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
 from rq.spool import attach, folders
@@ -153,10 +154,10 @@ def accepted(reply: Any) -> str:
 
 
 async def take_copy_from(
-    owner: Owner, asked: Mapping[str, Any], peer: proc.Peer
+    owner: Owner, asked: Mapping[str, Any], peer: peers.Peer
 ) -> str:
     """Accept a copy of a message of another queue of this root, attachments included."""
-    proc.check_own(peer)
+    peers.check_own(peer)
     key = asked.get("_key")
     if key is not None and (known := owner.spool.keys.get(str(key))) is not None:
         return owner.full_id(known[0])

@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rq import names, proc
+from rq import names
 from rq.errors import BadInput, NoSuchMessage, Refused, WrongState
 from rq.layout import ATTACH
 from rq.message import Attachment
+from rq.proc import peers
 from rq.queues import handover, keyed, lists
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, object_in, with_id
@@ -85,9 +86,9 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     return _take(ctx.owner, source, upload, asked.get("sha256"), take)
 
 
-def _opened(path: str, peer: proc.Peer) -> int:
+def _opened(path: str, peer: peers.Peer) -> int:
     try:
-        return proc.open_as(path, peer)
+        return peers.open_as(path, peer)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
 
@@ -189,7 +190,7 @@ def take_copy(ctx: Context, arg: bytes) -> Any:
     return _taken(ctx.owner, object_in(arg), ctx.connection.peer)
 
 
-async def _taken(owner: Owner, asked: Mapping[str, Any], peer: proc.Peer) -> Any:
+async def _taken(owner: Owner, asked: Mapping[str, Any], peer: peers.Peer) -> Any:
     return ["ok", await handover.take_copy_from(owner, asked, peer)]
 
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from rq import proc
 from rq.errors import Refused
+from rq.proc import processes
 from rq.queues.owner import Owner
 from rq.spool import checkpoint, index
 from rq.states import Note
@@ -24,7 +24,7 @@ class Points:
     def __init__(self, owner: Owner, on_failure: Callable[[], None]) -> None:
         self.owner = owner
         self._on_failure = on_failure  # of the disk
-        self._boot = proc.boot_id()
+        self._boot = processes.boot_id()
         self._point: checkpoint.Checkpoint | None = None
         self._syncing: Future[None] | None = None
         self._first_open: float | None = None  # when the first uncovered event came

@@ -12,10 +12,11 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rq import client, config, logs, proc
+from rq import client, config, logs
 from rq.config import files
 from rq.errors import BadConfig, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
+from rq.proc import daemon, descriptors
 from rq.queues import delivery
 from rq.queues.connection import Connection
 from rq.queues.housekeeping import Housekeeping
@@ -118,12 +119,12 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
     One newline goes to `ready_fd` when it serves, `FATAL sentence` when it cannot and
     must not be started again. `life_fd` reads EOF when the parent ends.
     """
-    proc.own_descriptors(fd for fd in (ready_fd, life_fd) if fd is not None)
-    proc.own_signals()
-    ready = None if ready_fd is None else proc.move_above(ready_fd)
-    life = None if life_fd is None else proc.move_above(life_fd)
-    null = proc.park_descriptors()
-    proc.title(f"rq-que {name}")
+    descriptors.own_descriptors(fd for fd in (ready_fd, life_fd) if fd is not None)
+    daemon.own_signals()
+    ready = None if ready_fd is None else descriptors.move_above(ready_fd)
+    life = None if life_fd is None else descriptors.move_above(life_fd)
+    null = descriptors.park_descriptors()
+    daemon.title(f"rq-que {name}")
     where = Root(root)
     if not logging.getLogger().handlers:
         logs.open_log(f"queue {name}", where.log / f"queue-{name}.log")
@@ -144,7 +145,7 @@ def _serve(
     queue = root.queue(name)
     main_config = config.read_root(root)
     queue_config = config.read_queue(queue)
-    proc.raise_descriptor_limit()
+    descriptors.raise_descriptor_limit()
     os.chdir("/")
     with ThreadPoolExecutor(4, "rq-disk") as threads:
         owes = functools.partial(delivery.webhooks, main_config, name)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from rq.proc import Ending
+from rq.proc.spawn import Ending
 from rq.queues.persistent import READY, Limits, Phase
 from rq.queues.script import Plan, Script, drained
 from rq.queues.slots import Slot

@@ -17,8 +17,9 @@ import termios
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rq import pipe, proc
+from rq import pipe
 from rq.layout import LEASE_FD
+from rq.proc import processes, spawn
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 _READ = 64 * 1024
@@ -49,7 +50,7 @@ class Script:
         on_exit: Callable[[], None],
     ) -> None:
         """Start it; OSError as execve gives it."""
-        self.ending: proc.Ending | None = None
+        self.ending: spawn.Ending | None = None
         self._loop = loop
         self._on_line = on_line
         self._on_exit = on_exit
@@ -65,8 +66,8 @@ class Script:
         self._reader, write = os.pipe2(os.O_CLOEXEC)
         read, self._writer = os.pipe2(os.O_CLOEXEC)
         try:
-            pid = proc.spawn(
-                proc.Start(
+            pid = spawn.spawn(
+                spawn.Start(
                     argv=plan.argv,
                     env=plan.env,
                     directory=plan.directory,
@@ -86,7 +87,7 @@ class Script:
             os.close(write)
             os.close(read)
         if plan.nice:
-            proc.be_nice(pid, plan.nice)
+            spawn.be_nice(pid, plan.nice)
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         return pid
@@ -94,9 +95,9 @@ class Script:
     def _watched(self) -> int:
         """Return the pidfd; a script that cannot be watched must not go on."""
         try:
-            return proc.open_pidfd(self.pid)
+            return processes.open_pidfd(self.pid)
         except OSError:
-            proc.signal_group(self.pid, KILL)
+            spawn.signal_group(self.pid, KILL)
             os.waitpid(self.pid, 0)
             os.close(self._reader)
             os.close(self._writer)
@@ -177,19 +178,19 @@ class Script:
     def signal(self, sig: int) -> None:
         """Signal its process group; the leader is not reaped, so the number is its."""
         if self.ending is None:
-            proc.signal_group(self.pid, sig)
+            spawn.signal_group(self.pid, sig)
 
     def signal_left(self, sig: int) -> None:
         """Signal what is left of its group, if anything: else the number is free."""
         if self.has_children():
-            proc.signal_group(self.pid, sig)
+            spawn.signal_group(self.pid, sig)
 
     def has_children(self) -> bool:
         """Whether something of its group may live on; cheap, and never a false no."""
-        return proc.group_lives(self.pid)
+        return spawn.group_lives(self.pid)
 
     def _exited(self) -> None:
-        ending = proc.reap(self.pid)
+        ending = spawn.reap(self.pid)
         if ending is None:
             return
         self.ending = ending

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import proc
+from rq.proc import locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Slots:
     def take(self) -> Slot:
         """Take a slot that nobody uses and no process of a former user holds."""
         number = 0
-        while number in self._used or (fd := proc.lock(self.path(number))) is None:
+        while number in self._used or (fd := locks.lock(self.path(number))) is None:
             number += 1
         self._used.add(number)
         self._counter += 1

@@ -7,8 +7,8 @@ import logging
 import os
 from collections.abc import Callable
 
-from rq import proc
 from rq.logs import fields
+from rq.proc import locks, processes
 from rq.queues.owner import Owner
 from rq.queues.script import TERM, Script
 from rq.queues.slots import Slot, Slots
@@ -34,7 +34,7 @@ class Sweeper:
             then()
             return
         try:
-            left = script.has_children() or proc.is_locked(
+            left = script.has_children() or locks.is_locked(
                 self._slots.path(slot.number)
             )
         except OSError as error:
@@ -58,14 +58,16 @@ class Sweeper:
                 log.error(
                     "a process does not end; its message stays in run: %s",
                     fields(
-                        lease=slot.lease, pid=one.pid, state=proc.state_letter(one.pid)
+                        lease=slot.lease,
+                        pid=one.pid,
+                        state=processes.state_letter(one.pid),
                     ),
                 )
                 os.close(one.pidfd)
             await asyncio.sleep(5.0)
         then()
 
-    async def _end_left(self, slot: Slot) -> list[proc.Found]:
+    async def _end_left(self, slot: Slot) -> list[processes.Found]:
         path, grace = self._slots.path(slot.number), min(2.0, self._owner.main.grace)
         while True:
             try:

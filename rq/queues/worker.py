@@ -11,7 +11,7 @@ from collections.abc import Callable
 from rq import pipe
 from rq.message import Message
 from rq.pipe import Report
-from rq.proc import Ending
+from rq.proc.spawn import Ending
 from rq.queues import stdio
 from rq.queues.outcome import Said
 from rq.queues.script import Script

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rq import config, proc
+from rq import config
 from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import RELAY_STATE, Root
+from rq.proc import locks
 from rq.relay.two_phase import Stored
 
 _ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone
@@ -62,7 +63,7 @@ def installation(root: Root) -> str:
     path = root.config_dir / "relay.id"
     if path.exists():
         return str(config.read_json(path).get("id"))
-    turn = proc.lock_waiting(root.config_dir / ".relay.id.lock")
+    turn = locks.lock_waiting(root.config_dir / ".relay.id.lock")
     try:
         if not path.exists():
             files.write_state(path, {"id": os.urandom(16).hex()})

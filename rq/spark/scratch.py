@@ -11,8 +11,8 @@ import os
 import re
 from pathlib import Path
 
-from rq import proc
 from rq.config import files
+from rq.proc import locks, processes
 
 _LOCK = "lock"
 _NAME = re.compile(r"\d+-\d+", re.ASCII)  # pid, and when it was started
@@ -24,7 +24,7 @@ def enter(place: Path) -> Path:
     own = _own(place)
     files.make_dir(place)
     # One at a time, lest one that has its directory and not yet its lock seem dead.
-    turn = proc.lock_waiting(place / _LOCK)
+    turn = locks.lock_waiting(place / _LOCK)
     try:
         for path in _left(place):
             if path != own:
@@ -33,7 +33,7 @@ def enter(place: Path) -> Path:
         files.make_dir(own)
         # Open until this process ends, and in none that it starts. It holds the lock
         # already if this is not its first session.
-        proc.lock(own / _LOCK)
+        locks.lock(own / _LOCK)
     finally:
         os.close(turn)
     return own
@@ -46,7 +46,7 @@ def leave(place: Path) -> None:
 
 def _own(place: Path) -> Path:
     pid = os.getpid()
-    return place / f"{pid}-{proc.start_time(pid) or 0}"
+    return place / f"{pid}-{processes.start_time(pid) or 0}"
 
 
 def _left(place: Path) -> list[Path]:
@@ -54,5 +54,5 @@ def _left(place: Path) -> list[Path]:
     return [
         path
         for path in place.iterdir()
-        if _NAME.fullmatch(path.name) and not proc.is_locked(path / _LOCK)
+        if _NAME.fullmatch(path.name) and not locks.is_locked(path / _LOCK)
     ]

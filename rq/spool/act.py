@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from rq import names, proc
+from rq import names
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.message import from_disk
+from rq.proc import processes
 from rq.spool import folders, work
 from rq.spool import lost as losing
 from rq.spool.entry import Entry
@@ -42,7 +43,7 @@ class Opened:
     trusted: bool = (
         True  # files that were written are there: no power cut, no disk error
     )
-    ghosts: list[proc.Found] = field(default_factory=list)
+    ghosts: list[processes.Found] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
 
 

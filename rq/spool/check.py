@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rq import durable, names, proc
+from rq import durable, names
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.layout import MSG, QueueDir
+from rq.proc import locks
 from rq.spool import act, checkpoint, folders, history, recovery
 from rq.spool.entry import COUNTED
 from rq.spool.store import Spool
@@ -38,7 +39,7 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
 
     With `fix` the journal is replayed onto the folders first, and a clean end written.
     """
-    lock = proc.lock(queue.lock)
+    lock = locks.lock(queue.lock)
     if lock is None:
         raise Refused(f"queue {queue.name} has a running owner: ask it")
     try:

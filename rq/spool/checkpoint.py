@@ -11,9 +11,10 @@ from typing import Any
 
 import orjson
 
-from rq import durable, proc
+from rq import durable
 from rq.errors import Refused
 from rq.layout import QueueDir
+from rq.proc import locks, processes
 from rq.spool import index, outbox
 from rq.spool.entry import Counts, counts_from
 from rq.spool.outbox import Owed
@@ -104,7 +105,7 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
 
     One at a time in a root, so that many owners do not sync one disk together.
     """
-    turn = proc.lock_waiting(turn_file(queue))
+    turn = locks.lock_waiting(turn_file(queue))
     try:
         durable.checkpoint("checkpoint:before-syncfs")
         durable.sync_filesystem(spool_fd)
@@ -145,7 +146,7 @@ def stop(spool: Spool) -> None:
     spool.note(Note.STOPPED)
     spool.commit()
     durable.checkpoint("stop:before-checkpoint")
-    point = begin(spool, proc.boot_id(), clean=True)
+    point = begin(spool, processes.boot_id(), clean=True)
     spool.journal.close()
     finish(spool.dir_fd, spool.queue, point)
 

@@ -9,9 +9,9 @@ import time
 import zlib
 from typing import Any
 
-from rq import proc
 from rq.layout import QueueDir
 from rq.logs import fields
+from rq.proc import locks, processes
 
 _log = logging.getLogger(__name__)
 
@@ -22,11 +22,11 @@ def prefix_of(queue: QueueDir, journal: str) -> str:
     return f"{queue.name}/{journal}{place:08x}/"
 
 
-def end_left(queue: QueueDir, prefix: str, grace: float) -> list[proc.Found]:
+def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Found]:
     """End every process that an earlier owner left; return those that do not end."""
     slots = [queue.path / "lease" / name for name in os.listdir(queue.path / "lease")]
-    held = [slot for slot in slots if proc.is_locked(slot)]
-    for one in proc.find_leases(prefix, held):
+    held = [slot for slot in slots if locks.is_locked(slot)]
+    for one in processes.find_leases(prefix, held):
         _log.warning(
             "a process of an earlier owner is still at work; RQ ends it: %s",
             fields(pid=one.pid, msg_id=one.msg_id),
@@ -41,7 +41,7 @@ def end_processes(
     grace: float,
     msg_id: str | None = None,
     patience: float = 5.0,
-) -> list[proc.Found]:
+) -> list[processes.Found]:
     """TERM, wait, KILL all holders of a lease until none is left; return the immortal.
 
     Blocks; meant for starts and for threads. One look that finds nobody proves nothing:
@@ -53,14 +53,14 @@ def end_processes(
     told: set[int] = set()
     clear = 0
     while True:
-        left = list(proc.find_leases(prefix, slots, msg_id))
+        left = list(processes.find_leases(prefix, slots, msg_id))
         late = time.monotonic() > deadline
         for one in left:
             if late or one.pid not in told:
-                proc.signal_found(one, signal.SIGKILL if late else signal.SIGTERM)
+                processes.signal_found(one, signal.SIGKILL if late else signal.SIGTERM)
                 told.add(one.pid)
         clear = 0 if left else clear + 1
-        free = clear > 1 and not any(proc.is_locked(slot) for slot in slots)
+        free = clear > 1 and not any(locks.is_locked(slot) for slot in slots)
         if free or time.monotonic() > deadline + patience:
             return left
         for one in left:

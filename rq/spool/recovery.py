@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from rq import durable, proc
+from rq import durable
 from rq.causes import Cause
 from rq.errors import BadConfig, Refused
 from rq.layout import MSG, QUEUE_DIRS, QueueDir
+from rq.proc import locks, processes
 from rq.spool import checkpoint, deciding, folders, history, leases, outbox, work
 from rq.spool.act import Opened, act
 from rq.spool.entry import COUNTED, Counts
@@ -57,7 +58,7 @@ def open_spool(
         for name in missing:
             durable.make_dirs(str(queue.path / name))
         durable.sync_path(queue.path)  # what is promised in there must be found
-    lock = proc.lock(queue.lock)
+    lock = locks.lock(queue.lock)
     if lock is None:
         raise Refused(f"queue {queue.name} is owned by another process")
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -80,7 +81,7 @@ def _open(
 ) -> Opened:
     _check_device(queue)
     found = look(queue, clock())
-    boot = proc.boot_id()
+    boot = processes.boot_id()
     prefix = leases.prefix_of(queue, found.journal)
     same_boot = found.boot == boot
     ghosts = leases.end_left(queue, prefix, grace) if same_boot else []

@@ -15,7 +15,7 @@ import orjson
 
 from rq import durable
 from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
-from rq.proc import Found
+from rq.proc.processes import Found
 from rq.spool.store import Spool
 from rq.states import State
 

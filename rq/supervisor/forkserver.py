@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from rq import proc
+from rq.proc import daemon, descriptors
 
 FDS_PER_REQUEST = 2
 _READ = 64 * 1024
@@ -30,8 +30,8 @@ Entry = Callable[[str, int, int], int]  # name, readiness, life -> exit status
 def main() -> int:
     # A collection would leave holes, and what a child puts there copies a shared page.
     gc.disable()
-    proc.own_descriptors()
-    proc.title("rq-fork")
+    descriptors.own_descriptors()
+    daemon.title("rq-fork")
     root = Path(sys.argv[1])
     from rq.queues import process  # the reason for this process; late, after the checks
 
@@ -114,7 +114,7 @@ class ForkServer:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it has a handler
             os.setsid()
             # The queue parks 3 and 4; what it is given must lie above.
-            ready, life = proc.move_above(ready), proc.move_above(life)
+            ready, life = descriptors.move_above(ready), descriptors.move_above(life)
             _close_all_but({0, 1, 2, ready, life})
             gc.enable()
             status = self._entry(name, ready, life)
@@ -147,7 +147,7 @@ class ForkServer:
 
 
 def _close_all_but(kept: set[int]) -> None:
-    for fd in proc.open_descriptors():
+    for fd in descriptors.open_descriptors():
         if fd not in kept:
             try:
                 os.close(fd)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import client, proc
+from rq import client
 from rq.errors import RQError
+from rq.proc import processes
 
 MIND_TIMEOUT = 3.0  # seconds for a live queue to answer a new supervisor
 
@@ -44,7 +45,7 @@ class Handle:
         """Take `pid`, which was just started and not yet reaped, as the process."""
         self.pid = pid
         with contextlib.suppress(OSError):
-            self.pidfd = proc.open_pidfd(pid)
+            self.pidfd = processes.open_pidfd(pid)
 
     def on_end(self, call: Callable[[], None]) -> None:
         """Let `call` be called when the process has ended."""

@@ -16,9 +16,10 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from rq import logs, proc
+from rq import logs
 from rq.errors import Refused
 from rq.layout import Root
+from rq.proc import locks
 from rq.states import Child
 from rq.supervisor import children, handle
 from rq.supervisor.children import Kind, Process, Step
@@ -75,7 +76,7 @@ class Minder:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
         process.started(now)
-        if process.kind is Kind.QUEUE and proc.is_locked(self._lock_of(process.name)):
+        if process.kind is Kind.QUEUE and locks.is_locked(self._lock_of(process.name)):
             self._run_errand(self._adopt_late(process.name))
             return
         log.info("starting %s", logs.fields(kind=process.kind, name=process.name))

@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 
-from rq import client, config, control, logs, proc
+from rq import client, config, control, logs
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
+from rq.proc import daemon, descriptors, locks
 from rq.states import Child
 from rq.supervisor import definitions, fingerprint
 from rq.supervisor.children import Kind
@@ -29,7 +30,9 @@ log = logging.getLogger(__name__)
 
 def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
-    proc.own_descriptors([options.ready_fd] if options.ready_fd is not None else [])
+    descriptors.own_descriptors(
+        [options.ready_fd] if options.ready_fd is not None else []
+    )
     try:
         root = config.find_root(options.root)
         settings = config.read_root(root)
@@ -63,7 +66,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _lock(root: Root) -> int:
-    held = proc.lock(root.supervisor_lock)
+    held = locks.lock(root.supervisor_lock)
     if held is None:
         raise Refused(f"RQ already runs in {root.path}, as process {_pid_of(root)}")
     files.write_state(root.supervisor_pid, os.getpid())
@@ -81,8 +84,8 @@ def _settle(root: Root, foreground: bool) -> None:
     """Leave what belongs to whoever started us: directory, terminal, standard files."""
     os.chdir("/")
     os.umask(0o027)
-    proc.title("rq-mgr")
-    proc.raise_descriptor_limit()
+    daemon.title("rq-mgr")
+    descriptors.raise_descriptor_limit()
     if foreground:
         logs.open_log("rq-mgr", None)
         return
@@ -135,7 +138,7 @@ class _Program:
         self._table.mind_helpers(self._settings.web)
         await server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
-        proc.notify("READY=1")
+        daemon.notify("READY=1")
         _say(self._ready_fd, "\n")
         try:
             await self._loop()
@@ -198,7 +201,7 @@ class _Program:
             return
         self._stopping = True
         log.info("stopping: %s", why)
-        proc.notify("STOPPING=1")
+        daemon.notify("STOPPING=1")
         self._table.want(set(HELPERS), False)
 
     def _continue_stop(self) -> bool:
@@ -213,12 +216,12 @@ class _Program:
     def _tell(self) -> None:
         """Tell systemd that we live, and how the queues are when that changed."""
         if self._beat:
-            proc.notify("WATCHDOG=1")
+            daemon.notify("WATCHDOG=1")
         states = [one.state for one in self._table.queues().values()]
         text = f"{states.count(Child.UP)} of {len(states)} queues up"
         if text != self._told:
             self._told = text
-            proc.notify(f"STATUS={text}")
+            daemon.notify(f"STATUS={text}")
 
 
 def _take(signals: list[signal.Signals]) -> list[signal.Signals]:

@@ -18,11 +18,12 @@ from typing import Any
 from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
-from rq import config, helper, logs, proc
+from rq import config, helper, logs
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.helper import Helper
+from rq.proc import daemon
 from rq.web import app, guard, site
 from rq.web.site import Site
 
@@ -152,8 +153,8 @@ class _Server(BaseApplication):
 
     def _forked(self, arbiter: Any, worker: Any) -> None:
         """Die with the master: another one could not take the place of both."""
-        proc.die_with_parent(signal.SIGKILL)
-        proc.title("rq-web")
+        daemon.die_with_parent(signal.SIGKILL)
+        daemon.title("rq-web")
         if os.getppid() != arbiter.pid:
             sys.exit(1)
 

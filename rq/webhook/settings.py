@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rq import config, proc
+from rq import config
 from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import Root
+from rq.proc import locks
 from rq.webhook import address, signing
 from rq.webhook.address import Allowed
 
@@ -72,7 +73,7 @@ def common_secrets(root: Root) -> tuple[str, ...]:
 
 def _make_secret(root: Root) -> None:
     """Make it once, however many begin at the same time."""
-    turn = proc.lock_waiting(root.config_dir / "webhook.lock")
+    turn = locks.lock_waiting(root.config_dir / "webhook.lock")
     try:
         if not root.webhook_secret.exists():
             made = signing.secret_of(os.urandom(_RANDOM))

@@ -6,7 +6,7 @@ import os
 import pytest
 from spooling import Owner
 
-from rq.proc import Found
+from rq.proc.processes import Found
 from rq.spool import work
 
 BATCH = "20270115.0800.00.000.1.1"

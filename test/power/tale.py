@@ -19,9 +19,10 @@ from typing import Any
 from power.trace import MARKS
 from spooling import NOW, Clock, Owner, a_message
 
-from rq import durable, proc
+from rq import durable
 from rq.errors import DiskFailed
 from rq.message import Message
+from rq.proc import processes
 from rq.spool import (
     attach,
     checkpoint,
@@ -60,13 +61,13 @@ class Seen:
 def in_small(boot: str) -> Iterator[None]:
     """Work with small segments, between two starts of the machine, on a disk that
     shares nothing between files."""
-    kept = journal.SMALLEST, durable._reflink, proc.boot_id
+    kept = journal.SMALLEST, durable._reflink, processes.boot_id
     journal.SMALLEST, durable._reflink = SEGMENT, lambda source, target: False
-    proc.boot_id = lambda: boot
+    processes.boot_id = lambda: boot
     try:
         yield
     finally:
-        journal.SMALLEST, durable._reflink, proc.boot_id = kept
+        journal.SMALLEST, durable._reflink, processes.boot_id = kept
 
 
 def mark(said: dict[str, Any]) -> None:

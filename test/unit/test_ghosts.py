@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rq.proc import Found
+from rq.proc.processes import Found
 from rq.spool.work import with_theirs
 
 PREFIX = "q/j0/"

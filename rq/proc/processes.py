@@ -1,0 +1,137 @@
+"""Other processes, as the kernel shows them; among them those that hold a lease."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LEASE_NAME = "RQ_LEASE"
+_PROC = Path("/proc")
+
+
+def boot_id() -> str:
+    """Return what changes with every start of the machine; "" where unknown."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def start_time(pid: int) -> int | None:
+    """Return when `pid` was started, in clock ticks since boot; None if it is not."""
+    stat = _stat(pid)
+    return int(stat[19]) if stat else None
+
+
+def state_letter(pid: int) -> str | None:
+    """Return the state of `pid` (R, S, D, Z …); None if there is none."""
+    stat = _stat(pid)
+    return stat[0] if stat else None
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def open_pidfd(pid: int) -> int:
+    """Return a descriptor that stands for `pid` and no later process of its number."""
+    return os.pidfd_open(pid)
+
+
+def has_ended(pidfd: int) -> bool:
+    """Return whether the process behind a pidfd has ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A process that holds a lease; the pidfd is the finder's to close."""
+
+    pid: int
+    pidfd: int
+    lease: str  # value of RQ_LEASE, "" when it holds the descriptor only
+    msg_id: str  # of a batch the first one's
+
+
+def find_leases(
+    prefix: str, slots: Sequence[Path] = (), msg_id: str | None = None
+) -> Iterator[Found]:
+    """Find processes of our user whose RQ_LEASE starts with `prefix` (and RQ_MSG_ID is
+    `msg_id`, if one is given), or that hold one of the files `slots` open.
+
+    The pidfd is opened before the environment is read, so that it stands for the
+    process that was looked at.
+    """
+    wanted = {(info.st_dev, info.st_ino) for info in _stats(slots)}
+    own = {os.getpid()}
+    for name in os.listdir(_PROC) if _PROC.is_dir() else []:
+        if not name.isdigit() or int(name) in own:
+            continue
+        found = _look(int(name), prefix, wanted)
+        if found is None:
+            continue
+        if msg_id is None or found.msg_id == msg_id:
+            yield found
+        else:
+            os.close(found.pidfd)
+
+
+def _stats(paths: Sequence[Path]) -> Iterator[os.stat_result]:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            yield path.stat()
+
+
+def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
+    try:
+        pidfd = open_pidfd(pid)
+    except OSError:
+        return None
+    environment = _environment(pid)
+    lease = environment.get(LEASE_NAME, "")
+    if lease.startswith(prefix) or (slots and _holds(pid, slots)):
+        whose = environment.get("RQ_MSG_ID") or environment.get("RQ_BATCH_ID", "")
+        return Found(pid, pidfd, lease, whose)
+    os.close(pidfd)
+    return None
+
+
+def _environment(pid: int) -> dict[str, str]:
+    try:
+        data = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return {}
+    if LEASE_NAME.encode() not in data:
+        return {}
+    pairs = (one.partition(b"=") for one in data.split(b"\0"))
+    return {k.decode(errors="replace"): v.decode(errors="replace") for k, _, v in pairs}
+
+
+def _holds(pid: int, slots: set[tuple[int, int]]) -> bool:
+    try:
+        fds = os.listdir(_PROC / str(pid) / "fd")
+    except OSError:
+        return False
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            info = os.stat(_PROC / str(pid) / "fd" / fd)
+            if (info.st_dev, info.st_ino) in slots:
+                return True
+    return False
+
+
+def signal_found(found: Found, sig: int) -> None:
+    """Signal exactly the process that was found."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        signal.pidfd_send_signal(found.pidfd, sig)
