@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rq import durable
 from rq.queues import housekeeping, process, server
-from rq.spool import checkpoint, journal, transactions
+from rq.spool import checkpoint, segments, transactions
 
 
 def main(root: Path, name: str, ready: int) -> int:
@@ -25,7 +25,7 @@ def main(root: Path, name: str, ready: int) -> int:
     if seconds := os.environ.get("TEST_TICK"):
         housekeeping.TICK = float(seconds)
     if size := os.environ.get("TEST_SEGMENT"):
-        journal.SMALLEST = int(size)
+        segments.SMALLEST = int(size)
     if number := os.environ.get("TEST_INLINE"):
         transactions.INLINE = int(number)
     if seconds := os.environ.get("TEST_UNKNOWN_SECONDS"):

@@ -66,7 +66,7 @@ class Owner:
         """Forget everything, as kill -9 does: only what was written stays."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            for fd in (opened.spool.journal._segment.fd, opened.lock):
+            for fd in (opened.spool.journal._segments.current.fd, opened.lock):
                 with contextlib.suppress(OSError):
                     os.close(fd)
             opened.spool.close()

@@ -11,7 +11,7 @@ from typing import Any
 from rq.layout import QueueDir
 from rq.spool import checkpoint, history, index, transactions
 from rq.spool.fold import Folded, fold
-from rq.spool.journal import Position
+from rq.spool.segments import Position
 from rq.spool.transactions import Transactions
 from rq.states import Event, State
 

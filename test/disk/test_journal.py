@@ -10,7 +10,8 @@ from spooling import Owner
 
 from rq.errors import Damaged, DiskFailed
 from rq.spool import check, history, line
-from rq.spool.journal import GROUP_BYTES, SMALLEST
+from rq.spool.journal import GROUP_BYTES
+from rq.spool.segments import SMALLEST
 from rq.states import Event, Note, State
 
 
@@ -316,7 +317,7 @@ def test_history_holds_only_groups_that_were_durable(owner):
 
 def put_in_place(owner, path, flags):
     fd = os.open(path, flags)
-    os.dup2(fd, owner.spool.journal._segment.fd, inheritable=False)
+    os.dup2(fd, owner.spool.journal._segments.current.fd, inheritable=False)
     os.close(fd)
 
 

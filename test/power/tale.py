@@ -30,7 +30,7 @@ from rq.spool import (
     door,
     history,
     index,
-    journal,
+    segments,
     transactions,
 )
 from rq.spool.ageing import Limits
@@ -61,13 +61,13 @@ class Seen:
 def in_small(boot: str) -> Iterator[None]:
     """Work with small segments, between two starts of the machine, on a disk that
     shares nothing between files."""
-    kept = journal.SMALLEST, durable._reflink, processes.boot_id
-    journal.SMALLEST, durable._reflink = SEGMENT, lambda source, target: False
-    processes.boot_id = lambda: boot
+    kept = segments.SMALLEST, durable._reflink, proc.boot_id
+    segments.SMALLEST, durable._reflink = SEGMENT, lambda source, target: False
+    proc.boot_id = lambda: boot
     try:
         yield
     finally:
-        journal.SMALLEST, durable._reflink, processes.boot_id = kept
+        segments.SMALLEST, durable._reflink, proc.boot_id = kept
 
 
 def mark(said: dict[str, Any]) -> None:
