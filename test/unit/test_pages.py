@@ -8,10 +8,10 @@ import pytest
 
 from rq import web
 from rq.web import logwatch, owing
-from rq.web.pages import message, overview, progress, sparks, templating
+from rq.web.pages import message, overview, progress, relay, sparks, templating
 
 
-@pytest.mark.parametrize("module", [logwatch, owing, progress, templating])
+@pytest.mark.parametrize("module", [logwatch, owing, progress, relay, templating])
 def test_the_examples_are_right(module):
     tried = doctest.testmod(module)
     assert tried.attempted

@@ -3,6 +3,7 @@
 import html
 import itertools
 import time
+from urllib.parse import quote
 
 import pytest
 from relaying import pair_at
@@ -160,6 +161,27 @@ def test_a_person_says_whether_what_is_in_doubt_has_arrived(pair, web, in_doubt,
     assert len(old.delivered()) == (how == "again")
     pair.sender.ok("check")
     assert listed(web, msg_id) is None
+
+
+def test_a_page_that_has_not_looked_at_all_messages_says_so(pair, web):
+    for _ in range(2):
+        waiting(pair, web)
+
+    def told():
+        """Whether a look at one of each state has left some out: they move meanwhile."""
+        found = web.get("/relay.json?most=1").json
+        waits = [one for one in found["transfers"] if one["state"] == "que"]
+        assert len(waits) <= 1
+        shown = html.unescape(web.get("/relay?most=1", Accept=BROWSER).text)
+        return found["not_looked_at"] and (
+            "were not looked at" in shown and "Look at 100,000" in shown
+        )
+
+    wait_until(told, 30)
+    assert "were not looked at" not in page(web)
+    for odd in ("", "0", "-1", "x", "9" * 400, "\u0663"):
+        answer = web.get(f"/relay.json?most={quote(odd)}")
+        assert answer.status == 200, odd
 
 
 def test_what_is_not_in_doubt_is_not_sent_as_a_new_message(pair, web):

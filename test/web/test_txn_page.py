@@ -13,7 +13,9 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory):
-    queue = RunningQueue(tmp_path_factory.mktemp("root"), "t", "#!/bin/sh\necho done >&3\n")
+    queue = RunningQueue(
+        tmp_path_factory.mktemp("root"), "t", "#!/bin/sh\necho done >&3\n"
+    )
     try:
         queue.start()
         yield queue

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from rq.web.site import Site
 
 _LOOKED_AT = 5000  # messages of a state: a page must not read a million files
+_MOST_LOOKED_AT = 100_000  # for who asks for more
 _SHOWN = 200
-_SHARED_FOR = 1.0  # seconds
+_SHARED_FOR = 1.0  # seconds, for as many as are looked at unasked
+_KINDS = 8  # how many looks of different length are kept
+_LISTED = ("err", "run", "que")
 
 OF_ALL = {
     "retry": Question(
@@ -61,46 +64,58 @@ OF_ONE = {
 }
 
 
+_Look = tuple[list[Transfer], list[Left]]
+
+
 class RelayPage:
     """GET /relay and its twin, and the questions before its actions."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._known: tuple[list[Transfer], list[Left]] = ([], [])
-        self._until = 0.0
+        self._known: dict[int, tuple[float, _Look]] = {}  # by length: until when, what
         self._turn = asyncio.Lock()
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        told = await self._facts(live=bool(req.get_header("X-RQ-Live")))
+        most = _most(req.get_param("most", default=""))
+        told = await self._facts(most, live=bool(req.get_header("X-RQ-Live")))
         values = {
             "facts": told,
+            "looked_at": most,
+            "look_at_most": _MOST_LOOKED_AT,
             "transfers": told["transfers"][:_SHOWN],
             "more": max(0, len(told["transfers"]) - _SHOWN),
         }
         await page.show(req, resp, self._site, "relay.html", values)
 
-    async def _facts(self, live: bool) -> dict[str, Any]:
+    async def _facts(self, most: int, live: bool) -> dict[str, Any]:
         site, now = self._site, time.time()
         there = site.root.queue(QUEUE).config.is_file()
         row = facts.queue_row(site, QUEUE, await facts.detail(site, QUEUE), {})
-        found, left = await self._look(live) if there else ([], [])
+        found, left = await self._look(most, live) if there else ([], [])
         return {
             "time": now,
             "queue": row if there else None,
             "trouble": facts.trouble({}, [row]) if there else [],
+            "not_looked_at": not_looked_at(row["counts"], most),
             "in_doubt": sum(one.in_doubt for one in found),
             "transfers": [one.to_json() for one in found],
             "peers": peers(found, left, now),
             "owed": await owing.listed(site, facts.queue_names(site.root)),
         }
 
-    async def _look(self, live: bool) -> tuple[list[Transfer], list[Left]]:
-        """Read the files, once for all pages that renew themselves."""
+    async def _look(self, most: int, live: bool) -> _Look:
+        """Read the files, once for all pages that renew themselves; a long look is kept
+        for longer."""
         async with self._turn:
-            if not live or time.monotonic() >= self._until:
-                self._known = await asyncio.to_thread(_look, self._site.root)
-                self._until = time.monotonic() + _SHARED_FOR
-            return self._known
+            until, known = self._known.get(most, (0.0, ([], [])))
+            if live and time.monotonic() < until:
+                return known
+            known = await asyncio.to_thread(_look, self._site.root, most)
+            if len(self._known) >= _KINDS:
+                self._known.clear()
+            kept = _SHARED_FOR * max(1.0, most / _LOOKED_AT)
+            self._known[most] = time.monotonic() + kept, known
+            return known
 
     # ---- questions
 
@@ -121,8 +136,23 @@ class RelayPage:
         await confirm.ask(req, resp, self._site, question, about, base, action, fields)
 
 
-def _look(root: Root) -> tuple[list[Transfer], list[Left]]:
-    return transfers.ls(root, _LOOKED_AT), backoff.ls(root.queue(QUEUE), time.time())
+def _look(root: Root, most: int) -> _Look:
+    return transfers.ls(root, most), backoff.ls(root.queue(QUEUE), time.time())
+
+
+def _most(text: str) -> int:
+    """Return how many messages of a state to look at."""
+    number = int(text[:9]) if text.isascii() and text.isdigit() else _LOOKED_AT
+    return min(max(number, 1), _MOST_LOOKED_AT)
+
+
+def not_looked_at(counts: Mapping[str, int], most: int) -> int:
+    """Return how many messages are not looked at, with `most` of each state that are.
+
+    >>> not_looked_at({"err": 7, "run": 1, "que": 12, "done": 99}, 5)
+    9
+    """
+    return sum(max(0, counts.get(state, 0) - most) for state in _LISTED)
 
 
 def peers(
