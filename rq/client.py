@@ -181,12 +181,19 @@ def refusal(shown: str, text: str) -> RQError:
 
 
 def encode_arg(arg: object) -> bytes:
-    """Return an argument as the wire has it: raw text as it is, all else as JSON."""
+    """Return an argument as the wire has it: raw text as it is, all else as JSON.
+
+    BadInput for what JSON does not hold, such as bytes of a command line that are no
+    UTF-8.
+    """
     if isinstance(arg, bytes):
         return arg
-    if isinstance(arg, str):
-        return arg.encode()
-    return orjson.dumps(arg)
+    try:
+        return arg.encode() if isinstance(arg, str) else orjson.dumps(arg)
+    except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
+        raise BadInput(
+            f"this cannot be sent as JSON ({error}); bytes belong into an attachment"
+        ) from None
 
 
 def listen(path: Path, backlog: int = 1024) -> socket.socket:

@@ -98,9 +98,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def guarded(act: Callable[[], int], *, ancestor: bool = False) -> int:
     """Return the exit code of `act`, whatever it raises; the one catch of each tool."""
+    _stand_in()
     try:
         code = act()
-        sys.stdout.flush()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else FAILED
     except KeyboardInterrupt:
@@ -114,7 +114,7 @@ def guarded(act: Callable[[], int], *, ancestor: bool = False) -> int:
     except Exception as error:  # noqa: BLE001 - main is one of the four places
         complain(_unforeseen(error))
         code = FAILED
-    return code
+    return _flushed(code)
 
 
 def complain(text: str) -> None:
@@ -202,6 +202,27 @@ def _unknown(verb: str) -> str:
     close = difflib.get_close_matches(verb, [*VERBS, *ANCESTOR], 1)
     hint = f"did you mean {close[0]!r}?" if close else "`rq --help` lists the verbs"
     return f"there is no verb {verb!r}; {hint}"
+
+
+def _stand_in() -> None:
+    """Open what the caller has closed: Python has None there, and a file opened later
+    would be stdout."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _flushed(code: int) -> int:
+    """Return `code`, or FAILED when what was printed cannot be written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence()
+    except OSError as error:
+        complain(f"the output could not be written: {error.strerror}")
+        _silence()
+        return code or FAILED
+    return code
 
 
 def _silence() -> None:

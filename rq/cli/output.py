@@ -71,7 +71,7 @@ def follow(reader: owner.Reader, queue: str, msg_id: str, offset: int) -> None:
             offset += more
             if state in FINAL and not more and path.parent.parent.is_dir():
                 return
-            told = told or offset > 0 or _say_why(reader, queue, msg_id, state)
+            told = (told and not more) or _say_why(reader, queue, msg_id, state)
         if state is not None and state not in FINAL and not reader.online(queue):
             place.note("nobody runs its queue: nothing more will be written")
             return
@@ -98,7 +98,10 @@ def _where(reader: owner.Reader, queue: str, msg_id: str) -> State | None:
 
 def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> bool:
     if state is State.QUE:
-        why = reader.message(queue, msg_id).get("story", {}).get("why", "")
+        message = reader.message(queue, msg_id)
+        if message.get("state") != State.QUE:
+            return False
+        why = message.get("story", {}).get("why", "")
         place.note(f"it waits: {term.plain(why)}" if why else "it waits")
         return True
     return False

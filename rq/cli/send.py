@@ -18,6 +18,7 @@ def send(root: Root, words: list[str]) -> int:
     args = _parser().parse_args(words)
     config = place.root_config(root)
     fields = _fields(args)
+    timeout = None if args.timeout is None else moments.duration(args.timeout)
     queue = ancestor.target(args.queue, {"relay-ok": True})
     msg_id = submit(root, queue, fields, args.attach)
     full = config.full_id(queue, msg_id)
@@ -25,7 +26,7 @@ def send(root: Root, words: list[str]) -> int:
         _tell(args, {"queue": queue, "msg_id": msg_id, "full_id": full})
     else:
         place.note(f"sent {queue}/{msg_id}")
-    return _stay(root, args, queue, msg_id)
+    return _stay(root, args, queue, msg_id, timeout)
 
 
 def submit(root: Root, queue: str, fields: dict[str, Any], files: list[str]) -> str:
@@ -75,7 +76,13 @@ def _tell(args: argparse.Namespace, sent: dict[str, str]) -> None:
     sys.stdout.flush()
 
 
-def _stay(root: Root, args: argparse.Namespace, queue: str, msg_id: str) -> int:
+def _stay(
+    root: Root,
+    args: argparse.Namespace,
+    queue: str,
+    msg_id: str,
+    timeout: float | None,
+) -> int:
     from rq.cli import output, waiting
 
     if not args.wait and not args.follow:
@@ -83,7 +90,6 @@ def _stay(root: Root, args: argparse.Namespace, queue: str, msg_id: str) -> int:
     with owner.Reader(root) as reader:
         if args.follow:
             output.follow(reader, queue, msg_id, 0)
-        timeout = None if args.timeout is None else moments.duration(args.timeout)
         ended = waiting.until_ended(reader, [(queue, msg_id)], timeout)
         waiting.tell(reader, ended, quiet=args.json or args.id_only)
         return waiting.exit_code(ended)

@@ -164,6 +164,37 @@ def test_a_reader_that_leaves_early_costs_no_traceback(old_root):
     assert "BrokenPipe" not in done.stderr
 
 
+def closed(root, what, *words):
+    """Run rq as `rq … >&-` of a shell does; return its exit code and what it said."""
+    shell = f'exec "$@" {what}'
+    command = ["sh", "-c", shell, "sh", sys.executable, "-m", "rq.cli"]
+    done = subprocess.run(
+        [*command, "--root", str(root), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("what", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_descriptors_that_are_closed_do_no_harm(old_root, what):
+    code, said = closed(old_root, what, "ls")
+    assert code == 0, said
+    assert "Error" not in said
+
+
+@pytest.mark.parametrize("words", [("status",), ("ls", "--json"), ("--help",)])
+def test_output_that_cannot_be_written_is_one_sentence(old_root, words):
+    code, said = closed(old_root, ">/dev/full", *words)
+    assert code == 1
+    assert "No space left on device" in said
+    assert "Exception" not in said
+
+
 def in_a_terminal(root, *words, env=None):
     """Run rq with a terminal as its output; return what that would show."""
     ours, theirs = os.openpty()

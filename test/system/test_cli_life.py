@@ -55,6 +55,10 @@ def ok(root, *words):
     return done.stdout
 
 
+def number_of_messages(root):
+    return sum(json.loads(ok(root, "ls", "work", "--count", "--json"))["work"].values())
+
+
 def sent(root, *words):
     return ok(root, "send", "work", "--id-only", *words).strip()
 
@@ -92,6 +96,28 @@ def test_a_file_that_is_not_there_sends_nothing(root, tmp_path):
         for text in (before, ok(root, "queue", "ls", "--json"))
     ]
     assert counts[0]["que"] == counts[1]["que"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--wait", "--timeout", "soon"], "not a duration"),
+        (["-p1", os.fsdecode(b"caf\xe9")], "cannot be sent as JSON"),
+        (["--src", os.fsdecode(b"\xff")], "cannot be sent as JSON"),
+    ],
+)
+def test_words_that_cannot_be_meant_send_nothing(root, words, said):
+    before = number_of_messages(root)
+    done = rq("send", "work", *words, root=root)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert number_of_messages(root) == before
+
+
+def test_follow_says_after_each_attempt_why_its_message_waits(root):
+    done = rq("send", "work", "-p1", "again", "--follow", root=root)
+    assert done.stdout.count("RQ START") == 2
+    assert "it waits: " in done.stderr
 
 
 def test_follow_shows_the_log_across_attempts_and_ends_with_the_message(root):
