@@ -231,7 +231,7 @@ class Batches:
         )
         now = self.owner.spool.clock()
         if why.cause is Cause.SCRIPT:
-            self._file.fail(why.text, now)
+            self._file.refuse(why.text, now)
         else:
             self._failures += 1
             self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)

@@ -99,8 +99,6 @@ class Runner:
                 if later is None:
                     self._file.is_back()  # nobody waits for it: nothing is known
                 return later
-            if owner.spool.entries[msg_id].busy:
-                continue
             self._claim(msg_id, now)
             if owner.spool.journal.full:
                 return now
@@ -194,7 +192,7 @@ class Runner:
         )
         now = self.owner.spool.clock()
         if why.cause is Cause.SCRIPT:
-            self._file.fail(why.text, now)
+            self._file.refuse(why.text, now)
         elif why.cause is Cause.SPAWN:
             self._failures += 1
             self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)

@@ -8,10 +8,14 @@ import logging
 import os
 from collections.abc import Callable
 
+from rq import retry
 from rq.queues.owner import Owner
 
 LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
 SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at again
+REFUSED_SECONDS = (
+    30.0  # how often, at least, one that the kernel refused is tried again
+)
 MISSING = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR,
                      errno.ELOOP, errno.EPERM, errno.EISDIR})  # fmt: skip
 
@@ -27,6 +31,9 @@ class ScriptFile:
         self.retry_at = 0.0  # it is not looked at before
         self._look_at = 0.0  # when the script of long-lived workers is looked at again
         self._unfit = False  # it cannot be started, as it looks
+        self._refusals = 0  # tries in a row, though it looked fit
+        self._refused: tuple[object, ...] = ()  # the file of the last one
+        self._refused_until = 0.0  # this file is not tried before
         self.on_look: Callable[[tuple[object, ...]], None]  # is told its identity
 
     def ready(self, now: float, known: bool) -> bool:
@@ -37,12 +44,16 @@ class ScriptFile:
         if known and now < self._look_at:
             return True
         path = self.path = self._real()
-        if os.path.isfile(path) and os.access(path, os.X_OK):
+        identity = self._identity()
+        if identity and os.path.isfile(path) and os.access(path, os.X_OK):
+            if identity == self._refused and now < self._refused_until:
+                self.retry_at = now + SCRIPT_SECONDS
+                return False
             self.retry_at = 0.0
             if self._unfit:
                 self.is_back()
             self._look_at = now + LOOK_SECONDS
-            self.on_look(self._identity())
+            self.on_look(identity)
             return True
         self._unfit = True
         why = "not executable" if os.path.exists(path) else "no such file"
@@ -54,8 +65,11 @@ class ScriptFile:
         return os.path.realpath(os.path.join(root, self._owner.config.script))
 
     def _identity(self) -> tuple[object, ...]:
-        """Return what changes when it is replaced or edited."""
-        found = os.stat(self.path)
+        """Return what changes when it is replaced or edited; nothing if it is not there."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return ()
         return self.path, found.st_ino, found.st_mtime_ns, found.st_size
 
     def fail(self, text: str, now: float) -> None:
@@ -65,13 +79,27 @@ class ScriptFile:
         self._owner.oper = text
         self.retry_at = now + SCRIPT_SECONDS
 
+    def refuse(self, text: str, now: float) -> None:
+        """It cannot be started, though it looks fit: a first line that leads nowhere.
+
+        Each try writes to the journal and to the message's log, so the same file is tried
+        again later and later; another one at the next look.
+        """
+        self._refusals += 1
+        self._refused = self._identity()
+        wait = retry.delay(self._refusals, SCRIPT_SECONDS, REFUSED_SECONDS)
+        self._refused_until = now + wait
+        self.fail(text, now)
+
     def is_back(self) -> None:
         """It was started, or nobody waits for it."""
         self._unfit = False
+        self._refusals = 0
+        self._refused = ()
         if self._owner.oper is not None:
             self._owner.oper = None
             log.info("the script can be started again")
 
     def look_again(self) -> None:
         """Forget the pause after an error: something may have changed."""
-        self.retry_at = self._look_at = 0.0
+        self.retry_at = self._look_at = self._refused_until = 0.0

@@ -1,0 +1,64 @@
+"""When the file of a script is tried again."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from rq.layout import Root
+from rq.queues.scriptfile import REFUSED_SECONDS, SCRIPT_SECONDS, ScriptFile
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "run").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "run").chmod(0o755)
+    config = SimpleNamespace(script="run")
+    owner = SimpleNamespace(root=Root(tmp_path), config=config, oper=None)
+    made = ScriptFile(owner)
+    made.on_look = lambda identity: None
+    return made
+
+
+def next_try(file, now):
+    """Refuse it now, and return when it is tried again."""
+    assert file.ready(now, known=False)
+    file.refuse("run: No such file or directory", now)
+    while not file.ready(now, known=False):
+        assert file.retry_at > now
+        now = file.retry_at
+    return now
+
+
+def test_a_file_that_the_kernel_refuses_is_tried_later_and_later(file):
+    now = 1000.0
+    waited = []
+    for _ in range(8):
+        again = next_try(file, now)
+        waited.append(again - now)
+        now = again
+    assert waited == sorted(waited)
+    assert waited[0] == SCRIPT_SECONDS
+    assert waited[-1] >= REFUSED_SECONDS
+
+
+@pytest.mark.parametrize("mended", ["edited", "told", "started"])
+def test_it_is_tried_at_the_next_look_when_something_has_changed(
+    file, mended, tmp_path
+):
+    now = 1000.0
+    for _ in range(5):
+        now = next_try(file, now)
+    file.refuse("run: No such file or directory", now)
+    if mended == "edited":
+        (tmp_path / "run").write_text("#!/bin/sh\n: mended\n")
+    elif mended == "told":
+        file.look_again()
+    else:
+        file.is_back()
+    assert file.ready(now + SCRIPT_SECONDS, known=False)
+
+
+def test_a_file_that_goes_while_it_is_looked_at_is_not_there(file, tmp_path):
+    (tmp_path / "run").unlink()
+    assert not file.ready(1000.0, known=False)
+    assert "no such file" in file._owner.oper
