@@ -61,13 +61,13 @@ class Seen:
 def in_small(boot: str) -> Iterator[None]:
     """Work with small segments, between two starts of the machine, on a disk that
     shares nothing between files."""
-    kept = segments.SMALLEST, durable._reflink, proc.boot_id
+    kept = segments.SMALLEST, durable._reflink, processes.boot_id
     segments.SMALLEST, durable._reflink = SEGMENT, lambda source, target: False
-    proc.boot_id = lambda: boot
+    processes.boot_id = lambda: boot
     try:
         yield
     finally:
-        segments.SMALLEST, durable._reflink, proc.boot_id = kept
+        segments.SMALLEST, durable._reflink, processes.boot_id = kept
 
 
 def mark(said: dict[str, Any]) -> None:
