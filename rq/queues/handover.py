@@ -65,16 +65,16 @@ async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
     copied = owner.config.clone == "copy"
     spool.prepare(message)
     entry = spool.entries[message.msg_id]
-    entry.busy = True
+    entry.busy += 1
     try:
         run = owner.loop.run_in_executor
         await run(owner.threads, attach.share, spool, source, message, copied)
         await run(owner.threads, attach.verify, spool.dir_fd, message, False)
     except (OSError, BadInput) as error:
-        entry.busy = False
+        entry.busy -= 1
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise Refused(f"its attachments cannot be copied: {error}") from None
-    entry.busy = False
+    entry.busy -= 1
 
 
 async def clone(owner: Owner, msg_id: str) -> str:

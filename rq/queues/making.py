@@ -74,7 +74,7 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
         known = attach.known(asked.get("digests"))
     try:
         upload = attach.begin(ctx.owner.spool, msg_id, name)
-        ctx.owner.spool.entries[msg_id].busy = True
+        ctx.owner.spool.entries[msg_id].busy += 1
     except BaseException:
         os.close(source)
         raise
@@ -109,7 +109,7 @@ async def _take(
     finally:
         os.close(source)
         if (entry := spool.entries.get(upload.msg_id)) is not None:
-            entry.busy = False
+            entry.busy -= 1
     if sha256 not in (None, taken.sha256):
         attach.drop(spool, upload)
         raise BadInput(f"attachment {upload.name} is not whole; attach it again")
@@ -150,14 +150,15 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
     if not message.attachments and not ancestors:
         return ["ok", keyed.accept(owner, message)]
     entry = owner.spool.entries[msg_id]
-    entry.busy = entry.committing = True
+    entry.busy, entry.committing = entry.busy + 1, True
     return _commit_with_files(owner, msg_id)
 
 
 async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
     spool = owner.spool
     message = spool.read(msg_id)
-    deep = spool.entries[msg_id].since < owner.began_at
+    entry = spool.entries[msg_id]
+    deep = entry.since < owner.began_at
     try:
         if not message.attachments:
             place = spool.queue.message(State.PREP, msg_id)
@@ -171,7 +172,7 @@ async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
     except OSError as error:
         raise Refused(f"attachments are not on disk: {error.strerror}") from None
     finally:
-        spool.entries[msg_id].busy = spool.entries[msg_id].committing = False
+        entry.busy, entry.committing = entry.busy - 1, False
     return ["ok", keyed.accept(owner, message)]
 
 

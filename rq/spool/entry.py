@@ -60,7 +60,7 @@ class Entry:
         self.status: bytes | None = None
         self.rider_of: str | None = None
         self.at_new: str | None = None  # its name under new/, when it lies there
-        self.busy = False  # a thread works in its folder
+        self.busy = 0  # threads that work in its folder; none in any state but prep
         self.committing = False  # its attachments may not change any more
         self.rests_until = 0.0  # performance counter: its folder waits while it runs
         self.written = False  # body and status are probably in its files already

@@ -1,11 +1,17 @@
 """Attachments that come while their message is committed, alone or with others."""
 
+import asyncio
+import functools
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from spooling import Owner, a_message
 
 from rq.errors import WrongState
+from rq.queues import making
 from rq.spool import attach, deciding
 from rq.states import Event, Role, State
 
@@ -84,3 +90,42 @@ def test_nothing_is_attached_or_removed_while_a_commit_waits(owner, letter, toge
         attach.remove(spool, msg_id, "first")
     assert list(spool.read(msg_id).attachments) == ["first"]
     assert os.listdir(owner.queue.message("prep", msg_id) / "attach") == ["first"]
+
+
+def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
+    owner, letter
+):
+    spool = owner.spool
+    msg_id = prepared(spool)
+    go_on = threading.Event()
+
+    def slowly(upload):
+        assert go_on.wait(30)
+        return attach.copy(spool.dir_fd, letter, upload)
+
+    async def story():
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(2) as threads:
+            queue = SimpleNamespace(spool=spool, loop=loop, threads=threads)
+
+            def attached(name, take):
+                upload = attach.begin(spool, msg_id, name)
+                spool.entries[msg_id].busy += 1  # as the command does
+                act = functools.partial(take, upload)
+                return making._take(queue, os.dup(letter), upload, None, act)
+
+            slow = loop.create_task(attached("slow", slowly))
+            try:
+                await attached(
+                    "quick", functools.partial(attach.copy, spool.dir_fd, letter)
+                )
+                with pytest.raises(WrongState, match="being worked on"):
+                    spool.fire(msg_id, Event.COMMIT, Role.CREATOR)
+            finally:
+                go_on.set()
+            await slow
+
+    asyncio.run(story())
+    assert set(spool.read(msg_id).attachments) == {"quick", "slow"}
+    spool.fire(msg_id, Event.COMMIT, Role.CREATOR)
+    assert spool.find(msg_id) is State.QUE
