@@ -12,12 +12,13 @@ from fuzzing import as_json, json_value, mangled, near, odd_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import config, timers
+from rq import config
 from rq.config.files import make_root
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.relay import peers
 from rq.router import rules
+from rq.timers.timer import parse, refusal
 from rq.webhook import settings, signing
 
 PATH = Path("config.json")
@@ -124,10 +125,10 @@ def test_any_routing_rules_are_read_or_refused(root, data, message):
 def test_any_timer_is_read_and_can_be_sent_or_refused(root, data, name):
     path = put(root.timers / "t.json", data)
     with contextlib.suppress(BadConfig):
-        timer = timers.parse(path)
+        timer = parse(path)
         assert timer.queue
         assert orjson.dumps({"dest": timer.dest, **timer.params})
-    assert isinstance(timers.refusal(name), str)
+    assert isinstance(refusal(name), str)
 
 
 urls = st.one_of(

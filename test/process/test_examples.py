@@ -10,7 +10,8 @@ import threading
 import pytest
 from support import CHECKOUT, RunningQueue, short, wait_until
 
-from rq import config, timers
+from rq import config
+from rq.timers import timer
 
 pytestmark = pytest.mark.process
 
@@ -39,8 +40,8 @@ def test_an_example_is_told_and_its_files_can_be_used(name):
         {"script": "run", **config.read_json(place / "config.json")}, place
     )
     assert config.read_json(place / "form.json")
-    for timer in place.glob("timer.json"):
-        assert timers.parse(timer).queue == name
+    for path in place.glob("timer.json"):
+        assert timer.parse(path).queue == name
 
 
 # ---- curl

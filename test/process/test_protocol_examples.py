@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from support import CHECKOUT, running_queue, short, wait_until
 
-from rq import config, timers
+from rq import config
 from rq.layout import Root
 from rq.relay import peers
 from rq.router import rules
+from rq.timers import timer
 from rq.webhook import settings
 
 pytestmark = pytest.mark.process
@@ -140,7 +141,7 @@ def test_the_example_of_a_timer_is_one(tmp_path):
     [text] = examples("json", "timer")
     path = tmp_path / "example.json"
     path.write_text(text)
-    assert timers.parse(path).queue == json.loads(text)["msg"]["dest"]
+    assert timer.parse(path).queue == json.loads(text)["msg"]["dest"]
 
 
 def test_the_example_of_webhook_settings_is_one(tmp_path):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rq import cli, names, pipe, timers, wire
+from rq import cli, names, pipe, wire
 from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.layout import Root
@@ -20,6 +20,7 @@ from rq.spool import status
 from rq.states import Child, Event, Note, State
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
+from rq.timers import sending, timer
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 TEXT = (CHECKOUT / "PROTOCOLS.md").read_text()
@@ -58,7 +59,7 @@ def told(title, head):
 
 
 SUPERVISOR = Commands(SimpleNamespace(table=None, root=Root(CHECKOUT)), "", "")
-TIMERS = re.findall(r'case "(\w+)"', Path(timers.__file__).read_text())
+TIMERS = re.findall(r'case "(\w+)"', Path(sending.__file__).read_text())
 MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARAMS)
 
 
@@ -159,7 +160,7 @@ def test_each_exit_code_has_its_row():
         ("The control socket", "| 1,000 |", server.CONNECTIONS),
         ("The control socket", "| 30 seconds |", server.FRAME_SECONDS),
         ("The control socket", "64 MiB", connection._BACKLOG >> 20),
-        ("Timers", "`period` is 60 seconds", timers.SHORTEST),
+        ("Timers", "`period` is 60 seconds", timer.SHORTEST),
     ],
 )
 def test_a_limit_is_told_as_it_is(title, text, value):

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import timers
 from rq.errors import BadConfig
-from rq.timers import Past, Timer, beat, due
+from rq.timers import timer
+from rq.timers.past import Past, beat, due
+from rq.timers.timer import Timer
 
 DAILY = Timer("daily", 86400, "cleaner", {})
 HOUR = Timer("hour", 3600, "q", {})
@@ -80,14 +81,14 @@ def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, text, told):
     path = tmp_path / "t.json"
     path.write_text(text)
     with pytest.raises(BadConfig, match=told):
-        timers.parse(path)
+        timer.parse(path)
 
 
 def test_only_dest_and_params_are_taken(tmp_path):
     path = tmp_path / "t.json"
     message = {"dest": "q", "param1": "a", "param4": 4, "due": 5, "src": "x"}
     path.write_text(json.dumps({"period": 60, "msg": message}))
-    assert timers.parse(path) == Timer("t", 60, "q", {"param1": "a", "param4": 4})
+    assert timer.parse(path) == Timer("t", 60, "q", {"param1": "a", "param4": 4})
 
 
 @pytest.mark.parametrize("dest", ["http://h:1/q/x", "https://h/q/x"])
@@ -97,4 +98,4 @@ def test_a_remote_destination_goes_by_relay(dest):
 
 @pytest.mark.parametrize("name", ["a.b.json", "a", "a.txt", "a.yaml", "a.json.bak"])
 def test_other_names_are_no_timers(name):
-    assert timers.refusal(name)
+    assert timer.refusal(name)

@@ -1,137 +1,29 @@
-"""Sends the messages of timers/NAME.json, each once a period.
-
-Rules first (pure), then the state that outlives a restart, then the program: one event
-loop, one socket, a look at the directory every second.
-"""
+"""Looks at the directory of timers, sends what is due, and tells what it did."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import signal
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from rq import client, config, control, helper, names, retry, wire
+from rq import client
 from rq.config import files
 from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError
-from rq.helper import Helper
 from rq.layout import Root
-from rq.message import PARAMS
+from rq.timers.past import Past, beat, due
+from rq.timers.timer import Timer, parse, refusal
 
-SHORTEST = 60  # seconds of a period
-LONGEST = 100 * 366 * 86400
 LOOK = 1.0  # seconds between looks at the directory and at the clock
-ON_TIME = 30.0  # a fire no later than this keeps the beat of the one before
 GONE_FOR = 2.0  # seconds that a file must be gone before its timer is forgotten
 ASK_TIMEOUT = 10.0
 
 log = logging.getLogger(__name__)
-
-# ---- what a timer is
-
-
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """A timers/NAME.json that can be used."""
-
-    name: str
-    period: int  # seconds
-    dest: str
-    params: Mapping[str, Any]
-
-    @property
-    def queue(self) -> str:
-        """The local queue that takes the message."""
-        return "relay" if names.is_remote(self.dest) else self.dest
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What a timer has done; kept over restarts."""
-
-    last: float | None = None  # epoch seconds of the fire that the next counts from
-    result: str = ""  # of the last attempt: sent ID, skipped, or an error
-    error: str = ""
-    failures: int = 0  # in a row; a failed fire is tried again
-    tried: float = 0.0  # epoch seconds
-
-
-def due(timer: Timer, past: Past, now: float) -> float:
-    """Return when the timer fires next; never more than a period from now."""
-    if past.failures:
-        return min(past.tried, now) + retry.delay(past.failures)
-    if past.last is None:
-        return now
-    return min(past.last, now) + timer.period
-
-
-def beat(timer: Timer, past: Past, now: float) -> float:
-    """Return the time that the fire after this one counts from.
-
-    The old beat is kept while it is kept up with; after a stop or a jump of the clock
-    the timer fires once and begins a new one.
-    """
-    if past.last is None:
-        return now
-    planned = past.last + timer.period
-    return planned if 0 <= now - planned <= ON_TIME else now
-
-
-def parse(path: Path) -> Timer:
-    """Return the timer in a file; BadConfig says in a sentence what is wrong."""
-    name = path.name.removesuffix(".json")
-    data = config.read_json(path)
-    period, message = data.get("period"), data.get("msg")
-    if isinstance(period, bool) or not isinstance(period, int):
-        raise BadConfig(f"{path}: 'period' is missing or not a whole number of seconds")
-    if not SHORTEST <= period <= LONGEST:
-        raise BadConfig(f"{path}: 'period' is {period} s; the least is {SHORTEST}")
-    if not isinstance(message, dict):
-        raise BadConfig(f"{path}: 'msg' is missing or not an object")
-    dest = message.get("dest")
-    if not isinstance(dest, str) or not dest:
-        raise BadConfig(f"{path}: 'dest' of 'msg' is missing")
-    if not names.is_remote(dest) and not names.is_queue_name(dest):
-        raise BadConfig(f"{path}: 'dest' is neither a queue nor a URL: {dest!r}")
-    params = {one: message[one] for one in PARAMS if message.get(one) is not None}
-    return Timer(name, period, dest, params)
-
-
-def refusal(name: str) -> str:
-    """Return why a file of that name is no timer, "" when it may be one."""
-    stem, _, suffix = name.partition(".")
-    if suffix in ("yaml", "yml"):
-        return f"{name} is YAML, which RQ does not read: write it as {stem}.json"
-    if suffix != "json" or not stem:
-        return f"{name} is not called NAME.json with one dot"
-    return ""
-
-
-# ---- what it has done, on disk
-
-
-def read_state(path: Path) -> dict[str, Past]:
-    """Return what the timers of a root have done; empty when nothing is known."""
-    try:
-        kept = config.read_json(path).get("timers", {})
-        known = {one.name for one in fields(Past)}
-        return {
-            name: Past(**{key: kept[name][key] for key in known & kept[name].keys()})
-            for name in kept
-        }
-    except (BadConfig, TypeError, AttributeError) as error:
-        if path.exists():
-            log.error("the state is lost and every timer counts as new: %s", error)
-        return {}
 
 
 @dataclass(slots=True)
@@ -159,13 +51,13 @@ class Timers:
         except OSError as error:
             self.errors = {"timers": f"cannot be read, so nothing is changed: {error}"}
             return
-        files = [one for one in found if one[0] != "." and one != "sock"]
+        present = [one for one in found if one[0] != "." and one != "sock"]
         self.errors.pop("timers", None)
-        for name in [one for one in self.errors if one not in files]:
+        for name in [one for one in self.errors if one not in present]:
             del self.errors[name]
-        for name in files:
+        for name in present:
             self._take(name)
-        self._forget({name.removesuffix(".json") for name in files}, now)
+        self._forget({name.removesuffix(".json") for name in present}, now)
 
     def _take(self, name: str) -> None:
         path = self.root.timers / name
@@ -344,65 +236,3 @@ def _stamp(path: Path) -> tuple[int, int, int, int] | None:
     except OSError:
         return None
     return info.st_mtime_ns, info.st_ino, info.st_size, info.st_ctime_ns
-
-
-# ---- the program
-
-
-def main(argv: list[str] | None = None) -> int:
-    try:
-        started = helper.start("timers", argv)
-    except (RQError, OSError) as error:
-        sys.stderr.write(f"rq-timers: {error}\n")
-        return 1
-    asyncio.run(_run(started))
-    return 0
-
-
-async def _run(started: Helper) -> None:
-    timers = Timers(started.root, read_state(started.root.timers_state))
-    stopped = asyncio.Event()
-
-    def stop() -> None:
-        stopped.set()
-        timers.woken.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    if started.life_fd is not None:
-        loop.add_reader(started.life_fd, stop)
-    sock = client.listen(started.root.timers_socket)
-    server = control.Server(sock, timers.answer, wire.MAGIC2)
-    await server.start()
-    started.say_ready()
-    while not stopped.is_set():
-        timers.woken.clear()
-        try:
-            _pass(timers)
-        except Exception:
-            log.exception("a pass failed; the next one is in a second")
-            await asyncio.sleep(LOOK)
-        await _rest(timers)
-    server.close()
-    files.remove_link(started.root.timers_socket)
-
-
-def _pass(timers: Timers) -> None:
-    timers.look(time.monotonic())
-    timers.save()
-    now = time.time()
-    for timer in timers.ready(now):
-        timers.begin(timer, now)
-
-
-async def _rest(timers: Timers) -> None:
-    """Wait for the next due time, a look at the directory, or a wake."""
-    seconds = min(LOOK, timers.next_due(time.time()) + 0.005)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await timers.woken.wait()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,78 @@
+"""The program: one event loop, one socket, a look at the directory every second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+
+from rq import client, control, helper, wire
+from rq.config import files
+from rq.errors import RQError
+from rq.helper import Helper
+from rq.timers.past import read_state
+from rq.timers.sending import LOOK, Timers
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        started = helper.start("timers", argv)
+    except (RQError, OSError) as error:
+        sys.stderr.write(f"rq-timers: {error}\n")
+        return 1
+    asyncio.run(_run(started))
+    return 0
+
+
+async def _run(started: Helper) -> None:
+    timers = Timers(started.root, read_state(started.root.timers_state))
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        timers.woken.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    if started.life_fd is not None:
+        loop.add_reader(started.life_fd, stop)
+    sock = client.listen(started.root.timers_socket)
+    server = control.Server(sock, timers.answer, wire.MAGIC2)
+    await server.start()
+    started.say_ready()
+    while not stopped.is_set():
+        timers.woken.clear()
+        try:
+            _pass(timers)
+        except Exception:
+            log.exception("a pass failed; the next one is in a second")
+            await asyncio.sleep(LOOK)
+        await _rest(timers)
+    server.close()
+    files.remove_link(started.root.timers_socket)
+
+
+def _pass(timers: Timers) -> None:
+    timers.look(time.monotonic())
+    timers.save()
+    now = time.time()
+    for timer in timers.ready(now):
+        timers.begin(timer, now)
+
+
+async def _rest(timers: Timers) -> None:
+    """Wait for the next due time, a look at the directory, or a wake."""
+    seconds = min(LOOK, timers.next_due(time.time()) + 0.005)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await timers.woken.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

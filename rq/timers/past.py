@@ -1,0 +1,62 @@
+"""What a timer has done, which outlives a restart, and when it is due again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from rq import config, retry
+from rq.errors import BadConfig
+from rq.timers.timer import Timer
+
+ON_TIME = 30.0  # a fire no later than this keeps the beat of the one before
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a timer has done; kept over restarts."""
+
+    last: float | None = None  # epoch seconds of the fire that the next counts from
+    result: str = ""  # of the last attempt: sent ID, skipped, or an error
+    error: str = ""
+    failures: int = 0  # in a row; a failed fire is tried again
+    tried: float = 0.0  # epoch seconds
+
+
+def due(timer: Timer, past: Past, now: float) -> float:
+    """Return when the timer fires next; never more than a period from now."""
+    if past.failures:
+        return min(past.tried, now) + retry.delay(past.failures)
+    if past.last is None:
+        return now
+    return min(past.last, now) + timer.period
+
+
+def beat(timer: Timer, past: Past, now: float) -> float:
+    """Return the time that the fire after this one counts from.
+
+    The old beat is kept while it is kept up with; after a stop or a jump of the clock
+    the timer fires once and begins a new one.
+    """
+    if past.last is None:
+        return now
+    planned = past.last + timer.period
+    return planned if 0 <= now - planned <= ON_TIME else now
+
+
+def read_state(path: Path) -> dict[str, Past]:
+    """Return what the timers of a root have done; empty when nothing is known."""
+    try:
+        kept = config.read_json(path).get("timers", {})
+        known = {one.name for one in fields(Past)}
+        return {
+            name: Past(**{key: kept[name][key] for key in known & kept[name].keys()})
+            for name in kept
+        }
+    except (BadConfig, TypeError, AttributeError) as error:
+        if path.exists():
+            log.error("the state is lost and every timer counts as new: %s", error)
+        return {}
