@@ -15,26 +15,31 @@ EMPTY: dict[str, list[int]] = {
 
 def spark(series: Mapping[str, Any]) -> dict[str, Any]:
     """Return the small picture of a queue's last hour: bars that ended, line of depth."""
-    return _picture(series, 60, 20)
+    return _picture(series, 100)
 
 
 def chart(series: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the large picture; the same, with more room."""
-    return _picture(series, 600, 72)
+    """Return the large picture; the same, finer."""
+    return _picture(series, 300)
 
 
-def _picture(series: Mapping[str, Any], width: int, height: int) -> dict[str, Any]:
+# Whole numbers only: a page of many queues is mostly these, and they are stretched to
+# their frame anyway.
+_STEP, _WIDE = 4, 3  # from a bar to the next, and of a bar
+
+
+def _picture(series: Mapping[str, Any], height: int) -> dict[str, Any]:
     done, err = _numbers(series, "done"), _numbers(series, "err")
     depth = _numbers(series, "depth")
-    ended = [good + bad for good, bad in zip(done, err, strict=False)]
-    most, deepest = max(ended, default=0), max(depth, default=0)
-    room = height - 1
-    line = _line(depth, deepest, width, room)
+    most = max((good + bad for good, bad in zip(done, err, strict=False)), default=0)
+    deepest = max(depth, default=0)
+    width = _STEP * max(len(done), len(depth), 1)
+    line = _line(depth, deepest, width, height)
     return {
         "width": width,
         "height": height,
-        "bars": _bars([0] * len(err), done, most, width, room),
-        "bars_bad": _bars(done, err, most, width, room),
+        "bars": _bars([0] * len(err), done, most, height),
+        "bars_bad": _bars(done, err, most, height),
         "depth": line,
         "depth_fill": f"{line}V{height}H0Z" if line else "",
         "most": most,
@@ -51,33 +56,29 @@ def _numbers(series: Mapping[str, Any], name: str) -> Sequence[int]:
     return found if isinstance(found, list) else []
 
 
-def _bars(
-    below: Sequence[int], values: Sequence[int], most: int, width: int, room: int
-) -> str:
+def _bars(below: Sequence[int], values: Sequence[int], most: int, height: int) -> str:
     """Return bars that stand on `below`, one for each value that is not 0."""
     if not most:
         return ""
-    step = width / len(values)
-    wide = step * 0.72
-    parts = []
-    for index, (base, value) in enumerate(zip(below, values, strict=False)):
-        if value:
-            top = room - (base + value) / most * (room - 1)
-            tall = max(value / most * (room - 1), 0.8)
-            parts.append(
-                f"M{index * step:.1f} {top:.1f}h{wide:.1f}v{tall:.1f}h-{wide:.1f}z"
-            )
-    return "".join(parts)
+    unit = height * 0.9 / most
+    least = height // 25  # what is there is seen
+    return "".join(
+        f"M{at * _STEP} {height - int(base * unit)}v-{max(int(value * unit), least)}"
+        f"h{_WIDE}V{height - int(base * unit)}z"
+        for at, (base, value) in enumerate(zip(below, values, strict=False))
+        if value
+    )
 
 
-def _line(values: Sequence[int], most: int, width: int, room: int) -> str:
+def _line(values: Sequence[int], most: int, width: int, height: int) -> str:
     """Return a line through the values; none when nothing ever waited."""
     if not most:
         return ""
     step = width / max(len(values) - 1, 1)
+    unit = height * 0.9 / most
+    low = height - 2  # on its base, the line is seen whole
     points = [
-        f"{index * step:.1f} {room - value / most * (room - 2):.1f}"
-        for index, value in enumerate(values)
+        f"{int(at * step)} {low - int(value * unit)}" for at, value in enumerate(values)
     ]
     return "M" + "L".join(points)
 
