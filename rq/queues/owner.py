@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from rq.queues.batching import Gathering, Rule
 from rq.queues.coalesce import Groups
 from rq.queues.rates import Rates
 from rq.queues.resident import Resident
+from rq.queues.room import Room
 from rq.queues.schedule import Item, Waiting
 from rq.queues.worker import Worker
 from rq.spool import Opened
@@ -33,7 +33,6 @@ from rq.spool.entry import Entry
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES
 from rq.states import Event, Role, State
 
-SPACE_SECONDS = 1.0  # how long a look at the room on disk holds
 SCRIPTERROR = "SCRIPTERROR"
 MOST_RIDERS = 1000  # their ids stand in one line of the journal
 _NO_BATCHES = Rule(1, 0.0)
@@ -90,7 +89,7 @@ class Owner:
         self.queue = self.spool.queue
         self._url = main.full_id(name, "")
         self._admin: Admin | None = None
-        self._space: tuple[float, str | None] = (0.0, None)
+        self.room = Room(self.spool.dir_fd, main)
         self._fill()
 
     # ---- what waits
@@ -252,29 +251,7 @@ class Owner:
             self.spool.lag >= LAG_MESSAGES or self.spool.lag_bytes >= LAG_BYTES
         ):
             return f"folders cannot be made: {self.spool.stuck}"
-        return self._no_room()
-
-    def _no_room(self) -> str | None:
-        now = time.monotonic()
-        checked, answer = self._space
-        if now - checked > SPACE_SECONDS:
-            answer = self._look_for_room()
-            self._space = (now, answer)
-        return answer
-
-    def _look_for_room(self) -> str | None:
-        room = os.statvfs(self.spool.dir_fd)
-        free = room.f_bavail * room.f_frsize
-        if free < self.main.min_free_bytes:
-            return (
-                f"the disk is full: {free} bytes free, {self.main.min_free_bytes} kept"
-            )
-        if room.f_files and room.f_favail < self.main.min_free_inodes:
-            return (
-                f"the disk is out of inodes: {room.f_favail} free, "
-                f"{self.main.min_free_inodes} kept"
-            )
-        return None
+        return self.room.lacking()
 
     # ---- accepting
 
