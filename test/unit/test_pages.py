@@ -11,7 +11,9 @@ from rq.web import logwatch, owing
 from rq.web.pages import message, overview, progress, relay, sparks, templating
 
 
-@pytest.mark.parametrize("module", [logwatch, owing, progress, relay, templating])
+@pytest.mark.parametrize(
+    "module", [logwatch, overview, owing, progress, relay, templating]
+)
 def test_the_examples_are_right(module):
     tried = doctest.testmod(module)
     assert tried.attempted

@@ -6,8 +6,11 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
+from rq import names
+from rq.errors import BadInput
 from rq.web.pages import facts, page
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ SORTS = ("name", "waiting", "running", "errors", "oldest")
 _SHARED_FOR = 1.0  # seconds
 _TIMERS = 10
 _RUNNING = 12
+_LONGEST = 400  # characters of what is looked for: the address of a message
 
 
 class Overview:
@@ -35,18 +39,42 @@ class Overview:
             told = await asyncio.shield(self._look())
         else:
             told = await self._facts()
-        wanted = req.get_param("find", default="")[:128]
+        wanted = req.get_param("find", default="")[:_LONGEST].strip()
+        named = message_named(wanted)
+        found = await self._having(told["queues"], *named) if named else []
+        follows = not (page.wants_json(req) or req.get_header("X-RQ-Live"))
+        if len(found) == 1 and follows:
+            resp.status = HTTP_303
+            resp.set_header("Location", self._site.url(found[0]["path"]))
+            return
         order = req.get_param("sort", default="")
-        rows = [row for row in told["queues"] if wanted.lower() in row["name"].lower()]
+        find = "" if named else wanted
+        rows = [row for row in told["queues"] if find.lower() in row["name"].lower()]
         values = {
-            "facts": told,
+            "facts": {**told, "found": found} if named else told,
+            "found": found,
+            "looked_for": wanted if named else "",
+            "silent": [row["name"] for row in told["queues"] if not row["answers"]],
             "rows": ordered(rows, order),
-            "find": wanted,
+            "find": find,
             "sort": order if order in SORTS else "",
             "most_running": _RUNNING,
             "most_timers": _TIMERS,
         }
         await page.show(req, resp, self._site, "overview.html", values)
+
+    async def _having(
+        self, rows: list[dict[str, Any]], queue: str, msg_id: str
+    ) -> list[dict[str, str]]:
+        """Return the messages of an id: one, unless queues have given the same one."""
+        there = [row["name"] for row in rows if not queue or row["name"] == queue]
+        asked = {"msg_id": msg_id}
+        replies = await self._site.owners.each(there, "get_message_state", asked)
+        return [
+            {"queue": name, "state": str(reply[1]), "path": f"/q/{name}/{msg_id}"}
+            for name, reply in zip(there, replies, strict=True)
+            if isinstance(reply, list) and reply[0] == "ok"
+        ]
 
     def _look(self) -> asyncio.Task[dict[str, Any]]:
         now = time.monotonic()
@@ -76,6 +104,25 @@ class Overview:
             "timers": timers,
             "disk": disk,
         }
+
+
+def message_named(text: str) -> tuple[str, str] | None:
+    """Return (queue or "", short id) when a text names a message; None when it does not.
+
+    >>> message_named("20260102.0304.05.006.7")
+    ('', '20260102.0304.05.006.7')
+    >>> message_named("http://h:3333/q/demo/20260102.0304.05.006.7")
+    ('demo', '20260102.0304.05.006.7')
+    >>> message_named("demo"), message_named("a/b"), message_named("http://h/")
+    (None, None, None)
+    """
+    try:
+        if "/" not in text:
+            return "", names.msg_id(text)
+        queue, msg_id = names.split_url(text)
+    except BadInput:
+        return None
+    return (queue, msg_id) if msg_id else None
 
 
 def ordered(rows: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
