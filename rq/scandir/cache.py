@@ -1,0 +1,35 @@
+"""JSON files, read again only when they have changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rq import config
+from rq.errors import BadConfig
+
+
+class JsonCache:
+    """Reads JSON files again only when they have changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, int, int], dict[str, Any]]] = {}
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Return the object in a file; BadConfig as `config.read_json`."""
+        try:
+            info = path.stat()
+        except OSError:
+            self._known.pop(path, None)
+            return config.read_json(path)
+        stamp = (info.st_mtime_ns, info.st_ino, info.st_size)
+        known = self._known.get(path)
+        if known is None or known[0] != stamp:
+            known = self._known[path] = (stamp, config.read_json(path))
+        return known[1]
+
+    def read_or_empty(self, path: Path) -> dict[str, Any]:
+        try:
+            return self.read(path)
+        except BadConfig:
+            return {}

@@ -1,0 +1,86 @@
+"""What lies in scandir/: links to definitions of queues, and what is wrong with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rq import config, names
+from rq.errors import BadConfig, RQError
+from rq.layout import Root
+from rq.scandir.cache import JsonCache
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A queue that a link declares."""
+
+    name: str
+    directory: Path  # through the link's target, not what that leads to at last
+    config: Mapping[str, Any]  # as queue/NAME/config.json shall be
+    link: str  # changes when the link is made anew
+    form: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What lies in scandir/."""
+
+    definitions: Mapping[str, Definition]
+    errors: Mapping[str, str]  # name: sentence
+    present: frozenset[str]  # all names, right or wrong
+    directories: frozenset[Path]
+
+
+def read_links(root: Root, cache: JsonCache) -> Links:
+    """Look at every entry of scandir/; OSError when it cannot be listed."""
+    definitions: dict[str, Definition] = {}
+    errors: dict[str, str] = {}
+    present, directories = set(), set()
+    base = Path(os.path.realpath(root.scandir))
+    for name in sorted(os.listdir(base)):
+        if name.startswith("."):
+            continue
+        present.add(name)
+        try:
+            directory = _directory(base, name)
+            directories.add(directory)
+            definitions[name] = _definition(base / name, directory, cache)
+        except (RQError, OSError) as error:
+            errors[name] = str(error)
+    return Links(definitions, errors, frozenset(present), frozenset(directories))
+
+
+def _directory(base: Path, name: str) -> Path:
+    names.queue_name(name)
+    link = base / name
+    if not link.is_symlink():
+        raise BadConfig(f"{link} is not a symlink: link the directory with its `run`")
+    directory = Path(os.path.normpath(base / os.readlink(link)))
+    if not directory.is_dir():
+        raise BadConfig(f"{link} leads to {directory}, which is no directory")
+    return directory
+
+
+def _definition(link: Path, directory: Path, cache: JsonCache) -> Definition:
+    run, settings = directory / "run", directory / "config.json"
+    if not run.is_file():
+        raise BadConfig(f"{run} is missing")
+    if not os.access(run, os.X_OK):
+        raise BadConfig(f"{run} is not executable: chmod +x {run}")
+    data = cache.read(settings) if settings.exists() else {}
+    given = {key: value for key, value in data.items() if value is not None}
+    merged = {"num_workers": 1, "exec_prefix": "", **given}
+    merged |= {"name": link.name, "script": str(run)}
+    info = link.lstat()
+    form = directory / "form.json"
+    return Definition(
+        name=link.name,
+        directory=directory,
+        config=config.queue_config(merged, settings).to_json(),
+        link=f"{directory} {info.st_ino} {info.st_mtime_ns}",
+        form=str(form) if form.is_file() else None,
+    )
