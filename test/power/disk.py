@@ -21,6 +21,10 @@ class NotUnderstood(Exception):
     """The recording holds something that this model of a disk does not know."""
 
 
+class NotWhole(Exception):
+    """What lies on disk is not what the recorded calls have made."""
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A file, a directory or a symlink; names belong to directories."""
@@ -145,8 +149,16 @@ class Disk:
 
     # ---- reading calls
 
+    def played(self, calls: list[Call]) -> Disk:
+        """Take all calls of a recording, in the order in which they returned; what they
+        made must be what lies on disk."""
+        self.play(calls)
+        missed = list(_differ(self.root, Path(self.top), self.inside))
+        if missed:
+            raise NotWhole(f"the recording is not whole: {missed}")
+        return self
+
     def play(self, calls: list[Call]) -> None:
-        """Take the calls in the order in which they returned."""
         self.start = _entries(self.root)
         for call in calls:
             act = _ACTS.get(call.name, _unknown)
@@ -257,12 +269,6 @@ class Disk:
 
     def sent(self, pid: int) -> None:
         self._sent[pid] = len(self.ops)
-
-    # ---- the proof that nothing was missed
-
-    def differences(self) -> list[str]:
-        """Compare the kernel's view with what lies on disk."""
-        return list(_differ(self.root, Path(self.top), self.inside))
 
 
 def _later(op: Op, at: int) -> Op:

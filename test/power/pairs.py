@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from power.disk import Disk
-from power.proving import Way
+from power.proving import Way, recorded_kills
 from power.recovering import Recovered, look, recover
 from power.tale import NOWHERE, Seen
-from power.trace import record
 from spooling import Owner
 
 from rq import config
+from rq.errors import RQError
 from rq.layout import JOB, Root
 from rq.relay import store, task
 
@@ -23,14 +23,7 @@ NOT_ACCEPTED = (NOWHERE, "prep")
 
 def recorded_pair(scratch: Path) -> Disk:
     """Record a sender and a receiver at work."""
-    root = scratch / "root"
-    root.mkdir()
-    disk = Disk(root, LOGS)
-    ran = record(STORY, root, scratch=scratch, inject=("sync:retval=0",))
-    assert ran.status == 0, ran.output
-    disk.play(ran.calls)
-    assert disk.differences() == [], "the recording is not whole"
-    return disk
+    return recorded_kills(STORY, scratch=scratch, besides=LOGS)
 
 
 def recover_pair(root: Path) -> Recovered:
@@ -44,8 +37,10 @@ def recover_pair(root: Path) -> Recovered:
         sink.crash()
     found.seen |= {f"sink/{token}": one for token, one in there.seen.items()}
     found.troubles += there.troubles
-    if not found.troubles:
+    try:
         found.troubles += _handed_over(root / "sender", found, there)
+    except (RQError, OSError) as error:
+        found.troubles.append(f"what it will do cannot be told: {error!r}")
     return found
 
 
@@ -58,16 +53,17 @@ def _handed_over(root: Path, found: Recovered, there: Recovered) -> Iterator[str
             yield f"{token} was relayed, and the receiver has not accepted it"
         if seen.state == "que" and accepted:
             found.handed.append(token)
-            if (key := _key(root, found.ids[token])) != copy.key:
+            if (key := _key(root, found.ids[token], seen)) != copy.key:
                 yield f"{token} will be sent again as {key}, and is there as {copy.key}"
 
 
-def _key(root: Path, msg_id: str) -> str:
+def _key(root: Path, msg_id: str, seen: Seen) -> str:
     """Return the key that the sender will use when it tries again."""
     home = Root(root)
     job = home.queue("relay").path / "que" / msg_id / JOB
     full_id = config.read_root(home).full_id("relay", msg_id)
     env = {"RQ_ROOT": str(root), "RQ_MSG_ID": msg_id, "RQ_FULL_MSG_ID": full_id}
+    env["RQ_COUNT"] = str(seen.count)
     again = store.Store(job).stored.again
     return task.key(task.read(env, job), store.installation(home), again)
 

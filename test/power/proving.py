@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from power import recovering
-from power.disk import Disk, Mark, Named
+from power.disk import Disk, Mark, Named, NotWhole
 from power.recovering import Promises, Recovered
 from power.states import Choice, Model, States, Tree, levels
 from power.stories import FAULTS
 from power.trace import record
 
 STORIES = Path(__file__).with_name("stories.py")
+TRIES = 3
 ENOUGH = 20  # broken promises tell enough
 QUEUE_STORIES = Path(__file__).with_name("queue_stories.py")
 MEMORY = Path("/dev/shm")  # syncs cost nothing there
@@ -40,21 +41,35 @@ def recorded(story: str, scratch: Path) -> Disk:
     disk = Disk(root)
     ran = record(STORIES, story, root, scratch=scratch, inject=FAULTS.get(story, ()))
     assert ran.status == 0, ran.output
-    disk.play(ran.calls)
-    assert disk.differences() == [], "the recording is not whole"
-    return disk
+    return disk.played(ran.calls)
 
 
 def recorded_queues(story: str, scratch: Path) -> Disk:
     """The same for a story of real queue processes; the disk is what they work on."""
-    root = scratch / "root"
-    disk = Disk(root / "queue")
-    kept = ("sync:retval=0",)
-    ran = record(QUEUE_STORIES, story, root, scratch=scratch, inject=kept)
-    assert ran.status == 0, ran.output
-    disk.play(ran.calls)
-    assert disk.differences() == [], "the recording is not whole"
-    return disk
+    return recorded_kills(QUEUE_STORIES, story, scratch=scratch, top="queue")
+
+
+def recorded_kills(
+    program: Path,
+    *words: str,
+    scratch: Path,
+    top: str = "",
+    besides: tuple[str, ...] = (),
+) -> Disk:
+    """Run a program whose processes are killed. What the kernel had begun to do for one
+    of them it may end, and strace does not see it: then all is done anew."""
+    for number in range(TRIES):
+        place = scratch / f"{number}"
+        root = place / "root"
+        root.mkdir(parents=True)
+        disk = Disk(root / top, besides)
+        ran = record(program, *words, root, scratch=place, inject=("sync:retval=0",))
+        assert ran.status == 0, ran.output
+        try:
+            return disk.played(ran.calls)
+        except NotWhole as error:
+            missed = error
+    raise missed
 
 
 @dataclass(frozen=True, slots=True)

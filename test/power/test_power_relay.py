@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from power.disk import Synced, Written
@@ -55,7 +56,7 @@ def test_a_sender_that_starts_after_a_power_cut_hands_each_message_over_once(tmp
     chosen = afters[-STARTED:] if STARTED else afters
     for choice in states.choices(near=0, some=0):
         if choice.after in chosen and choice.about == "nothing":
-            handed_over(tmp_path / "root", states.tree(choice))
+            handed_over(Path(disk.top), states.tree(choice))
 
 
 def answered(disk):

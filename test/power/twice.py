@@ -72,6 +72,5 @@ def _starts(
         ran = record(STARTING, ",".join(way.names), *roots, scratch=place)
         assert ran.status == 0, ran.output
         for start, _, _ in starts:
-            start.play(ran.calls)
-            assert start.differences() == [], "the recording is not whole"
+            start.played(ran.calls)
         yield starts
