@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rq import durable, names
+from rq.durable import content
 from rq.errors import BadInput, WrongState
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
 from rq.message import Attachment, Message
@@ -58,7 +59,7 @@ def copy(spool_fd: int, source: int, upload: Upload) -> Attachment:
     """Copy the open file `source`, durably; for a thread."""
     if not stat.S_ISREG(os.fstat(source).st_mode):
         raise BadInput("not a regular file")
-    sha, md5, size = durable.copy_hashed(source, upload.path, spool_fd)
+    sha, md5, size = content.copy_hashed(source, upload.path, spool_fd)
     return Attachment(sha256=sha, md5=md5, size=size)
 
 
@@ -83,7 +84,7 @@ def take_in(
     found = os.fstat(source)
     if not stat.S_ISREG(found.st_mode) or found.st_size != known.size:
         raise BadInput(f"attachment {upload.name} is not whole; attach it again")
-    if durable.take_in(source, upload.path, spool_fd):
+    if content.take_in(source, upload.path, spool_fd):
         return known
     return copy(spool_fd, source, upload)
 
@@ -146,7 +147,7 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
             size = os.stat(f"{place}/{name}", dir_fd=spool_fd).st_size
             whole = size == wanted.size
             if whole and deep:
-                whole = durable.digests(f"{place}/{name}", spool_fd)[0] == wanted.sha256
+                whole = content.digests(f"{place}/{name}", spool_fd)[0] == wanted.sha256
         except FileNotFoundError:
             whole = False
         if not whole:
@@ -163,7 +164,7 @@ def unnamed(place: Path) -> dict[str, Attachment]:
     attach = place / ATTACH
     for name in sorted(os.listdir(attach)) if attach.is_dir() else []:
         if names.ATTACHMENT.fullmatch(name) and (attach / name).is_file():
-            sha, md5, size = durable.digests(str(attach / name))
+            sha, md5, size = content.digests(str(attach / name))
             found[name] = Attachment(sha256=sha, md5=md5, size=size)
     return found
 
@@ -204,6 +205,6 @@ def _linked(old: str, new: str, dir_fd: int) -> bool:
 def _copied(old: str, new: str, dir_fd: int) -> None:
     source = os.open(old, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        durable.copy_hashed(source, new, dir_fd)
+        content.copy_hashed(source, new, dir_fd)
     finally:
         os.close(source)

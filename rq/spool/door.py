@@ -16,6 +16,7 @@ import orjson
 
 from rq import durable, names
 from rq.causes import Cause
+from rq.durable import content
 from rq.errors import BadInput, BadMessage
 from rq.layout import ATTACH, JOB, MSG
 from rq.logs import fields
@@ -143,7 +144,7 @@ def _list(dir_fd: int, path: str) -> list[str]:
 def _attachments(dir_fd: int, path: str) -> dict[str, Attachment]:
     found = {}
     for name in sorted(_list(dir_fd, f"{path}/{ATTACH}")):
-        sha, md5, size = durable.digests(f"{path}/{ATTACH}/{name}", dir_fd)
+        sha, md5, size = content.digests(f"{path}/{ATTACH}/{name}", dir_fd)
         durable.allow(f"{path}/{ATTACH}/{name}", durable.ATTACHMENT_MODE, dir_fd)
         found[name] = Attachment(sha256=sha, md5=md5, size=size)
     return found

@@ -19,7 +19,7 @@ from typing import Any
 from power.trace import MARKS
 from spooling import NOW, Clock, Owner, a_message
 
-from rq import durable
+from rq.durable import content
 from rq.errors import DiskFailed
 from rq.message import Message
 from rq.proc import processes
@@ -61,13 +61,13 @@ class Seen:
 def in_small(boot: str) -> Iterator[None]:
     """Work with small segments, between two starts of the machine, on a disk that
     shares nothing between files."""
-    kept = segments.SMALLEST, durable._reflink, processes.boot_id
-    segments.SMALLEST, durable._reflink = SEGMENT, lambda source, target: False
+    kept = segments.SMALLEST, content._reflink, processes.boot_id
+    segments.SMALLEST, content._reflink = SEGMENT, lambda source, target: False
     processes.boot_id = lambda: boot
     try:
         yield
     finally:
-        segments.SMALLEST, durable._reflink, processes.boot_id = kept
+        segments.SMALLEST, content._reflink, processes.boot_id = kept
 
 
 def mark(said: dict[str, Any]) -> None:

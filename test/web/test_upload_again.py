@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rq import durable
+from rq.durable import content
 from rq.web.resumed import _opened
 
 NOBODY = 65534
@@ -34,7 +34,7 @@ def test_what_was_attached_is_left_as_it_is_and_begun_anew(uploads, gone):
     with closing(_opened(place)) as intake:
         intake.write([b"whole"])
         fd = os.open(uploads, os.O_RDONLY)
-        assert durable.take_in(intake.fd, str(attached), fd)
+        assert content.take_in(intake.fd, str(attached), fd)
         os.close(fd)
     if gone:
         attached.unlink()

@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
-import hashlib
 import os
 import shutil
 import signal
@@ -22,8 +20,7 @@ from pathlib import Path
 DIR_MODE = 0o750
 FILE_MODE = 0o640
 ATTACHMENT_MODE = 0o440
-_COPY_BYTES = 1024 * 1024
-_FICLONE = 0x40049409
+_ZEROS_BYTES = 1024 * 1024
 
 
 def _crash_point(wanted: str) -> Callable[[str], None]:
@@ -83,7 +80,7 @@ def write_new(
     # Non-blocking: a script may have put a fifo in its place.
     fd = os.open(path, flags | os.O_NONBLOCK, mode, dir_fd=dir_fd)
     try:
-        _write_all(fd, data)
+        write_all(fd, data)
     finally:
         os.close(fd)
 
@@ -188,7 +185,7 @@ def write_durable(path: Path, data: bytes, mode: int = FILE_MODE) -> None:
     tmp = path.with_name(f".{path.name}.tmp")
     fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
-        _write_all(fd, data)
+        write_all(fd, data)
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -269,7 +266,7 @@ def zero_filled(path: str, size: int, dir_fd: int | None = None) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     fd = os.open(path, flags, FILE_MODE, dir_fd=dir_fd)
     try:
-        zeros = bytes(min(size, _COPY_BYTES))
+        zeros = bytes(min(size, _ZEROS_BYTES))
         for at in range(0, size, len(zeros)):
             write_at(fd, zeros[: size - at], at)
         os.fsync(fd)
@@ -304,77 +301,8 @@ def cut(path: str, size: int, dir_fd: int | None = None) -> None:
         os.close(fd)
 
 
-# ---- attachments
-
-
-def copy_hashed(
-    source: int, path: str, dir_fd: int | None = None
-) -> tuple[str, str, int]:
-    """Copy the open file `source` to a new file, durably.
-
-    Returns (SHA-256, MD5, bytes). The content is shared with the source where the
-    file system can do that.
-    """
-    sha, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(path, flags, FILE_MODE, dir_fd=dir_fd)
-    try:
-        cloned = _reflink(source, fd)
-        while chunk := os.pread(fd if cloned else source, _COPY_BYTES, size):
-            sha.update(chunk)
-            md5.update(chunk)
-            if not cloned:
-                _write_all(fd, chunk)
-            size += len(chunk)
-        os.fchmod(fd, ATTACHMENT_MODE)
-        os.fsync(fd)
-    except OSError:
-        unlink(path, dir_fd)
-        raise
-    finally:
-        os.close(fd)
-    return sha.hexdigest(), md5.hexdigest(), size
-
-
-def take_in(source: int, path: str, dir_fd: int) -> bool:
-    """Give the open file `source` the name `path`, durably; False when it cannot have
-    one there: it lies on another file system, or has lost its last name."""
-    try:
-        os.link(f"/proc/self/fd/{source}", path, dst_dir_fd=dir_fd)
-    except OSError:
-        return False
-    try:
-        os.fchmod(source, ATTACHMENT_MODE)
-        os.fsync(source)
-    except OSError:
-        unlink(path, dir_fd)
-        raise
-    return True
-
-
-def digests(path: str, dir_fd: int | None = None) -> tuple[str, str, int]:
-    """Return (SHA-256, MD5, bytes) of a file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
-    sha, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
-    try:
-        while chunk := os.read(fd, _COPY_BYTES):
-            sha.update(chunk)
-            md5.update(chunk)
-            size += len(chunk)
-    finally:
-        os.close(fd)
-    return sha.hexdigest(), md5.hexdigest(), size
-
-
-def _reflink(source: int, target: int) -> bool:
-    try:
-        fcntl.ioctl(target, _FICLONE, source)
-    except OSError:
-        return False
-    return True
-
-
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data` where the descriptor stands."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
