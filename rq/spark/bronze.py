@@ -19,8 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
 from rq import config
-from rq.errors import BadConfig
+from rq.errors import BadConfig, Damaged
 from rq.layout import Root
+from rq.spark import mishaps
 from rq.spark.journal_source import SCHEMA
 
 TAKEN_OVER = -1  # the batch of what came from an earlier history
@@ -159,9 +160,16 @@ def write(lines: DataFrame, batch: int, target: str) -> None:
 
 
 def read(spark: SparkSession, bronze: Path, paths: Iterable[Path]) -> DataFrame:
-    """Return the events of directories of Parquet; columns that old ones lack are null."""
+    """Return the events of directories of Parquet; columns that old ones lack are null.
+
+    Damaged: a file is empty. Spark takes it for one without rows; a power cut made it.
+    """
+    read = list(paths)
+    for file in (file for one in read for file in one.glob("*.parquet")):
+        if not file.stat().st_size:
+            raise Damaged(mishaps.damaged(file))
     return (
         spark.read.schema(_PART_SCHEMA)
         .option("basePath", str(bronze))
-        .parquet(*[str(one) for one in paths])
+        .parquet(*[str(one) for one in read])
     )

@@ -99,7 +99,7 @@ def run_round(
         try:
             return _run(spark, root, place, settings, tell)
         except (PySparkException, Py4JError, OSError) as error:
-            raise Damaged(mishaps.sentence(error)) from error
+            raise Damaged(mishaps.of_round(error)) from error
 
 
 def _run(

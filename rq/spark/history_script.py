@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 from rq import client, config, script
 from rq.errors import RQError
@@ -51,6 +52,8 @@ def main() -> int:
         threading.Thread(target=_watch, args=(root, last), daemon=True).start()
         return _round(root, last)
     except RQError as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)  # into the log of the message
         last.say(Verb.ERR, str(error))
         return 1
 

@@ -16,7 +16,7 @@ from typing import Any, overload
 from rq import config
 from rq.errors import BadInput, OutcomeUnknown, Refused, RQError, Unreachable
 from rq.pipe import Verb
-from rq.spark import attachments, given, sending
+from rq.spark import attachments, given, mishaps, sending
 from rq.spark import session as sessions
 from rq.spark.given import Batch, Given
 from rq.spark.progress import Progress
@@ -219,13 +219,16 @@ def _failure(error: Exception, cancelled: bool) -> tuple[Verb, str]:
 
 def last_line(error: Exception) -> str:
     """Return what went wrong in one line; of a Python worker, its own last line."""
+    if found := mishaps.known(error):
+        return found
     lines = [line for line in str(error).splitlines() if line.strip()]
     traced = [n for n, line in enumerate(lines) if line.startswith("Traceback ")]
     if traced:
         after = lines[traced[-1] + 1 :]
         own = (line for line in after if not line.startswith((" ", "\t")))
         return next(own, lines[0])
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    first, name = mishaps.first_line(error), type(error).__name__
+    return f"{name}: {first}" if lines else name
 
 
 def _one_line(text: str) -> str:

@@ -1,65 +1,95 @@
 """What went wrong in Spark, in one sentence for whoever has to do something about it.
 
-Spark tells it in pages; what matters of them is in a few words.
+Spark tells it in pages; a few words of them matter.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 _OURS = re.compile(r"(?:^|\s)rq\.errors\.\w+: (.+)")
-_FULL = "No space left on device"
-_MEMORY = re.compile(
-    r"OutOfMemoryError|GC overhead limit|SparkOutOfMemory|must be at least \d+"
-    r"|Too small maximum heap|Too small initial heap"
+_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_MEMORY = re.compile(r"OutOfMemoryError|GC overhead limit|CANNOT_ACQUIRE_MEMORY")
+_TOO_SMALL = re.compile(r"Too small (?:maximum|initial) heap|DRIVER_MEMORY")
+_GONE = re.compile(r"Error while sending or receiving|Answer from Java side is empty")
+_ENDED = (
+    "Java has ended before its work had: if nobody killed it, the machine was short of "
+    "memory"
 )
 _PARQUET = re.compile(
-    r"(?:file:)?(?P<path>/[^\s'\"`]*\.parquet)[^\n]{0,200}?(?:is not a Parquet file)"
-    r"|FAILED_READ_FILE[^\n]*?(?:file:)?(?P<other>/[^\s'\"`]*\.parquet)"
+    r"FAILED_READ_FILE[^\n]*?file:/*(/[^\s'\"]*\.parquet)"
+    r"|file:/*(/[^\s'\"]*\.parquet) is not a Parquet file"
 )
+_STREAM = re.compile(r"^\[STREAM_FAILED\].*? terminated with exception: ")
+_JAVA = "An error occurred while calling "
 _NOISE = re.compile(r"WARNING: |Setting |To adjust |Error occurred during init|\tat ")
-_MOST = 300  # characters of what nobody has a sentence for
+_MOST = 300  # characters of what there is no sentence for
 
 
-def sentence(error: BaseException) -> str:
-    """Return what an error of Spark means for the history."""
+def known(error: BaseException) -> str | None:
+    """Return what an error means, if it is one that has a sentence."""
     text = str(error)
     if ours := _OURS.findall(text):
         return str(ours[-1])
-    if _FULL in text:
+    if _FULL.search(text):
         return (
-            "the disk is full, Spark could not write: free some space; "
-            "the next round goes on where this one ended"
+            "the disk is full, Spark could not write: free some space, then try again"
         )
     if _MEMORY.search(text):
         return (
-            "Spark ran out of memory: give it more, in the config of spark-history "
-            '"spark": {"conf": {"spark.driver.memory": "4g"}}, or in RQ_SPARK_CONF '
-            '{"spark.driver.memory": "4g"}'
+            "Spark ran out of memory: give it more, in the queue's config "
+            '"spark": {"conf": {"spark.driver.memory": "4g"}}, or in RQ_SPARK_CONF'
         )
-    if found := _PARQUET.search(text):
-        path = found["path"] or found["other"]
-        return (
-            f"{path} is damaged: remove it, and `rq spark history --rebuild` makes "
-            "the history anew from the journals"
-        )
-    return f"Spark ended the round: {_first(text)}"
+    if _GONE.search(text):
+        return _ENDED
+    return None
+
+
+def of_round(error: BaseException) -> str:
+    """Return why a round of the history ended."""
+    if found := known(error):
+        return found
+    if isinstance(error, ConnectionError):
+        return _ENDED
+    if file := _PARQUET.search(str(error)):
+        return damaged(Path(file[1] or file[2]))
+    return (
+        f"Spark ended the round: {first_line(error)}; if it does so again, "
+        "`rq spark history --rebuild` makes the history anew"
+    )
+
+
+def damaged(file: Path) -> str:
+    """Return what to do about a file of the history that cannot be read."""
+    return (
+        f"{file} is damaged: remove it, then `rq spark history --rebuild` makes the "
+        "history anew from the journals"
+    )
 
 
 def not_started(error: BaseException, said: str) -> str:
     """Return why a session did not start; `said` is what its Java wrote meanwhile."""
     text = f"{error}\n{said}"
-    if _MEMORY.search(text):
+    if _TOO_SMALL.search(text):
         return (
             "Spark did not start, its memory is too small: let spark.driver.memory be "
             "1g or more"
         )
-    if _FULL in text:
+    if _FULL.search(text):
         return "Spark did not start, the disk is full: free some space"
-    return f"Spark did not start: {_first(said)}"
+    if _GONE.search(text) or isinstance(error, ConnectionError):
+        return f"Spark did not start: {_ENDED}"
+    lines = (line.strip() for line in said.splitlines() if not _NOISE.match(line))
+    why = next(filter(None, lines), "what Java said of it is in the log")
+    return f"Spark did not start: {why[:_MOST]}"
 
 
-def _first(text: str) -> str:
-    """Return the first line that tells something."""
-    lines = (line.strip() for line in text.splitlines() if not _NOISE.match(line))
-    return next(filter(None, lines), "what Java said is in the log")[:_MOST]
+def first_line(error: BaseException) -> str:
+    """Return the line of an error that tells what it is."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if lines[0].startswith(_JAVA) and len(lines) > 1:
+        return lines[1].lstrip(": ")[:_MOST]
+    return _STREAM.sub("", lines[0])[:_MOST]

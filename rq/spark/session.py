@@ -57,30 +57,30 @@ def session(
     os.environ.update(environment())
     wanted = {**settings(root, where), **given}
     os.environ["SPARK_SUBMIT_OPTS"] = _java_options(wanted["spark.local.dir"])
-    spark = _started(app, where, wanted, root.log / "spark.log" if quiet else None)
-    if _SHUFFLE not in given:
-        spark.conf.set(_SHUFFLE, str(max(1, spark.sparkContext.defaultParallelism)))
-    register(spark)
-    return spark
-
-
-def _started(
-    app: str, master: str, wanted: Mapping[str, str], log: Path | None
-) -> SparkSession:
+    log = root.log / "spark.log" if quiet else None
+    begun = log.stat().st_size if log is not None and log.exists() else 0
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
+
+    try:
+        with _told_to(log):
+            return _started(app, where, wanted)
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        said = "" if log is None else log.read_bytes()[begun:].decode(errors="replace")
+        raise Refused(mishaps.not_started(error, said)) from error
+
+
+def _started(app: str, master: str, wanted: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    begun = log.stat().st_size if log is not None and log.exists() else 0
-    try:
-        with _told_to(log):
-            return builder.getOrCreate()
-    except (PySparkException, Py4JError) as error:
-        said = "" if log is None else log.read_bytes()[begun:].decode(errors="replace")
-        raise Refused(mishaps.not_started(error, said)) from None
+    spark = builder.getOrCreate()
+    if _SHUFFLE not in wanted:
+        spark.conf.set(_SHUFFLE, str(max(1, spark.sparkContext.defaultParallelism)))
+    register(spark)
+    return spark
 
 
 @contextlib.contextmanager
@@ -111,19 +111,16 @@ def close(spark: SparkSession) -> None:
     """Stop a session, wait until its Java has ended, and remove what that leaves."""
     from pyspark import SparkContext
 
-    spark.stop()
     gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is None or process.poll() is None:  # else there is nobody to be told
+        spark.stop()
     if gateway is None:
         return
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
-    process = getattr(gateway, "proc", None)
     if process is not None:
-        process.stdin.close()
-        try:
-            process.wait(_END)
-        except subprocess.TimeoutExpired:
-            _kill(process)
+        _end(process)
     scratch.leave(_scratch(config.find_root(None)))
 
 
@@ -135,6 +132,16 @@ def kill_java() -> None:
     if process is not None:
         _kill(process)
         scratch.leave(_scratch(config.find_root(None)))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a Java by closing the pipe that it lives on."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(_END)
+    except subprocess.TimeoutExpired:
+        _kill(process)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

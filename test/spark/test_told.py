@@ -1,0 +1,148 @@
+"""What a person reads when Spark cannot: one sentence, whatever was in its way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+from journal_files import START, JournalFiles, life
+from support import wait_until
+
+from rq.errors import Damaged
+from rq.layout import Root
+from rq.spark import bronze, history, jobs, mishaps
+from rq.spark.history import Settings
+
+PATIENCE = 240.0  # seconds: a busy machine starts Spark slowly
+
+# As Spark 4.3 says it.
+CALL = "An error occurred while calling o197.collectToPython.\n: "
+READ = "org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error "
+STREAM = "[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: "
+TOLD = {
+    f"{STREAM}[FOREACH_BATCH_USER_FUNCTION_ERROR] ...\n"
+    "Caused by: java.io.IOException: No space left on device": "the disk is full, ",
+    f"{CALL}java.lang.OutOfMemoryError: Java heap space\n\tat a.b": "ran out of memory: ",
+    "Error while sending or receiving": "Java has ended before its work had",
+    f"{CALL}{READ}while reading file file:///r/date=D/batch=0/part-0.zstd.parquet. "
+    "SQLSTATE: KD001": "^/r/date=D/batch=0/part-0.zstd.parquet is damaged: remove it",
+    f"{STREAM}Failed to read log file file:/r/commits/0. Incomplete log file\nmore": (
+        "ended the round: Failed to read log file file:/r/commits/0. Incomplete log "
+        "file; if it does so again, `rq spark history --rebuild`"
+    ),
+    f"{STREAM}An exception ...\nrq.errors.Damaged: event 7 is missing\nmore": (
+        "^event 7 is missing$"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), TOLD.items(), ids=range(len(TOLD)))
+def test_the_end_of_a_round_is_told_in_one_sentence(text, told):
+    said = mishaps.of_round(RuntimeError(text))
+    assert "\n" not in said
+    begins, ends = told.startswith("^"), told.endswith("$")
+    told = told.strip("^$")
+    assert told in said
+    assert not begins or said.startswith(told)
+    assert not ends or said.endswith(told)
+
+
+def test_a_job_is_told_so_too_and_its_own_errors_stay_its_own():
+    error = RuntimeError(f"{CALL}java.io.IOException: No space left on device")
+    assert jobs.last_line(error).startswith("the disk is full, Spark could not write")
+    error = RuntimeError(f"{CALL}org.apache.spark.SparkException: Job aborted.\n\tat x")
+    assert jobs.last_line(error).endswith(
+        "org.apache.spark.SparkException: Job aborted."
+    )
+    error = ConnectionRefusedError(111, "Connection refused")
+    assert jobs.last_line(error).endswith("[Errno 111] Connection refused")
+
+
+# ---- a history whose files are damaged
+
+
+@pytest.fixture
+def journal(spark, tmp_path):
+    """Give a journal of which a round has taken in what there was."""
+    made = JournalFiles(Root(tmp_path), "a", "aa")
+    more(made, 20)
+    history.run_round(spark, Root(tmp_path))
+    return made
+
+
+def more(journal, number):
+    journal.seal(
+        event
+        for index in range(number)
+        for event in life(f"m{journal.last + index}", START + index * 10**6)
+    )
+
+
+@pytest.mark.parametrize("damage", ["empty", "torn"])
+def test_a_damaged_file_of_parquet_is_named_and_what_the_sentence_says_mends_it(
+    spark, tmp_path, journal, damage
+):
+    root = Root(tmp_path)
+    source = bronze.place(root).bronze("0001")
+    [file] = source.glob("date=*/batch=*/*.parquet")
+    file.write_bytes(b"" if damage == "empty" else file.read_bytes()[:300])
+    more(journal, 5)
+    with pytest.raises(Damaged) as failed:
+        history.run_round(spark, root)
+    assert str(failed.value) == mishaps.damaged(file)
+    file.unlink()
+    done = history.run_round(spark, root, Settings(rebuild=True))
+    assert done.counts["a"] == {"done": 25}
+
+
+def test_a_damaged_checkpoint_is_told_with_what_mends_it(spark, tmp_path, journal):
+    root = Root(tmp_path)
+    (bronze.place(root).checkpoint("0001") / "commits/0").write_bytes(b"")
+    more(journal, 5)
+    with pytest.raises(Damaged, match=r"--rebuild` makes the history anew$"):
+        history.run_round(spark, root)
+    done = history.run_round(spark, root, Settings(rebuild=True))
+    assert done.counts["a"] == {"done": 25}
+
+
+# ---- a Java that cannot
+
+
+def start(root, env):
+    words = ["-m", "rq.cli", "--root", str(root), "spark", "history"]
+    return subprocess.Popen(
+        [sys.executable, *words],
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_too_little_memory_is_told_in_one_sentence(tmp_path, spark_env):
+    env = {**spark_env, "RQ_SPARK_CONF": '{"spark.driver.memory": "1m"}'}
+    with start(tmp_path, env) as process:
+        said, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode not in (0, 70)
+    assert said == ""
+    assert told.splitlines() == [
+        "starting Spark",
+        "rq: Spark did not start, its memory is too small: "
+        "let spark.driver.memory be 1g or more",
+    ]
+
+
+def test_a_java_that_is_killed_is_told_in_one_sentence(tmp_path, spark_env):
+    more(JournalFiles(Root(tmp_path), "a", "aa"), 500)
+    local = Root(tmp_path).spark / "local"
+    with start(tmp_path, spark_env) as process:
+        wait_until(lambda: any(local.glob("*/blockmgr-*")), PATIENCE)
+        for one in psutil.Process(process.pid).children():
+            one.kill()
+        told = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode not in (0, 70)
+    assert "Java has ended before its work had" in told.splitlines()[-1]
