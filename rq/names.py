@@ -70,16 +70,19 @@ def created(short: str) -> float:
 
 def attachment(text: object) -> str:
     """Return `text` if an attachment may be called that."""
-    if (
-        isinstance(text, str)
-        and ATTACHMENT.fullmatch(text)
-        and len(text.encode()) <= ATTACHMENT_BYTES
-    ):
+    if isinstance(text, str) and is_attachment(text):
         return text
     raise BadInput(
         f"attachment name has invalid characters: {_shown(text)}; use letters, "
         f"digits, blanks and _.+=,@()-, at most {ATTACHMENT_BYTES} bytes, "
         "starting with a letter or digit"
+    )
+
+
+def is_attachment(text: str) -> bool:
+    return (
+        ATTACHMENT.fullmatch(text) is not None
+        and len(text.encode()) <= ATTACHMENT_BYTES
     )
 
 

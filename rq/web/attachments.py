@@ -74,7 +74,7 @@ class Attachments:
                     data = await part.stream.read(_FIELD_LIMIT)
                     fields.append((part.name or "", data.decode("utf-8", "replace")))
             except MultipartParseError as error:
-                raise falcon.HTTPBadRequest(description=error.description) from None
+                raise forms.unreadable(error) from None
             if came is None:
                 raise _no_file()
             # Only now, at the end of the form, is it known that no line was cut in it.
@@ -116,7 +116,9 @@ class Attachments:
     ) -> None:
         form = await forms.read(req)
         if form.get("_method") != "delete":
-            raise falcon.HTTPBadRequest(description="400 - Invalid method param")
+            raise falcon.HTTPBadRequest(
+                description="400 - Invalid method param: only delete is known here"
+            )
         asked = {"msg_id": checked(msg_id), "attachment_name": file}
         reply = await self._site.owners.ask(name, "delete_attach_message", asked)
         self._say(resp, form, name, msg_id, reply)

@@ -104,8 +104,14 @@ async def _multipart(req: Request) -> Form:
                 raise _too_large()
             fields.append((part.name or "", data.decode("utf-8", "replace")))
     except MultipartParseError as error:
-        raise falcon.HTTPBadRequest(description=error.description) from None
+        raise unreadable(error) from None
     return Form(fields)
+
+
+def unreadable(error: MultipartParseError) -> falcon.HTTPError:
+    return falcon.HTTPBadRequest(
+        description=f"The multipart form cannot be read: {error.description}"
+    )
 
 
 async def parts(req: Request) -> AsyncIterator[BodyPart]:

@@ -14,7 +14,7 @@ from rq import client, moments, names
 from rq.errors import BadInput, BadMessage, NoSuchMessage, NoSuchQueue, Refused, RQError
 from rq.router import switch
 from rq.web import forms
-from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
+from rq.web.answers import back_of, go, say, say_json, succeeded
 from rq.web.forms import Form
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -112,17 +112,15 @@ class Messages:
         form = await forms.read(req)
         method = form.get("_method")
         if method not in _CHANGE:
-            raise falcon.HTTPBadRequest(description=_NO_METHOD)
+            known = ", ".join(_CHANGE)
+            raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {known}")
         command, then = _CHANGE[method]
         key = {"_key": form.get("_key")} if form.has("_key") else {}
         reply = await self._ask(req, name, command, msg_id, **key)
         here = f"/q/{name}/{checked(msg_id)}"
-        if not wants_json(form) and not form.has("back"):
-            good = f"/q/{name}" if then == "queue" else here
-            path = good if succeeded(reply) else here
-            form.fields.append(("back", self._site.url(path)))
+        there = f"/q/{name}" if then == "queue" else here
         text = f"{msg_id} is acknowledged" if method == "ack" else ""
-        say(self._site, req, resp, form, reply, here, text)
+        say(self._site, req, resp, form, reply, there, text)
 
     async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         form = await forms.read(req)
@@ -160,7 +158,8 @@ def asked_for(form: Form, now: float) -> tuple[str, dict[str, Any]]:
         fields["due"] = moments.due(when, now, UTC)
     method = fields.pop("_method", "commit")
     if not isinstance(method, str) or method not in _SEND:
-        raise falcon.HTTPBadRequest(description=_NO_METHOD)
+        known = ", ".join(_SEND)
+        raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {known}")
     return _SEND[method], fields
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import falcon
 from falcon.asgi import Request, Response
 
 from rq.web import forms
@@ -13,6 +14,7 @@ from rq.web.messages import who
 from rq.web.routes import Routes
 from rq.web.site import Site
 
+_METHODS = ("delivered", "again", "dropped")
 _SHOWN = 100  # of each queue
 
 
@@ -29,6 +31,9 @@ class Owing:
 
     async def resolve(self, req: Request, resp: Response, name: str, key: str) -> None:
         form = await forms.read(req)
+        if form.get("_method") not in _METHODS:
+            known = ", ".join(_METHODS)
+            raise falcon.HTTPBadRequest(description=f"_method is none of {known}")
         asked = {"key": of_address(key), "as": form.get("_method"), "who": who(req)}
         reply = await self._site.owners.ask(name, "resolve_owed", asked)
         say(self._site, req, resp, form, reply, f"/q/{name}")

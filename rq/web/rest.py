@@ -26,6 +26,7 @@ from rq.web.site import Site
 _STATES = ("prep", "que", "run", "done", "err", "relayed")
 _ADMIN = ("pause", "resume", "down", "up")
 _NEW_QUEUE = ("name", "script", "num_workers", "exec_prefix")
+_MOST_LISTED = 10_000
 _PARAM_LISTS = ("coalesce_params", "blocking_params")
 
 
@@ -85,7 +86,7 @@ class Queues:
         return {"status": found["status"], "uptime": found["uptime"], **counts}
 
     async def done(self, req: Request, resp: Response, name: str) -> None:
-        limit = req.get_param_as_int("limit", default=10)
+        limit = req.get_param_as_int("limit", default=10, max_value=_MOST_LISTED)
         asked = {"state": "done", "limit": limit}
         say_json(resp, await self._site.owners.ask(name, "messages", asked))
 
@@ -121,9 +122,8 @@ class Queues:
     async def delete(self, req: Request, resp: Response) -> None:
         form = await forms.read(req)
         name = form.get("queue_name")
+        self._must_exist(name)
         reply = await self._site.owners.supervisor("delete_queue", name)
-        if not form.has("back"):
-            form.fields.append(("back", self._site.url("/")))
         say(self._site, req, resp, form, reply, "/")
 
     async def administer(self, req: Request, resp: Response, name: str) -> None:

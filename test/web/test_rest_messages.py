@@ -218,6 +218,39 @@ def test_an_unknown_method_is_400(web):
     assert "400 - Invalid method param" in answer.json["detail"]
 
 
+def test_a_refused_change_is_an_error_for_who_names_no_way_back(web):
+    msg_id = web.send("plain", due=4_000_000_000)
+    nobody = "20260102.0304.05.006.7"
+    for path, method, status in (
+        (f"/q/plain/{msg_id}", "retry", 409),
+        (f"/q/plain/{nobody}", "delete", 404),
+        (f"/owed/plain/{nobody}", "explode", 400),
+        (f"/q/plain/{msg_id}/attach/x", "explode", 400),
+    ):
+        answer = web.post(path, {"_method": method})
+        assert (answer.status, answer.kind) == (status, "application/problem+json")
+        assert len(answer.json["detail"]) < 250
+    back = web.post(f"/q/plain/{msg_id}", {"_method": "retry", "back": "/"})
+    assert (back.status, back.headers["location"]) == (303, "/")
+
+
+def test_a_form_that_cannot_be_read_is_refused_in_a_sentence(web):
+    msg_id = web.send("plain", _method="prep")
+    kind = "multipart/form-data"
+    for path in ("/q/plain/new_message", f"/q/plain/{msg_id}/attach/new"):
+        for body, content_type in (
+            (b"junk", f"{kind}; boundary=x"),
+            (b"--x\r\njunk", f"{kind}; boundary=x"),
+            (b"junk", kind),
+            (b"", f"{kind}; boundary=x"),
+        ):
+            answer = web.ask("POST", path, body, Content_Type=content_type)
+            assert answer.status in (400, 422), (path, body)
+            assert answer.json["detail"].count("\n") == 0
+    fields = {str(number): "x" for number in range(2000)}
+    assert web.post("/q/plain/new_message", fields).status == 400
+
+
 def test_a_browser_sees_a_refusal_on_the_form_as_it_was_filled_in(web):
     written = {
         "mesg[dest]": "plain",

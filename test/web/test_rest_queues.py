@@ -106,6 +106,31 @@ def test_what_is_unknown_is_404_for_programs_and_people(web):
     assert web.get("/q/..%2f..%2fetc/config.json").status == 404
 
 
+def test_what_is_odd_in_an_address_is_answered_in_a_sentence(web):
+    big = "9" * 30
+    lead = web.get("/q/plain/", Accept=BROWSER)
+    assert (lead.status, lead.headers["location"]) == (303, "/q/plain")
+    assert web.get("/q/none/", Accept=BROWSER).status == 404
+    msg_id = web.send("plain")
+    for path, status in (
+        (f"/q/plain/done.json?limit={big}", 400),
+        ("/q/plain/done.json?limit=x", 400),
+        (f"/q/plain/{msg_id}/tailview/%3Cb%3E", 404),
+        (f"/q/plain/{msg_id}/tailviewlog/..%2fmsg", 404),
+        (f"/q/plain/{msg_id}/tailview/{'x' * 400}", 404),
+        (f"/q/plain/{msg_id}/log.json?from={big}", 200),
+        (f"/q/plain/queue.json?after={big}&state=%00", 200),
+    ):
+        answer = web.get(path)
+        assert answer.status == status, path
+        if status != 200:
+            assert answer.kind == "application/problem+json"
+            assert len(answer.json["detail"]) < 250
+    assert web.post("/delete_queue", {"queue_name": "none"}).status == 404
+    assert web.post("/delete_queue", {"queue_name": "../x"}).status == 404
+    assert web.post("/delete_queue").status == 404
+
+
 def test_a_method_that_is_not_there_is_405(web):
     answer = web.ask("DELETE", "/q.json")
     assert (answer.status, answer.kind) == (405, "application/problem+json")

@@ -122,10 +122,8 @@ class LogPages:
         """Show the end of another file of a message."""
         await facts_of(self._site, name, msg_id)
         directory, file = place
-        names.attachment(file)
-        folder = self._folder(name, msg_id)
-        path = folder / directory / file if folder else None
-        if path is None or path.is_symlink() or not path.is_file():
+        path = self._file(name, msg_id, directory, file)
+        if path is None:
             raise falcon.HTTPNotFound(description=f"There is no file {file!r:.80}.")
         size = _size(path)
         start = max(0, size - FIRST)
@@ -141,6 +139,15 @@ class LogPages:
             "tail": await asyncio.to_thread(plain_text, path, start),
         }
         await page.show(req, resp, self._site, "tail.html", values)
+
+    def _file(self, name: str, msg_id: str, directory: str, file: str) -> Path | None:
+        """Return a regular file of a message; None when there is none, or its name
+        could lead elsewhere."""
+        folder = self._folder(name, msg_id)
+        if folder is None or not names.is_attachment(file):
+            return None
+        path = folder / directory / file
+        return None if path.is_symlink() or not path.is_file() else path
 
     def _folder(self, name: str, msg_id: str) -> Path | None:
         queue, bare = self._site.root.queue(name), names.msg_id(msg_id)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
 from rq import names, wording
@@ -39,6 +40,11 @@ class MessagePage:
     async def on_get(
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
+        if not msg_id:  # the address of the queue, with a slash
+            known(self._site, name)
+            resp.status = HTTP_303
+            resp.set_header("Location", self._site.url(f"/q/{name}"))
+            return
         told = await facts_of(self._site, name, msg_id)
         values = {
             "facts": told,
