@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from rq import durable
 from rq.errors import Refused
 from rq.layout import QueueDir
 from rq.proc import locks, processes
-from rq.spool import index, outbox
+from rq.spool import index, line, outbox
 from rq.spool.entry import Counts, counts_from
 from rq.spool.outbox import Owed
 from rq.spool.store import Spool
@@ -23,6 +21,7 @@ from rq.states import Note, State
 
 AFTER_BYTES = 64 * 1024 * 1024
 AFTER_SECONDS = 60.0
+_SEED = line.seed("", "checkpoint")  # what its checksum starts from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +54,16 @@ class Checkpoint:
             "owed": outbox.to_json(self.owed),
             "clean": self.clean,
         }
-        return orjson.dumps(shown) + b"\n"
+        return line.sealed(line.body(shown), _SEED)
 
 
 def read(queue: QueueDir) -> Checkpoint | None:
-    """Return the checkpoint of a queue; None when there is none that can be used."""
+    """Return the checkpoint of a queue; None when there is none that can be used: a
+    changed bit is found by its checksum, for nothing else would contradict it."""
     try:
-        data = orjson.loads(queue.checkpoint.read_bytes())
+        data = line.read(queue.checkpoint.read_bytes().removesuffix(b"\n"), _SEED)
+        if data is None:
+            return None
         return Checkpoint(
             **{
                 **data,

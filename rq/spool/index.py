@@ -1,7 +1,8 @@
 """A cache of what recovery needs of live messages, so that it need not read them all.
 
 One line of header, lines of up to a thousand entries, one line of delivery keys, one of
-transactions, one that says it is whole. It may be older than the journal: the fold repeats the rest.
+transactions, one that says it is whole, with a checksum of all before it. It may be
+older than the journal: the fold repeats the rest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 import orjson
 
@@ -60,12 +62,15 @@ def seq_of(queue: QueueDir, journal: str) -> int | None:
 
 
 def _read_lines(lines: Iterator[bytes]) -> Index | None:
-    head = orjson.loads(next(lines, b""))
+    first = next(lines, b"")
+    head = orjson.loads(first)
     if head["version"] != VERSION:
         return None
     index = Index(head["journal"], head["seq"])
+    before, crc = 0, crc32(first)
     for text in lines:
         found = orjson.loads(text)
+        before, crc = crc, crc32(text, crc)
         if isinstance(found, list):
             for one in found:
                 index.known[one[0]] = tuple(one[1:])
@@ -73,7 +78,7 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
             index.keys = {k: (v[0], v[1]) for k, v in found["keys"].items()}
         elif "txns" in found:
             index.txns = found["txns"]
-        elif found.get("end") == len(index.known):
+        elif found.get("end") == before:
             return index
     return None
 
@@ -87,16 +92,27 @@ def lines(
 ) -> Iterator[bytes]:
     """Give the lines of an index, to be written at leisure; entries that change in
     between are fuzzy, which the fold from `seq` mends."""
-    yield _line({"version": VERSION, "journal": journal, "seq": seq})
+    crc = 0
+    for value in _values(journal, seq, entries, keys, txns):
+        text = orjson.dumps(value) + b"\n"
+        crc = crc32(text, crc)
+        yield text
+    yield orjson.dumps({"end": crc}) + b"\n"
+
+
+def _values(
+    journal: str,
+    seq: int,
+    entries: Mapping[str, Entry],
+    keys: Mapping[str, tuple[str, float]],
+    txns: Transactions,
+) -> Iterator[object]:
+    yield {"version": VERSION, "journal": journal, "seq": seq}
     ids = list(entries)
-    total = 0
     for at in range(0, len(ids), _CHUNK):
-        chunk = _chunk(entries, ids[at : at + _CHUNK])
-        total += len(chunk)
-        yield _line(chunk)
-    yield _line({"keys": dict(keys)})
-    yield _line({"txns": txns.to_json()})
-    yield _line({"end": total})
+        yield _chunk(entries, ids[at : at + _CHUNK])
+    yield {"keys": dict(keys)}
+    yield {"txns": txns.to_json()}
 
 
 def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:
@@ -108,10 +124,6 @@ def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:
                 [msg_id, one.due, one.seq, one.count, one.attempt, one.since, one.key]
             )
     return chunk
-
-
-def _line(value: object) -> bytes:
-    return orjson.dumps(value) + b"\n"
 
 
 class Writing:

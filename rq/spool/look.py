@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from rq.layout import QueueDir
+from rq.logs import fields
 from rq.spool import checkpoint, history, index, transactions
 from rq.spool.fold import Folded, fold
 from rq.spool.segments import Position
 from rq.spool.transactions import Transactions
 from rq.states import Event, State
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -34,6 +38,12 @@ class Found:
 
 def look(queue: QueueDir, now: float) -> Found:
     point = checkpoint.read(queue)
+    if point is None and queue.checkpoint.exists():
+        _log.error(
+            "the checkpoint cannot be believed; RQ replays all events that there are "
+            "onto the folders: %s",
+            fields(queue=queue.name),
+        )
     known = index.read(queue)
     active = history.active_segments(queue)
     journal = history.journal_of(queue, active) or (point.journal if point else None)

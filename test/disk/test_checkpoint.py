@@ -134,8 +134,9 @@ def test_an_index_comes_back_as_it_was(owner):
         lambda path: path.write_bytes(
             path.read_bytes().replace(b'"journal":"', b'"journal":"x')
         ),
+        lambda path: path.write_bytes(path.read_bytes().replace(b",3.0,", b",7.0,")),
     ],
-    ids=["missing", "empty", "torn", "newer", "zeros", "nonsense", "foreign"],
+    ids=["missing", "empty", "torn", "newer", "zeros", "nonsense", "foreign", "bit"],
 )
 @pytest.mark.parametrize("clean", [True, False])
 def test_without_a_good_index_the_folders_are_read(owner, spoil, clean):

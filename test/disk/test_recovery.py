@@ -492,6 +492,20 @@ def test_after_a_clean_stop_too(owner, content):
     settled(owner)
 
 
+@pytest.mark.parametrize("name", [b"seq", b"done", b"offset", b"start"])
+def test_a_checkpoint_with_a_changed_bit_is_no_checkpoint(owner, name, caplog):
+    ids = [ended(new)(owner), old(owner), new(owner)]
+    owner.crash()
+    good = bytearray(owner.queue.checkpoint.read_bytes())
+    good[good.index(b'"%b":' % name) + len(name) + 3] ^= 2  # a digit, to another
+    owner.queue.checkpoint.write_bytes(good)
+    assert not stopped_cleanly(owner.queue)
+    owner.open()
+    assert "the checkpoint cannot be believed" in caplog.text
+    assert [owner.spool.find(one) for one in ids] == [DONE, QUE, QUE]
+    settled(owner)
+
+
 def test_a_queue_has_one_owner(owner):
     with pytest.raises(Refused, match="owned by another process"):
         open_spool(owner.queue)
