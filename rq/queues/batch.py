@@ -32,6 +32,7 @@ class Batch:
         self.claims = {one.msg_id: one for one in claims}
         self.workers: dict[str, Worker] = {}  # of messages that have not ended
         self.ended: dict[Event, int] = {}
+        self.lost = 0  # messages of which nothing was said when its process died
         self.said = Said()  # what is for all of which nothing else was said
         self.script: Script | None = None  # from its start on
         self.log: StdioLog

@@ -1,7 +1,8 @@
 """Which messages that are due form a batch, and when it starts: one rule, pure.
 
 A batch starts when it is full, when it is complete (if its messages say how many they
-are), or when its first message has waited long enough.
+are), or when its first message has waited long enough. Messages whose batch died go on
+in smaller ones, so that one which kills its process ends alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 
 import orjson
 
+PARTS = 10  # in how many a batch that died is parted
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -22,6 +25,14 @@ class Rule:
     wait: float  # seconds that the first one waits for more
     by: str | None = None  # the param that those of one have in common
     complete: str | None = None  # the param that says how many there will be
+
+    def at_most(self, lost: int, last: bool) -> int:
+        """Return how many may go in a batch with a message that was parted from others
+        `lost` times; `last`: if its process dies once more, it ends in err. The parts of
+        a whole stay together."""
+        if self.complete:
+            return self.most
+        return 1 if last else max(1, self.most // PARTS ** min(lost, 9))
 
 
 def rule(setting: Mapping[str, Any]) -> Rule | None:
@@ -37,13 +48,15 @@ def rule(setting: Mapping[str, Any]) -> Rule | None:
 class _Group:
     """Messages that may go together, in the order in which they may run."""
 
+    most: int
     since: dict[str, float] = field(default_factory=dict)
     parts: int = 0  # how many there will be; 0: nobody says
     hurried: str | None = None  # who lets it start as it is
 
-    def quota(self, rule: Rule) -> int:
+    @property
+    def quota(self) -> int:
         """Return with how many it is full or complete."""
-        return self.parts if 0 < self.parts <= rule.most else rule.most
+        return self.parts if 0 < self.parts <= self.most else self.most
 
     def starts_at(self, rule: Rule) -> float:
         """Return when it starts though it is neither full nor complete."""
@@ -76,11 +89,18 @@ class Gathering:
         return msg_id in self._of
 
     def add(
-        self, msg_id: str, since: float, params: Mapping[str, Any], hurry: bool = False
+        self,
+        msg_id: str,
+        since: float,
+        params: Mapping[str, Any],
+        hurry: bool = False,
+        most: int | None = None,
     ) -> None:
-        """Take a message that may run `since` then; `hurry`: at once, and first."""
-        key = _key(params, self.rule.by)
-        group = self._groups.setdefault(key, _Group())
+        """Take a message that may run `since` then, in a batch of `most` at most;
+        `hurry`: at once, and first."""
+        most = most or self.rule.most
+        key = f"{most} {_key(params, self.rule.by)}"
+        group = self._groups.setdefault(key, _Group(most))
         if hurry:
             group.hurried = msg_id
             group.since = {msg_id: since, **group.since}
@@ -108,7 +128,7 @@ class Gathering:
         self._judge(key, group)
 
     def _judge(self, key: str, group: _Group) -> None:
-        if len(group.since) >= group.quota(self.rule):
+        if len(group.since) >= group.quota:
             self._full[key] = None
         else:
             self._full.pop(key, None)
@@ -126,7 +146,7 @@ class Gathering:
             # stand before the others.
             full = (self._groups[key] for key in self._full)
             group = min(full, key=lambda one: one.oldest)
-        return group.first(group.quota(self.rule)), None
+        return group.first(group.quota), None
 
     def _soonest(self) -> tuple[float, _Group] | None:
         """Return the group that starts first, and when."""
@@ -152,7 +172,7 @@ class Gathering:
         """Return of the batch that a message waits for: how many are there, how many it
         takes, when it starts at the latest."""
         group = self._groups[self._of[msg_id]]
-        return len(group.since), group.quota(self.rule), group.starts_at(self.rule)
+        return len(group.since), group.quota, group.starts_at(self.rule)
 
 
 def _key(params: Mapping[str, Any], by: str | None) -> str:

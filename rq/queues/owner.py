@@ -161,13 +161,17 @@ class Owner:
     def gather(self, msg_id: str) -> None:
         """Let a message that is due wait for the batch that it goes in."""
         params: Mapping[str, Any] = {}
-        if self.config.batch.get("by"):
+        entry, last = self.spool.entries[msg_id], False
+        if self.config.batch.get("by") or entry.count:
             with contextlib.suppress(BadMessage, NoSuchMessage):  # the claim says why
-                params = self.spool.read(msg_id).params
-        entry = self.spool.entries[msg_id]
+                message = self.spool.read(msg_id)
+                params = message.params
+                last = 0 < entry.count >= message.max_count - 1
         hurry = msg_id in self.hurried
         self.hurried.discard(msg_id)
-        self.gathering.add(msg_id, max(entry.due, entry.since), params, hurry)
+        since = max(entry.due, entry.since)
+        most = self.gathering.rule.at_most(entry.lost, last)
+        self.gathering.add(msg_id, since, params, hurry, most)
 
     def batch_of(self, msg_id: str) -> Batch | None:
         """Return the batch that a message runs in, unless it has ended."""

@@ -23,7 +23,7 @@ from rq.queues.worker import Worker
 from rq.spool import work
 
 ODDITIES = 20  # lines of one batch that could not be understood, in the log
-_CUT = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
+_LOST = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
 _NO_DUP = "a batch is many messages, and dup copies one"
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class Together:
         self._hearing = hearing
         self._sweeper = sweeper
         self._tasks = tasks
+        self._well = False  # the last batch that ended did not die
 
     # ---- hearing
 
@@ -106,16 +107,29 @@ class Together:
             message.count,
             message.max_count,
         )
-        if made.stopped and decided.cause in _CUT:
+        if made.stopped and decided.cause in _LOST:
             return ending.CUT_SHORT
         return delivery.check_target(self.owner, decided)
 
     def _finish(self, made: Batch, worker: Worker, decided: Outcome) -> None:
+        self._part(made, worker.msg_id, decided)
         claim = made.end_of(worker, decided.event)
         del self.owner.workers[worker.msg_id]
         self._hearing.forget(worker)
         ending.fire(self.owner, worker, claim, decided)
         self.owner.wake()
+
+    def _part(self, made: Batch, msg_id: str, decided: Outcome) -> None:
+        """Let a message whose batch died go on with fewer others: one of them may have
+        killed it. When the batch before it died, too, it is rather the script, and
+        ever more starts of that would help nobody."""
+        entry = self.owner.spool.entries[msg_id]
+        if decided.cause not in _LOST:
+            entry.lost = 0
+            return
+        made.lost += 1
+        if entry.lost == 0 or self._well:
+            entry.lost += 1
 
     def script_ended(self, made: Batch) -> None:
         """Its process has ended, and its pipe is read to the end."""
@@ -136,6 +150,7 @@ class Together:
             self._finish(made, worker, self._decide(made, worker))
 
         await in_slices(list(made), end)
+        self._well = not made.lost
         assert made.script is not None
         assert made.script.ending is not None
         how, took = made.script.ending, time.monotonic() - made.began

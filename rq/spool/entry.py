@@ -26,6 +26,7 @@ class Entry:
         "count",
         "due",
         "key",
+        "lost",
         "rests_until",
         "rider_of",
         "said",
@@ -59,6 +60,7 @@ class Entry:
         self.body: bytes | None = None
         self.status: bytes | None = None
         self.rider_of: str | None = None
+        self.lost = 0  # how often its batch died, and was parted for it
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = 0  # threads that work in its folder; none in any state but prep
         self.committing = False  # its attachments may not change any more

@@ -501,6 +501,66 @@ def test_those_of_which_nothing_was_said_are_counted_when_their_process_dies(mak
     assert shown["status"] == "err - lost 1 times"
 
 
+POISON = """
+for one in "${ids[@]}"; do
+  grep -qs '"param1": *"poison"' "$RQ_ROOT/queue/t/run/$one/msg" && kill -9 $$
+done
+echo done >&3
+"""
+
+
+def poisoned(batches, number, at, **fields):
+    """Send that many messages of which one kills its process; return it, and the
+    others."""
+    ids = batches.send(at, **fields)
+    poison = batches.queue.send(param1="poison", **fields)
+    return poison, ids + batches.send(number - at - 1, **fields)
+
+
+def test_one_message_of_a_hundred_that_kills_its_process_is_soon_alone(make):
+    batches = make(max=100)
+    batches.act(POISON)
+    poison, others = poisoned(batches, 100, 55)
+    for one in others:
+        batches.until(one, "done")
+    wait_until(lambda: [poison] in [ids for _, ids in batches.ran()], PATIENCE)
+    ran = [ids for _, ids in batches.ran() if ids != [poison]]
+    assert [len(ids) for ids in ran] == [100] + [10] * 10 + [1] * 9
+    assert sum(poison in ids for ids in ran) == 2
+    batches.act("echo done >&3")
+    batches.until(poison, "done")
+
+
+@pytest.mark.parametrize("at", [0, 19])
+def test_none_ends_in_err_for_another_that_kills_its_process(make, at):
+    batches = make(max=20, num_workers=2)
+    batches.act(POISON)
+    poison, others = poisoned(batches, 20, at, max_count=2)
+    assert batches.until(poison, "err")["status"] == "err - lost 2 times"
+    for one in others:
+        assert batches.until(one, "done")["count"] == 1
+
+
+def test_a_script_that_kills_every_batch_is_not_started_for_each_message(make):
+    batches = make(max=100)
+    batches.act("exit 1")
+    ids = batches.send(100)
+    sizes = [len(ids) for _, ids in batches.until_ran(21)]
+    assert sizes[:21] == [100] + [10] * 20
+    batches.act("echo done >&3")
+    for one in ids:
+        batches.until(one, "done")
+
+
+def test_parts_of_a_whole_stay_together_when_their_process_dies(make):
+    batches = make(max=50, by="param1", complete="param2")
+    batches.act("exit 1")
+    ids = batches.send(20, param1="a", param2="20", max_count=2)
+    for one in ids:
+        batches.until(one, "err")
+    assert [len(ids) for _, ids in batches.ran()] == [20, 20]
+
+
 def test_each_time_that_its_process_dies_it_waits_longer(make):
     batches = make(max=1)
     batches.act("exit 1")
