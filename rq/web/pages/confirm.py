@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import falcon
@@ -27,6 +27,17 @@ class Question:
     field: tuple[str, str] | None = None
     danger: bool = False
     home: bool = False  # comes back to the queue: the message will be gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a question is about, and where its answers go: addresses."""
+
+    about: str
+    action: str  # a yes is posted there
+    cancel: str  # a no leads there
+    back: str = ""  # a yes comes back there; to where a no leads, if nothing is said
+    fields: tuple[tuple[str, str], ...] = ()  # what a yes sends beside the question's
 
 
 OF_QUEUE = {
@@ -142,11 +153,12 @@ class Confirm:
         known(self._site, name)
         question = chosen(OF_QUEUE, verb)
         base = self._site.url(f"/q/{name}")
-        action, fields = base + question.path, sent(question, base)
+        asked = Asked(about=name, action=base + question.path, cancel=base)
         if verb == "delete":
-            action = self._site.url("/delete_queue")
-            fields = [("queue_name", name), ("back", self._site.url("/"))]
-        await ask(req, resp, self._site, question, name, base, action, fields)
+            home, action = self._site.url("/"), self._site.url("/delete_queue")
+            which = (("queue_name", name),)
+            asked = replace(asked, action=action, back=home, fields=which)
+        await ask(req, resp, self._site, question, asked)
 
     async def of_message(
         self, req: Request, resp: Response, name: str, msg_id: str, verb: str
@@ -155,31 +167,28 @@ class Confirm:
         await facts_of(self._site, name, msg_id)
         queue = self._site.url(f"/q/{name}")
         base = f"{queue}/{msg_id}"
-        fields = sent(question, queue if question.home else base)
-        about, action = f"{name}/{msg_id}", base + question.path
-        await ask(req, resp, self._site, question, about, base, action, fields)
+        asked = Asked(
+            about=f"{name}/{msg_id}",
+            action=base + question.path,
+            cancel=base,
+            back=queue if question.home else base,
+        )
+        await ask(req, resp, self._site, question, asked)
 
 
 async def ask(
-    req: Request,
-    resp: Response,
-    site: Site,
-    question: Question,
-    about: str,
-    cancel: str,
-    action: str,
-    fields: list[tuple[str, str]],
+    req: Request, resp: Response, site: Site, question: Question, asked: Asked
 ) -> None:
-    """Show a question `about` something; yes posts `fields` to `action`, no goes to
-    `cancel`."""
+    """Show a question."""
+    answer = [question.field] if question.field else []
+    fields = [*answer, *asked.fields, ("back", asked.back or asked.cancel)]
     told = {
         "title": question.title,
         "sentence": question.sentence,
-        "post": action,
+        "post": asked.action,
         "fields": dict(fields),
     }
-    shown = {"about": about, "cancel": cancel, "action": action, "fields": fields}
-    values = {"facts": told, "question": question, **shown}
+    values = {"facts": told, "question": question, "asked": asked, "fields": fields}
     await page.show(req, resp, site, "confirm.html", values)
 
 
@@ -189,9 +198,3 @@ def chosen(known_verbs: dict[str, Question], verb: str) -> Question:
     if question is None:
         raise falcon.HTTPNotFound(description=f"There is no action {verb!r:.40}.")
     return question
-
-
-def sent(question: Question, back: str) -> list[tuple[str, str]]:
-    """Return the fields that a yes sends."""
-    field = [question.field] if question.field else []
-    return [*field, ("back", back)]

@@ -8,7 +8,7 @@ from falcon.asgi import Request, Response
 
 from rq.web.owing import of_address
 from rq.web.pages import confirm
-from rq.web.pages.confirm import Question
+from rq.web.pages.confirm import Asked, Question
 from rq.web.pages.queue import known
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class OwedQuestions:
     ) -> None:
         known(self._site, name)
         question = confirm.chosen(QUESTIONS, verb)
-        base = self._site.url(f"/q/{name}")
-        about = f"{of_address(key)} of {name}"
-        action = self._site.url(f"/owed/{name}/{key}")
-        fields = confirm.sent(question, base)
-        await confirm.ask(req, resp, self._site, question, about, base, action, fields)
+        asked = Asked(
+            about=f"{of_address(key)} of {name}",
+            action=self._site.url(f"/owed/{name}/{key}"),
+            cancel=self._site.url(f"/q/{name}"),
+        )
+        await confirm.ask(req, resp, self._site, question, asked)

@@ -18,7 +18,7 @@ from rq.transfers import QUEUE, Transfer
 from rq.web import owing
 from rq.web.messages import checked
 from rq.web.pages import confirm, facts, page
-from rq.web.pages.confirm import Question
+from rq.web.pages.confirm import Asked, Question
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -122,8 +122,8 @@ class RelayPage:
     async def of_all(self, req: Request, resp: Response, verb: str) -> None:
         base = self._site.url("/relay")
         question = confirm.chosen(OF_ALL, verb)
-        fields = confirm.sent(question, base)
-        await confirm.ask(req, resp, self._site, question, QUEUE, base, base, fields)
+        asked = Asked(about=QUEUE, action=base, cancel=base)
+        await confirm.ask(req, resp, self._site, question, asked)
 
     async def of_one(
         self, req: Request, resp: Response, msg_id: str, verb: str
@@ -131,9 +131,12 @@ class RelayPage:
         question = confirm.chosen(OF_ONE, verb)
         one = await asyncio.to_thread(transfers.find, self._site.root, checked(msg_id))
         base = self._site.url("/relay")
-        fields = confirm.sent(question, base)
-        about, action = f"{one.msg_id} to {one.dest}", f"{base}/{one.msg_id}"
-        await confirm.ask(req, resp, self._site, question, about, base, action, fields)
+        asked = Asked(
+            about=f"{one.msg_id} to {one.dest}",
+            action=f"{base}/{one.msg_id}",
+            cancel=base,
+        )
+        await confirm.ask(req, resp, self._site, question, asked)
 
 
 def _look(root: Root, most: int) -> _Look:

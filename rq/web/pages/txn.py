@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from falcon.asgi import Request, Response
 
 from rq.web.pages import confirm, page
-from rq.web.pages.confirm import Question
+from rq.web.pages.confirm import Asked, Question
 from rq.web.pages.queue import known
 from rq.web.txn import listed
 
@@ -60,12 +60,14 @@ class TransactionPages:
         question = confirm.chosen(QUESTIONS, verb)
         one = await self._told(name, txn)
         base = self._site.url(f"/q/{name}/txn")
-        action = f"{base}/{one['txn']}"
-        about = f"{one['txn']} of {name}: {one['messages']:,} prepared"
-        fields = confirm.sent(question, base)
-        await confirm.ask(
-            req, resp, self._site, question, about, action, action, fields
+        here = f"{base}/{one['txn']}"
+        asked = Asked(
+            about=f"{one['txn']} of {name}: {one['messages']:,} prepared",
+            action=here,
+            cancel=here,
+            back=base,
         )
+        await confirm.ask(req, resp, self._site, question, asked)
 
     async def _told(self, name: str, txn: str) -> Any:
         known(self._site, name)
