@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import zlib
 
 import pytest
 from relaying import pair_at
@@ -68,8 +69,9 @@ def age_there(pair, days):
     assert keys
     for known in keys.values():
         known[1] -= days * DAY
-    text = "".join(json.dumps(one) + "\n" for one in lines)
-    pair.sink.dir.index.write_text(text)
+    text = "".join(json.dumps(one) + "\n" for one in lines[:-1])
+    end = json.dumps({"end": zlib.crc32(text.encode())})
+    pair.sink.dir.index.write_text(f"{text}{end}\n")
     pair.sink.env["TEST_HOUR"] = "0.4"
     pair.sink.start()
 
