@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from rq.relay.two_phase import Answer, Heard, Step
 
@@ -27,6 +28,7 @@ _TEXTS: tuple[tuple[str, Heard], ...] = (
     ("the command failed", Heard.SILENT),
     ("unknown reason", Heard.SILENT),
     ("there is no room", Heard.SILENT),
+    ("its attachments cannot be copied", Heard.SILENT),
 )
 _NOT_NOW = frozenset({408, 425, 429})
 
@@ -93,13 +95,25 @@ def committed(reply: Reply) -> Answer:
     return Answer(Heard.COMMITTED, str(said[-1])) if _is_ok(said) else _by_text(said)
 
 
+def copied(said: Any) -> Answer:
+    """Return what the answer of a queue of this host to `take_copy` means."""
+    if not isinstance(said, list) or not said:
+        return Answer(Heard.SILENT, f"an answer that is none: {said!r:.100}")
+    if _is_ok(said):
+        return Answer(Heard.COMMITTED, remote=str(said[1]))
+    answer = _by_text(said)
+    # Nothing waits there in prep: what is not found is what was to be copied.
+    silent = answer.heard is Heard.SILENT
+    return answer if silent else Answer(Heard.REFUSED, answer.text)
+
+
 def _said(reply: Reply) -> list[Any] | None:
     """Return the list that a reply holds; None when it is no list."""
     if reply.status != 200:
         return None
     try:
-        found = json.loads(reply.body)
-    except (ValueError, RecursionError):
+        found = orjson.loads(reply.body)  # no text that UTF-8 could not hold
+    except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, list) and found else None
 
@@ -132,8 +146,8 @@ def _by_status(reply: Reply, step: Step) -> Answer:
 def detail(reply: Reply) -> str:
     """Return what a refusal says to a person."""
     try:
-        found = json.loads(reply.body)
-    except (ValueError, RecursionError):
+        found = orjson.loads(reply.body)  # no text that UTF-8 could not hold
+    except orjson.JSONDecodeError:
         return "" if reply.body.lstrip().startswith(b"<") else _short(reply.body)
     if isinstance(found, Mapping):
         return str(found.get("detail") or found.get("title") or "")

@@ -21,6 +21,7 @@ from rq.relay.two_phase import ENDS, Answer, Heard, Step, next_step
 
 MOST_STEPS = 8  # of an attempt; one that has not ended by then goes on later
 GIVE_UP = 7 * 86400.0  # seconds; the receiver remembers for thirty days
+_HERE = "here"  # this host, in what is told of who is left alone
 
 Report = tuple[Verb, str]
 
@@ -34,20 +35,38 @@ def run(one: Task, lines: Lines) -> Report:
     again = keeper.stored.again
     key = task.key(one, store.installation(one.root), again)
     if peers.is_own(to, main) and not one.message.force_remote:
-        return _here(one, to, fields, key)
+        return _here(one, to, fields, key, keeper)
     remote = Remote(to, lines.to(to, peers.read(one.root, to)))
     return _Attempt(one, to, fields, key, remote, keeper).run()
 
 
-def _here(one: Task, to: Target, fields: Mapping[str, Any], key: str) -> Report:
+def _here(
+    one: Task, to: Target, fields: Mapping[str, Any], key: str, keeper: Store
+) -> Report:
+    begun, name = time.time(), f"{_HERE}/{to.queue}"
     answer = local.deliver(one, to.queue, fields, key)
+    if answer.heard is Heard.SILENT:
+        keeper.keep(peer=_HERE, step=Step.COMMIT, answer=answer.text)
+        if (tried := _tried_too_long(keeper, answer)) is not None:
+            return tried
+        return _leave_alone(name, _pause(one, name, begun, answer.text), answer.text)
+    _answered(one, [name])
     if answer.heard is Heard.COMMITTED:
         return Verb.RELAYED, answer.remote or ""
-    if answer.heard is Heard.REFUSED:
-        return Verb.ERR, answer.text
-    begun = time.time()
-    name = f"here/{to.queue}"
-    return _leave_alone(name, _pause(one, name, begun, answer.text), answer.text)
+    return Verb.ERR, answer.text
+
+
+def _answered(one: Task, names: Sequence[str]) -> None:
+    """Leave those alone no longer."""
+    if not backoff.read(one.queue).keys().isdisjoint(names):
+        backoff.change(one.queue, lambda table: [table.pop(o, None) for o in names])
+
+
+def _tried_too_long(keeper: Store, answer: Answer) -> Report | None:
+    tried = time.time() - keeper.since
+    if tried <= GIVE_UP:
+        return None
+    return Verb.ERR, f"gave up after {tried / 86400:.0f} days: {answer.text}"
 
 
 class _Attempt:
@@ -176,14 +195,12 @@ class _Attempt:
         """Let the others go on as soon as it is known that they can."""
         silent = answer.heard is Heard.SILENT
         names = self._names[:1] if silent else self._names
-        queue = self._task.queue
-        if answer.reached and not backoff.read(queue).keys().isdisjoint(names):
-            backoff.change(queue, lambda table: [table.pop(o, None) for o in names])
+        if answer.reached:
+            _answered(self._task, names)
 
     def _later(self, answer: Answer) -> Report:
-        tried = time.time() - self._store.since
-        if tried > GIVE_UP:
-            return Verb.ERR, f"gave up after {tried / 86400:.0f} days: {answer.text}"
+        if (tried := _tried_too_long(self._store, answer)) is not None:
+            return tried
         failed, *others = self._names[::-1] if answer.reached else self._names
         pause = _pause(self._task, failed, self._begun, answer.text, others)
         return _leave_alone(failed, pause, answer.text)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rq import client
-from rq.errors import NoSuchQueue, OutcomeUnknown, Refused, RQError, Unreachable
+from rq.errors import NoSuchQueue, OutcomeUnknown, Unreachable
+from rq.relay import answers
 from rq.relay.task import Task
 from rq.relay.two_phase import Answer, Heard
 
@@ -23,9 +24,7 @@ def deliver(task: Task, queue: str, fields: Mapping[str, Any], key: str) -> Answ
         "_key": key,
     }
     try:
-        found = client.demanded(client.ask(there.socket, "take_copy", asked))
-    except (OutcomeUnknown, Unreachable, Refused) as error:
+        said = client.ask(there.socket, "take_copy", asked)
+    except (OutcomeUnknown, Unreachable) as error:
         return Answer(Heard.SILENT, str(error))
-    except RQError as error:
-        return Answer(Heard.REFUSED, str(error))
-    return Answer(Heard.COMMITTED, remote=str(found))
+    return answers.copied(said)

@@ -1,10 +1,14 @@
 """What travels, what stays, who is left alone for a while, and what ends in err."""
 
 import json
+import re
 
 import pytest
 from relaying import pair_at
 from support import RunningQueue, wait_until
+
+from rq import backoff, transfers
+from rq.message import MESSAGE_LIMIT
 
 pytestmark = pytest.mark.process
 
@@ -99,11 +103,55 @@ def test_a_queue_of_this_host_that_is_not_there_is_an_error(pair):
     assert "there is no queue nobody here" in ended["status"]
 
 
+def test_what_a_queue_of_this_host_never_takes_is_an_error(pair):
+    here = RunningQueue(pair.sender.root.path, "narrow", "#!/bin/sh\necho done >&3\n")
+    port = json.loads(pair.sender.root.config.read_text())["port"]
+    fields = {"dest": f"http://localhost:{port}/q/narrow", "due": 1, "bulk": ""}
+    try:
+        here.start()
+        # As large as the relay takes; on its way it grows by what tells of that.
+        fields["bulk"] = "x" * MESSAGE_LIMIT
+        text = pair.sender.refused("create_message", fields)
+        size = int(re.search(r"the message is (\d+) bytes", text)[1])
+        fields["bulk"] = "x" * (2 * MESSAGE_LIMIT - size - 8)
+        ended = pair.relayed(pair.send(**fields))
+        assert ended["state"] == "err"
+        assert "send large data as an attachment" in ended["status"]
+        here.close()
+    finally:
+        here.kill()
+
+
 def left_alone(pair):
     """Return how often each that is left alone has failed."""
     path = pair.sender.dir.path / "backoff.json"
     table = json.loads(path.read_text()) if path.exists() else {}
     return {name: one["failures"] for name, one in table.items()}
+
+
+def test_a_queue_of_this_host_that_is_down_is_left_alone_till_it_is_back(pair):
+    root = pair.sender.root
+    here = RunningQueue(root.path, "resting", "#!/bin/sh\necho done >&3\n")
+    port = json.loads(root.config.read_text())["port"]
+    try:
+        here.start()
+        root.down("resting").touch()
+        msg_id = pair.send(dest=f"http://localhost:{port}/q/resting")
+        wait_until(lambda: "here/resting" in left_alone(pair), 20)
+        assert wait_until(lambda: transfers.find(root, msg_id), 20).peer == "here"
+        root.down("resting").unlink()
+
+        def again():
+            backoff.pardon(pair.sender.dir, "here")
+            pair.sender.ask("run_message", {"msg_id": msg_id})
+            return pair.sender.state(msg_id) == "relayed"
+
+        wait_until(again, 20)
+        assert "here/resting" not in left_alone(pair)
+        here.close()
+    finally:
+        root.down("resting").unlink(missing_ok=True)
+        here.kill()
 
 
 def test_none_is_started_for_a_dead_host_but_one_now_and_then(pair):

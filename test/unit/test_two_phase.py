@@ -138,7 +138,8 @@ def test_a_status_that_is_not_200_tells_its_kind(status, heard):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"null", b"{}", b"[]", b"<html>", b"\xff[", b"7"]
+    "body",
+    [b"", b"null", b"{}", b"[]", b"<html>", b"\xff[", b"7", b'["fail", "\\ud800"]'],
 )
 def test_an_answer_that_is_none_is_no_answer(body):
     for heard in (
