@@ -21,6 +21,13 @@ from spark_cluster import cluster_at, end
 HERE = Path(__file__).resolve().parent
 ROWS = list(range(40))
 ENDING = ("plain", "once", "always")  # of write_job.py: those that end
+SPECULATING = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.minTaskRuntime": "3s",
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +48,10 @@ def place(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def driver_of(cluster, web, place, *cases):
+def driver_of(cluster, web, place, *cases, **conf):
     """Run a driver that writes to a queue for each case."""
+    env = cluster.environment(web.daemon.root.path)
+    env["RQ_SPARK_CONF"] = json.dumps({**json.loads(env["RQ_SPARK_CONF"]), **conf})
     for case in cases:
         name = f"{place.name}-{case}"
         web.queue("echo done >&3", name)
@@ -52,7 +61,7 @@ def driver_of(cluster, web, place, *cases):
     with (place / "driver.log").open("ab") as log:
         made = subprocess.Popen(
             [sys.executable, *words],
-            env=cluster.environment(web.daemon.root.path),
+            env=env,
             cwd=place,
             stdout=log,
             stderr=log,
@@ -66,6 +75,13 @@ def driver_of(cluster, web, place, *cases):
 @pytest.fixture(scope="module")
 def driver(cluster, web, place):
     with driver_of(cluster, web, place, *ENDING, "during") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def second_driver(cluster, web, place):
+    cases = ("slow", "twice", "before")
+    with driver_of(cluster, web, place, *cases, **SPECULATING) as made:
         yield made
 
 
@@ -112,16 +128,30 @@ def test_a_driver_that_is_killed_while_it_commits_has_sent_all(driver, web, plac
     assert transactions(web, f"{place.name}-during") == []
 
 
-def test_a_driver_that_is_killed_before_it_commits_has_sent_nothing(
-    cluster, web, place
+def test_of_two_attempts_of_a_task_the_one_that_ends_first_counts(
+    second_driver, web, place
 ):
-    with driver_of(cluster, web, place, "twice", "before") as driver:
-        until_there(driver, place / "before.there")
-        kill(driver)
+    said = place / "slow.said"
+    until_there(second_driver, said)
+    assert (place / "slow-0").exists()  # both had prepared their rows
+    assert (place / "slow-1").exists()
+    wait_until(said.read_text, 30)
+    assert said.read_text() == "ok"
+    name = f"{place.name}-slow"
+    wait_until(lambda: sent(web, name) is not None, 30)
+    assert sent(web, name) == ROWS
+    assert transactions(web, name) == []
+
+
+def test_a_driver_that_is_killed_before_it_commits_has_sent_nothing(
+    second_driver, web, place
+):
+    until_there(second_driver, place / "before.there")
+    kill(second_driver)
     # It stays as it was, until its time is over or somebody says so.
     name = f"{place.name}-before"
     [left] = transactions(web, name)
-    assert left["messages"] == len(ROWS)
+    assert left["messages"] >= len(ROWS)  # more if a task was slow, and tried twice
     web.post(f"/api/v1/queues/{name}/txn/{left['txn']}/abort")
     wait_until(lambda: sent(web, name) == [], 60)
     # What had been decided stays, though it was asked for twice.

@@ -3,8 +3,9 @@
     write_job.py PLACE URL QUEUE CASE...
 
 `plain`; `once` and `always`: task 1 fails after it has prepared, in its first attempt or
-in each; `twice`: the commit is asked for twice; `before` and `during`: it waits to be
-killed before the commit, or when that was asked for and not answered.
+in each; `slow`: its first attempt goes on until another has ended; `twice`: the commit is
+asked for twice; `before` and `during`: it waits to be killed before the commit, or when
+that was asked for and not answered.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 
 from pyspark import TaskContext
@@ -22,6 +24,7 @@ from rq.spark import queue_door, sink
 from rq.spark.session import session
 
 TASKS, ROWS = 4, 10
+STRAGGLE = 240.0  # seconds, at most
 
 
 class FaultySource(DataSource):
@@ -47,6 +50,8 @@ class FaultyWriter(DataSourceWriter):
             self.case == "always" or (self.case == "once" and task.attemptNumber() == 0)
         ):
             raise RuntimeError("this attempt fails after it has prepared")
+        if task.partitionId() == 1 and self.case == "slow":
+            self.straggle(task.attemptNumber())
         return message
 
     def commit(self, messages):
@@ -61,6 +66,13 @@ class FaultyWriter(DataSourceWriter):
 
     def abort(self, messages):
         self.inner.abort(messages)
+
+    def straggle(self, attempt):
+        """Tell that an attempt has prepared; the first one then is behind the others."""
+        (Path(self.place) / f"slow-{attempt}").touch()
+        end = time.monotonic() + STRAGGLE
+        while attempt == 0 and time.monotonic() < end:
+            time.sleep(0.1)
 
     def wait(self):
         (Path(self.place) / f"{self.case}.there").touch()
