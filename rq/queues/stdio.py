@@ -32,8 +32,9 @@ class StdioLog:
             raise
 
     def started(self, pid: int) -> None:
-        """Fill in the pid."""
-        os.pwrite(self._head, _head(pid, self._began), self._at)
+        """Fill in the pid; never in vain for the script, which runs by now."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self._head, _head(pid, self._began), self._at)
 
     def close(self) -> None:
         """Close the descriptors: the script has its own."""
