@@ -14,7 +14,7 @@ import orjson
 from rq import names
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage
-from rq.layout import QueueDir
+from rq.layout import MSG, QueueDir
 from rq.logs import fields
 from rq.message import from_disk
 from rq.proc import processes
@@ -26,7 +26,7 @@ from rq.spool.look import Found
 from rq.spool.mover import REBUILT
 from rq.spool.status import status_file
 from rq.spool.store import Spool
-from rq.states import FINAL, HASHED, Event, State
+from rq.states import FINAL, HASHED, Event, Role, State
 
 _READERS = 16  # threads that read messages when there is no index
 _log = logging.getLogger(__name__)
@@ -292,6 +292,13 @@ def _believe(
     entry = spool.entries[msg_id] = Entry(at, at, 0.0, 0, since=spool.clock())
     if at is State.PREP and spool.txns.of(msg_id):
         _read_due(spool, msg_id, entry)  # its commit will not
+    elif at is State.PREP and not opened.clean and _is_half_made(spool, msg_id):
+        _log.warning(
+            "a message was half prepared when its queue died, so nobody can commit it; "
+            "RQ removes it: %s",
+            fields(msg_id=msg_id),
+        )
+        spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
     if at is not State.RUN:
         return
     known = found.index.known.get(msg_id) if found.index else None
@@ -301,6 +308,19 @@ def _believe(
     if running is not None:
         entry.attempt = max(entry.attempt, running)
     _recover(opened, msg_id, running is None, lost, ghosts)
+
+
+def _is_half_made(spool: Spool, msg_id: str) -> bool:
+    """Whether a crash has cut the making of a folder in prep. A person may leave one
+    like that, too, but only where the end before was clean; of what cannot be read for
+    other reasons nothing is known."""
+    try:
+        orjson.loads(folders.read_file(f"{State.PREP}/{msg_id}/{MSG}", spool.dir_fd))
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _recover(

@@ -329,12 +329,18 @@ class Spool:
         try:
             durable.write_new(f"{path}/{MSG}", body, self.dir_fd)
         except OSError:
-            durable.remove_tree(path, self.dir_fd)
+            self._take_back(message.msg_id)
             raise
         next_state(State.NOWHERE, Event.PREPARE, Role.CREATOR)
         entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
         self.entries[message.msg_id] = entry
         self.counts.moved(State.NOWHERE, State.PREP)
+
+    def _take_back(self, msg_id: str) -> None:
+        """Remove the half-made folder of a message that is refused; again and again
+        until the disk lets it go. No line tells of it: a start knows it by its look."""
+        entry = self.entries[msg_id] = Entry(State.GONE, State.PREP, 0.0, 0)
+        self.lagging.add(msg_id, entry)
 
     def prepare_in(self, txn_id: str, message: Message) -> None:
         """Prepare a message in a transaction, or give it new content; the line holds

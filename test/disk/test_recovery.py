@@ -11,7 +11,7 @@ from spooling import Clock, Owner, a_message
 
 from rq.errors import Refused
 from rq.layout import folder
-from rq.spool import check, folders, history, open_spool, stopped_cleanly
+from rq.spool import check, deciding, folders, history, open_spool, stopped_cleanly
 from rq.spool.entry import COUNTED
 from rq.spool.leases import prefix_of
 from rq.states import Event, Role, State
@@ -504,6 +504,59 @@ def test_a_checkpoint_with_a_changed_bit_is_no_checkpoint(owner, name, caplog):
     assert "the checkpoint cannot be believed" in caplog.text
     assert [owner.spool.find(one) for one in ids] == [DONE, QUE, QUE]
     settled(owner)
+
+
+def half_prepared(owner, content=None):
+    """Leave in prep what a crash makes of a message that is being prepared."""
+    msg_id = owner.spool.new_id()
+    made = owner.queue.message(PREP, msg_id)
+    made.mkdir(mode=0o750)
+    if content is not None:
+        (made / "msg").write_bytes(content)
+        (made / "msg").chmod(0o640)
+    return msg_id
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0" * 90, b'{"dest":"q","par'])
+def test_what_a_crash_left_half_prepared_is_removed_by_the_next_start(owner, content):
+    kept = a_message(owner.spool.new_id())
+    owner.spool.prepare(kept)
+    half = half_prepared(owner, content)
+    owner.again()
+    assert owner.spool.find(half) is None
+    assert owner.spool.find(kept.msg_id) is PREP
+    settled(owner)
+    owner.again()
+    assert (owner.spool.find(half), owner.spool.find(kept.msg_id)) == (None, PREP)
+    settled(owner)
+
+
+def test_what_cannot_be_read_in_prep_may_be_whole_and_stays(owner):
+    msg_id = half_prepared(owner)
+    os.mkdir(owner.queue.message(PREP, msg_id) / "msg")
+    owner.again()
+    assert owner.spool.find(msg_id) is PREP
+
+
+def test_what_a_person_left_in_prep_after_a_clean_stop_stays(owner):
+    owner.stop()
+    owner.open()
+    msg_id = owner.spool.new_id()
+    owner.stop()
+    owner.queue.message(PREP, msg_id).mkdir()
+    owner.open()
+    assert owner.spool.find(msg_id) is PREP
+
+
+def test_a_torn_message_of_a_transaction_waits_for_its_decision(owner):
+    txn = deciding.open_one(owner.spool, None, 60.0)
+    message = a_message(owner.spool.new_id())
+    owner.spool.prepare_in(txn.txn_id, message)
+    owner.checkpoint()
+    (owner.queue.message(PREP, message.msg_id) / "msg").write_bytes(b"")
+    owner.again()
+    assert owner.spool.find(message.msg_id) is PREP
+    assert message.msg_id in owner.spool.txns.get(txn.txn_id).members
 
 
 def test_a_queue_has_one_owner(owner):

@@ -1,6 +1,7 @@
 """Folders follow the journal: made, moved, removed, and not stopped by one that is stuck."""
 
 import os
+import resource
 import stat
 
 import pytest
@@ -71,6 +72,28 @@ def test_a_folder_that_is_stuck_does_not_hold_up_the_others(owner):
     obstacle.unlink()
     assert not owner.spool.settle_some(5.0)
     assert owner.spool.stuck is None
+    assert check.check_live(owner.spool) == []
+
+
+def test_what_was_half_prepared_is_removed_as_soon_as_the_disk_lets_it_go(owner):
+    small, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, most))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            owner.spool.prepare(a_message(msg_id := owner.spool.new_id()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (small, most))
+    assert owner.spool.find(msg_id) is None
+    gone, away = owner.queue.path / "gone", owner.queue.path / "away"
+    gone.rename(away)
+    gone.write_text("in the way")
+    assert not owner.spool.settle_some(5.0)
+    assert msg_id in owner.spool.stuck
+    gone.unlink()
+    away.rename(gone)
+    while owner.spool.settle_some(5.0):
+        pass
+    assert os.listdir(owner.queue.path / "prep") == os.listdir(gone) == []
     assert check.check_live(owner.spool) == []
 
 
