@@ -55,12 +55,14 @@ def begin(table: _Table, names: Iterable[str], now: float) -> Wait | None:
     """Return how long to wait before anyone of `names` may be asked; None: now, and
     then the asker is the only one for a while."""
     due = {name: table[name] for name in names if name in table}
-    late = {name: one for name, one in due.items() if one["until"] > now}
+    # Longer than a pause ever is: noted before the clock was put back.
+    last = now + CEILING + 1
+    late = {name: one for name, one in due.items() if now < one["until"] <= last}
     if late:
         name, one = max(late.items(), key=lambda pair: float(pair[1]["until"]))
         return Wait(math.ceil(one["until"] - now), str(one["reason"]), name)
     for name, one in due.items():
-        if one["asked"] + PROBE > now:
+        if now < one["asked"] + PROBE <= now + PROBE:
             return Wait(math.ceil(LOOK), str(one["reason"]), name)
     for one in due.values():
         one["asked"] = now

@@ -102,6 +102,10 @@ class Housekeeping:
         if abs(step) > 60:
             log.warning("the clock stepped by %.0f s", step)
             self.owner.spool.note(Note.CLOCK, step=round(step, 3))
+            if step < 0:
+                self.owner.clock_went_back()
+            # It may be put right: what it makes old by mistake stays for that long.
+            self._last_hourly = mono
 
     def _seal_hourly(self) -> None:
         hour = int(time.time() // 3600)

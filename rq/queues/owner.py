@@ -26,7 +26,7 @@ from rq.queues.coalesce import Groups
 from rq.queues.rates import Rates
 from rq.queues.resident import Resident
 from rq.queues.room import Room
-from rq.queues.schedule import Item, Waiting
+from rq.queues.schedule import Item, Waiting, turn
 from rq.queues.worker import Worker
 from rq.spool import Opened
 from rq.spool.entry import Entry
@@ -95,19 +95,28 @@ class Owner:
     # ---- what waits
 
     def _fill(self) -> None:
-        """Take all messages in que into the schedule."""
+        """Take all messages in que into the schedule and into groups."""
+        que = self._schedule()
+        self.groups = Groups()
+        if self.config.coalesce_params:
+            for msg_id, one in sorted(que, key=lambda pair: pair[1].seq):
+                self._group(msg_id, one)
+
+    def _schedule(self) -> list[tuple[str, Entry]]:
+        """Take all messages in que into the schedule; return them."""
         que = [
             (msg_id, one)
             for msg_id, one in self.spool.entries.items()
             if one.state is State.QUE
         ]
+        now = self.spool.clock()
+        for _, one in que:
+            if one.due > now:
+                one.due = turn(one.due, one.since, one.attempt > 0, now)
         self.waiting = Waiting(self._is_waiting, self._dest_of)
         self.waiting.fill(Item(one.due, one.seq, msg_id) for msg_id, one in que)
         self.gathering = Gathering(batching.rule(self.config.batch) or _NO_BATCHES)
-        self.groups = Groups()
-        if self.config.coalesce_params:
-            for msg_id, one in sorted(que, key=lambda pair: pair[1].seq):
-                self._group(msg_id, one)
+        return que
 
     def _group(self, msg_id: str, entry: Entry, message: Message | None = None) -> None:
         try:
@@ -142,6 +151,11 @@ class Owner:
         if self.config.coalesce_params:
             self._group(msg_id, entry, message)
 
+    def clock_went_back(self) -> None:
+        """Look anew at who waits until when."""
+        self._schedule()
+        self.wake()
+
     def leaves(self, msg_id: str) -> None:
         """Forget a message that has left que."""
         self.gathering.remove(msg_id)
@@ -169,7 +183,7 @@ class Owner:
                 last = 0 < entry.count >= message.max_count - 1
         hurry = msg_id in self.hurried
         self.hurried.discard(msg_id)
-        since = max(entry.due, entry.since)
+        since = min(max(entry.due, entry.since), self.spool.clock())
         most = self.gathering.rule.at_most(entry.lost, last)
         self.gathering.add(msg_id, since, params, hurry, most)
 

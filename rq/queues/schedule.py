@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rq.queues.holds import Holds
 
+_AT_ONCE = 0.001  # seconds; a line of the journal tells microseconds
 _LOOKS = 500  # messages put aside in one go: their files are read
 
 
@@ -18,6 +19,17 @@ class Item(NamedTuple):
     due: float  # epoch seconds
     seq: int  # order of arrival
     msg_id: str
+
+
+def turn(due: float, since: float, tried: bool, now: float) -> float:
+    """Return when a message may run that has waited `since` then.
+
+    A clock that was put back must not hold up for so long who was due when he came, nor
+    who was told after a try how long to wait. Who asked for a moment gets that moment.
+    """
+    if due <= since + _AT_ONCE:
+        return min(due, now)
+    return min(due, now + due - since) if tried else due
 
 
 class Waiting:

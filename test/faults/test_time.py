@@ -61,6 +61,32 @@ def test_a_clock_that_jumps_ahead_makes_due_what_it_passes(site, clock):
     queue.prove()
 
 
+@pytest.mark.parametrize("batch", [{}, {"max": 100, "wait": 3}], ids=["", "batch"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_is_put_back_holds_up_nobody_whose_turn_it_was(
+    site, clock, restarted, batch
+):
+    site.act("again", '[ "$RQ_COUNT" -ge 1 ] || { echo "resend 3-a" >&3; exit 0; }')
+    queue = site.queue(num_workers=1, batch=batch)
+    queue.start(TEST_TICK="0.2", **clock.env)
+    again = queue.submit("again")
+    if not batch:
+        wait_until(lambda: queue.show(again)["count"] == 1, 30)
+    queue.pause()
+    at_once = [queue.submit() for _ in range(3)]
+    chosen = queue.submit(due=time.time() + DAY)
+    clock.set(-30 * DAY)
+    if restarted:
+        queue.restart()
+    else:
+        wait_until(lambda: "the clock stepped" in queue.log(), 30)
+    queue.resume()
+    for msg_id in [*at_once, again]:
+        queue.until(msg_id, "done", 30)
+    assert queue.state(chosen) == "que"
+    queue.prove()
+
+
 @pytest.mark.parametrize("jump", [-DAY, DAY, -40 * 365 * DAY, 60 * 365 * DAY])
 def test_ids_stay_unique_and_new_messages_run_however_the_clock_jumps(
     site, clock, jump

@@ -47,6 +47,16 @@ def test_one_who_died_while_it_asked_is_not_waited_for_for_ever():
     assert backoff.begin(table, (HOST, QUEUE), 101.0 + backoff.PROBE) is None
 
 
+def test_a_clock_that_was_put_back_leaves_nobody_alone_for_longer():
+    table = {}
+    backoff.failed(table, HOST, 99_999.0, 100_000.0, "refused")
+    assert backoff.begin(table, (HOST, QUEUE), 100_001.0) is None
+    assert backoff.begin(table, (HOST, QUEUE), 5000.0) is None
+    assert backoff.begin(table, (HOST, QUEUE), 5001.0).seconds == 5
+    backoff.failed(table, HOST, 99_999.0, 100_000.0, "refused")
+    assert backoff.begin(table, (HOST, QUEUE), 5000.0) is None
+
+
 def test_those_who_fail_together_have_failed_once():
     table = {}
     for _ in range(8):
