@@ -8,7 +8,6 @@ what it wrote.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from rq import client, names, published
 from rq.config import files
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
+from rq.proc import locks
 from rq.spark import (
     bronze,
     gold,
@@ -38,7 +38,8 @@ from rq.spark.journal_source import JournalSource
 
 OLD = 3600.0  # seconds that merged directories stay for readers that are at them
 MERGED_AT_ONCE = 7  # days
-_SEAL_PATIENCE = 30.0
+_SEAL_PATIENCE = 30.0  # seconds for an owner
+_TURN = 0.2  # seconds between looks whether it is our turn
 
 Tell = Callable[[str], None]
 
@@ -125,25 +126,16 @@ def _run(
 def _alone(path: Path, patience: float = 0.0) -> Iterator[None]:
     """Let one round at a time be at work in a root."""
     end = time.monotonic() + patience
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    while (fd := locks.lock(path)) is None:
+        if time.monotonic() >= end:
+            raise AtWork(
+                "another round of the history is at work: wait until it has ended"
+            )
+        time.sleep(_TURN)
     try:
-        while not _locked(fd):
-            if time.monotonic() >= end:
-                raise AtWork(
-                    "another round of the history is at work: wait until it has ended"
-                )
-            time.sleep(0.2)
         yield
     finally:
         os.close(fd)
-
-
-def _locked(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def seal(root: Root) -> list[str]:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -63,15 +62,7 @@ class Door:
         self._target = target
         self._way: _Http | _Local = _Http(target) if target.url else _Local(target)
 
-    def __enter__(self) -> Door:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._way.close()
 
     def open(self, key: str) -> dict[str, Any]:

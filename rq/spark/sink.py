@@ -12,6 +12,7 @@ import datetime
 import decimal
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -49,14 +50,14 @@ class QueueWriter(DataSourceWriter):
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        with Door(target) as door:
+        with closing(Door(target)) as door:
             found = door.open(target.key or f"spark/{uuid.uuid4().hex}")
         self._txn, self._sent = found["txn"], found["state"] == COMMITTED
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         if self._sent:
             return Prepared(self._txn, sent=True)
-        with Door(self._target) as door:
+        with closing(Door(self._target)) as door:
             return _prepare(door, self._txn, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -64,7 +65,7 @@ class QueueWriter(DataSourceWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         if not self._sent:
-            with Door(self._target) as door:
+            with closing(Door(self._target)) as door:
                 door.abort(self._txn)
 
 
@@ -79,7 +80,7 @@ class QueueStreamWriter(DataSourceStreamWriter):
         self._target = target
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
-        with Door(self._target) as door:
+        with closing(Door(self._target)) as door:
             found = door.open(_batch_key())
             if found["state"] == COMMITTED:
                 return Prepared(found["txn"], sent=True)
@@ -97,7 +98,7 @@ class QueueStreamWriter(DataSourceStreamWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803
     ) -> None:
-        with Door(self._target) as door:
+        with closing(Door(self._target)) as door:
             for txn in {one.txn for one in _known(messages) if not one.sent}:
                 door.abort(txn)
 
@@ -146,7 +147,7 @@ def _commit(
     if not known or any(one.sent for one in known):
         return
     ids = [msg_id for one in known for msg_id in one.ids]
-    with Door(target) as door:
+    with closing(Door(target)) as door:
         door.commit(known[0].txn, ids)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+from contextlib import closing
 
 import pytest
 from support import running_queue, wait_until
@@ -155,7 +156,7 @@ def test_what_json_cannot_hold_is_refused():
 
 def test_a_door_tries_again_until_the_queue_is_back(queue):
     target = Target(queue="t", url=None, root=str(queue.root.path), timeout=60)
-    with Door(target) as door:
+    with closing(Door(target)) as door:
         txn = door.open("a door")["txn"]
         ids = door.prepare(txn, [{"param1": "x"}])
         queue.restart()
@@ -168,5 +169,5 @@ def test_a_door_tries_again_until_the_queue_is_back(queue):
         with pytest.raises(NoSuchMessage):
             door.show("nothing")
     gone = Target(queue="x", url=None, root=str(queue.root.path), timeout=0.3)
-    with Door(gone) as door, pytest.raises(Unreachable):
+    with closing(Door(gone)) as door, pytest.raises(Unreachable):
         door.open("k")

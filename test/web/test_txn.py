@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from contextlib import closing
 
 import pytest
 from supervising import CHECKOUT, wait_until
@@ -183,14 +184,14 @@ def test_a_client_with_a_password_reaches_it_below_a_prefix(tmp_path):
         web.queue(DONE, "demo")
         at = f"127.0.0.1:{web.port}/rq/"
         known = Target(queue="demo", url=f"http://ann:s3cret%3A%20pass@{at}", root=None)
-        with Door(known) as door:
+        with closing(Door(known)) as door:
             txn = door.open("a job")["txn"]
             ids = door.prepare(txn, [{"param1": "x"}, {"param1": "y"}])
             door.commit(txn, ids[:1])
             assert door.show(txn)["messages"] == 1
         stranger = Target(queue="demo", url=f"http://{at}", root=None)
-        with Door(stranger) as door, pytest.raises(BadInput, match=r"^http:"):
+        with closing(Door(stranger)) as door, pytest.raises(BadInput, match=r"^http:"):
             door.open("a job")
         nobody = Target(queue="nobody", url=known.url, root=None)
-        with Door(nobody) as door, pytest.raises(NoSuchMessage):
+        with closing(Door(nobody)) as door, pytest.raises(NoSuchMessage):
             door.open("a job")
