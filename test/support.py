@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rq import client
 from rq.errors import RQError
@@ -54,7 +54,7 @@ SETTINGS = {
 }
 
 
-def wait_until(fact: Callable[[], Any], seconds: float = 10.0) -> Any:
+def wait_until(fact: Callable[[], Any], seconds: float = 20.0) -> Any:
     """Return the first true value of `fact`; fail after `seconds`."""
     end = time.monotonic() + seconds
     last: object = None
@@ -236,6 +236,9 @@ def short(full_id: str) -> str:
     return full_id.rpartition("/")[2]
 
 
+Kept = TypeVar("Kept", bound=RunningQueue)
+
+
 @contextlib.contextmanager
 def running_queue(
     root: Path, script: Path | str = "obey", name: str = "t", **settings: Any
@@ -244,7 +247,13 @@ def running_queue(
 
     At its end it is checked and stopped, and must be in order.
     """
-    queue = RunningQueue(root, name, script, **settings)
+    with kept(RunningQueue(root, name, script, **settings)) as queue:
+        yield queue
+
+
+@contextlib.contextmanager
+def kept(queue: Kept) -> Iterator[Kept]:
+    """Let a queue run; at the end it is checked and stopped, and must be in order."""
     try:
         queue.start()
         yield queue

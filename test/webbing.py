@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import http.client
 import json
 import os
@@ -71,6 +72,12 @@ class Client:
 
     def get(self, path: str, **headers: str) -> Answer:
         return self.ask("GET", path, **headers)
+
+    def page(self, path: str, **headers: str) -> str:
+        """Return the text of a page as a reader sees it, that is unescaped."""
+        answer = self.get(path, Accept=BROWSER, **headers)
+        assert (answer.status, answer.kind) == (200, "text/html"), answer
+        return html.unescape(answer.text)
 
     def post(
         self, path: str, fields: Mapping[str, str] | None = None, **headers: str

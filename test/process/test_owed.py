@@ -4,7 +4,7 @@ import json
 
 import pytest
 from owing import ON, WEEK, Owing, in_doubt
-from support import RunningQueue, wait_until
+from support import RunningQueue, kept, wait_until
 
 from rq import cli
 from rq.spool import folders
@@ -18,13 +18,8 @@ TAKER = "#!/bin/sh\necho done got it >&3\n"
 
 @pytest.fixture
 def a(tmp_path):
-    queue = Owing(tmp_path, "a", "obey")
-    try:
-        queue.start()
+    with kept(Owing(tmp_path, "a", "obey")) as queue:
         yield queue
-        queue.close()
-    finally:
-        queue.kill()
 
 
 @pytest.fixture

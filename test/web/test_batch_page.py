@@ -1,10 +1,8 @@
 """A batch in the browser: who is in it, one log for all, ended only as a whole."""
 
-import html
-
 import pytest
-from support import RunningQueue, wait_until
-from webbing import BROWSER, web_alone
+from support import running_queue, wait_until
+from webbing import web_alone
 
 pytestmark = pytest.mark.process
 
@@ -17,13 +15,8 @@ while :; do sleep 0.05; done
 
 @pytest.fixture
 def queue(tmp_path):
-    queue = RunningQueue(tmp_path, "b", SCRIPT, batch={"max": 3, "wait": 3600})
-    try:
-        queue.start()
+    with running_queue(tmp_path, SCRIPT, "b", batch={"max": 3, "wait": 3600}) as queue:
         yield queue
-        queue.close()
-    finally:
-        queue.kill()
 
 
 @pytest.fixture
@@ -40,22 +33,16 @@ def ids(queue):
     return found
 
 
-def page(web, path):
-    answer = web.get(path, Accept=BROWSER)
-    assert answer.status == 200, answer
-    return html.unescape(answer.text)
-
-
 def test_the_pages_tell_of_the_batch_and_offer_to_end_it_whole(web, ids):
     for msg_id in ids:
-        shown = page(web, f"/q/b/{msg_id}")
+        shown = web.page(f"/q/b/{msg_id}")
         assert "Log of its batch" in shown
         assert f"{ids[0]}.1" in shown
         assert f"/q/b/{msg_id}/confirm/cancel_batch" in shown
         assert f'/q/b/{msg_id}/confirm/cancel"' not in shown
         assert f"rq cancel --batch b/{msg_id}" in shown
-    assert page(web, "/q/b").count("/confirm/cancel_batch") == 3
-    assert "batch of 3, 3 left" in page(web, "/")
+    assert web.page("/q/b").count("/confirm/cancel_batch") == 3
+    assert "batch of 3, 3 left" in web.page("/")
 
 
 def test_each_message_shows_the_log_of_its_batch(web, ids):
@@ -70,7 +57,7 @@ def test_each_message_shows_the_log_of_its_batch(web, ids):
 
 def test_a_batch_is_ended_from_its_page(queue, web, ids):
     asked = f"/q/b/{ids[1]}/confirm/cancel_batch"
-    assert "Cancel the whole batch?" in page(web, asked)
+    assert "Cancel the whole batch?" in web.page(asked)
     refused = web.post(f"/q/b/{ids[1]}", {"_method": "cancel", "x_format": "json"})
     assert "in a batch with 2 more" in refused.text
     done = web.post(f"/q/b/{ids[1]}", {"_method": "cancel_batch", "x_format": "json"})
@@ -81,5 +68,5 @@ def test_a_batch_is_ended_from_its_page(queue, web, ids):
 
 def test_a_message_that_waits_for_its_batch_says_so(queue, web):
     first = queue.send()
-    wait_until(lambda: "waits for its batch" in page(web, "/q/b"), PATIENCE)
-    assert "Its batch starts when 3 messages are there" in page(web, f"/q/b/{first}")
+    wait_until(lambda: "waits for its batch" in web.page("/q/b"), PATIENCE)
+    assert "Its batch starts when 3 messages are there" in web.page(f"/q/b/{first}")

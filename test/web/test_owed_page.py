@@ -1,11 +1,9 @@
 """What could not be delivered is on the pages, and a person's word is taken there."""
 
-import html
-
 import pytest
 from owing import Owing, in_doubt
-from support import RunningQueue, wait_until
-from webbing import BROWSER, web_alone
+from support import kept, running_queue, wait_until
+from webbing import web_alone
 
 pytestmark = pytest.mark.process
 
@@ -15,14 +13,9 @@ URL = "https://hooks.example/<b>x"
 @pytest.fixture
 def a(tmp_path):
     """A queue that owes a webhook which nobody takes."""
-    queue = Owing(tmp_path, "a", "obey")
-    try:
-        queue.start()
+    with kept(Owing(tmp_path, "a", "obey")) as queue:
         in_doubt(queue, param1="echo done >&3", post_run_webhook=[URL])
         yield queue
-        queue.close()
-    finally:
-        queue.kill()
 
 
 @pytest.fixture
@@ -31,19 +24,13 @@ def web(a):
         yield web
 
 
-def page(web, path):
-    answer = web.get(path, Accept=BROWSER)
-    assert answer.status == 200, answer
-    return html.unescape(answer.text)
-
-
 @pytest.mark.parametrize("path", ["/q/a", "/relay"])
 def test_it_is_listed_on_the_pages_of_the_queue_and_of_the_relay(a, web, path):
     [one] = a.owed()
-    shown = page(web, path)
+    shown = web.page(path)
     for text in (one["key"], URL, "in doubt", "webhook"):
         assert text in shown
-    assert "could not deliver a copy or webhook" in page(web, "/")
+    assert "could not deliver a copy or webhook" in web.page("/")
 
 
 @pytest.mark.parametrize("verb", ["delivered", "dropped"])
@@ -61,14 +48,9 @@ def test_the_word_of_a_person_is_taken(a, web, verb):
 def test_it_is_sent_again(a, web):
     [one] = web.get("/relay.json").json["owed"]
     asked = web.get(f"{one['path']}/confirm/again", Accept="application/json").json
-    taker = RunningQueue(a.root.path, "webhook", "#!/bin/sh\necho done >&3\n")
-    try:
-        taker.start()
+    with running_queue(a.root.path, "#!/bin/sh\necho done >&3\n", "webhook"):
         assert web.post(asked["post"], asked["fields"]).status == 303
         wait_until(lambda: a.owed() == [], 30)
-        taker.close()
-    finally:
-        taker.kill()
 
 
 def test_what_is_no_question_is_not_there(web):

@@ -1,9 +1,7 @@
 """Transactions in the browser: what is prepared is seen, and can be ended."""
 
-import html
-
 import pytest
-from support import RunningQueue
+from support import running_queue
 from webbing import BROWSER, web_alone
 
 pytestmark = pytest.mark.process
@@ -13,15 +11,9 @@ HOSTILE = "<script>alert(1)</script>"
 
 @pytest.fixture(scope="module")
 def queue(tmp_path_factory):
-    queue = RunningQueue(
-        tmp_path_factory.mktemp("root"), "t", "#!/bin/sh\necho done >&3\n"
-    )
-    try:
-        queue.start()
+    root = tmp_path_factory.mktemp("root")
+    with running_queue(root, "#!/bin/sh\necho done >&3\n") as queue:
         yield queue
-        queue.close()
-    finally:
-        queue.kill()
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +30,8 @@ def opened(queue, number=0, key=None):
 
 
 def page(web, path):
-    answer = web.get(path, Accept=BROWSER)
-    assert (answer.status, answer.kind) == (200, "text/html"), answer
-    assert HOSTILE not in answer.text
-    return html.unescape(answer.text)
+    assert HOSTILE not in web.get(path, Accept=BROWSER).text
+    return web.page(path)
 
 
 def question(web, path):
