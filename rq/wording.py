@@ -40,7 +40,7 @@ _TIMES = {"wait_us": "waited", "run_us": "ran", "cpu_us": "CPU time"}  # µs
 
 _IMPROPER = re.compile(
     r"PROCESS EXITED IMPROPERLY - MOVING TO ERR - "
-    r"Completion was (\w+) but exit status was \S+(?: - (.*))?",
+    r"Completion was (?P<word>\w+) but exit status was (?P<exit>\S+)(?: - (?P<said>.*))?",
     re.DOTALL,
 )
 _DELAY = re.compile(r"\d+(?:-|@(\S+) ?|$)")
@@ -75,9 +75,27 @@ def improper(text: str) -> tuple[str, str]:
     found = _IMPROPER.fullmatch(text)
     if found is None:
         return "", text
-    word, said = found[1], found[2] or ""
+    word, said = found["word"], found["said"] or ""
     last = reason(said) if word in ("resend", "later") else said
     return "" if word == "none" else word, last
+
+
+def shortly(text: str) -> str:
+    """Return the status of a message that failed, as a list has room for it.
+
+    >>> start = "PROCESS EXITED IMPROPERLY - MOVING TO ERR - Completion was "
+    >>> shortly(start + "none but exit status was SIGKILL")
+    'ended by SIGKILL'
+    >>> shortly(start + "done but exit status was 3 - all well")
+    'exit status 3, said: all well'
+    """
+    found = _IMPROPER.fullmatch(text)
+    if found is None:
+        return text
+    how = found["exit"]
+    end = f"exit status {how}" if how.isdigit() else f"ended by {how}"
+    said = improper(text)[1]
+    return f"{end}, said: {said}" if said else end
 
 
 def refusal(text: str) -> str:

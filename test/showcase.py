@@ -161,12 +161,32 @@ def fill(daemon: Daemon) -> dict[str, str]:
         send(daemon, "newsletter", f"subscriber {number}")
     prepared = daemon.ask_queue("reports", "prep_message", {"dest": "reports"})
     ids["prep"] = prepared[1].rpartition("/")[2]
+    together(daemon, ids)
     hand_over(daemon, ids)
     ended = ("done", "err")
     for name in ("march", "april", "may", "june"):
         wait_until(lambda name=name: state(daemon, "reports", ids[name]) in ended)
     wait_until(lambda: state(daemon, "thumbnails", ids["done"]) == "done")
     return ids
+
+
+def together(daemon: Daemon, ids: dict[str, str]) -> None:
+    """Prepare messages in transactions: one is open, one committed, one aborted."""
+
+    def opened(key: str, months: tuple[str, ...]) -> tuple[str, list[str]]:
+        txn = daemon.ask_queue("partner-sync", "open_txn", {"key": key})[1]["txn"]
+        asked = {"txn": txn, "messages": [{"param1": one} for one in months]}
+        return txn, daemon.ask_queue("partner-sync", "prepare_txn", asked)[1]
+
+    later, _ = opened("refunds of november", ("refunds",))
+    daemon.ask_queue("partner-sync", "abort_txn", {"txn": later})
+    sent, made = opened("prices of november", ("prices", "prices, once more"))
+    asked = {"txn": sent, "ids": made[:1]}
+    daemon.ask_queue("partner-sync", "commit_txn", asked)
+    ids["txn"], held = opened(
+        "orders of november", ("orders 1", "orders 2", "orders 3")
+    )
+    ids["held"] = held[0]
 
 
 def hand_over(daemon: Daemon, ids: dict[str, str]) -> None:

@@ -43,6 +43,8 @@ def screens(ids: dict[str, str]) -> dict[str, str]:
         "log": f"{running}/log",
         "confirm": f"{running}/confirm/cancel",
         "relay": "/relay",
+        "transactions": "/q/partner-sync/txn",
+        "transaction": f"/q/partner-sync/txn/{ids['txn']}",
         "history": "/history",
         "history-month": "/history?range=month",
         "history-queue": "/q/thumbnails/history",

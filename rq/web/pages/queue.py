@@ -169,6 +169,8 @@ def listed(
     text = str(row["status"]).partition(" - ")[2]
     if tab == "que":
         text = wording.reason(text)
+    elif tab in ("err", "errack"):
+        text = wording.shortly(text)
     created = names.created(row["msg_id"])
     return {
         **row,
