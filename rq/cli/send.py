@@ -9,7 +9,7 @@ from typing import Any
 
 from rq import client, moments, names
 from rq.cli import ancestor, owner, place, term
-from rq.errors import BadInput
+from rq.errors import BadInput, RQError
 from rq.layout import Root
 from rq.message import PARAMS
 
@@ -34,11 +34,14 @@ def submit(root: Root, queue: str, fields: dict[str, Any], files: list[str]) -> 
     if not files:
         return _short(owner.demand(root, queue, "create_message", fields))
     short = _short(owner.demand(root, queue, "prep_message", fields))
-    for pathname in files:
-        reply = ancestor.attach(root, queue, short, pathname, "")
-        if reply[0] != "ok":
-            owner.ask(root, queue, "delete_message", {"msg_id": short})
-            raise client.refusal(f"{queue}: {pathname}: {reply[1]}", str(reply[1]))
+    try:
+        for pathname in files:
+            reply = ancestor.attach(root, queue, short, pathname, "")
+            if reply[0] != "ok":
+                raise client.refusal(f"{queue}: {pathname}: {reply[1]}", str(reply[1]))
+    except RQError:
+        owner.ask(root, queue, "delete_message", {"msg_id": short})
+        raise
     owner.demand(root, queue, "commit_message", {"msg_id": short})
     return short
 
