@@ -63,7 +63,7 @@ def _round(root: Root, last: LastWord) -> int:
     from rq.spark import history
 
     spark = session("rq-history")
-    told = Progress(_tell, lambda: None)
+    told = Progress(_tell)
     told.start()
     told.watch(spark)
     try:

@@ -24,7 +24,6 @@ from rq.spark.sending import Prepared
 from rq.spark.work import Outlet, Work
 
 Function = Callable[[Work], object]
-CANCELLED = "cancelled"
 _AGAIN = 60  # seconds until a queue that takes nothing now is asked again
 
 
@@ -112,7 +111,7 @@ class Pipe:
         self._fd = fd
         self._is_one = batch.is_one
         self._turn = threading.Lock()
-        self.progress = Progress(self.tell, self.give_up)
+        self.progress = Progress(self.tell)
         self.job: Job | None = None
         self._session: Any = None
 
@@ -125,9 +124,6 @@ class Pipe:
 
     def tell(self, text: str) -> None:
         self.say(Verb.RUN, text)
-
-    def give_up(self) -> None:
-        self.say(Verb.ERR, CANCELLED)
 
     def session(self) -> Any:
         if self._session is None:
@@ -166,7 +162,9 @@ def main(script: Path) -> int:
     try:
         text = work(script, batch, pipe)
     except Exception as error:  # noqa: BLE001 - main is one of the four places
-        verb, text = _failure(error, pipe.progress.cancelled.is_set())
+        if pipe.progress.cancelled.is_set():
+            return 1  # without a word: the queue knows why it has sent TERM
+        verb, text = _failure(error)
         pipe.say(verb, text)
         return 0 if verb is Verb.RESEND else 1
     else:
@@ -191,7 +189,7 @@ def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
     pipe.job = load(script)
     q = call(pipe.job, batch, pipe, left)
     if pipe.progress.cancelled.is_set():
-        raise Refused(CANCELLED)
+        raise Refused("cancelled")
     for msg_id, (verb, text) in q.endings.items():
         pipe.say_of(msg_id, verb, text)
     # Without a message there is nothing to note it beside, and nothing to tell.
@@ -204,10 +202,8 @@ def _summary(sent: Sequence[Prepared]) -> str:
     return f"sent {', '.join(one.name for one in sent)}" if sent else ""
 
 
-def _failure(error: Exception, cancelled: bool) -> tuple[Verb, str]:
+def _failure(error: Exception) -> tuple[Verb, str]:
     """Return how all messages end that have not."""
-    if cancelled:
-        return Verb.ERR, CANCELLED
     if isinstance(error, (Unreachable, OutcomeUnknown)):
         return Verb.RESEND, f"{_AGAIN}-{error}"
     if isinstance(error, RQError):

@@ -18,9 +18,8 @@ Say = Callable[[str], None]
 class Progress:
     """A thread that looks at the status tracker of a session and says what changes."""
 
-    def __init__(self, say: Say, give_up: Callable[[], None]) -> None:
+    def __init__(self, say: Say) -> None:
         self._say = say
-        self._give_up = give_up
         self._session: Any = None
         self._told = ""
         self._ended = threading.Event()
@@ -63,7 +62,6 @@ class Progress:
     def _cancel(self, session: Any, since: float) -> None:
         """End what runs, again and again: the job may start another."""
         if time.monotonic() - since > PATIENCE:
-            self._give_up()
             # Nothing else ends the main thread while it waits in foreign code; Java ends
             # with the pipe that it holds of this process.
             os._exit(1)

@@ -26,7 +26,7 @@ class Shown:
         self._job = made
         self._tell = tell
         self._session: Any = None
-        self.progress = Progress(lambda text: tell(f"run {text}"), lambda: None)
+        self.progress = Progress(lambda text: tell(f"run {text}"))
 
     def say(self, verb: Verb, text: str) -> None:
         self._tell(f"{verb} {text}")

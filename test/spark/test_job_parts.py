@@ -186,9 +186,7 @@ def test_progress_is_told_when_it_changes_and_twice_a_second_at_most(spark):
         tasks = re.search(r"(\d+)/(\d+) tasks", told[-1][1])
         return int(tasks[1])
 
-    progress = Progress(
-        lambda text: told.append((time.monotonic(), text)), lambda: None
-    )
+    progress = Progress(lambda text: told.append((time.monotonic(), text)))
     progress.watch(spark)
     progress.start()
     try:

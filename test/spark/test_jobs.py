@@ -233,6 +233,37 @@ def run(q):
 """
 
 
+PATIENT = """
+import os, subprocess, time
+from pathlib import Path
+
+@job
+def run(q):
+    Path(os.environ["RQ_ROOT"], f"pid-{q.queue}").write_text(str(os.getpid()))
+    subprocess.run(["sleep", "3600"])  # until TERM
+    time.sleep(1)
+    raise ValueError("cut off")
+"""
+
+
+def test_a_stop_of_the_queue_gives_a_job_back_and_counts_no_attempt(jobs, tmp_path):
+    (tmp_path / "config").mkdir()
+    # So that it is TERM that ends it.
+    settings = {**SETTINGS, "grace": 5}
+    (tmp_path / "config/config.json").write_text(json.dumps(settings))
+    queues = jobs(PATIENT, "lone"), jobs(PATIENT, "many", batch={"max": 2, "wait": 0})
+    sent = [one.send() for one in queues]
+    for one in queues:
+        wait_until((tmp_path / f"pid-{one.name}").read_text, PATIENCE)
+        one.root.pause(one.name).touch()
+        one.process.terminate()
+    for one, msg_id in zip(queues, sent, strict=True):
+        assert one.process.wait(PATIENCE) == 0
+        one.start()
+        found = one.get(msg_id)
+        assert (found["state"], found["count"]) == ("que", 0), found
+
+
 def test_term_ends_a_job_whatever_it_waits_for(jobs, tmp_path):
     (tmp_path / "config").mkdir()
     # So that it is TERM that ends it.
