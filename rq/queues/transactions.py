@@ -183,10 +183,10 @@ def list_txns(ctx: Context, arg: bytes) -> Any:
     """Answer how all stand that are open, the oldest first; with `limit` then so many of
     those that are decided, what was opened last first."""
     asked = object_in(arg) if arg else {}
-    known = ctx.owner.spool.txns.by_id.values()
-    found = [one for one in known if one.is_open]
+    known = ctx.owner.spool.txns
+    found = known.open_ones()
     if asked.get("limit") is not None:
-        decided = (one for one in reversed(known) if not one.is_open)
+        decided = (one for one in reversed(known.by_id.values()) if not one.is_open)
         found += islice(decided, _limit(asked))
     return ["ok", [shown(one) for one in found]]
 
@@ -229,15 +229,16 @@ def shown(one: Transaction) -> dict[str, Any]:
 def mind(owner: Owner, now: float) -> None:
     """Abort what was left alone, forget what was decided long ago."""
     spool = owner.spool
-    for one in list(spool.txns.by_id.values()):
-        if one.is_open and now > one.ends and not one.deciding:
+    for one in spool.txns.open_ones():
+        if now > one.ends and not one.deciding:
             _log.warning(
                 "a transaction was left alone; RQ aborts it: %s",
                 fields(txn=one.txn_id, messages=len(one.members), ttl=one.ttl),
             )
             deciding.abort(spool, one)
             owner.wake()
-        if one.manifest and one.manifest <= owner.checkpoint_seq:
+    for one in spool.txns.with_manifest():
+        if one.manifest <= owner.checkpoint_seq:
             with contextlib.suppress(OSError):
                 transactions.drop_manifest(spool.queue, one)
     spool.txns.forget(now)

@@ -1,7 +1,7 @@
 """A cache of what recovery needs of live messages, so that it need not read them all.
 
-One line of header, lines of up to a thousand entries, one line of delivery keys, one of
-transactions, one that says it is whole, with a checksum of all before it. It may be
+One line of header, lines of up to a thousand entries, then delivery keys, then
+transactions, a line that says it is whole, with a checksum of all before it. It may be
 older than the journal: the fold repeats the rest.
 """
 
@@ -18,7 +18,7 @@ import orjson
 from rq import durable
 from rq.layout import QueueDir
 from rq.spool.entry import Entry
-from rq.spool.transactions import Transactions
+from rq.spool.transactions import Transaction, Transactions
 from rq.states import State
 
 VERSION = 1
@@ -75,9 +75,9 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
             for one in found:
                 index.known[one[0]] = tuple(one[1:])
         elif "keys" in found:
-            index.keys = {k: (v[0], v[1]) for k, v in found["keys"].items()}
+            index.keys.update((k, (v[0], v[1])) for k, v in found["keys"].items())
         elif "txns" in found:
-            index.txns = found["txns"]
+            index.txns += found["txns"]
         elif found.get("end") == before:
             return index
     return None
@@ -111,8 +111,22 @@ def _values(
     ids = list(entries)
     for at in range(0, len(ids), _CHUNK):
         yield _chunk(entries, ids[at : at + _CHUNK])
-    yield {"keys": dict(keys)}
-    yield {"txns": txns.to_json()}
+    known = list(keys)
+    for at in range(0, len(known), _CHUNK):
+        some = known[at : at + _CHUNK]
+        yield {"keys": {one: keys[one] for one in some if one in keys}}
+    yield from _txn_lines(list(txns.by_id.values()))
+
+
+def _txn_lines(txns: list[Transaction]) -> Iterator[dict[str, Any]]:
+    chunk, size = [], 0
+    for one in txns:
+        chunk.append(one.to_json())
+        size += 1 + len(one.members)
+        if size >= _CHUNK:
+            yield {"txns": chunk}
+            chunk, size = [], 0
+    yield {"txns": chunk}
 
 
 def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:

@@ -75,15 +75,37 @@ class Transaction:
 
 
 class Transactions:
-    """All transactions of a queue that are open, or were decided not long ago."""
+    """All transactions of a queue that are open, or were decided not long ago.
+
+    There may be very many decided ones, for a week each: whoever comes by at every turn
+    looks at those only that want something.
+    """
 
     def __init__(self, known: Iterable[list[Any]] = ()) -> None:
         self.by_id: dict[str, Transaction] = {}
         self.by_key: dict[str, str] = {}
         self._of: dict[str, Transaction] = {}  # message: the open one that holds it
-        self.open = 0  # how many are
+        self._open: dict[str, Transaction] = {}  # in the order of their opening
+        self._decided: dict[str, Transaction] = {}  # in the order of their decision
+        self._listed: dict[str, Transaction] = {}  # with a manifest
         for one in known:
             self._add(_from_json(one))
+        late = sorted(self._decided.values(), key=lambda one: one.touched)
+        self._decided = {one.txn_id: one for one in late}
+
+    @property
+    def open(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def open_ones(self) -> list[Transaction]:
+        """Return those that are open, the oldest first."""
+        return sorted(self._open.values(), key=lambda one: one.txn_id)
+
+    def with_manifest(self) -> list[Transaction]:
+        """Return those whose ids lie in a file."""
+        self._listed = {i: one for i, one in self._listed.items() if one.manifest}
+        return list(self._listed.values())
 
     def get(self, txn_id: str) -> Transaction | None:
         return self.by_id.get(txn_id)
@@ -98,16 +120,16 @@ class Transactions:
         one = self.by_id.get(self.by_key.get(key, ""))
         return None if one is None or one.standing is Standing.ABORTED else one
 
-    def to_json(self) -> list[list[Any]]:
-        return [one.to_json() for one in self.by_id.values()]
-
     def forget(self, now: float) -> None:
         """Forget what was decided long ago."""
-        for one in list(self.by_id.values()):
-            if not one.is_open and now > one.ends and not one.members:
-                del self.by_id[one.txn_id]
-                if one.key is not None and self.by_key.get(one.key) == one.txn_id:
-                    del self.by_key[one.key]
+        while first := next(iter(self._decided.values()), None):
+            # When the clock went back its time begins anew: it must not stay for ever.
+            first.touched = min(first.touched, now)
+            if now <= first.ends or first.members:
+                return
+            del self._decided[first.txn_id], self.by_id[first.txn_id]
+            if first.key is not None and self.by_key.get(first.key) == first.txn_id:
+                del self.by_key[first.key]
 
     # ---- the fold
 
@@ -116,15 +138,15 @@ class Transactions:
         one = self.by_id.get(record.get("txn", ""))
         if record["ev"] == Note.TXN:
             if one is None:
-                self._open(record)
-            elif one.is_open:
+                self._begin(record)
+            elif one.is_open and record["is"] != Standing.OPEN:
                 self._decide(one, record)
         elif record["ev"] == Event.PREPARE and one is not None and one.is_open:
             one.members[record["msg"]] = None
             one.touched = record["ts"] / 1e6
             self._of[record["msg"]] = one
 
-    def _open(self, record: Mapping[str, Any]) -> None:
+    def _begin(self, record: Mapping[str, Any]) -> None:
         if record["is"] == Standing.OPEN:
             when = record["ts"] / 1e6
             given = record.get("name"), float(record["ttl"])
@@ -135,17 +157,23 @@ class Transactions:
         if one.key is not None:
             self.by_key[one.key] = one.txn_id
         if one.is_open:
-            self.open += 1
+            self._open[one.txn_id] = one
             self._of.update(dict.fromkeys(one.members, one))
+        else:
+            self._is_decided(one)
+
+    def _is_decided(self, one: Transaction) -> None:
+        self._open.pop(one.txn_id, None)
+        self._decided[one.txn_id] = one
+        if one.manifest:
+            self._listed[one.txn_id] = one
 
     def _decide(self, one: Transaction, record: Mapping[str, Any]) -> None:
-        if record["is"] == Standing.OPEN:
-            return
         one.standing = Standing(record["is"])
-        self.open -= 1
         one.touched = record["ts"] / 1e6
         one.number, one.digest = record.get("n", 0), record.get("sha256", "")
         one.manifest = record["seq"] if record.get("manifest") else 0
+        self._is_decided(one)
         for msg_id in one.members:
             self._of.pop(msg_id, None)
         for msg_id in record.get("ids", ()):

@@ -5,7 +5,7 @@ import pytest
 from spooling import Owner, a_message
 
 from rq.errors import Damaged, WrongState
-from rq.spool import checkpoint, deciding, transactions
+from rq.spool import checkpoint, deciding, index, transactions
 from rq.spool.transactions import Standing
 from rq.states import Event, Note, Role, State
 
@@ -224,6 +224,73 @@ def test_a_decision_is_forgotten_after_seven_days(owner):
     assert owner.spool.txns.get(one.txn_id)
     owner.spool.txns.forget(owner.clock() + 7 * 86400 + 1)
     assert owner.spool.txns.get(one.txn_id) is None
+
+
+class Unlooked(dict):
+    """A table in which one may look something up, and no more."""
+
+    def __iter__(self):
+        raise AssertionError("all of it is looked through")
+
+    keys = values = items = __iter__
+
+
+def test_a_turn_does_not_look_through_what_is_decided(owner):
+    for number in range(3):
+        one = opened(owner, f"k{number}")
+        deciding.commit(owner.spool, one, prepared(owner, one, 1))
+        owner.clock.now += 1
+    last = opened(owner)
+    table = owner.spool.txns
+    table.by_id, table._decided = Unlooked(table.by_id), Only(table._decided)
+    assert [one.txn_id for one in table.open_ones()] == [last.txn_id]
+    assert table.with_manifest() == []
+    table.forget(owner.clock.now)
+    assert len(table.by_id) == 4
+    table.forget(owner.clock.now + 7 * 86400 - 2)
+    assert table.with_key("k0") is None
+    assert table.with_key("k1") is not None
+
+
+class Only(dict):
+    """A table of which one may look at the first."""
+
+    def values(self):
+        return iter([super().__getitem__(next(iter(self)))])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_went_back_keeps_no_decision_for_ever(owner, restarted):
+    for back in (True, False):
+        if back:
+            owner.clock.now += 1e8
+        one = opened(owner)
+        deciding.abort(owner.spool, one)
+        if back:
+            owner.clock.now -= 1e8
+    if restarted:
+        owner.apply()
+        owner.stop()
+        owner.open()
+    now = owner.clock.now
+    owner.spool.txns.forget(now)
+    assert len(owner.spool.txns.by_id) == 2
+    for weeks in (1, 2):
+        owner.spool.txns.forget(now + weeks * (7 * 86400 + 1))
+    assert owner.spool.txns.by_id == {}
+
+
+def test_very_many_are_in_the_index_in_lines_of_a_bounded_size(owner):
+    for number in range(2500):
+        deciding.abort(owner.spool, opened(owner, f"k{number}"))
+    deciding.commit(owner.spool, kept := opened(owner, "kept"), [])
+    table = owner.spool.txns
+    lines = list(index.lines("j", 1, {}, {}, table))
+    assert max(len(one) for one in lines) < 300_000
+    owner.apply()
+    owner.stop()
+    assert len(owner.open().txns.by_id) == 2501
+    assert owner.spool.txns.with_key("kept").txn_id == kept.txn_id
 
 
 def test_a_key_whose_transaction_was_aborted_begins_a_new_one(owner):
