@@ -32,13 +32,19 @@ def open_txn(ctx: Context, arg: bytes) -> Any:
     """Open a transaction, or give the one that was opened with the same key."""
     asked = object_in(arg)
     owner = ctx.owner
-    key = keyed.checked(asked.get("key"), "key")
+    key = _key(asked.get("key"))
     ttl = _ttl(asked.get("ttl"))
     owner.check_open()
     known = owner.spool.txns
     if (key is None or known.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Refused(f"not accepted: {MOST_OPEN} transactions are open")
     return ["ok", shown(deciding.open_one(owner.spool, key, ttl))]
+
+
+def _key(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return keyed.checked(value, "key")
+    raise BadInput(f"key is not a string: {value!r:.60}")
 
 
 def _open(owner: Owner) -> int:

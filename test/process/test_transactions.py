@@ -110,6 +110,12 @@ def test_a_key_gives_the_same_transaction_and_its_state(queue):
     queue.prove()
 
 
+@pytest.mark.parametrize("key", [7, 0, 1.5, True, ["a"], {"a": 1}])
+def test_a_key_that_is_not_a_string_is_refused(queue, key):
+    assert refused(queue, "open_txn", key=key).startswith("key is not a string: ")
+    assert queue.ok("list_txns") == []
+
+
 def test_one_bad_message_of_a_request_prepares_none(queue):
     txn = opened(queue)
     wanted = [{"param1": "x"}, {"due": "never"}]
