@@ -7,7 +7,9 @@ of a queue; `files` writes.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -33,7 +35,7 @@ _IGNORED = frozenset({"schedule", "schedules", "admin_status", "oper_status", "u
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; BadConfig in one sentence if there is none."""
     try:
-        data = orjson.loads(path.read_text("utf-8"))
+        data = orjson.loads(_content(path).decode())
     except FileNotFoundError:
         raise BadConfig(f"{path} is missing") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -43,6 +45,19 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise BadConfig(f"{path} does not hold a JSON object")
     return data
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds. Neither a fifo, whose opening would wait for a writer,
+    nor a device without end is one."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        with open(fd, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(fd)
 
 
 def find_root(option: str | None) -> Root:

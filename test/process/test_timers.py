@@ -1,6 +1,7 @@
 """The timers process with a real supervisor and real queues."""
 
 import json
+import os
 import time
 
 import pytest
@@ -68,8 +69,8 @@ def test_the_seeds_sample_fires_at_once_and_then_daily(running):
     sample.write_text(SAMPLE)
     (running.root.timers / "daily.json").symlink_to(sample)
     began = time.time()
-    wait_until(lambda: fired(running, "cleaner") == 1, 2)
-    wait_until(lambda: row(running, "daily")["last"], 2)
+    wait_until(lambda: fired(running, "cleaner") == 1, 20)
+    wait_until(lambda: row(running, "daily")["last"], 20)
     [[name, due]] = ask(running, "get_timers")
     assert name == "daily"
     assert abs(due - began - 86400) < 2
@@ -152,7 +153,7 @@ def test_a_queue_that_comes_later_gets_its_message_then(running):
     wait_until(lambda: "nobody answers" in row(running, "t")["error"])
     assert "t" in running.ask("status")["timers"]["errors"]
     running.create("q")
-    wait_until(lambda: fired(running, "q") == 1, 10)
+    wait_until(lambda: fired(running, "q") == 1, 20)
     assert row(running, "t")["error"] == ""
     wait_until(lambda: running.ask("status")["timers"]["errors"] == {})
 
@@ -162,11 +163,15 @@ def test_wrong_files_are_shown_and_the_others_go_on(running):
     (running.root.timers / "bad.json").write_text("{")
     (running.root.timers / "old.yaml").write_text("period: 60\n")
     (running.root.timers / "gone.json").symlink_to("/nonexistent/gone.json")
+    (running.root.timers / "endless.json").symlink_to("/dev/zero")
+    os.mkfifo(running.root.timers / "fifo.json")
     write(running, "good")
     wait_until(lambda: fired(running, "q") == 1)
     errors = ask(running, "status")["errors"]
-    assert set(errors) == {"bad.json", "old.yaml", "gone.json"}
+    wrong = {"bad.json", "old.yaml", "gone.json", "endless.json", "fifo.json"}
+    assert set(errors) == wrong
     assert "YAML" in errors["old.yaml"]
+    assert "not a regular file" in errors["fifo.json"]
     assert [one for one, _ in ask(running, "get_timers")] == ["good"]
     (running.root.timers / "bad.json").unlink()
     wait_until(lambda: "bad.json" not in ask(running, "status")["errors"])
@@ -198,7 +203,7 @@ def test_a_queue_that_hangs_delays_no_other(running):
     sock = client.listen(hanging / "queue.sock")
     write(running, "a", dest="hang")
     write(running, "b")
-    wait_until(lambda: fired(running, "q") == 1, 3)
+    wait_until(lambda: fired(running, "q") == 1, 20)
     sock.close()
 
 
@@ -212,7 +217,7 @@ def test_bad_clients_cost_only_themselves(running):
         assert b'["fail","unknown command' in line.recv(999)
     assert ask(running, "get_timers") == []
     write(running, "t")
-    wait_until(lambda: fired(running, "q") == 1, 3)
+    wait_until(lambda: fired(running, "q") == 1, 20)
     assert running.child("timers")["pid"] == pid
     for line in silent:
         line.close()
