@@ -6,14 +6,17 @@ the key.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rq import moments
 from rq.config.settings import ONCE, PERSISTENT, RETENTION
 
 TRUE: tuple[object, ...] = (True, "true", "yes", "1")
 _KEPT_BY = ("days", "count", "bytes")
+_WHOLE = re.compile(r"\s*-?\d{1,20}\s*", re.ASCII)
 
 
 def _text(value: Any) -> str:
@@ -24,7 +27,7 @@ def _text(value: Any) -> str:
 
 def _whole(low: int, high: int) -> Callable[[Any], int]:
     def check(value: Any) -> int:
-        if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        if isinstance(value, str) and _WHOLE.fullmatch(value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{value!r:.60} is not a whole number")
@@ -36,10 +39,27 @@ def _whole(low: int, high: int) -> Callable[[Any], int]:
 
 
 def _seconds(value: Any) -> float:
-    number = float(value)
-    if not 0 <= number <= 86400:
-        raise ValueError(f"{value!r:.60} is not between 0 and 86400 seconds")
-    return number
+    wrong = ValueError(f"{value!r:.60} is not a number of seconds")
+    if isinstance(value, bool):
+        raise wrong
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise wrong from None
+    return _at_most_a_day(seconds, value)
+
+
+def _duration(value: Any) -> float:
+    """Return seconds, said as a number or as `90s`, `5m`, `1h30m`."""
+    if isinstance(value, str):
+        return _at_most_a_day(moments.duration(value.strip()), value)
+    return _seconds(value)
+
+
+def _at_most_a_day(seconds: float, said: Any) -> float:
+    if not 0 <= seconds <= 86400:
+        raise ValueError(f"{said!r:.60} is not between 0 and 86400 seconds")
+    return seconds
 
 
 def _flag(value: Any) -> bool:
@@ -118,7 +138,6 @@ def _kept(value: Mapping[str, Any]) -> dict[str, float]:
     return kept
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 _BATCH_WAIT = 60.0
 _BATCH_KEYS = ("max", "wait", "by", "complete")
 
@@ -158,14 +177,6 @@ def _spark(value: Any) -> dict[str, Any]:
         if not name.startswith("spark."):
             raise ValueError(f"conf: {name} does not begin with spark.")
     return known
-
-
-def _duration(value: Any) -> float:
-    """Return seconds, said as a number or as `90s`, `5m`, `1h`."""
-    text = str(value).strip()
-    if text[-1:] in _UNITS and text[:-1].isdecimal():
-        return _seconds(int(text[:-1]) * _UNITS[text[-1]])
-    return _seconds(value)
 
 
 def _param(value: Any) -> str:

@@ -223,6 +223,22 @@ def test_retention_that_cannot_be_meant_is_told(said, text):
     assert text in refused(queue, retention=said)
 
 
+@pytest.mark.parametrize(
+    ("make", "key", "value", "told"),
+    [
+        (main, "grace", "ten", "'ten' is not a number of seconds"),
+        (main, "grace", [], "[] is not a number of seconds"),
+        (main, "grace", True, "True is not a number of seconds"),
+        (queue, "num_workers", "--5", "'--5' is not a whole number"),
+        (queue, "num_workers", "\u00b2", "'\u00b2' is not a whole number"),
+        (queue, "num_workers", "9" * 5000, "is not a whole number"),
+        (queue, "batch", {"max": 1, "wait": "soon"}, "not a duration: 'soon'; say 90"),
+    ],
+)
+def test_a_number_that_is_none_is_refused_in_our_words(make, key, value, told):
+    assert told in refused(make, **{key: value})
+
+
 # ---- batches
 
 
@@ -235,6 +251,7 @@ def test_retention_that_cannot_be_meant_is_told(said, text):
         ({"max": 7, "wait": "90s"}, {"max": 7, "wait": 90.0}),
         ({"max": 7, "wait": "5m"}, {"max": 7, "wait": 300.0}),
         ({"max": 7, "wait": "1h"}, {"max": 7, "wait": 3600.0}),
+        ({"max": 7, "wait": "1h30m"}, {"max": 7, "wait": 5400.0}),
         (
             {"max": 7, "wait": 1.5, "by": "param1", "complete": "param2"},
             {"max": 7, "wait": 1.5, "by": "param1", "complete": "param2"},
@@ -258,7 +275,7 @@ def test_batches_are_read_whole_and_can_be_read_again(said, read):
         ({"max": 5, "most": 6}, "'most' is not one of max, wait, by, complete"),
         ({"max": 5, "wait": "2d"}, "'2d'"),
         ({"max": 5, "wait": "\u00b2m"}, "\u00b2m"),
-        ({"max": 5, "wait": "25h"}, "90000 is not between 0 and 86400 seconds"),
+        ({"max": 5, "wait": "25h"}, "'25h' is not between 0 and 86400 seconds"),
         ({"max": 5, "by": "param5"}, "'param5' is not one of param1 to param4"),
         ({"max": 5, "by": ["param1"]}, "is not one of param1 to param4"),
         ({"max": 5, "complete": "param2"}, "it needs by"),
