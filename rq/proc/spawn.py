@@ -79,11 +79,12 @@ def reap(pid: int) -> Ending | None:
     cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return Ending(None, _signal_name(number), cpu, usage.ru_maxrss)
+        return Ending(None, signal_name(number), cpu, usage.ru_maxrss)
     return Ending(os.WEXITSTATUS(status), None, cpu, usage.ru_maxrss)
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return a signal's name; the real-time ones have none."""
     try:
         return signal.Signals(number).name
     except ValueError:

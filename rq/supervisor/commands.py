@@ -38,7 +38,7 @@ class Commands:
         self._minder = minder
         self._table = minder.table
         self._root: Root = minder.root
-        self._environment = environment
+        self.environment = environment
         self._fingerprint = fingerprint
         self._began = time.time()
         self._errands: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class Commands:
         return [__version__]
 
     async def _environment_name(self, _arg: str) -> Any:
-        return [self._environment]
+        return [self.environment]
 
     async def _queues(self, _arg: str) -> Any:
         return sorted(self._table.queues())
@@ -94,7 +94,7 @@ class Commands:
             "pid": os.getpid(),
             "root": str(self._root.path),
             "version": __version__,
-            "environment": self._environment,
+            "environment": self.environment,
             "fingerprint": self._fingerprint,
             "uptime": int(wall - self._began),
             "children": [one.to_json(now, wall) for one in table.values()],
@@ -193,10 +193,10 @@ class Commands:
         if self._table.is_deleting(name):
             raise Refused(f"queue {name} is being deleted; it comes back after that")
         name = definitions.define(self._root, data)
-        if name in self._table.queues():
+        known = name in self._table.queues()
+        self._table.mind_queue(name)
+        if known:
             self._minder.reload(name)
-        else:
-            self._table.mind_queue(name)
         return ["ok", name]
 
     async def _undefine(self, name: str) -> Any:

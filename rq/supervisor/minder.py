@@ -20,6 +20,7 @@ from rq import logs
 from rq.errors import Refused
 from rq.layout import Root
 from rq.proc import locks
+from rq.proc.spawn import signal_name
 from rq.states import Child
 from rq.supervisor import children, handle
 from rq.supervisor.children import Kind, Process, Step
@@ -89,6 +90,7 @@ class Minder:
         if process.kind is Kind.QUEUE:
             if self._forks is None:
                 raise OSError("the fork server is gone")
+            process.patience = self.table.patience(process.kind)
             started = Handle(ready=self._forks.ask(process.name))
         elif process.kind is Kind.FORKS:
             started, line = handle.run_fork_server(self.root.path)
@@ -202,9 +204,7 @@ class Minder:
 
     def _how(self, process: Process, status: int | None) -> str:
         if status is None or status < 0:
-            return (
-                f"was killed by {signal.Signals(-status).name}" if status else "ended"
-            )
+            return f"was killed by {signal_name(-status)}" if status else "ended"
         said = f"ended with status {status}"
         last = self._last_words(process) if status else ""
         return f"{said}; its log ends: {last}" if last else said

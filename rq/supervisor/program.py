@@ -191,6 +191,8 @@ class _Program:
             changed = self._settings
         if changed != self._settings:
             self._settings = changed
+            self._table.grace = changed.grace
+            self._commands.environment = changed.env
             self._table.renew_web(changed.web)
         self._table.mind_queues()
         for name in self._table.queues():

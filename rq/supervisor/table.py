@@ -57,7 +57,7 @@ class Table:
     def mind_queues(self) -> None:
         """Mind every queue directory, and no longer those that are gone."""
         found = set(definitions.queues_of(self.root))
-        for name in found - self.queues().keys():
+        for name in found - (self.queues().keys() - self.forgetting):
             self.mind_queue(name)
         for name in self.queues().keys() - found:
             self.queue(name).wanted = False
@@ -66,6 +66,9 @@ class Table:
 
     def mind_queue(self, name: str) -> Process:
         process = self._mind(Kind.QUEUE, name)
+        if name in self.forgetting:  # its directory came back before its process ended
+            self.forgetting.discard(name)
+            process.wanted = True
         self.wake()
         return process
 
@@ -118,12 +121,14 @@ class Table:
         self.wake()
 
     def _mind(self, kind: Kind, name: str) -> Process:
-        patience = HELPER_PATIENCE
-        if kind is Kind.QUEUE:
-            patience = self.grace + QUEUE_PATIENCE
-        now = time.monotonic()
-        process = Process(kind=kind, name=name, patience=patience, since=now)
+        process = Process(
+            kind=kind, name=name, patience=self.patience(kind), since=time.monotonic()
+        )
         return self.children.setdefault((kind, name), process)
+
+    def patience(self, kind: Kind) -> float:
+        """Return the seconds from TERM to KILL of what starts now."""
+        return self.grace + QUEUE_PATIENCE if kind is Kind.QUEUE else HELPER_PATIENCE
 
     # ---- waking
 

@@ -1,6 +1,7 @@
 """The supervisor with real processes: what it promises when any of them is killed."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from rq import client, config
 from rq.config import files
 from rq.errors import Unreachable
 from rq.states import Child
+from rq.supervisor.table import Table
 
 pytestmark = pytest.mark.process
 
@@ -188,6 +190,16 @@ def test_a_killed_queue_comes_back_each_time_a_little_later(running):
     assert running.child("q")["restarts"] == 2
 
 
+def test_a_queue_killed_by_a_signal_without_a_name_comes_back(running):
+    running.create("q")
+    dead = running.child("q")["pid"]
+    os.kill(dead, signal.SIGRTMIN + 1)
+    wait_until(lambda: running.child("q")["pid"] not in (dead, None), 30)
+    running.until_up("q", 30)
+    log = (running.root.log / "queuemgr.log").read_text()
+    assert f"was killed by signal {signal.SIGRTMIN + 1}" in log
+
+
 @pytest.mark.parametrize("helper", ["scandir", "timers"])
 def test_a_killed_helper_comes_back_and_takes_nothing_with_it(running, helper):
     running.create("q")
@@ -338,6 +350,25 @@ def test_hup_takes_up_what_was_made_by_hand_and_drops_what_is_gone(running):
     running.until_up("new")
     wait_until(lambda: running.ask("queues") == ["new"])
     assert running.root.queue("old").path.exists()
+
+
+def test_hup_takes_up_what_has_changed_in_the_config(running):
+    kept = json.loads(running.root.config.read_text())
+    files.write_state(running.root.config, {**kept, "env": "another", "grace": 600})
+    running.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: running.ask("environment") == ["another"], 30)
+
+
+def test_a_queue_whose_directory_comes_back_while_it_stops_is_minded_again(daemon):
+    queue, table = daemon.root.queue("q"), Table(daemon.root, grace=1.0)
+    files.make_queue(queue, {"script": str(daemon.script)}, {})
+    table.mind_queues()
+    queue.config.rename(queue.path / "away")
+    table.mind_queues()
+    assert (table.queue("q").wanted, table.forgetting) == (False, {"q"})
+    (queue.path / "away").rename(queue.config)
+    table.mind_queues()
+    assert (table.queue("q").wanted, table.forgetting) == (True, set())
 
 
 def test_what_is_no_queue_is_left_alone(daemon):
