@@ -59,9 +59,10 @@ async def _run(started: Helper) -> None:
 
 
 def _pass(timers: Timers) -> None:
-    timers.look(time.monotonic())
-    timers.save()
     now = time.time()
+    timers.look(time.monotonic())
+    timers.watch_clock(now)
+    timers.save()
     for timer in timers.ready(now):
         timers.begin(timer, now)
 

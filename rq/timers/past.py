@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from rq import config, retry
@@ -33,6 +33,16 @@ def due(timer: Timer, past: Past, now: float) -> float:
     if past.last is None:
         return now
     return min(past.last, now) + timer.period
+
+
+def not_ahead(past: Past, now: float) -> Past:
+    """Return what a timer has done as a clock shows it that was put back since: what it
+    did lies `now` and not ahead, or it would not be due before the clock is there again.
+    """
+    last = past.last if past.last is None else min(past.last, now)
+    tried = min(past.tried, now)
+    unchanged = (last, tried) == (past.last, past.tried)
+    return past if unchanged else replace(past, last=last, tried=tried)
 
 
 def beat(timer: Timer, past: Past, now: float) -> float:

@@ -16,7 +16,7 @@ from rq import client
 from rq.config import files
 from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError
 from rq.layout import Root
-from rq.timers.past import Past, beat, due
+from rq.timers.past import Past, beat, due, not_ahead
 from rq.timers.timer import Timer, parse, refusal
 
 LOOK = 1.0  # seconds between looks at the directory and at the clock
@@ -98,6 +98,11 @@ class Timers:
                 self.past.pop(name, None)
 
     # ---- firing
+
+    def watch_clock(self, now: float) -> None:
+        """Begin a new beat for timers whose last fire lies ahead of a clock that was
+        put back."""
+        self.past = {name: not_ahead(one, now) for name, one in self.past.items()}
 
     def ready(self, now: float) -> list[Timer]:
         """Return the timers to fire now."""

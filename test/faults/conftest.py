@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from crashing import site_at
+from faults.clocks import Clock
 
 HERE = Path(__file__).resolve().parent
 
@@ -75,6 +76,11 @@ def shim(shim_library, tmp_path):
     shim = Shim(shim_library, directory)
     yield shim
     shim.clear()
+
+
+@pytest.fixture
+def clock(compiled, tmp_path):
+    return Clock(compiled("clock.c", tmp_path), tmp_path / "clock")
 
 
 @pytest.fixture

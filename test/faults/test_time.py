@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from crashing import short, site_at
+from faults.clocks import DAY, HOUR, stop
 from supervising import daemon_on
 from support import wait_until
 
@@ -17,7 +17,6 @@ from rq.errors import OutcomeUnknown
 pytestmark = pytest.mark.process
 
 LATER = 4e9
-HOUR, DAY = 3600, 86400
 
 
 @pytest.fixture
@@ -25,26 +24,6 @@ def site(tmp_path):
     with site_at(tmp_path / "root") as site:
         site.act("hold", "hold")
         yield site
-
-
-class Clock:
-    """The wall clock of a process."""
-
-    def __init__(self, library, path):
-        self.path = path
-        self.set(0)
-        self.env = {"LD_PRELOAD": str(library), "CLOCK_FILE": str(path)}
-
-    def set(self, seconds):
-        """Let it be so many seconds ahead of the real one."""
-        new = self.path.with_suffix(".new")
-        new.write_text(str(seconds))
-        new.rename(self.path)
-
-
-@pytest.fixture
-def clock(compiled, tmp_path):
-    return Clock(compiled("clock.c", tmp_path), tmp_path / "clock")
 
 
 # ---- clocks
@@ -134,17 +113,6 @@ def test_a_chore_that_fails_keeps_no_other_from_its_turn(site, clock):
 
 
 # ---- processes that stand still
-
-
-def stop(pid):
-    """Let a process stand still, and wait until it does."""
-    os.kill(pid, signal.SIGSTOP)
-
-    def stands():
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "T"
-
-    wait_until(stands, 20)
 
 
 def test_who_asks_a_queue_that_stands_still_is_told_in_time(site):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rq.errors import BadConfig
 from rq.timers import timer
-from rq.timers.past import Past, beat, due
+from rq.timers.past import Past, beat, due, not_ahead
 from rq.timers.timer import Timer
 
 DAILY = Timer("daily", 86400, "cleaner", {})
@@ -41,6 +41,18 @@ def test_after_a_long_stop_it_fires_once_and_then_a_period_later():
 def test_a_clock_that_went_back_delays_by_a_period_at_most():
     past = Past(last=1_000_000.0)
     assert due(HOUR, past, 500.0) == 500.0 + 3600
+    past = not_ahead(past, 500.0)
+    assert due(HOUR, past, 500.0 + 3599) == 500.0 + 3600
+
+
+def test_a_clock_that_went_back_delays_a_new_try_no_longer_than_any_other():
+    past = not_ahead(Past(failures=3, tried=1_000_000.0), 500.0)
+    assert due(HOUR, past, 503.0) == 504.0
+
+
+def test_a_clock_that_goes_on_changes_nothing():
+    for past in (Past(), Past(last=400.0, tried=400.0), Past(last=500.0)):
+        assert not_ahead(past, 500.0) is past
 
 
 def test_a_failure_is_tried_again_soon_and_then_ever_later():
