@@ -6,13 +6,16 @@ A task reads a group of files; compression is told by the first bytes, not by th
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import heapq
+import http.client
 import io
 import json
 import lzma
 import re
 import urllib.request
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,16 @@ REMOTE = ("http://", "https://", "s3://")
 _BLOCK = 1024 * 1024
 _PATIENCE = 60.0  # seconds without a byte
 _GUESS = 16 * 1024 * 1024  # bytes of a file whose size nobody knows
+_LONGEST = 64 * 1024 * 1024  # bytes of a line: more is no text, and would fill memory
+# What a file that is not whole, or not what it seems, ends with.
+_SPOILED = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    lzma.LZMAError,
+    http.client.HTTPException,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +172,7 @@ def _batches(file: File) -> Iterator[Any]:
                     columns, ["msg_id", "src", "file", "lineno", "line"]
                 )
                 number += count
-    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+    except _SPOILED as error:
         why = " ".join(str(error).split())
         raise BadInput(f"[{file.msg_id}] {file.name}: {why}") from error
 
@@ -170,6 +183,8 @@ def _blocks(stream: IO[bytes]) -> Iterator[list[str]]:
         *whole, rest = (rest + block).split(b"\n")
         if whole:
             yield [_text(line) for line in whole]
+        if len(rest) > _LONGEST:
+            raise ValueError(f"it has a line of more than {_LONGEST:,} bytes")
     if rest:
         yield [_text(rest)]
 
@@ -178,14 +193,17 @@ def _text(line: bytes) -> str:
     return line.removesuffix(b"\r").decode("utf-8", "replace")
 
 
-def opened(where: str) -> Any:
+@contextlib.contextmanager
+def opened(where: str) -> Iterator[Any]:
     """Open a file, decompressed."""
-    raw = io.BufferedReader(_raw(where), _BLOCK)
-    head = raw.peek(6)
-    for magic, decompressed in _KINDS:
-        if head.startswith(magic):
-            return decompressed(raw)
-    return raw
+    with io.BufferedReader(_raw(where), _BLOCK) as raw:
+        head = raw.peek(_MAGIC)
+        for magic, decompressed in _KINDS:
+            if head.startswith(magic):
+                with decompressed(raw) as stream:  # which does not close what it reads
+                    yield stream
+                return
+        yield raw
 
 
 def _raw(where: str) -> Any:
@@ -210,6 +228,10 @@ class _Readable(io.RawIOBase):
 
     def readinto(self, into: Any) -> int:
         data = self._stream.read(len(into))
+        # http.client takes a connection that is cut for the end of the file.
+        missing = getattr(self._stream, "length", None) if not data else None
+        if missing:
+            raise EOFError(f"the connection was cut {missing} bytes before the end")
         into[: len(data)] = data
         return len(data)
 
@@ -231,3 +253,4 @@ _KINDS: tuple[tuple[bytes, Any], ...] = (
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),
 )
+_MAGIC = max(len(magic) for magic, _ in _KINDS)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
 from rq import config
-from rq.errors import BadConfig, Damaged
+from rq.errors import Damaged
 from rq.layout import Root
 from rq.spark import mishaps
 from rq.spark.journal_source import SCHEMA
@@ -68,12 +68,13 @@ class Place:
         return self.path / "current.json"
 
     def current(self) -> Current:
-        """Return what counts; the first of all when nothing was written yet."""
-        try:
-            found = config.read_json(self.current_file)
-        except BadConfig:
+        """Return what counts; the first of all when nothing was written yet.
+
+        BadConfig: it cannot be read. To guess would count merged events twice.
+        """
+        if not self.current_file.exists():
             return Current()
-        return _current(found)
+        return _current(config.read_json(self.current_file))
 
     def checkpoint(self, number: str) -> Path:
         return self.path / number / "checkpoint"

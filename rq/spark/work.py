@@ -90,9 +90,17 @@ class Work:
     def attach(self, found: Any, name: str) -> Path:
         """Attach a DataFrame, text, bytes or a file to the next message that is sent;
         the suffix of `name` says how a DataFrame is written."""
-        path = results.write(found, Path.cwd() / RESULTS / name)
-        self._files.append(path)
+        path = self._results() / name
+        if path in self._files:
+            raise BadInput(f"{name} is attached to the next message already")
+        self._files.append(results.write(found, path))
         return path
+
+    def _results(self) -> Path:
+        """Return the directory of the next message's files: each has its own, for all
+        are sent at the end."""
+        first = Path.cwd() / RESULTS
+        return first / str(len(self.letters) + 1) if self.letters else first
 
     def send(self, dest: str, **fields: Any) -> None:
         """Send a message, with all that was attached before, once the job has succeeded;

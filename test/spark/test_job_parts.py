@@ -99,6 +99,53 @@ def test_a_file_that_cannot_be_read_is_named(spark, tmp_path):
     assert attachments.unreadable(ValueError("BadInput")) is None
 
 
+class Torn(http.server.BaseHTTPRequestHandler):
+    """Hangs up in the middle."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "1000")
+        self.end_headers()
+        self.wfile.write(b"half a li")
+
+    def log_message(self, *_):
+        pass
+
+
+def spoiled(data):
+    """Return data with some bytes in its middle changed."""
+    at = len(data) // 2
+    return (
+        data[:at] + bytes(byte ^ 0x55 for byte in data[at : at + 40]) + data[at + 40 :]
+    )
+
+
+@pytest.mark.parametrize("kind", ["gzip", "bzip2", "xz", "zstd", "http", "long"])
+def test_whatever_is_wrong_with_a_file_is_told_of_that_file(
+    tmp_path, monkeypatch, kind
+):
+    monkeypatch.setattr(attachments, "_LONGEST", 100)
+    monkeypatch.setattr(attachments, "_BLOCK", 64)
+    where = tmp_path / "log"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Torn) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            if kind == "http":
+                where = f"http://127.0.0.1:{server.server_port}/log"
+            elif kind == "long":
+                where.write_bytes(b"x" * 1000)
+            else:
+                where.write_bytes(
+                    spoiled(KINDS[kind](os.urandom(20_000).hex().encode()))
+                )
+            with pytest.raises(BadInput, match=r"^\[m1\] a log: .+"):
+                list(attachments._batches(File("m1", "", "a log", str(where), 1)))
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def test_files_are_shared_out_by_size():
     found = [File("m", "", str(size), "", size) for size in (9, 1, 8, 2, 5, 5)]
     groups = attachments.grouped(found, 3)
@@ -213,6 +260,27 @@ def test_a_delay_is_told_in_words_of_time(delay, number):
 def test_what_is_no_delay_is_refused(delay):
     with pytest.raises(BadInput):
         work.seconds(delay)
+
+
+class Nowhere:
+    """The outlet of a job that says nothing."""
+
+    def say(self, verb, text):
+        pass
+
+
+def test_files_of_one_name_go_with_their_own_messages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    batch = given.Batch("b", "q", (Given("m1", tmp_path),))
+    q = work.Work(batch, Nowhere(), batch.messages)
+    for text in ("one", "two"):
+        q.attach(text, "result.txt")
+        q.send("deliver")
+    assert [one.files[0].read_text() for one in q.letters] == ["one", "two"]
+    assert {one.files[0].name for one in q.letters} == {"result.txt"}
+    q.attach("three", "result.txt")
+    with pytest.raises(BadInput, match="attached to the next message already"):
+        q.attach("four", "result.txt")
 
 
 # ---- without a queue

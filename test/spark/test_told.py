@@ -11,7 +11,7 @@ import pytest
 from journal_files import START, JournalFiles, life
 from support import wait_until
 
-from rq.errors import Damaged
+from rq.errors import BadConfig, Damaged
 from rq.layout import Root
 from rq.spark import bronze, history, jobs, mishaps
 from rq.spark.history import Settings
@@ -106,6 +106,15 @@ def test_a_damaged_checkpoint_is_told_with_what_mends_it(spark, tmp_path, journa
         history.run_round(spark, root)
     done = history.run_round(spark, root, Settings(rebuild=True))
     assert done.counts["a"] == {"done": 25}
+
+
+def test_a_history_that_does_not_say_what_counts_is_not_guessed_at(tmp_path):
+    place = bronze.place(Root(tmp_path))
+    place.path.mkdir(parents=True)
+    assert place.current() == bronze.Current()
+    place.current_file.write_text("{")
+    with pytest.raises(BadConfig, match=r"current\.json is not JSON"):
+        place.current()
 
 
 # ---- a Java that cannot
