@@ -215,7 +215,7 @@ class Watch:
             return
         path = self._queue.message(state, self._msg_id) / JOB / STDIO_LOG
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = folders.open_regular(path)
         except OSError:
             return  # not yet run, or on its way to another directory
         self._path = str(path)

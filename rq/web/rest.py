@@ -114,7 +114,7 @@ class Queues:
             raise BadInput("say queue[name] and queue[script]")
         reply = await self._site.owners.supervisor("create_queue", _config_of(wanted))
         if not succeeded(reply) and not wants_json(form):
-            error = BadInput(str(reply[-1]))
+            error = BadInput(_why_not_made(str(reply[-1]), wanted))
             await self._site.refilled.queue(req, resp, form, error)
             return
         say(self._site, req, resp, form, reply, f"/q/{wanted['name']}", "queue created")
@@ -158,6 +158,13 @@ def _named(name: str) -> str:
     if names.is_queue_name(name):
         return name
     raise NoSuchQueue(f"there is no queue {name!r:.80}")
+
+
+def _why_not_made(said: str, wanted: dict[str, Any]) -> str:
+    """Return a refusal of the supervisor, which keeps the ancestor's words, as a sentence."""
+    if said == "already created":
+        return f"There is a queue {wanted.get('name')} already; choose another name."
+    return said
 
 
 def _config_of(wanted: dict[str, Any]) -> dict[str, Any]:

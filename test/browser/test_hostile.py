@@ -58,9 +58,11 @@ def hostile(stage, tmp_path_factory):
     (definition / "form.json").write_text(json.dumps(form))
     made = stage.daemon.root.queue("hostile").form
     wait_until(made.exists)
+    key = {"key": ALL[:200]}
+    txn = stage.daemon.ask_queue("hostile", "open_txn", key)[1]["txn"]
     broken = stage.daemon.root.timers / "<img src=x onerror=alert(40)>.json"
     broken.write_text("{")
-    return {"failed": failed, "running": running}
+    return {"failed": failed, "running": running, "txn": txn}
 
 
 PAGES = (
@@ -80,6 +82,10 @@ PAGES = (
     "/q/{all}",
     "/q/hostile/{all}",
     "/q/hostile/confirm/{all}",
+    "/q/hostile/txn",
+    "/q/hostile/txn/{txn}",
+    "/q/hostile/txn/{txn}/confirm/abort",
+    "/q/hostile/txn/{all}",
     "/timers",
     "/system",
 )

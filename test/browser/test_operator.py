@@ -49,6 +49,43 @@ def test_a_message_is_sent_by_the_form_and_its_coloured_log_is_watched_live(stag
     stage.clean()
 
 
+def test_a_message_is_sent_for_later_and_a_wrong_time_loses_nothing(stage):
+    stage.queue("later", COLOURS)
+    driver = stage.driver
+    stage.open("/q/later/new_message")
+    driver.find_element("id", "mesg_param1").send_keys("<b>a long text")
+    driver.find_element("id", "mesg_due").send_keys("soon")
+    browsing.click(driver, "#new-message button[type=submit]")
+    browsing.shows(driver, "Not sent: not a time: 'soon'", "#refused")
+    param1 = driver.find_element("id", "mesg_param1")
+    assert param1.get_attribute("value") == "<b>a long text"
+    due = driver.find_element("id", "mesg_due")
+    due.clear()
+    due.send_keys("+2h")
+    browsing.click(driver, "#new-message button[type=submit]")
+    browsing.shows(driver, "due in 1 h 59 min", "#messages")
+    told = [one for one in browsing.violations(driver) if "status of 422" not in one]
+    assert told == []
+
+
+def test_a_transaction_that_nobody_commits_is_seen_and_aborted(stage):
+    stage.queue("together", COLOURS)
+    driver, ask = stage.driver, stage.daemon.ask_queue
+    txn = ask("together", "open_txn", {"key": "orders"})[1]["txn"]
+    ask("together", "prepare_txn", {"txn": txn, "messages": [{"param1": "one"}]})
+    stage.open("/q/together")
+    browsing.shows(driver, "orders", "#txns")
+    browsing.click(driver, "#txns tr[data-row] a")
+    browsing.shows(driver, "with 1 message prepared", "#story")
+    browsing.confirm(driver, "#txn-actions button")
+    browsing.shows(driver, "It was aborted", "#story")
+    stage.open("/q/together/txn")
+    browsing.shows(driver, "No transaction is open", "#open")
+    browsing.shows(driver, "aborted", "#decided")
+    assert ask("together", "num_messages")["prep"] == 0
+    stage.clean()
+
+
 def test_a_failure_is_explained_retried_and_acknowledged(stage):
     stage.queue("failing", COLOURS)
     driver = stage.driver

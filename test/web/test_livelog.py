@@ -9,6 +9,7 @@ import time
 
 import pytest
 from supervising import wait_until
+from support_cli import rq as cli
 from webbing import served
 
 
@@ -241,3 +242,22 @@ def test_a_patient_viewer_gets_every_byte_however_far_behind(site):
         text = stream.text()
     assert len(text) > 14_000_000
     assert "1999999\n2000000\n" in text
+
+
+@pytest.mark.parametrize(
+    "instead", ["mkfifo stdio.log", "ln -s /dev/zero stdio.log", "mkdir stdio.log"]
+)
+def test_what_a_script_puts_in_the_place_of_its_log_holds_nobody_up(site, instead):
+    queue = f"odd-{instead.split()[0]}"
+    site.queue(f"rm stdio.log; {instead}\necho done >&3", queue)
+    msg_id = site.send(queue)
+    wait_until(lambda: site.get(f"/q/{queue}/{msg_id}/state.json").json == ["done"])
+    path = f"/q/{queue}/{msg_id}/log"
+    for _ in range(12):  # more than there are threads
+        assert site.get(path).status == 200
+    assert site.get(f"{path}.json?find=x").status == 200
+    with following(site, queue, msg_id) as stream:
+        assert stream.text() == ""
+    shown = cli("logs", msg_id, root=site.daemon.root.path)
+    assert shown.stdout == ""
+    assert "Traceback" not in shown.stderr

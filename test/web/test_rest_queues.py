@@ -177,6 +177,8 @@ def test_a_queue_is_made_and_removed_by_forms(web):
     assert (found["num_workers"], found["coalesce_params"]) == (2, [1])
     again = web.post("/new_queue", {**fields, "x_format": "json"})
     assert again.json == ["fail", "already created"]
+    page = web.post("/new_queue", fields, Accept=BROWSER)
+    assert "There is a queue made already" in page.text
     hostile = {**fields, "queue[name]": "<b>/", "queue[script]": '"x'}
     page = web.post("/new_queue", hostile, Accept=BROWSER)
     assert (page.status, page.kind) == (422, "text/html")

@@ -183,7 +183,7 @@ def _read(path: Path | None, start: int, length: int) -> bytes:
     if path is None:
         return b""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = folders.open_regular(path)
     except OSError:
         return b""
     try:
