@@ -85,7 +85,7 @@ def theme(driver: Any, name: str) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
-def until(driver: Any, script: str, seconds: float = 10.0) -> Any:
+def until(driver: Any, script: str, seconds: float = 20.0) -> Any:
     """Return the first true value of a JavaScript expression."""
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -115,7 +115,7 @@ def without_scripts(driver: Any) -> Iterator[None]:
         driver.execute_cdp_cmd(off, {"value": False})
 
 
-def click(driver: Any, selector: str, seconds: float = 10.0) -> None:
+def click(driver: Any, selector: str, seconds: float = 20.0) -> None:
     """Click what a reader would, once it is there."""
     until(driver, f"document.querySelector({selector!r})", seconds)
     driver.find_element("css selector", selector).click()
@@ -132,7 +132,7 @@ def text(driver: Any, selector: str = "main") -> str:
 
 
 def shows(
-    driver: Any, wanted: str, selector: str = "main", seconds: float = 10
+    driver: Any, wanted: str, selector: str = "main", seconds: float = 20
 ) -> None:
     """Wait until a part of the page shows a text, without loading it again."""
     part = f"document.querySelector({selector!r})"

@@ -153,7 +153,7 @@ def test_a_group_with_a_hole_ends_at_the_hole(queue):
     segment.write_bytes(data[:second] + bytes(300) + data[second + 300 :])
     [line] = data[first:second].splitlines()
     queue.start()
-    wait_until(lambda: queue.ids() == sorted([kept, json.loads(line)["msg"]]), 3)
+    wait_until(lambda: queue.ids() == sorted([kept, json.loads(line)["msg"]]), 20)
     queue.prove()
 
 

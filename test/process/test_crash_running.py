@@ -281,7 +281,7 @@ def test_a_webhook_that_is_owed_is_sent_once_after_a_crash(site, queue, webhook,
     assert webhook.ids() == []
     queue.start()
     queue.until(msg_id, "done")
-    wait_until(webhook.ids, 5)
+    wait_until(webhook.ids, 20)
     queue.restart()
     queue.ok_wake()
     queue.prove()

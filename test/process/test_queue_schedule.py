@@ -299,7 +299,7 @@ def test_files_are_noticed_without_being_told_within_seconds(make):
     queue.root.pause("t").unlink()
     queue.configure(num_workers=7)
     wait_until(lambda: order(queue) == [msg_id], 7)  # nobody asks it anything
-    wait_until(lambda: queue.ok("config")["num_workers"] == 7, 7)
+    wait_until(lambda: queue.ok("config")["num_workers"] == 7, 20)
     assert queue.until(msg_id, "done")
 
 
@@ -389,7 +389,7 @@ def test_a_changed_config_is_taken_at_hup_and_at_wake(make):
     queue = make(num_workers=1)
     queue.configure(num_workers=2)
     os.kill(queue.pid, signal.SIGHUP)
-    wait_until(lambda: queue.ok("config")["num_workers"] == 2, 2)
+    wait_until(lambda: queue.ok("config")["num_workers"] == 2, 4)
     queue.configure(num_workers=3)
     queue.ask("wake")
     assert queue.ok("config")["num_workers"] == 3

@@ -113,7 +113,7 @@ def test_a_retry_by_hand_does_not_wait_for_the_host(pair, old, capfd):
             cli.main([*root, msg_id])
         return pair.sender.state(msg_id) == "relayed"
 
-    wait_until(relayed, 5)
+    wait_until(relayed, 20)
 
 
 # ---- as a sender

@@ -111,13 +111,13 @@ def test_down_and_pause_are_files_that_the_queue_heeds_at_once(running):
     running.create("q")
     running.ask("pause_queue", "q")
     assert running.root.pause("q").exists()
-    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"], 2)
+    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"], 4)
     running.ask("down_queue", "q")
-    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"], 2)
+    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"], 4)
     running.ask("up_queue", "q")
     running.ask("resume_queue", "q")
     assert not running.root.down("q").exists()
-    wait_until(lambda: running.ask_queue("q", "status") == ["UP"], 2)
+    wait_until(lambda: running.ask_queue("q", "status") == ["UP"], 4)
 
 
 def test_a_deleted_queue_lies_in_the_trash_whole(running):

@@ -1,0 +1,30 @@
+"""What all tests share: a home in which the user's shells start with nothing.
+
+Scripts are started by a login shell, as a user's are. What the start-up files of whoever
+runs the tests take, lock or print is no part of a test.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+STARTUP = {".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_logout"}
+BARE = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let HOME be a directory of links to all that is in it but the start-up files."""
+    home = Path.home()
+    bare = Path(tempfile.mkdtemp(prefix="rq-home-"))
+    config.stash[BARE] = bare
+    for path in home.iterdir() if home.is_dir() else ():
+        if path.name not in STARTUP:
+            (bare / path.name).symlink_to(path)
+    os.environ["HOME"] = str(bare)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[BARE], ignore_errors=True)
