@@ -10,6 +10,7 @@ from pathlib import Path
 from rq.cli import ids, owner, place, term
 from rq.errors import NoSuchMessage
 from rq.layout import JOB, STDIO_LOG, Root
+from rq.spool import folders
 from rq.states import FINAL, State
 
 _CHUNK = 256 * 1024
@@ -90,8 +91,6 @@ def _file(path: Path) -> tuple[int, int] | None:
 
 def _where(reader: owner.Reader, queue: str, msg_id: str) -> State | None:
     """The folders come first: they lag behind the owner, and the log is in them."""
-    from rq.spool import folders
-
     found = folders.find(reader.root.queue(queue), msg_id)
     return found if found is not None else reader.state(queue, msg_id)
 
@@ -110,7 +109,7 @@ def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> boo
 def _print_from(path: Path, offset: int) -> int:
     """Print a file from a byte on; return how many bytes."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = folders.open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
         return 0
     printed = 0
@@ -128,7 +127,7 @@ def _print_from(path: Path, offset: int) -> int:
 def _start_of_tail(path: Path, lines: int) -> int:
     """Return the offset of the last `lines` lines, read from the end."""
     try:
-        with path.open("rb") as file:
+        with open(folders.open_regular(path), "rb") as file:
             at = file.seek(0, os.SEEK_END)
             found = -1  # the newline at the very end closes the last line
             while at > 0:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -155,6 +158,16 @@ def read_file(path: str, dir_fd: int | None = None) -> bytes:
         return data
     finally:
         os.close(fd)
+
+
+def open_regular(path: Path) -> int:
+    """Return a descriptor of a regular file; OSError for anything that a script has put
+    in its place, and never a wait for the writer of a fifo."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return fd
 
 
 def attachments(queue: QueueDir, state: State, msg_id: str) -> list[str]:

@@ -16,6 +16,7 @@ import orjson
 from rq import durable
 from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
 from rq.proc.processes import Found
+from rq.spool.folders import read_file
 from rq.spool.store import Spool
 from rq.states import State
 
@@ -117,7 +118,7 @@ def _ids(queue: QueueDir, batch_id: str) -> list[str]:
     if not batch_id:
         return []
     try:
-        body = (queue.path / BATCH / batch_id / BATCH_FILE).read_bytes()
+        body = read_file(f"{queue.path}/{BATCH}/{batch_id}/{BATCH_FILE}")
         return [str(one["msg_id"]) for one in orjson.loads(body)["messages"]]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return []
