@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +95,14 @@ class Written:
 @dataclass(frozen=True, slots=True)
 class Synced:
     """A sync returned: of a node, or of all (None); it holds what came before
-    operation `since`. `failed`: it reported an error."""
+    operation `since`. `failed`: it reported an error. Of all, its descriptor was `opened`
+    before that operation."""
 
     node: Node | None
     since: int
     data_only: bool = False
     failed: bool = False
+    opened: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,7 @@ class Disk:
         self.root = self._load(top) if top.exists() else self._node("dir", 0o755)
         self._ended: list[tuple[int, int]] = []  # line of the recording: operations
         self._sent: dict[int, int] = {}  # pid: operations when it last sent
+        self.opened: dict[str, int] = {}  # descriptor: operations before
         self.received: dict[str, str] = {}  # descriptor from another process: its file
 
     # ---- what is there before
@@ -250,7 +253,9 @@ class Disk:
     def sync(self, call: Call, node: Node | None) -> None:
         failed = call.result < 0
         data_only = call.name == "fdatasync"
-        self.add(Synced(node, self._since(call), data_only, failed))
+        by = call.words[0].text if call.name == "syncfs" else ""
+        opened = self.opened.get(by, 0)
+        self.add(Synced(node, self._since(call), data_only, failed, opened))
 
     def mark(self, data: bytes) -> None:
         """Take a mark, if it is of this disk; one that tells of an answer belongs where
@@ -274,7 +279,9 @@ class Disk:
 def _later(op: Op, at: int) -> Op:
     """Return an operation as it is when another was put in at `at`."""
     if isinstance(op, Synced) and op.since > at:
-        return Synced(op.node, op.since + 1, op.data_only, op.failed)
+        op = replace(op, since=op.since + 1)
+    if isinstance(op, Synced) and op.opened > at:
+        op = replace(op, opened=op.opened + 1)
     return op
 
 
@@ -359,6 +366,7 @@ def _mode(call: Call) -> int:
 
 def _open(disk: Disk, call: Call) -> None:
     flags = next((one.text for one in call.words if one.text.startswith("O_")), "")
+    disk.opened[str(call.result)] = len(disk.ops)
     if "O_CREAT" in flags or "O_TRUNC" in flags:
         path = _paths(call)[0]
         if disk.inside(path):

@@ -15,7 +15,7 @@ from typing import Any
 
 from crashing import Queue, Site, short
 from power.tale import ANY, NOWHERE, SEGMENT, Seen, mark, take_marks
-from supervising import wait_until
+from supervising import CHECKOUT, wait_until
 
 from rq.spool import checkpoint
 
@@ -26,6 +26,8 @@ STAYS = """#!/bin/sh
 . "$RQ_SHARE/rq_worker.sh"
 while rq_next; do eval "$RQ_PARAM1"; done
 """
+# The code beside this test, whatever else is installed.
+RELAY = f"#!/bin/sh\nPYTHONPATH='{CHECKOUT}' exec \"$RQ_PYTHON\" -m rq.relay\n"
 PATIENCE = 60.0  # seconds; strace slows all down
 LATER = "[ $RQ_COUNT -gt 0 ] || { echo resend 0-later >&3; exit 0; }; echo done >&3"
 # At its first attempt it never ends: only the next owner can end it.
@@ -41,12 +43,19 @@ class Act:
         self.site = Site(root)
 
     def start(self, *names: str, script: str = SCRIPT, **settings: Any) -> list[Queue]:
+        """Make queues and start them; settings in capitals are for the process."""
+        env = {name: settings.pop(name) for name in list(settings) if name.isupper()}
         every = [
             self.site.queue(name, one, num_workers=2, **settings)
             for name, one in zip(names, (script, TAKER), strict=False)
         ]
         os.sync()  # what the test has made; strace does not let it through
-        return [one.start("", **OFTEN) for one in every]
+        return [one.start("", **OFTEN, **env) for one in every]
+
+    def decided(self, queue: Queue, key: str, standing: str) -> None:
+        assert queue.process is not None
+        said = {"decided": {f"{queue.name}/{key}": standing}}
+        mark({**said, "answered_by": queue.process.pid})
 
     def may(self, queue: Queue, token: str, *states: str, key: str = "") -> None:
         mark({"may": _said(queue, token, states, key)})
@@ -181,6 +190,59 @@ def passed(act: Act) -> None:
     there.kill()
 
 
+def relayed_here(act: Act) -> None:
+    """A message is relayed to a queue of the same host, with its attachment."""
+    (there,) = act.start("b", script=TAKER)
+    (here,) = act.start("relay", script=RELAY, worker="persistent")
+    act.may(there, "file", NOWHERE, "prep", "que", "run", "done")
+    mark({"passed": {"relay/file": "b/file"}})
+    act.may(here, "file", NOWHERE, "prep", "que", "run", "relayed")
+    asked = {"dest": "http://127.0.0.1:3333/q/b", "src": "file"}
+    msg_id = short(here.ok("prep_message", asked))
+    source = act.site.root.path / "source"
+    source.write_text("attached")
+    here.ok("attach_message", {"msg_id": msg_id, "pathname": str(source)})
+    here.ok("commit_message", {"msg_id": msg_id})
+    act.must(here, "file", "que", "run", "relayed")
+    act.until(here, "file", msg_id, "relayed")
+    act.must(there, "file", "que", "run", "done")
+    here.kill()
+    there.kill()
+
+
+def transacted(act: Act) -> None:
+    """Transactions of a client are committed, once and again, and aborted."""
+    (queue,) = act.start("a", TEST_INLINE="1")
+    tokens = [f"t{one}" for one in range(3)]
+    for token in [*tokens, "never"]:
+        act.may(queue, token, NOWHERE, "prep", "que", "run", "done")
+    first, ids = _prepared(queue, "first", *tokens)
+    mark({"together": {"first": dict.fromkeys([f"a/{one}" for one in tokens], "prep")}})
+    asked = {"txn": first, "ids": ids[:2]}
+    told = queue.ok("commit_txn", asked)
+    act.decided(queue, "first", "committed")
+    for token in tokens[:2]:
+        act.must(queue, token, "que", "run", "done")
+    act.must(queue, tokens[2], NOWHERE)
+    assert queue.ok("commit_txn", asked) == told
+    second, _ = _prepared(queue, "second", "never")
+    queue.ok("abort_txn", {"txn": second})
+    act.decided(queue, "second", "aborted")
+    act.must(queue, "never", NOWHERE)
+    for token, msg_id in zip(tokens[:2], ids, strict=False):
+        act.until(queue, token, msg_id, "done")
+    assert queue.ok("commit_txn", asked) == told
+    queue.kill()
+
+
+def _prepared(queue: Queue, key: str, *tokens: str) -> tuple[str, list[str]]:
+    """Open a transaction and prepare messages in it."""
+    txn = queue.ok("open_txn", {"key": key})["txn"]
+    wanted = [{"param1": "echo done >&3", "src": one} for one in tokens]
+    asked = {"txn": txn, "messages": wanted}
+    return txn, [short(one) for one in queue.ok("prepare_txn", asked)]
+
+
 STORIES: dict[str, Callable[[Act], None]] = {
     one.__name__: one
     for one in (
@@ -191,6 +253,8 @@ STORIES: dict[str, Callable[[Act], None]] = {
         stayed_without_folders,
         delivered,
         passed,
+        relayed_here,
+        transacted,
     )
 }
 

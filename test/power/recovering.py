@@ -27,6 +27,7 @@ class Recovered:
     seen: dict[str, Seen] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     owed: dict[str, str] = field(default_factory=dict)  # to another queue: its key
+    decided: dict[str, str] = field(default_factory=dict)  # key of a transaction
     handed: list[str] = field(default_factory=list)  # will be handed over once more
     troubles: list[str] = field(default_factory=list)  # wrong whatever was promised
 
@@ -38,9 +39,11 @@ class Promises:
     may: dict[str, list[Seen]] = field(default_factory=dict)
     together: dict[str, dict[str, str]] = field(default_factory=dict)
     passed: dict[str, str] = field(default_factory=dict)  # done here: a copy there
+    decided: dict[str, str] = field(default_factory=dict)  # transaction: how it stands
 
     def copy(self) -> Promises:
-        return Promises(dict(self.may), dict(self.together), dict(self.passed))
+        every = (self.may, self.together, self.passed, self.decided)
+        return Promises(*(dict(one) for one in every))
 
     def take(self, said: dict[str, Any]) -> None:
         if (shown := said.get("shown")) is not None:  # all that there is of a queue
@@ -51,9 +54,19 @@ class Promises:
             self.may[msg_id] = list(read_may(may))
         self.together |= said.get("together", {})
         self.passed |= said.get("passed", {})
+        self.decided |= said.get("decided", {})
 
     def broken(self, recovered: Recovered) -> Iterator[str]:
         """Say in words what was promised and is not so."""
+        yield from self._messages(recovered)
+        yield from self._together(recovered)
+        for here, there in self.passed.items():
+            yield from _passed(recovered, here, there)
+        for key, standing in self.decided.items():
+            if (known := recovered.decided.get(key)) != standing:
+                yield f"transaction {key} was {standing}, and is {known}"
+
+    def _messages(self, recovered: Recovered) -> Iterator[str]:
         for msg_id, may in self.may.items():
             seen = recovered.seen.get(msg_id, Seen())
             if not any(_alike(seen, one) for one in may):
@@ -61,20 +74,21 @@ class Promises:
         for msg_id, seen in recovered.seen.items():
             if msg_id not in self.may and seen.state != "prep":
                 yield f"{msg_id}: nobody has sent it, and it is {seen}"
+
+    def _together(self, recovered: Recovered) -> Iterator[str]:
         for name, before in self.together.items():
             states = {one: recovered.seen.get(one, Seen()).state for one in before}
             stayed = {states[one] == state for one, state in before.items()}
             if len(stayed) > 1:
                 yield f"{name}: some have moved on, some have not"
-        for here, there in self.passed.items():
-            yield from _passed(recovered, here, there)
 
 
 def _passed(found: Recovered, here: str, there: str) -> Iterator[str]:
     """A message that is done has one copy elsewhere, or owes it under its key."""
     copy, key = found.seen.get(there), found.owed.get(there)
-    if found.seen.get(here, Seen()).state == "done" and copy is None and key is None:
-        yield f"{here} is done, and there is no {there}"
+    over = found.seen.get(here, Seen()).state in ("done", "relayed")
+    if over and copy is None and key is None:
+        yield f"{here} is over, and there is no {there}"
     if copy is not None and key not in (None, copy.key):
         yield f"{there} is there, and {here} will send it again"
 
@@ -120,6 +134,7 @@ def recover(root: Path, names: tuple[str, ...] = ()) -> Recovered:
         every.seen |= {f"{name}/{token}": one for token, one in found.seen.items()}
         every.ids |= {f"{name}/{token}": one for token, one in found.ids.items()}
         every.owed |= found.owed
+        every.decided |= {f"{name}/{key}": one for key, one in found.decided.items()}
     return every
 
 
@@ -129,6 +144,7 @@ def _recover(owner: Owner) -> Recovered:
         owner.open()
         found.seen = look(owner, found)
         found.owed = _owed(owner)
+        found.decided = _decided(owner)
         owner.again()
         _same(found, look(owner, found), "a second recovery")
         owner.apply()
@@ -186,6 +202,11 @@ def _owed(owner: Owner) -> dict[str, str]:
         f"{one.dest}/{one.message.get('src')}": outbox.key(journal_id, *number)
         for number, one in owner.spool.owed.items()
     }
+
+
+def _decided(owner: Owner) -> dict[str, str]:
+    txns = owner.spool.txns
+    return {key: str(txns.by_id[one].standing) for key, one in txns.by_key.items()}
 
 
 def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:

@@ -12,13 +12,11 @@ import sys
 from pathlib import Path
 
 from crashing import Queue, Site, short
-from power.queue_stories import OFTEN, PATIENCE, TAKER, Act
+from power.queue_stories import OFTEN, PATIENCE, RELAY, TAKER, Act
 from power.tale import NOWHERE, take_marks
-from supervising import CHECKOUT, wait_until
+from supervising import wait_until
 from webbing import free_port, start_web
 
-# The code beside this test, whatever else is installed.
-RUN = f"#!/bin/sh\nPYTHONPATH='{CHECKOUT}' exec \"$RQ_PYTHON\" -m rq.relay\n"
 FILE = b"attached " * 3000
 
 
@@ -33,7 +31,7 @@ class Hosts:
         self.there = Site(root / "receiver", **own)
         self.dest = f"http://{host}:{own['port']}/q/sink"
         self.relay = self.act.site.queue(
-            "relay", RUN, num_workers=2, worker="persistent"
+            "relay", RELAY, num_workers=2, worker="persistent"
         )
         self.sink = self.there.queue("sink", TAKER)
         os.sync()

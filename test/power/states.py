@@ -5,6 +5,9 @@ changes of names, sizes and modes reach the disk in their order, a file's data a
 time of its own, or not at all. `MEAN` is meaner than any of them: changes of different
 directories in any order, sizes ahead of data, and what is in between is garbage.
 In both a sync that returned holds all it was asked for, and a rename is whole or not.
+`DEAF` is ordered, and its disk errs: of the errors before its descriptor was opened a sync
+of the file system says nothing, for somebody else was told; what it did not get to disk is
+lost.
 """
 
 from __future__ import annotations
@@ -39,6 +42,11 @@ GARBAGE = b"\xa5"
 class Model(StrEnum):
     ORDERED = "ordered"
     MEAN = "mean"
+    DEAF = "deaf"
+
+
+DISKS = (Model.ORDERED, Model.MEAN)
+NEAR = {Model.ORDERED: 1, Model.MEAN: 0}  # changes taken one by one, every day
 
 
 class Fate(StrEnum):
@@ -168,7 +176,7 @@ class States:
             if isinstance(last, Moded):
                 continue
             chance = random.Random(f"{self.seed}/{after}")
-            every = self._ordered if self.model is Model.ORDERED else self._mean
+            every = self._mean if self.model is Model.MEAN else self._ordered
             self._held = held
             few = after - 1 in self.spared
             yield from every(after, held, chance, 0 if few else near, some)
@@ -181,6 +189,8 @@ class States:
         if op.failed:
             held.doomed |= set(self._waiting(held, op.since, op.node))
             return
+        if op.node is None and self.model is Model.DEAF:
+            held.doomed |= set(self._waiting(held, op.opened))
         if op.node is None:
             held.all, held.floor = max(held.all, op.since), max(held.floor, op.since)
             return

@@ -109,6 +109,28 @@ def checkpointed(tale: Tale) -> None:
     tale.checkpoint()
 
 
+def lagged(tale: Tale) -> None:
+    """Folders lag behind the journal while a checkpoint is made, and after it."""
+    ids = [tale.submit() for _ in range(4)]
+    tale.commit()
+    tale.start(ids[0])
+    point = tale.begin_checkpoint()
+    late = tale.submit()
+    tale.end(ids[0])
+    tale.commit()
+    tale.delete(ids[1])
+    tale.commit()
+    tale.end_checkpoint(point)
+    tale.start(ids[2])
+    tale.commit()
+    point = tale.begin_checkpoint()
+    tale.end(ids[2], Event.FAIL)
+    tale.commit()
+    tale.end_checkpoint(point)
+    tale.reschedule(late, 1_850_000_000.0)
+    tale.commit()
+
+
 def sealed(tale: Tale) -> None:
     """Segments are full, sealed, forgotten; an index is written."""
     first = tale.submit(key="relay/first")
@@ -322,6 +344,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         ran,
         hurried,
         checkpointed,
+        lagged,
         sealed,
         removed,
         rode,
@@ -333,6 +356,9 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         folders_failed,
     )
 }
+
+# Those in which one process owns the queue from the first to the last.
+ONE_START = ("checkpointed", "sealed", "decided")
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]))

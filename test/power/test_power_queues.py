@@ -8,28 +8,36 @@ from crashing import site_at
 from power.disk import Mark
 from power.proving import prove, queues_of, recorded_queues
 from power.queue_stories import PATIENCE, SCRIPT, STORIES
-from power.states import Model, States
+from power.states import DISKS, NEAR, Model, States
+from power.twice import FIRST, prove_twice
 from supervising import wait_until
 
 ENDED = ("done", "err")
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("model", Model)
-@pytest.mark.parametrize("story", STORIES)
-def test_no_power_cut_breaks_a_promise_to_a_client(story, model, tmp_path):
-    disk = recorded_queues(story, tmp_path)
-    proof = prove(disk, model, near=1, some=0, way=queues_of(disk))
+@pytest.fixture(scope="module", params=STORIES)
+def disk(request, tmp_path_factory):
+    return recorded_queues(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize("model", DISKS)
+def test_no_power_cut_breaks_a_promise_to_a_client(disk, model):
+    proof = prove(disk, model, NEAR[model], some=0, way=queues_of(disk))
     assert proof.broken == []
     assert proof.states > 30
 
 
+def test_no_second_power_cut_breaks_a_promise_to_a_client(disk):
+    proof = prove_twice(disk, Model.ORDERED, FIRST, way=queues_of(disk))
+    assert proof.broken == []
+    assert proof.states > 20
+
+
 @pytest.mark.stress
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("model", Model)
-@pytest.mark.parametrize("story", STORIES)
-def test_no_power_cut_breaks_one_whatever_is_left(story, model, seed, tmp_path):
-    disk = recorded_queues(story, tmp_path)
+@pytest.mark.parametrize("model", DISKS)
+def test_no_power_cut_breaks_one_whatever_is_left(disk, model, seed):
     way = queues_of(disk)
     proof = prove(disk, model, near=10, some=8, seed=seed, way=way)
     assert proof.broken == []

@@ -1,6 +1,5 @@
 """A sender whose power goes loses no message, and nobody gets one twice."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -8,7 +7,8 @@ import pytest
 from power.disk import Synced, Written
 from power.pairs import PAIR, recorded_pair, recover_pair
 from power.proving import Way, prove
-from power.states import Model, States
+from power.states import DISKS, NEAR, Model, States
+from power.twice import FIRST
 from relaying import RUN, SETTINGS, SINK, Pair, Proxy
 from support import RunningQueue
 from webbing import Client, start_web
@@ -20,10 +20,9 @@ from rq.states import State
 
 pytestmark = pytest.mark.process
 GOING = (State.QUE, State.RUN, State.RELAYED)
-STARTED = int(os.environ.get("RQ_POWER_FIRST", "2"))  # senders; 0: all
 
 
-@pytest.mark.parametrize("model", Model)
+@pytest.mark.parametrize("model", DISKS)
 def test_no_power_cut_of_a_sender_loses_or_doubles_a_message(model, tmp_path):
     again = []
 
@@ -33,7 +32,8 @@ def test_no_power_cut_of_a_sender_loses_or_doubles_a_message(model, tmp_path):
         return found
 
     way = Way(recover=recover, spared=PAIR.spared)
-    proof = prove(recorded_pair(tmp_path), model, near=1, some=0, way=way)
+    disk = recorded_pair(tmp_path)
+    proof = prove(disk, model, NEAR[model], some=0, way=way)
     assert proof.broken == []
     assert proof.states > 200
     # Those are the states in which a message might have been handed over twice.
@@ -42,7 +42,7 @@ def test_no_power_cut_of_a_sender_loses_or_doubles_a_message(model, tmp_path):
 
 @pytest.mark.stress
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("model", Model)
+@pytest.mark.parametrize("model", DISKS)
 def test_no_power_cut_of_a_sender_does_so_whatever_is_left(model, seed, tmp_path):
     disk = recorded_pair(tmp_path)
     proof = prove(disk, model, near=8, some=6, seed=seed, way=PAIR)
@@ -53,7 +53,7 @@ def test_a_sender_that_starts_after_a_power_cut_hands_each_message_over_once(tmp
     disk = recorded_pair(tmp_path)
     states = States(disk, Model.ORDERED, spared=PAIR.spared)
     afters = answered(disk)
-    chosen = afters[-STARTED:] if STARTED else afters
+    chosen = afters[-FIRST:]
     for choice in states.choices(near=0, some=0):
         if choice.after in chosen and choice.about == "nothing":
             handed_over(Path(disk.top), states.tree(choice))

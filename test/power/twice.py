@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from power.states import Model, States, levels
 from power.trace import record
 
 STARTING = Path(__file__).with_name("starting.py")
+FIRST = int(os.environ.get("RQ_POWER_FIRST", "1"))  # starts of a story; 0: all
 AT_ONCE = 16  # starts in one recording
 
 

@@ -7,7 +7,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterator
 
-from power.tale import BEFORE, NOWHERE, Tale
+from power.tale import NOWHERE, Tale
 
 from rq import durable
 from rq.spool import checkpoint, index
@@ -129,14 +129,11 @@ class Wanderer:
     def keep(self) -> None:
         """Begin a checkpoint, or end the one that was begun."""
         self.commit()
-        spool = self.tale.spool
         if self.point is None:
-            self.point = checkpoint.begin(spool, BEFORE)
+            self.point = self.tale.begin_checkpoint()
             return
-        for msg_id in list(spool.lagging.barrier):
-            spool.settle(msg_id)
         point, self.point = self.point, None
-        checkpoint.finish(spool.dir_fd, self.tale.owner.queue, point)
+        self.tale.end_checkpoint(point)
 
     def mind_index(self) -> None:
         """Begin an index, or end the one that was begun."""
