@@ -66,7 +66,7 @@ def _loop_image(here: Path) -> Path | None:
     image, target = here / "ext4.img", here / "ext4"
     target.mkdir()
     with image.open("wb") as file:
-        file.truncate(9 * 1024**3)
+        file.truncate(12 * 1024**3)  # a million folders, and what is written of them
     made = subprocess.run(
         ["mkfs.ext4", "-q", "-F", "-N", "2600000", "-E", "lazy_itable_init=0", image],
         check=False,

@@ -88,7 +88,7 @@ def _queue_again(where: Path) -> Iterator[Server]:
     root = bench.Root(where.joinpath("root").resolve())
     with bench.process(root, "q") as child:
         socket = root.queue("q").socket
-        client.ask(socket, "num_messages")
+        client.ask(socket, "num_messages", timeout=600)
         yield _ours(socket, child.pid)
 
 

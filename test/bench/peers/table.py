@@ -59,12 +59,15 @@ class Table:
 
     def put(self, peer: str, figure: str, value: float) -> None:
         self.values.setdefault((figure, peer), []).append(value)
+        print(f"{peer}: {figure}: {ROWS[figure](value)}", flush=True)
 
     def missing(self, peer: str, why: str) -> None:
         self.absent[peer] = why
+        print(f"{peer}: {why}", flush=True)
 
     def trouble(self, peer: str, what: str) -> None:
         self.troubles.append(f"{peer}: {what}")
+        print(f"{peer}: FAILED: {what}", flush=True)
 
     def text(self, took: float) -> str:
         """Return it as a table of Markdown, with what one must know to read it."""

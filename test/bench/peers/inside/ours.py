@@ -22,7 +22,7 @@ def done(address):
 
 
 def waiting(address):
-    return client.ask(Path(address), "num_messages")["que"]
+    return client.ask(Path(address), "num_messages", timeout=600)["que"]
 
 
 def fill(address, total):
@@ -32,10 +32,12 @@ def fill(address, total):
             for _ in batch:
                 line.send("create_message", {"dest": "q", "param1": ""})
             for _ in batch:
-                line.receive()
+                word, answer = line.receive()
+                if word != "ok":
+                    raise SystemExit(answer)
 
 
 def settle(address):
     """Wait for the folders of what was accepted."""
-    while client.ask(Path(address), "detail")[1]["lag"]:
+    while client.ask(Path(address), "detail", timeout=600)[1]["lag"]:
         time.sleep(0.02)
