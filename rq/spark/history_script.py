@@ -103,9 +103,11 @@ def _leave(last: LastWord) -> None:
 
     Without a word if none was said: the queue knows why it has sent TERM.
     """
-    kill_java()
-    # Not by an exception: it would be taken for one of the round.
-    os._exit(0 if last.said else 1)
+    try:
+        kill_java()
+    finally:
+        # Not by an exception: it would be taken for one of the round.
+        os._exit(0 if last.said else 1)
 
 
 if __name__ == "__main__":

@@ -72,13 +72,7 @@ def publish(
     known = dict(before.days)
     for date, day in days.items():
         _write(place.day(date), _day_json(date, day, as_of))
-        ended = day.of(None, None)[0]
-        known[date] = {
-            "upto": upto[date],
-            "lines": day.lines,
-            "moves": day.moves,
-            "ended": {name: ended.counts[name] for name in ("done", "relayed", "err")},
-        }
+        known[date] = {"upto": upto[date], "lines": day.lines, "moves": day.moves}
     _write(place.days, {"number": before.number, "days": known})
     counts = gold.summed((one["moves"] for one in known.values()), journals)
     index = {

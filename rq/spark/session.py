@@ -53,9 +53,8 @@ def session(
     demand_spark()
     root = config.find_root(None)
     where = master or os.environ.get("RQ_SPARK_MASTER") or DEFAULT_MASTER
-    given = {**(conf or {}), **_from_environment()}
     os.environ.update(environment())
-    wanted = {**settings(root, where), **given}
+    wanted = all_settings(root, where, conf or {})
     os.environ["SPARK_SUBMIT_OPTS"] = _java_options(wanted["spark.local.dir"])
     log = root.log / "spark.log" if quiet else None
     begun = log.stat().st_size if log is not None and log.exists() else 0
@@ -70,7 +69,7 @@ def session(
         raise Refused(mishaps.not_started(error, said)) from error
 
 
-def _started(app: str, master: str, wanted: Mapping[str, str]) -> SparkSession:
+def _started(app: str, master: str, wanted: Mapping[str, Any]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(master)
@@ -178,6 +177,11 @@ def environment() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "TZ": os.environ.get("TZ", "UTC"),
     }
+
+
+def all_settings(root: Root, master: str, conf: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of a session; the queue's config has the last word."""
+    return {**settings(root, master), **conf, **_from_environment()}
 
 
 def settings(root: Root, master: str) -> dict[str, str]:
