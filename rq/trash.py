@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,13 +87,13 @@ def keep(root: Root, name: str) -> list[Trashed]:
     return found
 
 
-def empty(root: Root, name: str | None = None) -> list[Trashed]:
-    """Delete what is in the trash, or what was removed under `name`; return it."""
-    wanted = [one for one in ls(root) if name in (None, one.name)]
-    for one in wanted:
-        with _locked(QueueDir(one.path)):
-            files.remove_queue(one.path)
-    return wanted
+def empty(found: Iterable[Trashed]) -> Iterator[Trashed]:
+    """Delete these and no others; yield each that is deleted."""
+    for one in found:
+        if one.path.is_dir():  # else it was taken back, or another hand was faster
+            with _locked(QueueDir(one.path)):
+                files.remove_queue(one.path)
+            yield one
 
 
 def _look(path: Path) -> Trashed | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import sys
 import urllib.error
@@ -96,13 +97,13 @@ def _over(
 
 def _number(values: dict[str, str], key: str) -> int:
     text = values.get(key, "0")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def parse_limits(text: str) -> Limits:
     """Return the four numbers of `W:C:DW:DC`."""
     parts = text.split(":")
-    if len(parts) != 4 or not all(part.isdigit() for part in parts):
+    if len(parts) != 4 or not all(part.isdecimal() for part in parts):
         raise BadInput(f"-t {text}: say W:C:DW:DC, four numbers")
     return Limits(*(int(part) for part in parts))
 
@@ -133,6 +134,8 @@ def _get(url: str) -> str:
             raise OSError(f"answered {error.code}") from None
     except urllib.error.URLError as error:
         raise OSError(f"cannot be reached: {error.reason}") from None
+    except http.client.HTTPException as error:
+        raise OSError(f"answered what is no HTTP: {error!r}") from None
     if status != 200:
         raise OSError(f"answered {status}")
     return data.decode("utf-8", "replace")

@@ -107,6 +107,12 @@ def _parser() -> argparse.ArgumentParser:
         help="one of " + ", ".join(_CHOICES),
     )
     made.add_argument("--count", action="store_true", help="how many in each state")
-    made.add_argument("--limit", type=int, default=20, metavar="N", help="of each (20)")
+    made.add_argument(
+        "--limit",
+        type=term.at_least(1),
+        default=20,
+        metavar="N",
+        help="of each (20)",
+    )
     term.json_option(made)
     return made

@@ -15,7 +15,7 @@ from typing import Any
 from rq import config
 from rq.cli import OK, guarded, place, take_root
 from rq.config import files
-from rq.errors import BadConfig, OutcomeUnknown, RQError, Unreachable
+from rq.errors import BadConfig, OutcomeUnknown, Unreachable
 from rq.layout import Root
 
 START_PATIENCE = 60.0  # seconds from the start to the first pong
@@ -199,10 +199,13 @@ def _await_owners(root: Root, say: Say) -> None:
 
 
 def pid_of(root: Root) -> int | None:
-    """Return the supervisor's pid, from itself; None when it does not run."""
+    """Return the supervisor's pid, from itself; None when it does not run.
+
+    OutcomeUnknown when one is there and does not answer in time.
+    """
     try:
         facts: Any = place.ask_supervisor(root, "status")
-    except RQError:
+    except Unreachable:
         return None
     pid = facts.get("pid") if isinstance(facts, dict) else None
     return pid if isinstance(pid, int) else None

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from rq.cli import ids, owner, place, term
 from rq.errors import NoSuchMessage
@@ -27,7 +30,9 @@ def logs(root: Root, words: list[str]) -> int:
         action="store_true",
         help="go on with what is written, until the message has ended",
     )
-    made.add_argument("--tail", type=int, metavar="N", help="the last N lines only")
+    made.add_argument(
+        "--tail", type=term.at_least(0), metavar="N", help="the last N lines only"
+    )
     made.add_argument("--path", action="store_true", help="print the file's name")
     args = made.parse_args(words)
     with owner.Reader(root) as reader:
@@ -128,17 +133,22 @@ def _start_of_tail(path: Path, lines: int) -> int:
     """Return the offset of the last `lines` lines, read from the end."""
     try:
         with open(folders.open_regular(path), "rb") as file:
-            at = file.seek(0, os.SEEK_END)
-            found = -1  # the newline at the very end closes the last line
-            while at > 0:
-                size = min(_CHUNK, at)
-                at -= size
-                file.seek(at)
-                block = file.read(size)
-                for index in range(len(block) - 1, -1, -1):
-                    found += block[index] == 10
-                    if found == lines:
-                        return at + index + 1
+            end = file.seek(0, os.SEEK_END)
+            if lines == 0:
+                return end
+            # A newline as the last byte ends the last line and begins none.
+            return next(islice(_breaks(file, end - 1), lines - 1, None), -1) + 1
     except FileNotFoundError:
-        pass
-    return 0
+        return 0
+
+
+def _breaks(file: BinaryIO, end: int) -> Iterator[int]:
+    """Yield where the newlines before `end` lie, the last first."""
+    while end > 0:
+        start = max(0, end - _CHUNK)
+        file.seek(start)
+        block = file.read(end - start)
+        at = len(block)
+        while (at := block.rfind(b"\n", 0, at)) >= 0:
+            yield start + at
+        end = start

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from rq.cli import owner, place, term
-from rq.errors import NoSuchMessage, RQError
+from rq.errors import NoSuchMessage, RQError, Unreachable
 from rq.layout import Root
 
 _WAYS = {
@@ -83,11 +83,15 @@ def _resolve(root: Root, key: str, how: str) -> int:
 
 def _owing(root: Root, key: str) -> str:
     """Return the queue whose journal a key begins with."""
+    silent = []
     for name in place.queue_names(root):
         try:
             found = owner.demand(root, name, "detail")
-        except RQError:
+        except RQError as error:
+            silent.append(str(error))
             continue
         if found.get("journal_id") == key.partition("/")[0]:
             return name
+    if silent:
+        raise Unreachable(f"none that answers owes {key:.80}; {'; '.join(silent)}")
     raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")

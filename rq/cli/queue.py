@@ -29,13 +29,14 @@ def queue(root: Root, words: list[str]) -> int:
     args = made.parse_args(words)
     if args.what == "ls":
         return _ls(root, as_json=args.json)
+    for name in args.queues:  # a mistyped name must not leave the work half done
+        place.queue_dir(root, name)
     for name in args.queues:
         print(f"{name} {_tell(root, args.what, name)}")
     return 0
 
 
 def _tell(root: Root, word: str, name: str) -> str:
-    place.queue_dir(root, name)
     command, text = _WANTED[word]
     reply: Any = place.ask_supervisor(root, command, name, timeout=60.0)
     if not isinstance(reply, list) or not reply or reply[0] != "ok":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rq.errors import BadInput
 
@@ -43,6 +44,20 @@ def parser(verb: str, about: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="--root DIR names another root than the checkout or $RQ_ROOT.",
     )
+
+
+def at_least(low: int) -> Callable[[str], int]:
+    """Return the type of an option: a whole number from `low` up."""
+
+    def read(text: str) -> int:
+        number = int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else low - 1
+        if number < low:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number from {low} up"
+            )
+        return number
+
+    return read
 
 
 def json_option(into: argparse.ArgumentParser) -> None:

@@ -61,6 +61,6 @@ def _empty(root: Root, name: str | None, *, yes: bool) -> int:
     if not term.confirm(f"Delete {shown} and all messages in it for good?", yes=yes):
         print("kept")
         return 0
-    for one in bin_.empty(root, name):
+    for one in bin_.empty(wanted):  # what was shown, and nothing that came since
         print(f"deleted {one.path}")
     return 0

@@ -1,5 +1,6 @@
 """The command line as programs see it: exit codes, streams, no traceback, no daemon."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -8,10 +9,15 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import support_ancestor as ancestor
 from support_cli import CHECKOUT, rq, run
+
+from rq import client
+from rq.config import files
+from rq.layout import Root
 
 pytestmark = pytest.mark.process
 
@@ -58,6 +64,8 @@ def test_each_verb_tells_its_usage_and_exits_with_0(verb, tmp_path):
         ([], 2),
         (["nosuchverb"], 2),
         (["ls", "--nosuchoption"], 2),
+        (["ls", "--limit", "0"], 2),
+        (["logs", ancestor.FAILED, "--tail", "-1"], 2),
         (["send"], 2),
         (["show", "not-an-id"], 2),
         (["show", "20990101.0000.00.000.1"], 3),
@@ -65,6 +73,7 @@ def test_each_verb_tells_its_usage_and_exits_with_0(verb, tmp_path):
         (["send", "nosuchqueue"], 3),
         (["send", "work"], 6),
         (["queue", "pause", "work"], 6),
+        (["queue", "pause", "work", "nosuchqueue"], 3),
         (["cancel", ancestor.WAITING, "--yes"], 6),
         (["wait", ancestor.DONE], 0),
         (["wait", ancestor.FAILED], 8),
@@ -144,6 +153,27 @@ def test_a_beginning_that_fits_several_messages_names_them(old_root):
     assert done.returncode == 2
     assert "fits 5 messages" in done.stderr
     assert "work/2025" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("log", "lines", "shown"),
+    [
+        ("a\nb\n", 1, "b\n"),
+        ("a\nb", 1, "b"),
+        ("a\nb", 2, "a\nb"),
+        ("a\n\n", 1, "\n"),
+        ("\na", 5, "\na"),
+        ("a\nb", 0, ""),
+        ("", 3, ""),
+    ],
+)
+def test_the_tail_of_a_log_is_its_last_lines_ended_or_not(tmp_path, log, lines, shown):
+    root = ancestor.build(tmp_path / "root")
+    path = Path(rq("logs", ancestor.FAILED, "--path", root=root).stdout.strip())
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(log)
+    done = rq("logs", ancestor.FAILED, "--tail", lines, root=root)
+    assert (done.returncode, done.stdout) == (0, shown)
 
 
 def test_a_reader_that_leaves_early_costs_no_traceback(old_root):
@@ -368,6 +398,41 @@ def test_check_rq_calls_an_unreachable_rq_critical():
     assert done.returncode == 2
     assert done.stdout.startswith("CRITICAL: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("port", ["x", "garbled"])
+def test_check_rq_calls_what_is_no_web_critical(port):
+    """And not a warning, which is what 1 means there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        talk = threading.Thread(target=garble, args=(server,))
+        if port == "garbled":
+            talk.start()
+            port = server.getsockname()[1]
+        done = run("rq.cli.check_rq", "-s", "127.0.0.1", "-p", port)
+        if talk.ident:
+            talk.join()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.startswith("CRITICAL: ")
+
+
+def garble(server):
+    line, _ = server.accept()
+    with line:
+        line.recv(4096)
+        line.sendall(b"+PONG\r\n")
+
+
+# ---- down
+
+
+def test_down_does_not_call_a_supervisor_that_hangs_stopped(tmp_path):
+    root = Root(tmp_path)
+    files.make_root(root)
+    with contextlib.closing(client.listen(root.supervisor_socket)):
+        done = rq("down", root=tmp_path)
+    assert done.returncode == 7, done.stdout
+    assert "not running" not in done.stdout
+    assert len(done.stderr.splitlines()) == 1
 
 
 # ---- doctor

@@ -212,7 +212,7 @@ def test_kept_trash_does_not_come_back(running):
     assert not (running.root.queue("q").path / "keepsake").exists()
     [one] = trash.ls(running.root)
     assert one.kept
-    assert trash.empty(running.root) == [one]
+    assert list(trash.empty([one])) == [one]
     assert trash.ls(running.root) == []
 
 
@@ -267,6 +267,16 @@ def test_queues_of_the_ancestor_are_adopted_when_linked_and_else_left_alone(daem
     assert settings_of(daemon, "linked")["script"] == str(directory / "run")
     (daemon.root.scandir / "linked").unlink()
     wait_until(lambda: listed(daemon) == ["other"], 20)
+
+
+def test_only_the_trash_that_was_looked_at_is_deleted(daemon):
+    for name in ("shown.1", "later.2"):
+        (daemon.root.trash / name).mkdir()
+        if name == "shown.1":
+            shown = trash.ls(daemon.root)
+    assert [one.name for one in trash.empty(shown)] == ["shown"]
+    assert [one.name for one in trash.ls(daemon.root)] == ["later"]
+    assert list(trash.empty(shown)) == []
 
 
 def test_a_trash_that_is_owned_or_unknown_is_not_touched(running):
