@@ -21,9 +21,11 @@ ERR = "echo err no >&3"
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("rest")) as found:
-        found.queue(DONE, "plain")
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")  # where the server is does not matter
+        with served(tmp_path_factory.mktemp("rest")) as found:
+            found.queue(DONE, "plain")
+            yield found
 
 
 def test_a_message_is_sent_urlencoded_and_multipart_alike(web):
