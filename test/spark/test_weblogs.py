@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 from spark_cluster import cluster_at
 from support import CHECKOUT, wait_until
+from webbing import free_port
 
 from rq import client
 from rq.layout import Root
@@ -167,6 +169,30 @@ def test_logs_go_from_s3_through_spark_to_sftp_and_the_plot_is_on_the_page(
         assert sum(counts) == errors
         page = page_of(root, msg_id)
     assert f'<img src="/q/deliver/{msg_id}/attach/errors.svg"' in page
+
+
+def test_a_store_that_does_not_answer_is_asked_again_later(tmp_path, monkeypatch):
+    for name, value in SECRET.items():
+        monkeypatch.setenv(name, value)
+    end = f"?endpoint_override=127.0.0.1:{free_port()}&scheme=http&region=us-east-1"
+    reader, writer = os.pipe()
+    # A script writes to descriptor 3; the shell puts it there.
+    command = f'exec "{sys.executable}" "{EXAMPLE}/retrieve/retrieve.py" 3>&{writer}'
+    env = {"RQ_ROOT": str(tmp_path), "RQ_PARAM1": f"s3://logs/incoming/{end}"}
+    ended = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT), **env},
+        pass_fds=(writer,),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    with open(reader) as pipe:
+        said = pipe.read()
+    assert ended.returncode == 0, ended.stderr
+    assert said.startswith("resend 60-")
+    assert said.count("\n") == 1
 
 
 @pytest.mark.stress

@@ -1,7 +1,8 @@
 """Hand each log below the s3:// address in param1 on to the queue weblogs, once.
 
-A log is called HOST/NAME there. What was handed on moves to the directory `taken/` beside
-it. A crash in between hands it on again, under the same key: the queue knows it.
+A log is called HOST/NAME there. What was handed on moves to a directory beside it, of the
+same name with `-taken` behind. A crash in between hands it on again, under the same key:
+the queue knows it. A store or a queue that does not answer is asked again later.
 """
 
 import os
@@ -13,7 +14,9 @@ from typing import Any
 from pyarrow import fs
 
 from rq import client
+from rq.errors import RQError
 
+AGAIN = 60  # seconds
 TO = "weblogs"
 SOCKET = Path(os.environ["RQ_ROOT"], "queue", TO, "queue.sock")
 
@@ -23,6 +26,17 @@ def main() -> int:
     if not where.startswith("s3://"):
         say(f"err param1 is no s3:// address: {where}")
         return 1
+    try:
+        number = hand_all_on(where)
+    except (OSError, RQError) as error:
+        say(f"resend {AGAIN}-{' '.join(str(error).split())}")
+    else:
+        say(f"done {number} logs")
+    return 0
+
+
+def hand_all_on(where: str) -> int:
+    """Hand on what is there; return how many logs that was."""
     store, base = fs.FileSystem.from_uri(where)
     logs = store.get_file_info(fs.FileSelector(base, recursive=True))
     found = [one for one in logs if one.type == fs.FileType.File]
@@ -31,8 +45,7 @@ def main() -> int:
         say(f"run {number}/{len(found)} {inner}")
         hand_on(store, log, inner)
         move(store, log.path, f"{base.rstrip('/')}-taken/{inner}")
-    say(f"done {len(found)} logs")
-    return 0
+    return len(found)
 
 
 def hand_on(store: fs.FileSystem, log: fs.FileInfo, inner: str) -> None:
