@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,8 +47,17 @@ async def _problem(site: Site) -> str:
         found = await site.owners.supervisor("status")
     except RQError:
         return "the supervisor does not answer"
-    states = [one["state"] for one in found["children"] if one["kind"] == "queue"]
-    starting = states.count(Child.STARTING)
+    queues = [one for one in found["children"] if one["kind"] == "queue"]
+    starting = sum(one["state"] == Child.STARTING for one in queues)
     if starting:
-        return f"{starting} of {len(states)} queues are starting"
+        return f"{starting} of {len(queues)} queues are starting"
+    return await _closed(site, [o["name"] for o in queues if o["state"] == Child.UP])
+
+
+async def _closed(site: Site, names: Sequence[str]) -> str:
+    """Return why a queue that works takes nothing, a full disk, say; "" if all do."""
+    told = await site.owners.each(names, "detail")
+    for name, one in zip(names, told, strict=True):
+        if isinstance(one, list) and one[0] == "ok" and one[1]["closed_reason"]:
+            return f"queue {name} takes no messages: {one[1]['closed_reason']}"
     return ""

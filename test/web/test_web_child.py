@@ -85,6 +85,15 @@ def test_the_instance_is_ready_when_its_queues_are(tmp_path):
         assert web.get("/livez").text == "ok\n"
 
 
+def test_the_instance_is_not_ready_while_its_disk_is_full(tmp_path):
+    with served(tmp_path, min_free_bytes=2**60) as web:
+        name = web.queue("echo done >&3")
+        full = f"queue {name} takes no messages: the disk is full"
+        wait_until(lambda: full in web.get("/readyz").text, 20)
+        assert web.get("/readyz").status == 503
+        assert web.get("/livez").text == "ok\n"
+
+
 def test_a_stop_waits_for_no_open_connection(tmp_path):
     with served(tmp_path) as web:
         name = web.queue("echo begun; exec sleep 60")
