@@ -129,13 +129,23 @@ def remove_dir(path: str, dir_fd: int | None = None) -> bool:
 
 
 def remove_tree(path: str, dir_fd: int | None = None) -> None:
-    """Remove a directory and all in it, never following a symlink."""
-    with contextlib.suppress(FileNotFoundError):
+    """Remove a directory and all in it, never following a symlink; none is fine."""
+    while True:
         try:
-            shutil.rmtree(path, dir_fd=dir_fd)
-        except PermissionError:
-            _open_up(path, dir_fd)
-            shutil.rmtree(path, dir_fd=dir_fd)
+            _rmtree(path, dir_fd)
+        except FileNotFoundError:
+            # Of something in it, when a script that lives on removes files there too.
+            if _is(stat.S_IFDIR, path, dir_fd):
+                continue
+        return
+
+
+def _rmtree(path: str, dir_fd: int | None) -> None:
+    try:
+        shutil.rmtree(path, dir_fd=dir_fd)
+    except PermissionError:
+        _open_up(path, dir_fd)
+        shutil.rmtree(path, dir_fd=dir_fd)
 
 
 def _open_up(path: str, dir_fd: int | None) -> None:
