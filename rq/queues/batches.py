@@ -7,7 +7,6 @@ import functools
 import logging
 import os
 
-from rq import retry
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage
 from rq.logs import fields
@@ -56,8 +55,6 @@ class Batches:
         self._tasks = tasks
         self._together = Together(owner, slots, hearing, sweeper, tasks)
         self._claimed: list[Batch] = []
-        self._hold_until = 0.0
-        self._failures = 0
 
     # ---- claiming
 
@@ -66,8 +63,9 @@ class Batches:
         owner = self.owner
         now = owner.spool.clock()
         while owner.may_start and owner.slots_free > 0:
-            if now < self._hold_until or not self._file.ready(now, False):
-                return max(self._hold_until, self._file.retry_at)
+            not_before = self._file.not_before(now, False)
+            if not_before is not None:
+                return not_before
             later, more = self._gather(now)
             ids, starts = owner.gathering.next_batch(now)
             if ids:
@@ -211,8 +209,7 @@ class Batches:
         made.started(script, output, self._hearing.hear)
         owner.workers.update(made.workers)
         owner.claimed.difference_update(made.workers)
-        self._failures = 0
-        self._file.is_back()
+        self._file.started()
         log.info(
             "a batch starts: %s",
             fields(batch=made.batch_id, messages=len(made.claims), pid=script.pid),
@@ -229,12 +226,7 @@ class Batches:
             "a batch could not be started: %s",
             fields(batch=made.batch_id, reason=why.text),
         )
-        now = self.owner.spool.clock()
-        if why.cause is Cause.SCRIPT:
-            self._file.refuse(why.text, now)
-        else:
-            self._failures += 1
-            self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)
+        self._file.not_started(why.cause, why.text, self.owner.spool.clock())
         self._give_back(made, why)
 
     def _give_back(self, made: Batch, why: Refusal) -> None:

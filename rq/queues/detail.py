@@ -9,21 +9,15 @@ from typing import Any
 from rq.queues import delivery, views
 from rq.queues.owner import Owner
 from rq.queues.resident import Resident
+from rq.spool.entry import COUNTED
 from rq.states import State
 
 
 def counts(owner: Owner) -> dict[str, int]:
     """Return how many messages are in each of the six states."""
     kept = owner.spool.counts
-    shown_states = (
-        State.PREP,
-        State.QUE,
-        State.RUN,
-        State.DONE,
-        State.RELAYED,
-        State.ERR,
-    )
-    shown = {str(state): kept.of(state) for state in shown_states}
+    six = (state for state in COUNTED if state is not State.DISMISSED)
+    shown = {str(state): kept.of(state) for state in six}
     shown["que"] -= owner.riding
     return shown
 

@@ -13,7 +13,6 @@ import logging
 import os
 import time
 
-from rq import retry
 from rq.causes import Cause
 from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, WrongState
@@ -72,8 +71,6 @@ class Runner:
             self._sweeper,
             self.tasks,
         )
-        self._hold_until = 0.0
-        self._failures = 0
 
     # ---- claiming
 
@@ -88,8 +85,9 @@ class Runner:
         now = owner.spool.clock()
         while owner.may_start and owner.slots_free > 0:
             known = self.pool.free > 0
-            if now < self._hold_until or not self._file.ready(now, known):
-                return max(self._hold_until, self._file.retry_at)
+            not_before = self._file.not_before(now, known)
+            if not_before is not None:
+                return not_before
             if self._persistent and not self.pool.free:
                 return self._staying.want(now)
             msg_id, later = owner.waiting.next_due(
@@ -179,8 +177,7 @@ class Runner:
             worker = self._starter.hand(claim, claim.resident)
         else:
             worker = self._starter.spawn(claim, self._script_ended)
-            self._failures = 0
-            self._file.is_back()
+            self._file.started()
         self.owner.workers[claim.msg_id] = worker
         self._running[claim.msg_id] = claim
 
@@ -190,12 +187,7 @@ class Runner:
             "a script could not be started: %s",
             fields(msg_id=claim.msg_id, reason=why.text),
         )
-        now = self.owner.spool.clock()
-        if why.cause is Cause.SCRIPT:
-            self._file.refuse(why.text, now)
-        elif why.cause is Cause.SPAWN:
-            self._failures += 1
-            self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)
+        self._file.not_started(why.cause, why.text, self.owner.spool.clock())
         self._give_back(claim, why)
 
     def _give_back(self, claim: Claim, why: Refusal) -> None:

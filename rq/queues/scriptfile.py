@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 
 from rq import retry
+from rq.causes import Cause
 from rq.queues.owner import Owner
 
 LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
@@ -34,7 +35,15 @@ class ScriptFile:
         self._refusals = 0  # tries in a row, though it looked fit
         self._refused: tuple[object, ...] = ()  # the file of the last one
         self._refused_until = 0.0  # this file is not tried before
+        self._failures = 0  # starts in a row that failed for lack of something else
+        self._hold_until = 0.0
         self.on_look: Callable[[tuple[object, ...]], None]  # is told its identity
+
+    def not_before(self, now: float, known: bool) -> float | None:
+        """Return when a start is to be tried again; None: now. `known` as in `ready`."""
+        if now >= self._hold_until and self.ready(now, known):
+            return None
+        return max(self._hold_until, self.retry_at)
 
     def ready(self, now: float, known: bool) -> bool:
         """Return whether it looks as if it could be started; `known`: a worker that
@@ -79,7 +88,19 @@ class ScriptFile:
         self._owner.oper = text
         self.retry_at = now + SCRIPT_SECONDS
 
-    def refuse(self, text: str, now: float) -> None:
+    def not_started(self, cause: Cause, text: str, now: float) -> None:
+        """A start failed: wait, unless that was its message's own fault."""
+        if cause is Cause.SCRIPT:
+            self._refuse(text, now)
+        elif cause is Cause.SPAWN:
+            self._failures += 1
+            self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)
+
+    def started(self) -> None:
+        self._failures = 0
+        self.is_back()
+
+    def _refuse(self, text: str, now: float) -> None:
         """It cannot be started, though it looks fit: a first line that leads nowhere.
 
         Each try writes to the journal and to the message's log, so the same file is tried

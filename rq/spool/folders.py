@@ -19,20 +19,10 @@ from rq.message import Message, from_disk
 from rq.spool.entry import COUNTED, Counts
 from rq.states import HASHED, State
 
-_LOOKED_IN = (
-    State.PREP,
-    State.QUE,
-    State.RUN,
-    State.DONE,
-    State.RELAYED,
-    State.ERR,
-    State.DISMISSED,
-)
-
 
 def find(queue: QueueDir, msg_id: str) -> State | None:
     """Return the state that the folder of a message is in; None if there is none."""
-    for state in _LOOKED_IN:
+    for state in COUNTED:
         if os.path.isdir(queue.message(state, msg_id)):
             return state
     return None
