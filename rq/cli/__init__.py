@@ -23,6 +23,8 @@ ENDED_IN_ERR = 8
 INTEGRITY = 9
 INTERRUPTED = 130
 
+NOT_YOURS = "permission denied: run this as the user whose RQ it is, or as root"
+
 EXIT_OF: dict[type[errors.RQError], int] = {
     errors.BadInput: USAGE,
     errors.BadMessage: USAGE,
@@ -237,6 +239,8 @@ def _unforeseen(error: Exception) -> str:
         import traceback
 
         traceback.print_exc()
+    if isinstance(error, PermissionError) and error.filename:
+        return f"{error.filename}: {NOT_YOURS}"
     text = str(error) or type(error).__name__
     if isinstance(error, OSError):
         return text

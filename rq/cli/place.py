@@ -8,8 +8,9 @@ from pathlib import Path
 
 import rq
 from rq import client, config, names
+from rq.cli import NOT_YOURS
 from rq.config.settings import RootConfig
-from rq.errors import BadConfig, NoSuchQueue, RQError, Unreachable
+from rq.errors import BadConfig, NoSuchQueue, Refused, RQError, Unreachable
 from rq.layout import QueueDir, Root
 
 CHECKOUT = Path(rq.__file__).resolve().parent.parent
@@ -29,7 +30,7 @@ def queue_names(root: Root) -> list[str]:
     try:
         with os.scandir(root.queues) as entries:
             found = [one.name for one in entries if names.is_queue_name(one.name)]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(found)
 
@@ -74,6 +75,13 @@ def is_running(root: Root) -> bool:
     except RQError:
         return False
     return bool(reply == ["pong"])
+
+
+def check_leave(root: Root) -> None:
+    """Refused when this user may not ask a supervisor, which then seems not to run."""
+    sock = root.supervisor_socket
+    if os.path.exists(sock) and not os.access(sock, os.W_OK):
+        raise Refused(f"{sock}: {NOT_YOURS}")
 
 
 def answers(queue: QueueDir) -> bool:

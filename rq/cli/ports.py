@@ -7,6 +7,7 @@ import os
 import socket
 from pathlib import Path
 
+from rq.cli import term
 from rq.errors import Refused
 
 _LISTEN = "0A"
@@ -69,5 +70,5 @@ def _name(process: Path) -> str:
         words = (process / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return "a process"
-    shown = " ".join(word.decode("utf-8", "replace") for word in words[:3] if word)
-    return shown[:60] or "a process"
+    shown = " ".join(word.decode("utf-8", "replace") for word in words[:5])
+    return term.plain(" ".join(shown.split()))[:80] or "a process"

@@ -22,6 +22,7 @@ from rq.cli import (
     term,
 )
 from rq.config import files
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.states import Child
@@ -73,6 +74,7 @@ def down(root: Root, words: list[str]) -> int:
     term.parser(
         "down", "Stop RQ and wait until all its processes have ended."
     ).parse_args(words)
+    place.check_leave(root)
     begun = time.monotonic()
     if mgr.stop(root, place.note):
         print(f"RQ has stopped ({time.monotonic() - begun:.1f} s)")
@@ -88,8 +90,10 @@ def _set_up(root: Root, *, first: bool) -> None:
     if first:
         for line in install.first_config(root):
             print(line)
-    elif not place.is_running(root):
-        _warn_of_port(root)
+    else:
+        found = place.root_config(root)  # before one that runs is stopped
+        if not place.is_running(root):
+            _warn_of_port(root, found)
     files.make_root(root)
     _link(root)
 
@@ -100,8 +104,7 @@ def _link(root: Root) -> None:
         print(f"linked the bundled queues into scandir/: {', '.join(linked)}")
 
 
-def _warn_of_port(root: Root) -> None:
-    found = place.root_config(root)
+def _warn_of_port(root: Root, found: RootConfig) -> None:
     holder = ports.holder(found.addr, found.port)
     if holder is not None:
         place.note(

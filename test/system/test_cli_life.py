@@ -416,6 +416,13 @@ def test_up_after_an_update_restarts_what_runs_gracefully(tmp_path):
         before = json.loads(ok(root, "status", "--json"))["supervisor"]["pid"]
         with (copy / "rq/__init__.py").open("a") as file:
             file.write("# an update\n")
+        config = root / "config/config.json"
+        good = config.read_text()
+        config.write_text("{")
+        done = rq("up", root=root, env=env, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (1, ""), "it stopped what runs"
+        assert json.loads(ok(root, "status", "--json"))["supervisor"]["pid"] == before
+        config.write_text(good)
         done = rq("up", root=root, env=env, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "the running version is older" in done.stdout

@@ -4,7 +4,7 @@ from datetime import UTC, timedelta, timezone
 
 import pytest
 
-from rq import moments
+from rq import cli, moments
 from rq.cli import ANCESTOR, VERBS, ancestor, take_root
 from rq.cli.check_rq import Level, Limits, judge, parse_limits
 from rq.errors import BadInput
@@ -104,3 +104,12 @@ def test_check_rq_wants_four_limits():
     assert parse_limits("25:40:3000:3500") == LIMITS
     with pytest.raises(BadInput):
         parse_limits("25:40")
+
+
+def test_who_may_not_is_told_whom_to_ask(capsys):
+    def refused():
+        raise PermissionError(13, "Permission denied", "/srv/rq/queue")
+
+    assert cli.guarded(refused) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("rq: /srv/rq/queue: permission denied: run this as the user")
