@@ -14,7 +14,7 @@ import orjson
 
 from rq import client
 from rq.config import files
-from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError
+from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError, Unreachable
 from rq.layout import Root
 from rq.timers.past import Past, beat, due, not_ahead
 from rq.timers.timer import Timer, parse, refusal
@@ -144,6 +144,14 @@ class Timers:
         except RQError as error:
             again = replace(past, failures=past.failures + 1, tried=now)
             self._failed(timer, replace(again, error=str(error)))
+        except Exception as error:
+            # Whatever speaks there is no queue of ours: asked at once again and again,
+            # it would keep a core busy.
+            log.exception("timer %s could not be sent", timer.name)
+            again = replace(past, failures=past.failures + 1, tried=now)
+            self._failed(
+                timer, replace(again, error=f"{type(error).__name__}: {error}")
+            )
         else:
             log.info("timer %s: %s", timer.name, result)
             self._note(timer, replace(done, result=result, error=""))
@@ -154,13 +162,13 @@ class Timers:
             self.past[timer.name] = past
 
     async def _send(self, timer: Timer) -> str:
-        queue = self.root.queue(timer.queue)
-        [status] = await client.ask_async(queue.socket, "status", timeout=ASK_TIMEOUT)
+        socket = self.root.queue(timer.queue).socket
+        [status] = await _status_at(socket)
         if status != "UP":
             return f"skipped: queue {timer.queue} is {status}"
         message = {"dest": timer.dest, **timer.params}
         reply = await client.ask_async(
-            queue.socket, "create_message", message, timeout=ASK_TIMEOUT
+            socket, "create_message", message, timeout=ASK_TIMEOUT
         )
         if reply[0] != "ok":
             raise Refused(f"queue {timer.queue} refused it: {reply[-1]}")
@@ -233,6 +241,14 @@ class Timers:
                 self.woken.set()
                 return ["ok", None]
         raise BadInput("unknown command; there are get_timers, get_status, status")
+
+
+async def _status_at(socket: Path) -> Any:
+    try:
+        return await client.ask_async(socket, "status", timeout=ASK_TIMEOUT)
+    except OutcomeUnknown as error:
+        # Nothing was sent yet, so that it need not wait its period.
+        raise Unreachable(str(error)) from None
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:

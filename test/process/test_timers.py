@@ -1,7 +1,10 @@
 """The timers process with a real supervisor and real queues."""
 
+import contextlib
 import json
 import os
+import socket
+import threading
 import time
 
 import pytest
@@ -204,7 +207,37 @@ def test_a_queue_that_hangs_delays_no_other(running):
     write(running, "a", dest="hang")
     write(running, "b")
     wait_until(lambda: fired(running, "q") == 1, 20)
+    wait_until(lambda: "did not answer" in row(running, "a")["error"], 30)
+    # Nothing was sent, so it is tried soon and not a day later.
+    assert row(running, "a")["due"] < time.time() + 3600
     sock.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"+PONG and good night\r\n", wire.frame(b'["a","b"]')]
+)
+def test_what_is_no_queue_is_tried_again_later_and_shown(running, said):
+    odd = running.root.queue("odd").path
+    odd.mkdir()
+    with client.listen(odd / "queue.sock") as sock:
+        sock.setblocking(True)
+        talker = threading.Thread(target=babble, args=(sock, said), daemon=True)
+        talker.start()
+        write(running, "t", dest="odd")
+        wait_until(lambda: row(running, "t")["error"] != "", 30)
+        sock.shutdown(socket.SHUT_RDWR)
+        talker.join(20)
+    assert row(running, "t")["result"] == "failed"
+    assert config.read_json(running.root.timers_state)["timers"]["t"]["failures"] >= 1
+
+
+def babble(sock, said):
+    with contextlib.suppress(OSError):
+        while True:
+            line, _ = sock.accept()
+            with line:
+                line.recv(4096)
+                line.sendall(said)
 
 
 def test_bad_clients_cost_only_themselves(running):
