@@ -21,7 +21,7 @@ import orjson
 from rq import client, names, retry
 from rq.config.admin import Admin, admin_status
 from rq.config.settings import RootConfig
-from rq.errors import OutcomeUnknown, Refused, RQError, Unreachable
+from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.logs import fields
 from rq.message import ENV_STRING_LIMIT, Message
 from rq.queues import handover
@@ -172,14 +172,14 @@ class Delivery:
                 await self._deliver(of, owed[of])
                 in_a_row = 0
                 self._failures.pop(dest, None)
-            except Refused as error:
+            except (Unreachable, OutcomeUnknown, OSError) as error:
+                reason = error
+                break
+            except RQError as error:
                 in_a_row, reason = in_a_row + 1, error
                 refused.add(of)
                 if of in owed:
                     owed.put_last(of)
-            except (Unreachable, OutcomeUnknown, OSError) as error:
-                reason = error
-                break
         if reason is not None:
             self._hold(dest, reason)
             return

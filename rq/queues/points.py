@@ -106,11 +106,10 @@ class Points:
                 self.owner.loop.call_later(0.02, self.owner.wake)
                 return
             self._index = None
-            self.owner.threads.submit(writing.finish)
+            self.owner.threads.submit(_finish, writing)
         except OSError as error:
             self._index = None
-            writing.abandon()
-            log.error("the index could not be written: %s; a start takes longer", error)
+            _give_up(writing, error)
 
     def _disk_failed(self, reason: str) -> None:
         """No checkpoint any more in this process: let workers end, then end."""
@@ -136,3 +135,16 @@ class Points:
         if self._index is not None:
             self._index.abandon()
             self._index = None
+
+
+def _finish(writing: index.Writing) -> None:
+    """Make a new index the index; for a thread."""
+    try:
+        writing.finish()
+    except OSError as error:
+        _give_up(writing, error)
+
+
+def _give_up(writing: index.Writing, error: OSError) -> None:
+    writing.abandon()
+    log.error("the index could not be written: %s; a start takes longer", error)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rq.errors import BadMessage
 from rq.layout import Root
 from rq.queues import delivery
 from rq.queues.delivery import IN_DOUBT, Delivery
@@ -157,3 +158,35 @@ def test_what_is_in_doubt_is_tried_no_more_until_the_clock_is_set_back(tmp_path)
         return all_to(owed, "b")
 
     assert asyncio.run(story()) == [(2, 0), (0, 0), (1, 0)]
+
+
+def test_one_that_cannot_be_read_is_told_and_tried_after_the_others(tmp_path):
+    def settle(msg_id):
+        raise BadMessage("no JSON")
+
+    async def story():
+        owed = box("b", "b", files=True)
+        spool = SimpleNamespace(
+            owed=owed,
+            clock=lambda: NOW,
+            journal=SimpleNamespace(journal_id="j", position=SimpleNamespace(seq=9)),
+            unsettled={"m0"},
+            settle=settle,
+        )
+        owner = SimpleNamespace(
+            spool=spool,
+            root=Root(tmp_path),
+            name="a",
+            loop=asyncio.get_running_loop(),
+            undelivered={},
+            wake=lambda: None,
+        )
+        tries = Delivery(owner)
+        tries.start()
+        while not owner.undelivered:
+            await asyncio.sleep(0)
+        tries.cancel()
+        assert owner.undelivered["b"] == "there is no queue b"
+        return all_to(owed, "b")
+
+    assert asyncio.run(story()) == [(1, 0), (0, 0)]
