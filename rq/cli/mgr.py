@@ -17,6 +17,7 @@ from rq.cli import OK, guarded, place, take_root
 from rq.config import files
 from rq.errors import BadConfig, OutcomeUnknown, Unreachable
 from rq.layout import Root
+from rq.proc import processes
 
 START_PATIENCE = 60.0  # seconds from the start to the first pong
 STOP_PATIENCE = 180.0  # seconds for workers to end, folders to be made
@@ -166,7 +167,7 @@ def stop(root: Root, say: Say) -> bool:
     if pid is None:
         return False
     try:
-        handle = os.pidfd_open(pid)
+        handle = processes.open_pidfd(pid)
     except ProcessLookupError:
         return False
     try:

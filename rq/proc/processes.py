@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from rq.proc import standin
 
 LEASE_NAME = "RQ_LEASE"
 _PROC = Path("/proc")
@@ -43,12 +44,16 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def open_pidfd(pid: int) -> int:
-    """Return a descriptor that stands for `pid` and no later process of its number."""
-    return os.pidfd_open(pid)
+    """Return a descriptor that stands for `pid` and no later process of its number; it
+    is readable once that has ended."""
+    found = standin.pidfd(pid)
+    return standin.end_of(pid) if found is None else found
 
 
 def has_ended(pidfd: int) -> bool:
     """Return whether the process behind a pidfd has ended."""
+    if standin.is_place(pidfd):
+        return standin.is_empty(pidfd)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(0))
@@ -95,7 +100,8 @@ def _stats(paths: Sequence[Path]) -> Iterator[os.stat_result]:
 
 def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
     try:
-        pidfd = open_pidfd(pid)
+        found = standin.pidfd(pid)
+        pidfd = standin.place_of(pid) if found is None else found
     except OSError:
         return None
     environment = _environment(pid)
@@ -133,5 +139,10 @@ def _holds(pid: int, slots: set[tuple[int, int]]) -> bool:
 
 def signal_found(found: Found, sig: int) -> None:
     """Signal exactly the process that was found."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        signal.pidfd_send_signal(found.pidfd, sig)
+    signal_one(found.pidfd, found.pid, sig)
+
+
+def signal_one(pidfd: int, pid: int, sig: int) -> None:
+    """Signal exactly the process that `pidfd` stands for, whose number is `pid`."""
+    if not has_ended(pidfd):
+        standin.send(pidfd, pid, sig)

@@ -81,8 +81,8 @@ class Handle:
     def send(self, number: signal.Signals) -> None:
         """Signal exactly this process, if it still is."""
         with contextlib.suppress(ProcessLookupError):
-            if self.pidfd is not None:
-                signal.pidfd_send_signal(self.pidfd, number)
+            if self.pidfd is not None and self.pid is not None:
+                processes.signal_one(self.pidfd, self.pid, number)
             elif self.popen is not None:
                 self.popen.send_signal(number)
 

@@ -1,0 +1,68 @@
+"""Machines that lack what Linux has: no pidfd, no /proc. RQ goes another way, and keeps
+what it promises."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from supervising import daemon_on, wait_until
+
+pytestmark = pytest.mark.process
+
+PATIENCE = 30
+HIDE = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+
+
+@pytest.fixture(
+    params=["ENOSYS", "EPERM"]
+)  # an old kernel; a container that forbids it
+def no_pidfd(request, compiled, tmp_path):
+    """Give the environment of a machine without pidfd."""
+    number = str(getattr(errno, request.param))
+    return {"LD_PRELOAD": str(compiled("pidfd.c", tmp_path)), "PIDFD_ERRNO": number}
+
+
+def done(queue, msg_id):
+    queue.until(msg_id, "done", PATIENCE)
+
+
+# ---- no pidfd
+
+
+def test_scripts_run_and_what_they_leave_is_ended_without_pidfds(site, no_pidfd):
+    site.act("linger", "( setsid sleep 300 & )")
+    site.act("dies", "kill -9 $$")
+    queue = site.queue(num_workers=2).start(**no_pidfd)
+    for act in ("", "linger"):
+        done(queue, queue.submit(act))
+    queue.until(queue.submit("dies"), "err", PATIENCE)
+    assert not site.holders()
+    queue.prove()
+
+
+def test_what_a_dead_owner_left_is_ended_without_pidfds(site, no_pidfd):
+    queue = site.queue(num_workers=2).start(**no_pidfd)
+    running = queue.submit("hold")
+    queue.until_started(running)
+    queue.kill()
+    queue.start(**no_pidfd)
+    done(queue, running)  # held only the first time
+    assert len(site.ran("start", running)) == 2
+    queue.prove()
+
+
+def test_a_supervisor_minds_its_children_without_pidfds(tmp_path, no_pidfd):
+    with daemon_on(tmp_path / "root") as daemon:
+        daemon.env = no_pidfd
+        daemon.start()
+        asked = {"name": "q", "script": str(daemon.script), "exec_prefix": ""}
+        assert daemon.ask("create_queue", asked)[0] == "success"
+        for name in ("q", "timers"):
+            before = daemon.kill(name)
+            wait_until(lambda b=before, n=name: daemon.child(n)["pid"] != b, PATIENCE)
+            daemon.until_up(name, PATIENCE)
+        assert daemon.ask_queue("q", "create_message", {"dest": "q"})[0] == "ok"
+        wait_until(lambda: daemon.ask_queue("q", "num_messages")["done"] == 1, PATIENCE)
+        assert daemon.stop() == 0
+        wait_until(lambda: not daemon.processes(), PATIENCE)
