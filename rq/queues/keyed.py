@@ -30,8 +30,9 @@ def checked(key: object, name: str) -> str | None:
     """Return a key that may be remembered, if there is one."""
     if key is None:
         return None
-    if len(str(key)) > _LIMIT or not str(key).isprintable():
-        raise BadInput(f"{name} is at most {_LIMIT} printable characters")
+    # One that is empty was never chosen: all that came with it would be one message.
+    if not 0 < len(str(key)) <= _LIMIT or not str(key).isprintable():
+        raise BadInput(f"{name} is not 1 to {_LIMIT} printable characters")
     return str(key)
 
 

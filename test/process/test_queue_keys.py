@@ -65,11 +65,11 @@ def test_a_key_whose_prepared_message_was_removed_begins_another(queue):
     assert (again != msg_id, state) == (True, "prep")
 
 
-@pytest.mark.parametrize("key", ["x" * 201, "a\nb"])
+@pytest.mark.parametrize("key", ["x" * 201, "a\nb", ""])
 def test_a_key_that_is_none_is_refused(queue, key):
     for command in ("prep_message", "create_message"):
         text = queue.refused(command, {"dest": "t", "_key": key})
-        assert text == "_key is at most 200 printable characters"
+        assert text == "_key is not 1 to 200 printable characters"
 
 
 def test_an_attachment_with_another_digest_is_refused(queue, tmp_path):
