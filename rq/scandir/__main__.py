@@ -35,26 +35,32 @@ def _run(started: Helper, scandir: Scandir) -> None:
     watcher = Watcher()
     look_at = 0.0
     started.say_ready()
-    while True:
+    while _rest(watcher, started.life_fd, look_at):
         try:
-            now = time.monotonic()
-            if now >= look_at:
-                watcher.follow(scandir.look(now))
-                look_at = now + _pause(watcher, scandir)
+            look_at = _pass(watcher, scandir, look_at)
         except Exception:
             log.exception("a look at %s failed", scandir.root.scandir)
             look_at = time.monotonic() + LOOK
-        waiting = [watcher.fileno()]
-        if started.life_fd is not None:
-            waiting.append(started.life_fd)
-        timeout = max(0.0, look_at - time.monotonic())
-        ready, _, _ = select.select(waiting, [], [], timeout)
-        if started.life_fd in ready:
-            return
-        if ready:
-            time.sleep(SETTLE)
-            if hints.pass_on(scandir.root, watcher.hints()):
-                look_at = 0.0
+
+
+def _rest(watcher: Watcher, life_fd: int | None, until: float) -> bool:
+    """Wait for a hint or for the time to look; False when the supervisor is gone."""
+    waiting = [one for one in (watcher.fileno(), life_fd) if one is not None]
+    timeout = max(0.0, until - time.monotonic())
+    ready, _, _ = select.select(waiting, [], [], timeout)
+    if watcher.fileno() in ready:
+        time.sleep(SETTLE)
+    return life_fd not in ready
+
+
+def _pass(watcher: Watcher, scandir: Scandir, look_at: float) -> float:
+    """Pass hints on, look when it is time or a hint says so; return when it is next."""
+    hinted = hints.pass_on(scandir.root, watcher.hints())
+    now = time.monotonic()
+    if now < look_at and not hinted:
+        return look_at
+    watcher.follow(scandir.look(now))
+    return now + _pause(watcher, scandir)
 
 
 def _pause(watcher: Watcher, scandir: Scandir) -> float:

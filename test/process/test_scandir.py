@@ -1,14 +1,18 @@
 """scandir with a real supervisor: links are queues, and mistakes remove nothing."""
 
+import contextlib
 import json
 import os
 import shutil
+import socket
+import subprocess
+import threading
 import time
 
 import pytest
 from supervising import annoy, daemon_on, wait_until
 
-from rq import config, trash
+from rq import client, config, trash, wire
 from rq.errors import NoSuchQueue, Refused
 
 pytestmark = pytest.mark.process
@@ -289,6 +293,40 @@ def test_a_trash_that_is_owned_or_unknown_is_not_touched(running):
 
 
 # ---- hints
+
+
+def test_who_answers_a_hint_with_nonsense_does_not_end_scandir(daemon):
+    heard = threading.Semaphore(0)
+    ready, theirs = os.pipe()
+    told = daemon.command("rq.scandir", "--ready-fd", str(theirs))
+    with client.listen(daemon.root.timers_socket) as sock:
+        sock.setblocking(True)
+        talker = threading.Thread(target=babble, args=(sock, heard), daemon=True)
+        talker.start()
+        process = subprocess.Popen(**told, pass_fds=(theirs,))
+        os.close(theirs)
+        assert os.read(ready, 10) == b"\n"
+        os.close(ready)
+        for number in range(3):
+            asked = time.monotonic()
+            while not heard.acquire(timeout=0.5):
+                (daemon.root.timers / f"{number}.json").touch()
+                assert time.monotonic() < asked + 30
+                assert process.poll() is None
+        sock.shutdown(socket.SHUT_RDWR)
+        talker.join(20)
+    process.kill()
+    process.wait()
+
+
+def babble(sock, heard):
+    with contextlib.suppress(OSError):
+        while True:
+            line, _ = sock.accept()
+            with line:
+                line.recv(4096)
+                line.sendall(wire.frame(b"nonsense", wire.MAGIC2))
+            heard.release()
 
 
 def test_a_flag_made_by_hand_reaches_the_queue_at_once(running):
