@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from rq import names
 from rq.errors import BadInput, Refused
 from rq.message import Attachment
-from rq.relay import answers
+from rq.relay import answers, task
 from rq.relay.answers import Reply
 from rq.relay.line import Line
 from rq.relay.peers import Target
@@ -76,7 +76,7 @@ class Remote:
             "Content-Length": str(len(head) + known.size + len(tail)),
         }
         where = self._to.path(f"{_local(remote)}/attach/new")
-        with self._line.guarded(), path.open("rb") as file:
+        with self._line.guarded(), task.opened(path) as file:
             self._line.begin("POST", where, headers)
             with contextlib.suppress(*_HUNG_UP):
                 self._line.send(head)
@@ -103,7 +103,7 @@ class Remote:
         last = max(known.size - 1, start)
         headers["Content-Range"] = f"bytes {start}-{last}/{known.size}"
         headers["Content-Length"] = str(known.size - start)
-        with self._line.guarded(), path.open("rb") as file:
+        with self._line.guarded(), task.opened(path) as file:
             self._line.begin("PUT", where, headers)
             with contextlib.suppress(*_HUNG_UP):
                 self._send(file, start, known)

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message
 from rq.spool import attach
 
+_NOT_THERE = (
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
 HOPS = "hops"  # a field of its own: how often the message was relayed
 MOST_HOPS = 25
 # What belongs to this host: when to run here, and how it came about.
@@ -57,10 +64,19 @@ class Task:
 
     def prove(self, name: str) -> None:
         """Refused when an attachment is not what it was when it came."""
-        with self.file(name).open("rb") as file:
+        with opened(self.file(name)) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != self.attachments[name].sha256:
             raise Refused(f"attachment {name} is not what was attached here")
+
+
+def opened(path: Path) -> BufferedReader:
+    """Open an attachment; Refused when it is not there: no fault of the other host."""
+    try:
+        return path.open("rb")
+    except _NOT_THERE as error:
+        text = f"attachment {path.name} cannot be read: {error.strerror}"
+        raise Refused(text) from None
 
 
 def read(env: Mapping[str, str], job: Path) -> Task:

@@ -6,6 +6,8 @@ import pytest
 from relaying import DELAYS, FAULTS, STEPS, pair_at
 from support import wait_until
 
+from rq import backoff
+
 pytestmark = pytest.mark.process
 
 FILES = {"picture.jpg": b"\x89cat" * 50_000, "notes.txt": b"hello\n"}
@@ -104,3 +106,16 @@ def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
     assert ended["state"] == "err"
     assert "notes.txt is not what was attached here" in ended["status"]
     assert pair.received() == []
+
+
+def test_an_attachment_that_is_gone_here_is_not_held_against_the_host(pair):
+    pair.proxy.once("prepare", "busy")
+    msg_id = pair.send(FILES)
+    wait_until(lambda: pair.sender.state(msg_id) == "que")
+    (pair.sender.folder(msg_id) / "attach/notes.txt").unlink()
+    ended = pair.relayed(msg_id)
+    assert ended["state"] == "err"
+    assert "attachment notes.txt cannot be read: No such file" in ended["status"]
+    assert backoff.ls(pair.sender.dir, 0.0) == []
+    assert pair.received() == []
+    pair.remove(msg_id)  # else `check` tells of the file
