@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,7 @@ from rq.queues.worker import Worker
 from rq.states import State
 from rq.wording import duration
 
+SLOW_START = 5.0  # seconds; then it is told who has not said `ready`
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -183,7 +185,7 @@ def _why_next(owner: Owner, msg_id: str) -> str:
         return f"All {owner.config.num_workers} slots are taken (num_workers)."
     if msg_id in owner.gathering:
         return _why_gathering(owner, msg_id)
-    return "No worker is ready yet." if _lacks_worker(owner) else "It is next."
+    return _why_no_worker(owner) if _lacks_worker(owner) else "It is next."
 
 
 def _why_gathering(owner: Owner, msg_id: str) -> str:
@@ -194,6 +196,17 @@ def _why_gathering(owner: Owner, msg_id: str) -> str:
     return (
         f"Its batch starts when {quota} messages are there (now {there}), or in "
         f"{duration(away)}."
+    )
+
+
+def _why_no_worker(owner: Owner) -> str:
+    starting = [one for one in owner.residents if one.phase is Phase.STARTING]
+    age = time.monotonic() - starting[0].began if starting else 0.0
+    if age < SLOW_START:
+        return "No worker is ready yet."
+    return (
+        f"No worker is ready: the one that was started {duration(age)} ago (pid "
+        f"{starting[0].pid}) has not said `ready` yet. Does its script do so?"
     )
 
 

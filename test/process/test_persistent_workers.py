@@ -207,6 +207,23 @@ def test_a_script_that_never_gets_ready_is_an_error_that_costs_no_message(
         assert queue.ok("detail")["status"] == "UP"
 
 
+def test_a_script_that_lives_and_never_says_ready_is_named_to_who_asks(tmp_path):
+    with workers(tmp_path, "#!/bin/sh\nexec sleep 600\n") as queue:
+        msg_id = queue.send()
+        why = wait_until(
+            lambda: (
+                text
+                if "has not said" in (text := queue.get(msg_id)["story"]["why"])
+                else None
+            ),
+            30,
+        )
+        assert f"pid {queue.ok('detail')['workers'][0]['pid']})" in why
+        queue.script.write_text(WORKER)
+        queue.ask("wake")
+        assert queue.ended(msg_id, 30)["state"] == "done"
+
+
 def test_a_script_that_dies_at_once_is_started_less_and_less_often(tmp_path):
     text = '#!/bin/sh\necho >> "$RQ_ROOT/starts"; exit 1\n'
     with workers(tmp_path, text) as queue:
