@@ -9,6 +9,7 @@ import time
 import zlib
 from typing import Any
 
+from rq.errors import Refused
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.proc import locks, processes
@@ -23,7 +24,10 @@ def prefix_of(queue: QueueDir, journal: str) -> str:
 
 
 def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Found]:
-    """End every process that an earlier owner left; return those that do not end."""
+    """End every process that an earlier owner left; return those that do not end.
+
+    Refused when one holds a lease and cannot be found.
+    """
     slots = [queue.path / "lease" / name for name in os.listdir(queue.path / "lease")]
     held = [slot for slot in slots if locks.is_locked(slot)]
     for one in processes.find_leases(prefix, held):
@@ -32,7 +36,15 @@ def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Found
             fields(pid=one.pid, msg_id=one.msg_id),
         )
         os.close(one.pidfd)
-    return end_processes(prefix, held, grace)
+    left = end_processes(prefix, held, grace)
+    hidden = [] if left else [slot for slot in held if locks.is_locked(slot)]
+    if hidden:
+        # Without /proc, say: its message would run a second time beside it.
+        raise Refused(
+            f"a process of an earlier owner holds {hidden[0]} and cannot be found here: "
+            "end it, and the queue starts"
+        )
+    return left
 
 
 def end_processes(

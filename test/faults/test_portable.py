@@ -3,10 +3,15 @@ what it promises."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import signal
+import subprocess
 
 import pytest
 from supervising import daemon_on, wait_until
+from support import RunningQueue, lives
 
 pytestmark = pytest.mark.process
 
@@ -66,3 +71,59 @@ def test_a_supervisor_minds_its_children_without_pidfds(tmp_path, no_pidfd):
         wait_until(lambda: daemon.ask_queue("q", "num_messages")["done"] == 1, PATIENCE)
         assert daemon.stop() == 0
         wait_until(lambda: not daemon.processes(), PATIENCE)
+
+
+# ---- no /proc
+
+
+@pytest.fixture
+def hidden(tmp_path):
+    """Give a queue that is to be started with HIDE."""
+    if os.geteuid() != 0 or subprocess.run([*HIDE, "true"], check=False).returncode:
+        pytest.skip("/proc is hidden as root -> sudo ./test/run_tests.sh faults")
+    queue = RunningQueue(tmp_path / "root", "t", HOLD)
+    try:
+        yield queue
+    finally:
+        queue.kill()
+        for pid in started(queue):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+HOLD = """#!/bin/sh
+echo $$ >> "$RQ_ROOT/ran"
+until [ -e "$RQ_ROOT/go" ]; do sleep 0.05; done
+echo done >&3
+"""
+
+
+def started(queue):
+    with contextlib.suppress(FileNotFoundError):
+        return [int(one) for one in (queue.root.path / "ran").read_text().split()]
+    return []
+
+
+def test_messages_run_without_proc(hidden):
+    (hidden.root.path / "go").touch()
+    hidden.start(HIDE)
+    assert hidden.run(PATIENCE)["state"] == "done"
+    hidden.close()
+
+
+def test_no_second_attempt_beside_one_that_cannot_be_found_without_proc(hidden):
+    hidden.start(HIDE)
+    msg_id = hidden.send()
+    [pid] = wait_until(lambda: started(hidden), PATIENCE)
+    hidden.crash()
+    with pytest.raises(AssertionError, match=r"holds .*/lease/0 and cannot be found"):
+        hidden.start(HIDE)
+    hidden.process.wait(PATIENCE)
+    assert started(hidden) == [pid]
+    os.killpg(pid, signal.SIGKILL)
+    (hidden.root.path / "go").touch()
+    wait_until(lambda: not lives(pid), PATIENCE)
+    hidden.start(HIDE)
+    hidden.until(msg_id, "done", seconds=PATIENCE)
+    assert len(started(hidden)) == 2
+    hidden.close()
