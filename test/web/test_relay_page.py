@@ -74,9 +74,13 @@ def left_alone(pair, msg_id):
             table[peer]["until"] = time.time() + 300
 
     def waits():
+        # Looked at first: one that was just told to run is at it, whatever its status says.
+        if (seconds := pause(pair, msg_id)) > 100:
+            return True
         backoff.change(pair.sender.dir, leave)
-        pair.sender.ask("run_message", {"msg_id": msg_id})
-        return pause(pair, msg_id) > 100
+        if seconds >= 0:
+            pair.sender.ask("run_message", {"msg_id": msg_id})
+        return False
 
     wait_until(waits, 30)
 
