@@ -43,10 +43,6 @@ class Cause(StrEnum):
     REFUSED = "refused"
 
 
-# These end an attempt without counting against max_count.
-UNCOUNTED = frozenset({Cause.STOP, Cause.SCRIPT, Cause.SPAWN, Cause.LATER})
-
-
 @dataclass(frozen=True, slots=True)
 class Story:
     """What happened, why, and what to do, a sentence each."""

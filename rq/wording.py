@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 # Fields of a message that whoever shows it tells in a sentence or a place of their own.
@@ -151,6 +152,15 @@ def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if known.get("max_rss"):
         found.append(("memory", size(int(known["max_rss"]) * 1024)))
     return found
+
+
+def moment(epoch: float) -> str:
+    """Return an epoch time as people read it, in UTC.
+
+    >>> moment(0.0)
+    '1970-01-01 00:00:00'
+    """
+    return f"{datetime.fromtimestamp(epoch, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The only writer of config and state files, and of what else lies outside a spool."""
+"""Writes, moves and removes config and state files, and whole directories of queues."""
 
 from __future__ import annotations
 

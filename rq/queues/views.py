@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from rq import names
@@ -20,7 +19,7 @@ from rq.queues.owner import Owner
 from rq.queues.persistent import Phase
 from rq.queues.worker import Worker
 from rq.states import State
-from rq.wording import duration
+from rq.wording import duration, moment
 
 SLOW_START = 5.0  # seconds; then it is told who has not said `ready`
 _PUBLIC = {State.DISMISSED: "err"}
@@ -165,8 +164,7 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
         return f"The script cannot be started: {owner.oper}."
     away = entry.due - owner.spool.clock()
     if away > 0:
-        when = datetime.fromtimestamp(entry.due, UTC)
-        return f"It is due in {duration(away)} ({when:%Y-%m-%d %H:%M:%S} UTC)."
+        return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
     key = owner.exclusion_key(msg_id)
     if key is not None and key in owner.busy_keys:
         return f"{owner.busy_keys[key]} runs with equal blocking_params."

@@ -35,6 +35,7 @@ from rq.spark import (
 )
 from rq.spark.bronze import Current
 from rq.spark.journal_source import JournalSource
+from rq.wording import moment
 
 OLD = 3600.0  # seconds that merged directories stay for readers that are at them
 MERGED_AT_ONCE = 7  # days
@@ -74,8 +75,7 @@ class Settings:
 def sentence(done: Round) -> str:
     """Return what a round did, for a person."""
     days = f"{len(done.days)} day{'s' * (len(done.days) != 1)} computed"
-    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(done.as_of))
-    text = f"{done.events} new events, {days}, as of {moment} UTC"
+    text = f"{done.events} new events, {days}, as of {moment(done.as_of)} UTC"
     if done.silent:
         text += (
             f"; did not answer, read up to their last seal: {', '.join(done.silent)}"

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from rq import __version__
 from rq.config.settings import RootConfig
 from rq.web.pages import plots, progress, sparks
-from rq.wording import duration, size
+from rq.wording import duration, moment, size
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
@@ -59,15 +59,6 @@ def environment(site: Addresses) -> Environment:
         commands=commands,
     )
     return made
-
-
-def moment(seconds: float) -> str:
-    """Return an epoch time as people read it, in UTC.
-
-    >>> moment(0.0)
-    '1970-01-01 00:00:00'
-    """
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def span(seconds: float) -> str:
