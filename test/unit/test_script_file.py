@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rq.causes import Cause
 from rq.layout import Root
 from rq.queues.scriptfile import REFUSED_SECONDS, SCRIPT_SECONDS, ScriptFile
 
@@ -22,7 +23,7 @@ def file(tmp_path):
 def next_try(file, now):
     """Refuse it now, and return when it is tried again."""
     assert file.ready(now, known=False)
-    file.refuse("run: No such file or directory", now)
+    file.not_started(Cause.SCRIPT, "run: No such file or directory", now)
     while not file.ready(now, known=False):
         assert file.retry_at > now
         now = file.retry_at
@@ -48,7 +49,7 @@ def test_it_is_tried_at_the_next_look_when_something_has_changed(
     now = 1000.0
     for _ in range(5):
         now = next_try(file, now)
-    file.refuse("run: No such file or directory", now)
+    file.not_started(Cause.SCRIPT, "run: No such file or directory", now)
     if mended == "edited":
         (tmp_path / "run").write_text("#!/bin/sh\n: mended\n")
     elif mended == "told":
