@@ -74,6 +74,12 @@ class Act:
         self.must(queue, token, "que", "run", *ends)
         return msg_id
 
+    def kill(self, queue: Queue) -> None:
+        """kill -9 when all folders are made: of a call that it cuts short nobody knows
+        whether it was done."""
+        queue.ok("check")
+        queue.kill()
+
     def until(self, queue: Queue, token: str, msg_id: str, state: str) -> None:
         wait_until(lambda: queue.state(msg_id) == state, PATIENCE)
         self.must(queue, token, state)
@@ -102,7 +108,7 @@ def served(act: Act) -> None:
     assert queue.ask("delete_message", {"msg_id": good})[0] == "ok"
     act.must(queue, "good", NOWHERE)
     act.until(queue, "bad", bad, "err")
-    queue.kill()
+    act.kill(queue)
 
 
 def hurried(act: Act) -> None:
@@ -112,7 +118,7 @@ def hurried(act: Act) -> None:
     wait_until(lambda: _covered(queue), PATIENCE)
     assert queue.ask("run_message", {"msg_id": waits})[0] == "ok"
     act.until(queue, "waits", waits, "done")
-    queue.kill()
+    act.kill(queue)
 
 
 def batched(act: Act) -> None:
@@ -121,7 +127,7 @@ def batched(act: Act) -> None:
     sent = [act.submit(queue, f"m{one}", "", "done") for one in range(4)]
     for number, msg_id in enumerate(sent):
         act.until(queue, f"m{number}", msg_id, "done")
-    queue.kill()
+    act.kill(queue)
 
 
 def stayed(act: Act) -> None:
@@ -145,13 +151,13 @@ def _stay(act: Act, **settings: Any) -> None:
     hangs = act.submit(queue, "hangs", HANGS, "done")
     waits = act.submit(queue, "waits", "echo done >&3", "done", due=4e9)
     wait_until(lambda: queue.state(hangs) == "run", PATIENCE)
-    queue.kill()
+    act.kill(queue)
     queue.start("", **OFTEN)
     act.until(queue, "hangs", hangs, "done")
     act.may(queue, "waits", "que", NOWHERE)
     assert queue.ask("delete_message", {"msg_id": waits})[0] == "ok"
     act.must(queue, "waits", NOWHERE)
-    queue.kill()
+    act.kill(queue)
 
 
 def _covered(queue: Queue) -> bool:
@@ -174,7 +180,7 @@ def delivered(act: Act) -> None:
     assert short(queue.ask("prep_message", asked)[1]) == msg_id
     wait_until(lambda: queue.state(msg_id) == "done", PATIENCE)
     act.must(queue, "k", "done", key=key)
-    queue.kill()
+    act.kill(queue)
 
 
 def passed(act: Act) -> None:
@@ -186,8 +192,8 @@ def passed(act: Act) -> None:
         msg_id = act.submit(here, token, script, "done")
         act.until(here, token, msg_id, "done")
     wait_until(lambda: len(there.ids()) == 2, PATIENCE)
-    here.kill()
-    there.kill()
+    act.kill(here)
+    act.kill(there)
 
 
 def relayed_here(act: Act) -> None:
@@ -206,8 +212,8 @@ def relayed_here(act: Act) -> None:
     act.must(here, "file", "que", "run", "relayed")
     act.until(here, "file", msg_id, "relayed")
     act.must(there, "file", "que", "run", "done")
-    here.kill()
-    there.kill()
+    act.kill(here)
+    act.kill(there)
 
 
 def transacted(act: Act) -> None:
@@ -232,7 +238,7 @@ def transacted(act: Act) -> None:
     for token, msg_id in zip(tokens[:2], ids, strict=False):
         act.until(queue, token, msg_id, "done")
     assert queue.ok("commit_txn", asked) == told
-    queue.kill()
+    act.kill(queue)
 
 
 def _prepared(queue: Queue, key: str, *tokens: str) -> tuple[str, list[str]]:

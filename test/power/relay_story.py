@@ -59,6 +59,14 @@ class Hosts:
         wait_until(lambda: hurry(self.relay, msg_id) == "relayed", PATIENCE)
         self.act.must(self.relay, token, "relayed")
 
+    def kill(self) -> None:
+        wait_until(self._is_taken, PATIENCE)
+        self.act.kill(self.relay)
+        self.act.kill(self.sink)
+
+    def _is_taken(self) -> bool:
+        return all(self.sink.state(one) == "done" for one in self.sink.ids())
+
     def close(self) -> None:
         self.web.kill()
         self.web.wait()
@@ -82,8 +90,7 @@ def told(hosts: Hosts) -> None:
     hosts.sink.start("", **OFTEN)
     plain = hosts.send("plain")
     hosts.until_relayed("plain", plain)
-    hosts.relay.kill()
-    hosts.sink.kill()
+    hosts.kill()
     hosts.relay.start("", **OFTEN)
     late = hosts.send("late")
     wait_until(lambda: hosts.relay.show(late)["attempt"] > 0, PATIENCE)
@@ -92,8 +99,7 @@ def told(hosts: Hosts) -> None:
     hosts.until_relayed("late", late)
     whole = hosts.send("whole", FILE, b"small")
     hosts.until_relayed("whole", whole)
-    hosts.relay.kill()
-    hosts.sink.kill()
+    hosts.kill()
 
 
 if __name__ == "__main__":
