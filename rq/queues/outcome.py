@@ -98,14 +98,11 @@ def decide_in_batch(
 ) -> Outcome:
     """Return the outcome of a message whose batch has ended.
 
-    What was said of it alone stands, however the process ended, but that it asks to run
-    again: it does not when the batch was cancelled. The last word of the batch is for the
-    rest; without a proper one their attempt is lost, and counted.
+    What was said of it alone stands, however the process ended. The last word of the
+    batch is for the rest; without a proper one their attempt is lost, and counted.
     """
     if own.word is not None:
-        decided = decide(own, 0, None, count, max_count)
-        cancelled = batch.by is not None and decided.event is Event.RETRY
-        return decide(batch, 0, None, count, max_count) if cancelled else decided
+        return decide(own, 0, None, count, max_count)
     failed = batch.by or batch.unreadable or batch.word is Verb.ERR
     if failed or (exit_status == 0 and batch.word is not None):
         return decide(batch, exit_status, signal, count, max_count)

@@ -219,6 +219,3 @@ def test_a_batch_that_was_cancelled_fails_those_that_had_not_ended():
     decided = decide_in_batch(said(), batch, 0, None, 0, 15)
     assert (decided.event, decided.cause) == (Event.FAIL, Cause.CANCELLED)
     assert decide_in_batch(said(b"done"), batch, 1, None, 0, 15).event is Event.FINISH
-    for again in (b"resend 5-x", b"later 5-x"):  # not ended before the process has
-        decided = decide_in_batch(said(again), batch, None, "SIGTERM", 0, 15)
-        assert (decided.event, decided.cause) == (Event.FAIL, Cause.CANCELLED)
