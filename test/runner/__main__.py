@@ -100,8 +100,10 @@ PARTS = (
     ),
     Part(
         name="faults",
-        about="kill -9, crashes, planted bugs",
+        about="kill -9, crashes, planted bugs; RQ_FAULTS_EVERY=1: for hours",
         folder="faults",
+        limit=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 900.0,
+        hang=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 300.0,
         parallel=3,
         programs=("strace",),
     ),
