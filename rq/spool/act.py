@@ -64,6 +64,7 @@ def act(opened: Opened, found: Found, lost: Cause) -> None:
         if at is None:
             at = folders.find_final(spool.dir_fd, msg_id)
         _act_on(opened, msg_id, one, at, at_door.get(msg_id), lost, ghosts)
+        one.message, one.record, one.ending = None, {}, None  # memory for the next
         _commit_when_full(spool)
     for msg_id, at in places.items():
         if at is State.QUE:
@@ -219,7 +220,8 @@ def _mark_rider(spool: Spool, msg_id: str, leader: str) -> None:
 
 def _entry_of(msg_id: str, one: Fold, at: State | None, door: str | None) -> Entry:
     record = one.record
-    told = {**(one.message or {}), **record}  # a transaction's line tells no numbers
+    message = orjson.loads(one.message) if one.message else {}
+    told = {**message, **record}  # a transaction's line tells no numbers
     entry = Entry(
         one.state,
         at,
@@ -231,8 +233,8 @@ def _entry_of(msg_id: str, one: Fold, at: State | None, door: str | None) -> Ent
     )
     if door is not None:
         entry.at, entry.at_new = None, door
-    if one.message is not None:
-        changed = {**one.message, "due": entry.due or one.message["due"]}
+    if message:
+        changed = {**message, "due": entry.due or message["due"]}
         if "dup" in record:
             changed["dup"] = record["dup"]
         if at is None and door is None:

@@ -78,7 +78,8 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
             queue.name,
             "not stopped cleanly: `rq check --fix` replays the journal onto the folders",
         )
-        list(history.events_after(queue, 0))  # Damaged says so
+        for _ in history.events_after(queue, 0, packed=True):
+            pass  # Damaged says so
         return
     point = checkpoint.read(queue)
     listed = folders.count(queue)

@@ -33,7 +33,7 @@ class Fold:
     state: State
     event: str
     record: dict[str, Any]
-    message: dict[str, Any] | None = None
+    message: bytes | None = None  # its JSON
     ending: dict[str, Any] | None = None  # the last line with the facts of an attempt
     requeued: bool = False  # it came back from err within the fold
     door: str | None = None  # its name under new/

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,31 +44,22 @@ def look(queue: QueueDir, now: float) -> Found:
             "onto the folders: %s",
             fields(queue=queue.name),
         )
-    known = index.read(queue)
     active = history.active_segments(queue)
     journal = history.journal_of(queue, active) or (point.journal if point else None)
-    if known is not None and known.journal != journal:
-        known = None
-    after = point.seq if point else 0
-    since = min(after, known.seq) if known else after
-    reads = list(history.events_after(queue, since, journal)) if journal else []
-    last, start, boot = _last(point, reads)
-    events = [
-        transactions.expanded(queue, event)
-        for read in reads
-        for event in read.events
-        if event["seq"] > since
-    ]
-    old = [event for event in events if event["seq"] <= after]
-    new = [event for event in events if event["seq"] > after]
-    _freshen(known, old)
-    keys, txns = _remembered(known, _once(events) if known else _history(queue))
+    known = _index(queue, journal, point)
+    keys = dict(known.keys) if known else {}
+    txns = Transactions(known.txns if known else ())
+    if known is None:
+        for event in _history(queue):
+            _remember(keys, txns, event)
+    end = _End(point)
+    folded = fold(_new(queue, journal, point, known, keys, txns, end))
     return Found(
-        last=last,
-        start=max(start + 1, int(now)),
+        last=end.last,
+        start=max(end.start + 1, int(now)),
         journal=journal or secrets.token_hex(4),
-        boot=boot,
-        folded=fold(_once(new)),
+        boot=end.boot,
+        folded=folded,
         checkpoint=point,
         index=known,
         keys=keys,
@@ -77,75 +68,107 @@ def look(queue: QueueDir, now: float) -> Found:
     )
 
 
+def _index(
+    queue: QueueDir, journal: str | None, point: checkpoint.Checkpoint | None
+) -> index.Index | None:
+    """Return the index. When there is none and the folders alone tell nothing, an empty
+    one from which all events that ever were lead on, if they are all there: their lines
+    are read much faster than the folders."""
+    known = index.read(queue)
+    if known is not None:
+        return known if known.journal == journal else None
+    whole = journal is not None and history.is_whole(queue, journal)
+    clean = point is not None and point.clean
+    return index.Index(journal, 0) if journal and whole and not clean else None
+
+
+def _new(
+    queue: QueueDir,
+    journal: str | None,
+    point: checkpoint.Checkpoint | None,
+    known: index.Index | None,
+    keys: dict[str, tuple[str, float]],
+    txns: Transactions,
+    end: _End,
+) -> Iterator[dict[str, Any]]:
+    """Give the events after the checkpoint; those before it bring the index up to it.
+    One segment is in memory at a time."""
+    after = point.seq if point else 0
+    since = min(after, known.seq) if known else after
+    reads = history.events_after(queue, since, journal, True) if journal else ()
+    for read in reads:
+        end.take(read)
+        for record in read.events:
+            if record["seq"] <= since:
+                continue
+            event = transactions.expanded(queue, record)
+            if known is not None:
+                _remember(keys, txns, event)
+            if event["seq"] > after:
+                yield event
+            elif known is not None:
+                _freshen(known, event)
+
+
+def _remember(
+    keys: dict[str, tuple[str, float]], txns: Transactions, event: dict[str, Any]
+) -> None:
+    txns.take(event)
+    if "key" in event:
+        keys[event["key"]] = (event["msg"], event["ts"] / 1e6)
+
+
 def _history(queue: QueueDir) -> Iterator[dict[str, Any]]:
     """Give all events that there are: no index tells of those long ago."""
     for one in history.segments(queue):
-        if (read := history.read_segment(one)) is not None:
+        if (read := history.read_segment(one, packed=True)) is not None:
             for event in read.events:
                 yield transactions.expanded(queue, event)
 
 
-def _remembered(
-    known: index.Index | None, events: Iterable[dict[str, Any]]
-) -> tuple[dict[str, tuple[str, float]], Transactions]:
-    """Return the keys and the transactions that an index tells of, and `events`."""
-    keys = dict(known.keys) if known else {}
-    txns = Transactions(known.txns if known else ())
-    for event in events:
-        txns.take(event)
-        if "key" in event:
-            keys[event["key"]] = (event["msg"], event["ts"] / 1e6)
-    return keys, txns
+class _End:
+    """Where the journal ends, and who wrote it last."""
 
+    def __init__(self, point: checkpoint.Checkpoint | None) -> None:
+        self.last = Position("", 0, 0, 0)
+        self.start, self.boot = 0, ""
+        if point is not None:
+            self.last = Position(point.segment, point.offset, point.seq, point.g)
+            self.start, self.boot = point.start, point.boot
 
-def _last(
-    point: checkpoint.Checkpoint | None, reads: list[history.Read]
-) -> tuple[Position, int, str]:
-    last = Position("", 0, 0, 0)
-    start, boot = 0, ""
-    if point is not None:
-        last = Position(point.segment, point.offset, point.seq, point.g)
-        start, boot = point.start, point.boot
-    for read in reads:
-        start, boot = max(start, int(read.header["start"])), str(read.header["boot"])
+    def take(self, read: history.Read) -> None:
+        """Take the next segment."""
+        header = read.header
+        self.start = max(self.start, int(header["start"]))
+        self.boot = str(header["boot"])
         if not read.events:  # it will be replaced, so nothing can follow it
-            segment, offset, seq = read.header["prev"]
-            found = Position(segment, offset, seq, int(read.header["g"]))
+            segment, offset, seq = header["prev"]
+            found = Position(segment, offset, seq, int(header["g"]))
         else:
             tail = read.events[-1]
             found = Position(read.segment.name, read.end, tail["seq"], tail["g"])
-        if found.seq >= last.seq:
-            last = dataclasses.replace(found, g=max(found.g, last.g))
-    return last, start, boot
+        if found.seq >= self.last.seq:
+            self.last = dataclasses.replace(found, g=max(found.g, self.last.g))
 
 
-def _once(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of two events with one seq keep the later written; in the order of seq."""
-    by_seq = {event["seq"]: event for event in events}
-    return [by_seq[seq] for seq in sorted(by_seq)]
-
-
-def _freshen(known: index.Index | None, events: Iterable[dict[str, Any]]) -> None:
-    """Bring an index that is older than the checkpoint up to it."""
-    if known is None:
+def _freshen(known: index.Index, record: dict[str, Any]) -> None:
+    """Bring an index that is older than the checkpoint up to an event before it."""
+    msg_id = record.get("msg")
+    if msg_id is None or "state" not in record:
         return
-    for record in events:
-        msg_id = record.get("msg")
-        if msg_id is None or "state" not in record:
-            continue
-        if record["state"] == State.QUE:
-            before = known.known.get(msg_id)
-            arrival = before if record["ev"] == Event.RESCHEDULE else None
-            known.known[msg_id] = (
-                record["due"],
-                arrival[1] if arrival else record["seq"],
-                record["count"],
-                record["attempt"],
-                arrival[4] if arrival else record["ts"] / 1e6,
-                None,
-            )
-        elif record["state"] != State.RUN:
-            known.known.pop(msg_id, None)
+    if record["state"] == State.QUE:
+        before = known.known.get(msg_id)
+        arrival = before if record["ev"] == Event.RESCHEDULE else None
+        known.known[msg_id] = (
+            record["due"],
+            arrival[1] if arrival else record["seq"],
+            record["count"],
+            record["attempt"],
+            arrival[4] if arrival else record["ts"] / 1e6,
+            None,
+        )
+    elif record["state"] != State.RUN:
+        known.known.pop(msg_id, None)
 
 
 def was_clean(found: Found) -> bool:
