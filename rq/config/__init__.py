@@ -22,6 +22,7 @@ from rq.config.settings import ONCE, QueueConfig, RootConfig
 from rq.errors import BadConfig, BadInput
 from rq.layout import QueueDir, Root
 
+Stamp = tuple[int, int, int, int]
 # What these are in a queue whose messages run in batches.
 _NOT_WITH_BATCH: Mapping[str, object] = {
     "coalesce_params": (),
@@ -58,6 +59,15 @@ def _content(path: Path) -> bytes:
             return file.read()
     finally:
         os.close(fd)
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Return what is another when a file was edited or replaced; None: there is none."""
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_ino, info.st_size, info.st_ctime_ns
 
 
 def find_root(option: str | None) -> Root:

@@ -13,16 +13,14 @@ class JsonCache:
     """Reads JSON files again only when they have changed."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[tuple[int, int, int], dict[str, Any]]] = {}
+        self._known: dict[Path, tuple[config.Stamp, dict[str, Any]]] = {}
 
     def read(self, path: Path) -> dict[str, Any]:
         """Return the object in a file; BadConfig as `config.read_json`."""
-        try:
-            info = path.stat()
-        except OSError:
+        stamp = config.stamp(path)
+        if stamp is None:
             self._known.pop(path, None)
             return config.read_json(path)
-        stamp = (info.st_mtime_ns, info.st_ino, info.st_size)
         known = self._known.get(path)
         if known is None or known[0] != stamp:
             known = self._known[path] = (stamp, config.read_json(path))

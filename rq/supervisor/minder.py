@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from rq import logs
+from rq import config, logs
 from rq.errors import Refused
 from rq.layout import Root
 from rq.proc import locks
@@ -44,7 +44,7 @@ class Minder:
         self.table = Table(root, grace)
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
-        self._given_up: dict[Key, Any] = {}  # a child: its config when it gave up
+        self._given_up: dict[Key, config.Stamp | None] = {}  # what gave up
         self._errands: set[asyncio.Task[None]] = set()
         # Held open for life: its end tells the children that the supervisor is gone.
         self._life, self._alive = os.pipe()
@@ -252,15 +252,12 @@ class Minder:
                 process.revive()
                 self.table.wake()
 
-    def _config_stamp(self, key: Key) -> tuple[int, int, int] | None:
+    def _config_stamp(self, key: Key) -> config.Stamp | None:
         kind, name = key
         is_queue = kind is Kind.QUEUE
-        path = self.root.queue(name).config if is_queue else self.root.config
-        try:
-            info = path.stat()
-        except OSError:
-            return None
-        return info.st_mtime_ns, info.st_ino, info.st_size
+        return config.stamp(
+            self.root.queue(name).config if is_queue else self.root.config
+        )
 
     def adopt(self) -> None:
         """Take over the queues that live from a supervisor before this one."""

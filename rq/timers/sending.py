@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from rq import client
+from rq import client, config
 from rq.config import files
 from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError, Unreachable
 from rq.layout import Root
@@ -37,7 +37,7 @@ class Timers:
     sent: int = 0
     failed: int = 0
     gone_since: dict[str, float] = field(default_factory=dict)
-    stamps: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    stamps: dict[str, config.Stamp] = field(default_factory=dict)
     saved: bytes = b""
     busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,7 +61,7 @@ class Timers:
 
     def _take(self, name: str) -> None:
         path = self.root.timers / name
-        stamp = _stamp(path)
+        stamp = config.stamp(path)
         if self.stamps.get(name) == stamp and stamp is not None:
             return
         why = refusal(name)
@@ -249,11 +249,3 @@ async def _status_at(socket: Path) -> Any:
     except OutcomeUnknown as error:
         # Nothing was sent yet, so that it need not wait its period.
         raise Unreachable(str(error)) from None
-
-
-def _stamp(path: Path) -> tuple[int, int, int, int] | None:
-    try:
-        info = path.stat()
-    except OSError:
-        return None
-    return info.st_mtime_ns, info.st_ino, info.st_size, info.st_ctime_ns
