@@ -88,6 +88,7 @@ PARTS = (
         about="sources, sinks, history and jobs on Spark",
         folder="spark",
         limit=1800.0,
+        hang=900.0,  # its waits are long: Spark takes minutes on a busy machine
         programs=("sftp:openssh-client",),
         extras=("spark", "spark-test"),
     ),
