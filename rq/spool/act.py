@@ -16,7 +16,7 @@ from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage
 from rq.layout import MSG, QueueDir
 from rq.logs import fields
-from rq.message import from_disk
+from rq.message import from_disk, to_keep
 from rq.proc import processes
 from rq.spool import folders, work
 from rq.spool import lost as losing
@@ -239,7 +239,7 @@ def _entry_of(msg_id: str, one: Fold, at: State | None, door: str | None) -> Ent
             changed["dup"] = record["dup"]
         if at is None and door is None:
             changed[REBUILT] = True
-        entry.body = orjson.dumps(changed)
+        entry.body = to_keep(changed)
     if one.ending is not None:
         entry.status = status_file(one.ending)
     return entry

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from rq import durable
 from rq.errors import Damaged
 from rq.layout import QueueDir
+from rq.message import to_keep
 from rq.spool import line
 from rq.spool.ageing import Limits
 from rq.states import Note
@@ -168,7 +167,7 @@ def read_segment(segment: Segment, packed: bool = False) -> Read | None:
         if record is None:
             break
         if packed and "message" in record:
-            record["message"] = orjson.dumps(record["message"])
+            record["message"] = to_keep(record["message"])
         events.append(record)
         at = stop + 1
     rest = data[at:].rstrip(b"\0") if data[at:].strip(b"\0") else b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
+from rq.message import to_keep
 
 STATUS_FIELDS = (
     "cause",
@@ -30,4 +30,4 @@ def status_file(record: Mapping[str, Any]) -> bytes:
         if value is not None:
             shown[name] = value
     shown["finished"] = record["ts"] / 1e6
-    return orjson.dumps(shown)
+    return to_keep(shown)

@@ -154,6 +154,17 @@ def test_without_a_good_index_the_folders_are_read(owner, spoil, clean):
     assert owner.spool.keys["j/1/0"][0] == keyed
 
 
+def test_without_an_index_the_lines_are_read_when_none_is_missing(owner):
+    ids = [owner.submit(due=n) for n in range(1, 4)]
+    owner.checkpoint()
+    assert not owner.queue.index.exists()
+    for msg_id in ids:  # nobody looks into it before its claim
+        (owner.queue.message(State.QUE, msg_id) / "msg").write_bytes(b"")
+    owner.again()
+    assert [owner.spool.entries[one].due for one in ids] == [1.0, 2.0, 3.0]
+    assert [owner.spool.find(one) for one in ids] == [State.QUE] * 3
+
+
 def test_an_index_older_than_the_checkpoint_is_brought_up_to_it(owner):
     stays, moves, runs, goes = (owner.submit(due=1) for _ in range(4))
     owner.apply()

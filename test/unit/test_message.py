@@ -1,5 +1,7 @@
 """A message as it is asked for, as it lies on disk, and back."""
 
+import tracemalloc
+
 import orjson
 import pytest
 from hypothesis import given
@@ -242,3 +244,14 @@ def test_attachments_and_attempts_come_back_from_disk():
     one = Attachment(sha256="a", md5="b", size=3)
     message = a_message().with_(attachments={"f.txt": one}, attempt=2, count=1)
     assert from_disk(message.encode(), ID, 0.0) == message
+
+
+def test_what_is_kept_of_many_messages_is_their_json_and_little_more():
+    message = a_message(param1="x" * 100)
+    tracemalloc.start()
+    try:
+        kept = [message.encode() for _ in range(1000)]
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < sum(map(len, kept)) + 200_000
