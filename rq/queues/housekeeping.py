@@ -45,6 +45,11 @@ class Housekeeping:
     # ---- looking at files
 
     def look(self) -> None:
+        """Look, as somebody asks for, at all that may have changed."""
+        self.runner.look_at_script()
+        self._look_at_files()
+
+    def _look_at_files(self) -> None:
         """Look at config, admin files and the door."""
         owner = self.owner
         owner.forget_admin()
@@ -53,7 +58,7 @@ class Housekeeping:
             self._config_seen = seen
             owner.reload()
             self.runner.pool.renew()
-        self.runner.look_at_script()
+            self.runner.look_at_script()
         if owner.admin is not Admin.DOWN and owner.closed() is None:
             adopted = door.adopt(owner.spool, owner.full_id(""), owner.left_at_door)
             owner.left_at_door = adopted.left
@@ -61,7 +66,7 @@ class Housekeeping:
                 owner.waits(message.msg_id, message)
             if adopted.messages:
                 owner.wake()
-                owner.loop.call_soon(self.look)
+                owner.loop.call_soon(self._look_at_files)
         self.owner.wake()
 
     def reload(self) -> None:
@@ -69,6 +74,7 @@ class Housekeeping:
         self._config_seen = _stamp(self.owner.queue.config)
         self.owner.reload()
         self.runner.pool.renew()
+        self.runner.look_at_script()
 
     def tick(self) -> None:
         """Do what has to be done now and then."""
@@ -77,7 +83,7 @@ class Housekeeping:
         self.owner.loop.call_later(TICK, self.tick)
         chores = (
             self._watch_clocks,
-            self.look,
+            self._look_at_files,
             self.server.drop_silent,
             self.owner.spool.journal.look_again,
             self.runner.pool.retire_worn,

@@ -150,6 +150,7 @@ class Pool:
         """Renew all if the script is not the one that they run."""
         if script != self._script:
             self._script = script
+            self.hold_no_longer()
             self.renew()
 
     def renew(self) -> None:

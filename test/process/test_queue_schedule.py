@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from datetime import datetime
 
 import pytest
 from support import RunningQueue, lives, running_queue, wait_until
@@ -360,6 +361,26 @@ def test_a_script_that_cannot_be_started_waits_in_que_and_heals_by_itself(tmp_pa
     finally:
         for queue in queues.values():
             queue.kill()
+
+
+def test_a_script_that_the_kernel_refuses_is_tried_less_and_less_often(make):
+    """Each try writes to the journal; looking at files now and then begins none."""
+    queue = make()
+    queue.script_file("#!/no/such/interpreter\n")
+    msg_id = queue.send()
+    log = queue.dir.message("que", msg_id) / "job/stdio.log"
+
+    def tries():
+        lines = log.read_text().splitlines() if log.exists() else []
+        words = [one.split() for one in lines if "RQ START" in one]
+        return [datetime.fromisoformat(f"{w[2]} {w[3]}{w[4]}") for w in words]
+
+    found = wait_until(lambda: tries() if len(tries()) >= 4 else None, 60)
+    assert (
+        found[3] - found[2]
+    ).total_seconds() >= 6  # 8, and the log has whole seconds
+    queue.script_file(NOTE)
+    assert queue.until(msg_id, "done", seconds=20)
 
 
 def test_a_mended_script_clears_the_error_though_nothing_waits(make):
