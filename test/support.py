@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -52,6 +53,20 @@ SETTINGS = {
     "min_free_bytes": 0,
     "min_free_inodes": 0,
 }
+
+
+@contextlib.contextmanager
+def files_of(size: int) -> Iterator[None]:
+    """Let no file grow beyond `size` bytes while the block runs, as on a full disk; no
+    longer, for what pytest prints may go to a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 def wait_until(fact: Callable[[], Any], seconds: float = 20.0) -> Any:

@@ -1,12 +1,11 @@
 """The journal on disk: lines, groups, segments, and what a torn or failing one leaves."""
 
 import os
-import resource
-import signal
 
 import orjson
 import pytest
 from spooling import Owner
+from support import files_of
 
 from rq.errors import Damaged, DiskFailed
 from rq.spool import check, history, line
@@ -407,48 +406,29 @@ def test_a_failed_group_before_any_good_one_is_written_again(owner, break_journa
     assert owner.spool.find(msg_id) is State.QUE
 
 
-@pytest.fixture
-def small_files():
-    """Let files grow to 64 KiB only, as a full disk would."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-    def limit(size):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
-
-
-def test_without_room_for_a_segment_nothing_is_promised_and_nothing_lost(
-    owner, small_files
-):
+def test_without_room_for_a_segment_nothing_is_promised_and_nothing_lost(owner):
     ids = groups(owner, 1)[0]
     break_write(owner)
     ids.append(owner.submit())
     with pytest.raises(DiskFailed):
         owner.spool.commit()
-    small_files(64 * 1024)
-    for _ in range(3):
-        with pytest.raises(DiskFailed, match="65536 of 1048576 bytes"):
-            owner.spool.commit()
-    assert not (owner.queue.journal / "next").exists()
-    assert owner.spool.journal.position.seq == 2
-    small_files(resource.RLIM_INFINITY)
+    with files_of(64 * 1024):
+        for _ in range(3):
+            with pytest.raises(DiskFailed, match="65536 of 1048576 bytes"):
+                owner.spool.commit()
+        assert not (owner.queue.journal / "next").exists()
+        assert owner.spool.journal.position.seq == 2
     owner.spool.commit()
     owner.again()
     assert states(owner, ids) == [State.QUE] * 3
 
 
-def test_a_short_write_is_a_failed_write(owner, small_files):
+def test_a_short_write_is_a_failed_write(owner):
     ids = groups(owner, 1)[0]
     end = owner.spool.journal.position.offset
-    small_files(end + 100)
     ids += [owner.submit() for _ in range(3)]
-    with pytest.raises(DiskFailed):
+    with files_of(end + 100), pytest.raises(DiskFailed):
         owner.spool.commit()
-    small_files(resource.RLIM_INFINITY)
     owner.spool.commit()
     owner.again()
     assert states(owner, ids) == [State.QUE] * 5

@@ -1,11 +1,11 @@
 """Folders follow the journal: made, moved, removed, and not stopped by one that is stuck."""
 
 import os
-import resource
 import stat
 
 import pytest
 from spooling import Owner, a_message
+from support import files_of
 
 from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import folder
@@ -76,13 +76,8 @@ def test_a_folder_that_is_stuck_does_not_hold_up_the_others(owner):
 
 
 def test_what_was_half_prepared_is_removed_as_soon_as_the_disk_lets_it_go(owner):
-    small, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, most))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            owner.spool.prepare(a_message(msg_id := owner.spool.new_id()))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (small, most))
+    with files_of(10), pytest.raises(OSError, match="too large"):
+        owner.spool.prepare(a_message(msg_id := owner.spool.new_id()))
     assert owner.spool.find(msg_id) is None
     gone, away = owner.queue.path / "gone", owner.queue.path / "away"
     gone.rename(away)
