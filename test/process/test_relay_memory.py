@@ -81,8 +81,7 @@ def known_keys(pair):
     assert pair.sink.stop() == 0
     lines = [json.loads(one) for one in pair.sink.dir.index.read_text().splitlines()]
     pair.sink.start()
-    [keys] = [one["keys"] for one in lines if "keys" in one]
-    return keys
+    return {key: is_ for one in lines for key, is_ in one.get("keys", {}).items()}
 
 
 def listed(pair, capfd):
