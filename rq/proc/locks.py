@@ -18,6 +18,9 @@ def lock(path: Path) -> int | None:
     except BlockingIOError:
         os.close(fd)
         return None
+    except OSError:
+        os.close(fd)
+        raise
     return fd
 
 

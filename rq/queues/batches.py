@@ -92,7 +92,11 @@ class Batches:
         return None, True
 
     def _claim(self, ids: list[str], now: float) -> None:
-        slot = self._slots.take()
+        try:
+            slot = self._slots.take()
+        except OSError as error:
+            self._file.no_slot(error, now)
+            return
         # Another one for each start: a batch may begin while the last one's directory,
         # of the same first message, is on its way out.
         batch_id = f"{ids[0]}.{self.owner.spool.entries[ids[0]].attempt + 1}"

@@ -109,6 +109,7 @@ class Housekeeping:
             log.warning("the clock stepped by %.0f s", step)
             self.owner.spool.note(Note.CLOCK, step=round(step, 3))
             if step < 0:
+                self.runner.clock_went_back()
                 self.owner.clock_went_back()
             # It may be put right: what it makes old by mistake stays for that long.
             self._last_hourly = mono
@@ -148,7 +149,8 @@ class Housekeeping:
             log.error("retention failed: %s; RQ tries again in an hour", error)
 
     def expire(self) -> None:
-        """Remove prepared messages that nobody committed, and old delivery keys."""
+        """Remove prepared messages that nobody committed; forget old delivery keys and
+        what was decided long ago."""
         spool = self.owner.spool
         now = spool.clock()
         for msg_id, one in list(spool.entries.items()):
@@ -159,6 +161,7 @@ class Housekeeping:
         for key, (_, since) in list(spool.keys.items()):
             if now - since > key_seconds(key):
                 del spool.keys[key]
+        spool.txns.forget(now)
         self.owner.wake()
 
     def end(self) -> None:

@@ -25,6 +25,7 @@ from rq.queues.hearing import Hearing
 from rq.queues.owner import Owner
 from rq.queues.refusal import Refusal
 from rq.queues.resident import Resident
+from rq.queues.schedule import Item
 from rq.queues.script import KILL, TERM
 from rq.queues.scriptfile import ScriptFile
 from rq.queues.slots import Slot, Slots
@@ -110,7 +111,12 @@ class Runner:
         seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
         resident = self.pool.take() if self._persistent else None
-        slot = resident.slot if resident else self._slots.take()
+        try:
+            slot = resident.slot if resident else self._slots.take()
+        except OSError as error:
+            owner.waiting.add(Item(entry.due, entry.seq, msg_id))
+            self._file.no_slot(error, now)
+            return
         owner.leaves(msg_id)
         try:
             message = owner.spool.claim(msg_id, slot.number)
@@ -149,6 +155,11 @@ class Runner:
     def look_at_script(self) -> None:
         """Forget the pause after a script error: something may have changed."""
         self._file.look_again()
+        self.pool.hold_no_longer()
+
+    def clock_went_back(self) -> None:
+        """Forget all pauses before a new start."""
+        self._file.clock_went_back()
         self.pool.hold_no_longer()
 
     # ---- starting

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from rq import retry
 from rq.causes import Cause
+from rq.logs import fields
 from rq.queues.owner import Owner
 
 LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
@@ -93,8 +94,15 @@ class ScriptFile:
         if cause is Cause.SCRIPT:
             self._refuse(text, now)
         elif cause is Cause.SPAWN:
-            self._failures += 1
+            if now >= self._hold_until:  # those who fail together have failed once
+                self._failures += 1
             self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)
+
+    def no_slot(self, error: OSError, now: float) -> None:
+        """The lock file of a slot cannot be opened: nothing can be started now."""
+        text = f"{error.filename}: {error.strerror or error}"
+        log.warning("a script could not be started: %s", fields(reason=text))
+        self.not_started(Cause.SPAWN, text, now)
 
     def started(self) -> None:
         self._failures = 0
@@ -106,7 +114,8 @@ class ScriptFile:
         Each try writes to the journal and to the message's log, so the same file is tried
         again later and later; another one at the next look.
         """
-        self._refusals += 1
+        if now >= self._refused_until:  # those who fail together have failed once
+            self._refusals += 1
         self._refused = self._identity()
         wait = retry.delay(self._refusals, SCRIPT_SECONDS, REFUSED_SECONDS)
         self._refused_until = now + wait
@@ -124,3 +133,8 @@ class ScriptFile:
     def look_again(self) -> None:
         """Forget the pause after an error: something may have changed."""
         self.retry_at = self._look_at = self._refused_until = 0.0
+
+    def clock_went_back(self) -> None:
+        """Forget all pauses: they end when the clock is there again."""
+        self.look_again()
+        self._hold_until = 0.0

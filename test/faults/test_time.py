@@ -66,6 +66,19 @@ def test_a_clock_that_is_put_back_holds_up_nobody_whose_turn_it_was(
     queue.prove()
 
 
+def test_a_clock_that_is_put_back_holds_up_no_script_that_is_mended(site, clock):
+    queue = site.queue().start(TEST_TICK="0.2", **clock.env)
+    program = site.root.path / "t.script"
+    program.rename(program.with_suffix(".gone"))
+    msg_id = queue.submit()
+    wait_until(lambda: "SCRIPTERROR" in queue.log(), 30)
+    clock.set(-DAY)
+    wait_until(lambda: "the clock stepped" in queue.log(), 30)
+    program.with_suffix(".gone").rename(program)
+    queue.until(msg_id, "done", 30)
+    queue.prove()
+
+
 @pytest.mark.parametrize("jump", [-DAY, DAY, -40 * 365 * DAY, 60 * 365 * DAY])
 def test_ids_stay_unique_and_new_messages_run_however_the_clock_jumps(
     site, clock, jump
@@ -85,6 +98,26 @@ def test_ids_stay_unique_and_new_messages_run_however_the_clock_jumps(
     clock.set(0)
     queue.until(queue.submit(), "done", 30)
     queue.prove()
+
+
+@pytest.mark.parametrize("jump", [8 * DAY, -30 * DAY])
+def test_a_decision_is_not_forgotten_while_the_clock_is_wrong(site, clock, jump):
+    queue = site.queue().start(TEST_TICK="0.2", **clock.env)
+    txn = queue.ok("open_txn", {"key": "k"})["txn"]
+    ids = queue.ok("prepare_txn", {"txn": txn, "messages": [{}]})
+    queue.promised += ids
+    queue.ok("commit_txn", {"txn": txn, "ids": ids})
+    for number, ahead in enumerate((jump, 0), 1):
+        clock.set(ahead)
+        wait_until(lambda n=number: _jumps(queue) == n, 30)
+    again = queue.ok("open_txn", {"key": "k"})  # whoever has not heard sends again
+    assert (again["txn"], again["state"]) == (txn, "committed")
+    queue.until(ids[0], "done", 30)
+    queue.prove()
+
+
+def _jumps(queue):
+    return sum(one["ev"] == "clock" for one in queue.events())
 
 
 def test_a_crash_after_a_jump_back_gives_no_id_again(site, clock):

@@ -128,6 +128,21 @@ def test_a_message_runs_when_it_is_due_and_not_before(make):
     assert late >= 0
 
 
+@pytest.mark.parametrize("batch", [{}, {"max": 10, "wait": 0}], ids=["alone", "batch"])
+def test_a_message_for_which_no_slot_can_be_had_waits_for_one(make, batch):
+    queue = make(num_workers=1, batch=batch)
+    slot = queue.dir.path / "lease" / "0"
+    slot.unlink(missing_ok=True)
+    slot.mkdir()  # as when the disk has no room, or no file can be opened
+    ids = [queue.send() for _ in range(3)]
+    wait_until(lambda: "could not be started" in queue.log())
+    assert queue.send(due=time.time() + 900)  # it goes on to answer
+    assert [queue.state(one) for one in ids] == ["que"] * 3
+    slot.rmdir()
+    for msg_id in ids:
+        assert queue.ended(msg_id, 30)["state"] == "done"
+
+
 def test_without_workers_nothing_runs_and_nothing_is_lost(make):
     queue = make(num_workers=0)
     msg_id = queue.send()

@@ -42,6 +42,14 @@ def test_a_file_that_the_kernel_refuses_is_tried_later_and_later(file):
     assert waited[-1] >= REFUSED_SECONDS
 
 
+@pytest.mark.parametrize("cause", [Cause.SCRIPT, Cause.SPAWN])
+def test_starts_that_fail_together_have_failed_once(file, cause):
+    assert file.ready(1000.0, known=False)
+    for _ in range(20):
+        file.not_started(cause, "run: in vain", 1000.0)
+    assert file.not_before(1000.0 + SCRIPT_SECONDS, known=False) is None
+
+
 @pytest.mark.parametrize("mended", ["edited", "told", "started"])
 def test_it_is_tried_at_the_next_look_when_something_has_changed(
     file, mended, tmp_path
