@@ -62,7 +62,7 @@ def begin(table: _Table, names: Iterable[str], now: float) -> Wait | None:
         name, one = max(late.items(), key=lambda pair: float(pair[1]["until"]))
         return Wait(math.ceil(one["until"] - now), str(one["reason"]), name)
     for name, one in due.items():
-        if now < one["asked"] + PROBE <= now + PROBE:
+        if now < one["asked"] + PROBE <= last:
             return Wait(math.ceil(LOOK), str(one["reason"]), name)
     for one in due.values():
         one["asked"] = now

@@ -57,6 +57,13 @@ def test_a_clock_that_was_put_back_leaves_nobody_alone_for_longer():
     assert backoff.begin(table, (HOST, QUEUE), 5000.0) is None
 
 
+def test_one_who_began_a_moment_before_the_one_who_asks_waits_as_well():
+    table = {}
+    backoff.failed(table, HOST, 99.0, 100.0, "refused")
+    assert backoff.begin(table, (HOST, QUEUE), 101.01) is None
+    assert backoff.begin(table, (HOST, QUEUE), 101.0).seconds == 5
+
+
 def test_those_who_fail_together_have_failed_once():
     table = {}
     for _ in range(8):
