@@ -18,6 +18,7 @@ from rq.message import (
     from_request,
     param_text,
 )
+from rq.spool import line
 
 ID = "20270115.0800.00.000.1"
 ROOM = ENV_STRING_LIMIT - len("RQ_PARAM1=") - 1
@@ -255,3 +256,20 @@ def test_what_is_kept_of_many_messages_is_their_json_and_little_more():
     finally:
         tracemalloc.stop()
     assert size < sum(map(len, kept)) + 200_000
+
+
+@pytest.mark.parametrize("name", ["param1", "colour"])
+def test_what_is_nested_too_deep_to_be_written_anywhere_is_refused(name):
+    taken = 0
+    for levels in range(230, 260):
+        try:
+            message = a_message(**{name: nested(levels)})
+        except BadMessage as error:
+            assert "cannot be kept as JSON" in str(error)
+            continue
+        taken += 1
+        message.encode_new()
+        # As a line of the journal owes it, and as a page shows it in a list.
+        line.body({"out": [{"dest": "q", "message": message.to_json()}]})
+        orjson.dumps(["ok", [{"messages": [message.to_json()]}]])
+    assert 0 < taken < 30
