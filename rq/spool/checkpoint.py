@@ -136,7 +136,7 @@ def stop(spool: Spool) -> None:
         spool.queue,
         index.lines(
             spool.journal.journal_id,
-            spool.journal.seq + 1,
+            spool.journal.seq,  # a kill may keep `stopped` from being the next
             spool.entries,
             spool.keys,
             spool.txns,

@@ -4,6 +4,7 @@ import orjson
 import pytest
 from spooling import NOW, Clock, Owner, a_message
 
+from rq import durable
 from rq.errors import WrongState
 from rq.queues.housekeeping import is_old
 from rq.spool import checkpoint, folders, index, outbox
@@ -189,6 +190,32 @@ def test_an_index_older_than_the_checkpoint_is_brought_up_to_it(owner):
     assert {i: entries[i].seq for i in before} == before
     assert (entries[runs].count, entries[runs].attempt) == (1, 1)
     assert owner.spool.find(goes) is None
+    assert owner.spool.keys["j/2/0"][0] == new
+
+
+class Killed(Exception):
+    """Stands for a kill -9 at a point of the code."""
+
+
+def test_a_stop_that_is_cut_short_behind_its_index_hides_no_later_key(
+    owner, monkeypatch
+):
+    def kill(point):
+        if point == "index:after-rename":
+            raise Killed
+
+    owner.submit()
+    owner.apply()
+    monkeypatch.setattr(durable, "checkpoint", kill)
+    with pytest.raises(Killed):
+        checkpoint.stop(owner.spool)
+    monkeypatch.undo()
+    owner.again()
+    # The next event has the number that the last line of the stop would have had.
+    owner.spool.submit(a_message(new := owner.spool.new_id()), key="j/2/0")
+    owner.submit()
+    owner.checkpoint()
+    owner.again()
     assert owner.spool.keys["j/2/0"][0] == new
 
 
