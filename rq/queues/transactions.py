@@ -233,7 +233,7 @@ def shown(one: Transaction) -> dict[str, Any]:
 
 
 def mind(owner: Owner, now: float) -> None:
-    """Abort what was left alone, forget what was decided long ago."""
+    """Abort what was left alone; drop the lists of what a checkpoint covers."""
     spool = owner.spool
     for one in spool.txns.open_ones():
         if now > one.ends and not one.deciding:
@@ -247,7 +247,6 @@ def mind(owner: Owner, now: float) -> None:
         if one.manifest <= owner.checkpoint_seq:
             with contextlib.suppress(OSError):
                 transactions.drop_manifest(spool.queue, one)
-    spool.txns.forget(now)
 
 
 COMMANDS: dict[str, Command] = {
