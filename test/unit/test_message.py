@@ -259,13 +259,12 @@ def test_what_is_kept_of_many_messages_is_their_json_and_little_more():
 
 
 @pytest.mark.parametrize("name", ["param1", "colour"])
-def test_what_is_nested_too_deep_to_be_written_anywhere_is_refused(name):
+def test_what_is_taken_can_be_written_wherever_it_is_handed_on(name):
     taken = 0
     for levels in range(230, 260):
         try:
             message = a_message(**{name: nested(levels)})
-        except BadMessage as error:
-            assert "cannot be kept as JSON" in str(error)
+        except BadMessage:
             continue
         taken += 1
         message.encode_new()
