@@ -132,11 +132,13 @@ def stop(spool: Spool) -> None:
 
     All is settled. Blocks; OSError or DiskFailed: the end was not clean.
     """
-    writing = index.Writing(
+    spool.note(Note.STOPPED)
+    spool.commit()
+    writing = index.Writing(  # now: another event could get a number that is only meant
         spool.queue,
         index.lines(
             spool.journal.journal_id,
-            spool.journal.seq,  # a kill may keep `stopped` from being the next
+            spool.journal.seq,
             spool.entries,
             spool.keys,
             spool.txns,
@@ -145,8 +147,6 @@ def stop(spool: Spool) -> None:
     while writing.write_slice(1000):
         pass
     writing.finish()
-    spool.note(Note.STOPPED)
-    spool.commit()
     durable.checkpoint("stop:before-checkpoint")
     point = begin(spool, processes.boot_id(), clean=True)
     spool.journal.close()

@@ -211,7 +211,7 @@ def test_a_stop_that_is_cut_short_behind_its_index_hides_no_later_key(
         checkpoint.stop(owner.spool)
     monkeypatch.undo()
     owner.again()
-    # The next event has the number that the last line of the stop would have had.
+    # No later event may have a number that the index counts as known.
     owner.spool.submit(a_message(new := owner.spool.new_id()), key="j/2/0")
     owner.submit()
     owner.checkpoint()
