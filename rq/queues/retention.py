@@ -80,7 +80,8 @@ async def forget_history(owner: Owner) -> int | None:
     kept = owner.config.retention.get("history", {})
     if not kept:
         return None
-    indexed = index.seq_of(owner.queue, owner.spool.journal.journal_id)
+    # Without an index these lines alone tell which keys and decisions are known.
+    indexed = index.seq_of(owner.queue, owner.spool.journal.journal_id) or 0
     point = checkpoint.read(owner.queue)
     done = point.seq if point else 0
     limits = Limits(
@@ -92,12 +93,12 @@ async def forget_history(owner: Owner) -> int | None:
         history.forget,
         owner.queue,
         owner.spool.journal.journal_id,
-        done if indexed is None else min(done, indexed),
+        min(done, indexed),
         limits,
     )
     if removed:
         log.info("retention: %s", fields(removed_segments=removed))
-    return done if held and indexed is not None and indexed < done else None
+    return done if held and indexed < done else None
 
 
 # ---- a batch

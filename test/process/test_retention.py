@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from support import RunningQueue, running_queue, wait_until
+from support import RunningQueue, running_queue, short, wait_until
 
 from rq.spool import history
 
@@ -144,6 +144,24 @@ def test_sealed_history_goes_when_it_is_old_and_recovery_does_not_need_it(queue)
     queue.start()
     assert queue.ask("num_messages")["done"] == 4
     queue.check()
+
+
+def test_history_stays_until_an_index_remembers_its_keys(queue):
+    asked = {"dest": "q", "param1": "echo done >&3", "_key": "cafe/1/0"}
+    first = queue.ok("create_message", asked)
+    queue.until(short(first), "done")
+    queue.ok("seal")
+    assert queue.stop() == 0
+    queue.dir.index.unlink()  # as if there had been no stop, but a checkpoint
+    queue.configure(retention={"history": {"days": 1}})
+    queue.start()
+    for one in segments(queue):
+        os.utime(one.path, (time.time() - 2 * DAY,) * 2)
+    expire(queue)
+    queue.crash()
+    queue.start()
+    assert queue.ok("create_message", asked) == first
+    assert queue.ask("num_messages")["done"] == 1
 
 
 def test_a_message_says_when_it_will_be_removed(queue):
