@@ -28,6 +28,10 @@ class BadMessage(BadInput):
     """A field of a message is wrong or missing."""
 
 
+class Unread(BadMessage):
+    """A message cannot be read for now: of descriptors or memory there are too few."""
+
+
 class BadConfig(RQError):
     """A config file is missing, unreadable or wrong."""
 

@@ -8,7 +8,7 @@ import logging
 import os
 
 from rq.causes import Cause
-from rq.errors import BadMessage, NoSuchMessage
+from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.queues import batch as batches
 from rq.queues import environment, refusal
@@ -95,7 +95,7 @@ class Batches:
         try:
             slot = self._slots.take()
         except OSError as error:
-            self._file.no_slot(error, now)
+            self._file.lacks(error, now)
             return
         # Another one for each start: a batch may begin while the last one's directory,
         # of the same first message, is on its way out.
@@ -120,6 +120,10 @@ class Batches:
         owner.leaves(msg_id)
         try:
             message = owner.spool.claim(msg_id, slot.number, batch=batch_id)
+        except Unread as error:
+            owner.waits(msg_id)
+            self._file.lacks(error, now)
+            return None
         except (BadMessage, NoSuchMessage) as error:
             lost.fail_malformed(owner.spool, msg_id, str(error))
             return None

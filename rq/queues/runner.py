@@ -15,7 +15,7 @@ import time
 
 from rq.causes import Cause
 from rq.config.settings import PERSISTENT
-from rq.errors import BadMessage, NoSuchMessage, WrongState
+from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.logs import fields
 from rq.queues import ending, refusal
 from rq.queues.batches import Batches
@@ -115,11 +115,16 @@ class Runner:
             slot = resident.slot if resident else self._slots.take()
         except OSError as error:
             owner.waiting.add(Item(entry.due, entry.seq, msg_id))
-            self._file.no_slot(error, now)
+            self._file.lacks(error, now)
             return
         owner.leaves(msg_id)
         try:
             message = owner.spool.claim(msg_id, slot.number)
+        except Unread as error:
+            self._release(slot, resident)
+            owner.waits(msg_id)
+            self._file.lacks(error, now)
+            return
         except (BadMessage, NoSuchMessage) as error:
             self._release(slot, resident)
             lost.fail_malformed(owner.spool, msg_id, str(error))

@@ -98,11 +98,10 @@ class ScriptFile:
                 self._failures += 1
             self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)
 
-    def no_slot(self, error: OSError, now: float) -> None:
-        """The lock file of a slot cannot be opened: nothing can be started now."""
-        text = f"{error.filename}: {error.strerror or error}"
-        log.warning("a script could not be started: %s", fields(reason=text))
-        self.not_started(Cause.SPAWN, text, now)
+    def lacks(self, error: Exception, now: float) -> None:
+        """What a claim needs cannot be had: nothing is started for a while."""
+        log.warning("a script could not be started: %s", fields(reason=error))
+        self.not_started(Cause.SPAWN, str(error), now)
 
     def started(self) -> None:
         self._failures = 0

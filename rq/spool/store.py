@@ -9,6 +9,7 @@ between an event and the `commit` that holds it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import time
@@ -19,7 +20,7 @@ from typing import Any
 import orjson
 
 from rq import durable, names
-from rq.errors import BadMessage, NoSuchMessage, WrongState
+from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
@@ -116,7 +117,8 @@ class Spool:
         return entry.place(msg_id)
 
     def read(self, msg_id: str) -> Message:
-        """Return a message; NoSuchMessage, or BadMessage when its file is torn."""
+        """Return a message; NoSuchMessage, BadMessage when its file is torn, or Unread
+        when that is not known yet."""
         entry = self.entries.get(msg_id)
         if entry is not None and entry.body is not None:
             return from_disk(entry.body, msg_id, self.clock())
@@ -126,7 +128,9 @@ class Spool:
         try:
             data = folders.read_file(f"{path}/{MSG}", self.dir_fd)
         except OSError as error:
-            raise BadMessage(f"msg couldn't be read: {error.strerror}") from None
+            lacks = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+            why = f"msg couldn't be read: {error.strerror}"
+            raise (Unread if lacks else BadMessage)(why) from None
         return from_disk(data, msg_id, self.clock())
 
     def status(self, msg_id: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import time
 from datetime import datetime
@@ -9,6 +10,7 @@ from datetime import datetime
 import pytest
 from support import RunningQueue, lives, running_queue, wait_until
 
+from rq import client
 from rq.spool import check
 
 pytestmark = pytest.mark.process
@@ -141,6 +143,28 @@ def test_a_message_for_which_no_slot_can_be_had_waits_for_one(make, batch):
     slot.rmdir()
     for msg_id in ids:
         assert queue.ended(msg_id, 30)["state"] == "done"
+
+
+@pytest.mark.parametrize("batch", [{}, {"max": 10, "wait": 0}], ids=["alone", "batch"])
+@pytest.mark.parametrize("spare", [1, 2, 3])
+def test_a_queue_that_may_open_no_more_files_lets_its_messages_wait(make, batch, spare):
+    queue = make(num_workers=1, batch=batch)
+    pause(queue)
+    msg_id = queue.send()
+    folder = queue.dir.path / "que" / msg_id
+    wait_until(folder.exists)
+    queue.restart()  # it has the message on disk only
+    with client.Connection(queue.dir.socket) as line:
+        line.ask("ping")
+        limit = resource.RLIMIT_NOFILE
+        before = resource.prlimit(queue.pid, limit)
+        most = max(map(int, os.listdir(f"/proc/{queue.pid}/fd"))) + spare
+        resource.prlimit(queue.pid, limit, (most, before[1]))
+        queue.root.pause("t").unlink()
+        line.send("wake")
+        wait_until(lambda: "could not be started" in queue.log() or not folder.exists())
+        resource.prlimit(queue.pid, limit, before)
+    assert queue.ended(msg_id, 30)["state"] == "done"
 
 
 def test_without_workers_nothing_runs_and_nothing_is_lost(make):
