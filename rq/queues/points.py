@@ -29,6 +29,7 @@ class Points:
         self._syncing: Future[None] | None = None
         self._first_open: float | None = None  # when the first uncovered event came
         self._index: index.Writing | None = None
+        self._finishing: Future[None] | None = None  # of the index before
         self._indexed = owner.spool.journal.seq
 
     def committed(self) -> None:
@@ -83,7 +84,7 @@ class Points:
 
     def start_index(self) -> None:
         """Write the index anew, in slices; nothing if that is going on."""
-        if self._index is not None:
+        if self._index is not None or (self._finishing and not self._finishing.done()):
             return
         spool = self.owner.spool
         self._indexed = spool.journal.seq
@@ -106,7 +107,7 @@ class Points:
                 self.owner.loop.call_later(0.02, self.owner.wake)
                 return
             self._index = None
-            self.owner.threads.submit(_finish, writing)
+            self._finishing = self.owner.threads.submit(_finish, writing)
         except OSError as error:
             self._index = None
             _give_up(writing, error)
@@ -131,7 +132,9 @@ class Points:
         return self._syncing
 
     def abandon_index(self) -> None:
-        """Write no more of the index."""
+        """Write no more of the index; the file is free for another then."""
+        if self._finishing is not None:
+            self._finishing.result()
         if self._index is not None:
             self._index.abandon()
             self._index = None

@@ -1,6 +1,7 @@
 """The index of a queue that cannot be written: told, and nothing is left of it."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -18,25 +19,48 @@ def owner(tmp_path):
     made.crash()
 
 
-def test_an_index_that_cannot_be_put_in_its_place_is_told_and_removed(owner, caplog):
+@pytest.fixture
+def points(owner):
+    loop = asyncio.new_event_loop()
+    with ThreadPoolExecutor(1) as threads:
+        queue = SimpleNamespace(
+            spool=owner.spool,
+            loop=loop,
+            threads=threads,
+            wake=lambda: None,
+            disk_failed=None,
+        )
+        yield Points(queue, lambda: None)
+    loop.close()
+
+
+def written(points):
+    """Write an index, up to its end in a thread."""
+    points.start_index()
+    while points._index is not None:
+        points.mind()
+
+
+def test_an_index_that_cannot_be_put_in_its_place_is_told_and_removed(
+    owner, points, caplog
+):
     (owner.queue.index / "in the way").mkdir(parents=True)
     owner.submit()
     owner.apply()
-    loop = asyncio.new_event_loop()
-    try:
-        with ThreadPoolExecutor(1) as threads:
-            queue = SimpleNamespace(
-                spool=owner.spool,
-                loop=loop,
-                threads=threads,
-                wake=lambda: None,
-                disk_failed=None,
-            )
-            points = Points(queue, lambda: None)
-            points.start_index()
-            while points._index is not None:
-                points.mind()
-    finally:
-        loop.close()
+    written(points)
+    points.abandon_index()
     assert "the index could not be written" in caplog.text
     assert not owner.queue.index.with_name(".index.tmp").exists()
+
+
+def test_the_end_waits_for_an_index_that_a_thread_puts_in_its_place(owner, points):
+    owner.submit()
+    owner.apply()
+    go_on = threading.Event()
+    points.owner.threads.submit(go_on.wait)
+    written(points)
+    points.start_index()  # nothing: it would write into the same file
+    assert points._index is None
+    threading.Timer(0.3, go_on.set).start()
+    points.abandon_index()
+    assert owner.queue.index.exists()
