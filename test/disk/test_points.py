@@ -58,9 +58,12 @@ def test_the_end_waits_for_an_index_that_a_thread_puts_in_its_place(owner, point
     owner.apply()
     go_on = threading.Event()
     points.owner.threads.submit(go_on.wait)
-    written(points)
-    points.start_index()  # nothing: it would write into the same file
-    assert points._index is None
-    threading.Timer(0.3, go_on.set).start()
-    points.abandon_index()
-    assert owner.queue.index.exists()
+    try:
+        written(points)
+        points.start_index()  # nothing: it would write into the same file
+        assert points._index is None
+        threading.Timer(0.3, go_on.set).start()
+        points.abandon_index()
+        assert owner.queue.index.exists()
+    finally:
+        go_on.set()
