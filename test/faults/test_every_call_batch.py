@@ -10,11 +10,11 @@ from __future__ import annotations
 import errno
 
 import pytest
-from failing import Story, each_may_fail, many_may_fail, run
+from failing import Story, each_may_fail, many_may_fail, run, sampled
 
 pytestmark = pytest.mark.process
 
-SAMPLE = 10
+SAMPLE = sampled(10)
 # Holds a lock on a file of each of its messages: whoever finds one taken has met an
 # earlier attempt. Says something of some, and the rest at its end.
 SCRIPT = r"""#!/bin/bash

@@ -16,7 +16,7 @@ import hashlib
 
 import pytest
 from crashing import short, site_at
-from failing import Life, chosen, clear_refused, ended, failed, nth
+from failing import Life, chosen, clear_refused, ended, failed, nth, sampled
 from relaying import RUN
 from supervising import wait_until
 from webbing import free_port, start_web
@@ -27,7 +27,7 @@ from rq.errors import OutcomeUnknown, Unreachable
 
 pytestmark = pytest.mark.process
 
-SAMPLE = 4
+SAMPLE = sampled(4)
 LETTER = "dear all\n" * 1000
 PATIENCE = 30
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 
 import pytest
-from failing import Story, each_may_fail, many_may_fail, run
+from failing import Story, each_may_fail, many_may_fail, run, sampled
 from supervising import wait_until
 
 pytestmark = pytest.mark.process
 
 LATER = 4e9
-SAMPLE = 10
+SAMPLE = sampled(10)
 
 
 class Told:
