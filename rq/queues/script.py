@@ -64,7 +64,12 @@ class Script:
 
     def _start(self, plan: Plan) -> int:
         self._reader, write = os.pipe2(os.O_CLOEXEC)
-        read, self._writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            read, self._writer = os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            os.close(self._reader)
+            os.close(write)
+            raise
         try:
             pid = spawn.spawn(
                 spawn.Start(

@@ -45,8 +45,10 @@ class StdioLog:
         """Write the last line of the attempt, after the last answer."""
         with contextlib.suppress(OSError):
             fd = open_log(self._path, os.O_APPEND)
-            os.write(fd, f"{last}\n".encode())
-            os.close(fd)
+            try:
+                os.write(fd, f"{last}\n".encode())
+            finally:
+                os.close(fd)
 
 
 class PassedLog:

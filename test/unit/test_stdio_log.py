@@ -1,5 +1,7 @@
 """The log of an attempt, on a disk that takes no more."""
 
+import os
+
 from support import files_of
 
 from rq.queues.stdio import StdioLog
@@ -11,3 +13,12 @@ def test_a_script_that_runs_is_none_that_could_not_be_started(tmp_path):
         log.started(1234)  # raises nothing: its message would be started again
     log.close()
     log.end("1234 - RQ END", wanted=True)
+
+
+def test_the_last_line_that_finds_no_room_leaves_no_file_open(tmp_path):
+    log = StdioLog(str(tmp_path), "run")
+    log.close()
+    before = set(os.listdir("/proc/self/fd"))
+    with files_of(0):
+        log.end("1234 - RQ END", wanted=True)
+    assert set(os.listdir("/proc/self/fd")) <= before
