@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 from collections.abc import Iterator, Sequence
@@ -76,7 +77,8 @@ def find_leases(
     `msg_id`, if one is given), or that hold one of the files `slots` open.
 
     The pidfd is opened before the environment is read, so that it stands for the
-    process that was looked at.
+    process that was looked at. OSError when descriptors or memory are lacking: who was
+    not looked at may hold a lease.
     """
     wanted = {(info.st_dev, info.st_ino) for info in _stats(slots)}
     own = {os.getpid()}
@@ -102,9 +104,14 @@ def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
     try:
         found = standin.pidfd(pid)
         pidfd = standin.place_of(pid) if found is None else found
-    except OSError:
+    except OSError as error:
+        _check_seen(error)
         return None
-    environment = _environment(pid)
+    try:
+        environment = _environment(pid)
+    except OSError:
+        os.close(pidfd)
+        raise
     lease = environment.get(LEASE_NAME, "")
     if lease.startswith(prefix) or (slots and _holds(pid, slots)):
         whose = environment.get("RQ_MSG_ID") or environment.get("RQ_BATCH_ID", "")
@@ -113,10 +120,17 @@ def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
     return None
 
 
+def _check_seen(error: OSError) -> None:
+    """Raise an error that says of us, and not of a process, why it cannot be seen."""
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        raise error
+
+
 def _environment(pid: int) -> dict[str, str]:
     try:
         data = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
+    except OSError as error:
+        _check_seen(error)
         return {}
     if LEASE_NAME.encode() not in data:
         return {}

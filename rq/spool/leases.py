@@ -47,6 +47,19 @@ def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Found
     return left
 
 
+def _found(prefix: str, slots: list[Any], msg_id: str | None) -> list[processes.Found]:
+    """Return all that `find_leases` finds; none stays open when it cannot go on."""
+    found: list[processes.Found] = []
+    try:
+        for one in processes.find_leases(prefix, slots, msg_id):
+            found.append(one)
+    except OSError:
+        for one in found:
+            os.close(one.pidfd)
+        raise
+    return found
+
+
 def end_processes(
     prefix: str,
     slots: list[Any],
@@ -65,7 +78,7 @@ def end_processes(
     told: set[int] = set()
     clear = 0
     while True:
-        left = list(processes.find_leases(prefix, slots, msg_id))
+        left = _found(prefix, slots, msg_id)
         late = time.monotonic() > deadline
         for one in left:
             if late or one.pid not in told:
