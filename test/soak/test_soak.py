@@ -273,10 +273,12 @@ class Soak:
         return not any(one["que"] or one["run"] for one in counts)
 
     def files(self) -> int:
-        """Return how many files and directories messages and uploads take."""
+        """Return how many files and directories messages and uploads take; the empty
+        directory of a minute stays for an hour."""
         root = self.daemon.root
         places = [root.queue(one).path / state for one in QUEUES for state in STATES]
-        return sum(len(list(one.rglob("*"))) for one in [*places, root.uploads])
+        found = [path for one in [*places, root.uploads] for path in one.rglob("*")]
+        return sum(not path.is_dir() or any(path.iterdir()) for path in found)
 
 
 STATES = ("prep", "que", "run", "done", "err", "gone", "new", "relayed", "batch")
