@@ -5,19 +5,11 @@ import os
 import stat
 
 import pytest
-from spooling import Owner, a_message
+from spooling import a_message
 
 from rq.errors import BadInput, WrongState
 from rq.spool import attach, check, folders
 from rq.states import State
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 @pytest.fixture

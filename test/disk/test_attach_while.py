@@ -8,20 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from spooling import Owner, a_message
+from spooling import a_message
 
 from rq.errors import WrongState
 from rq.queues import making
 from rq.spool import attach, deciding
 from rq.states import Event, Role, State
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 @pytest.fixture

@@ -17,14 +17,6 @@ OUT = [
 ]
 
 
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
-
-
 def write_index(owner):
     journal = owner.spool.journal
     lines = index.lines(

@@ -8,21 +8,13 @@ import subprocess
 import sys
 
 import pytest
-from spooling import ORIGIN, Owner
+from spooling import ORIGIN
 
 from rq.layout import folder
 from rq.spool import check, door, folders
 from rq.states import State
 
 FOREIGN = "20200101.0000.00.000.7"
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 def deposit(owner, name, msg='{"dest": "q", "param1": "x"}', attach=None):

@@ -4,7 +4,6 @@ import os
 
 import orjson
 import pytest
-from spooling import Owner
 from support import files_of
 
 from rq.errors import Damaged, DiskFailed
@@ -12,14 +11,6 @@ from rq.spool import check, history, line
 from rq.spool.journal import GROUP_BYTES
 from rq.spool.segments import SMALLEST
 from rq.states import Event, Note, State
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 def active(owner):

@@ -4,20 +4,11 @@ import os
 
 import orjson
 import pytest
-from spooling import Owner
 
 from rq.errors import Damaged, DiskFailed
 from rq.spool import check, history
 from rq.spool.journal import GROUP_EVENTS
 from rq.states import Event, Note, State
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 def journal(owner):

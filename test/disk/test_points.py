@@ -6,17 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from spooling import Owner
 
 from rq.queues.points import Points
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 @pytest.fixture

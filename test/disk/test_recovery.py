@@ -20,14 +20,6 @@ QUE, RUN, DONE, ERR = State.QUE, State.RUN, State.DONE, State.ERR
 PREP, RELAYED, DISMISSED = State.PREP, State.RELAYED, State.DISMISSED
 
 
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
-
-
 def place_of(owner, msg_id):
     """Return the folders that a message has: in the end it is one, or none."""
     return [

@@ -4,7 +4,7 @@ import os
 import stat
 
 import pytest
-from spooling import Owner, a_message
+from spooling import a_message
 from support import files_of
 
 from rq.errors import BadMessage, NoSuchMessage, WrongState
@@ -12,14 +12,6 @@ from rq.layout import folder
 from rq.message import MESSAGE_LIMIT
 from rq.spool import check, folders
 from rq.states import Event, Role, State
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 def mode(path):

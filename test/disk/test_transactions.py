@@ -2,20 +2,12 @@
 
 import orjson
 import pytest
-from spooling import Owner, a_message
+from spooling import a_message
 
 from rq.errors import Damaged, WrongState
 from rq.spool import checkpoint, deciding, index, transactions
 from rq.spool.transactions import Standing
 from rq.states import Event, Note, Role, State
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 def again(owner):

@@ -4,20 +4,11 @@ import json
 import os
 
 import pytest
-from spooling import Owner
 
 from rq.proc.processes import Found
 from rq.spool import work
 
 BATCH = "20270115.0800.00.000.1.1"
-
-
-@pytest.fixture
-def owner(tmp_path):
-    made = Owner(tmp_path)
-    made.open()
-    yield made
-    made.crash()
 
 
 @pytest.fixture

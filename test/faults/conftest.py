@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from crashing import site_at
+from failing import run
 from faults.clocks import Clock
 
 HERE = Path(__file__).resolve().parent
@@ -39,6 +40,21 @@ def compiled():
         return library
 
     return make
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory, compiled):
+    """What lets the nth call of a process fail."""
+    return compiled("nth.c", tmp_path_factory.mktemp("nth"))
+
+
+@pytest.fixture(scope="module")
+def calls(request, library, tmp_path_factory):
+    """Return the calls of a life of the module's STORY in which none fails."""
+    where = tmp_path_factory.mktemp("count") / "root"
+    found = run(request.module.STORY, where, library, 0, 0)
+    assert len(found) > 100
+    return found
 
 
 @pytest.fixture(scope="session")

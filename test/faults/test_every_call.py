@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from failing import ERRORS, Story, each_may_fail, many_may_fail, run
+from failing import ERRORS, Story, each_may_fail, many_may_fail
 
 pytestmark = pytest.mark.process
 
@@ -38,19 +38,6 @@ def live(life):
 
 
 STORY = Story(live)
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory, compiled):
-    return compiled("nth.c", tmp_path_factory.mktemp("nth"))
-
-
-@pytest.fixture(scope="module")
-def calls(library, tmp_path_factory):
-    """Return the calls of a life in which none fails."""
-    found = run(STORY, tmp_path_factory.mktemp("count") / "root", library, 0, 0)
-    assert len(found) > 100
-    return found
 
 
 def test_each_call_may_fail_once_and_nothing_promised_is_lost(library, calls, tmp_path):

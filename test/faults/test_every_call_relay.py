@@ -140,11 +140,6 @@ class Hosts:
             queue.prove()
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory, compiled):
-    return compiled("nth.c", tmp_path_factory.mktemp("nth"))
-
-
 @pytest.fixture
 def hosts(tmp_path, library):
     port = free_port()

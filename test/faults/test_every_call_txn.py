@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from failing import Story, each_may_fail, many_may_fail, run, sampled
+from failing import Story, each_may_fail, many_may_fail, sampled
 from supervising import wait_until
 
 pytestmark = pytest.mark.process
@@ -99,19 +99,6 @@ def still_due(life, ids):
 
 # Of more than two messages the ids go into a file of their own.
 STORY = Story(live, env={"TEST_INLINE": "2", "TEST_TICK": "0.2"})
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory, compiled):
-    return compiled("nth.c", tmp_path_factory.mktemp("nth"))
-
-
-@pytest.fixture(scope="module")
-def calls(library, tmp_path_factory):
-    """Return the calls of a life in which none fails."""
-    found = run(STORY, tmp_path_factory.mktemp("count") / "root", library, 0, 0)
-    assert len(found) > 100
-    return found
 
 
 def test_each_call_may_fail_once_and_a_transaction_is_whole(library, calls, tmp_path):
