@@ -147,6 +147,7 @@ def _serve(
     queue_config = config.read_queue(queue)
     descriptors.raise_descriptor_limit()
     os.chdir("/")
+    gc.disable()  # what a start reads stays, and none of it is in circles
     with ThreadPoolExecutor(4, "rq-disk") as threads:
         owes = functools.partial(delivery.webhooks, main_config, name)
         opened = open_spool(queue, threads=threads, grace=main_config.grace, owes=owes)
@@ -202,6 +203,7 @@ async def _live(
     process.housekeeping.expire()
     process.housekeeping.tick()
     gc.freeze()  # what is here now stays; a million messages are not looked at again
+    gc.enable()
     _say(ready, "\n")
     status = await process.done
     files.remove_link(queue.pid)
