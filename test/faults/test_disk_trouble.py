@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from crashing import Site, short
@@ -389,17 +390,22 @@ def test_a_disk_that_turned_read_only_answers_nothing_and_loses_nothing(disk):
         site.close()
 
 
-def break_file_system(disk):
+def known_to_the_kernel(disk):
+    """Return what the kernel shows of a file system for as long as it is in use."""
     source = subprocess.run(
         ["findmnt", "-no", "SOURCE", disk], capture_output=True, text=True, check=True
     )
-    device = source.stdout.strip().removeprefix("/dev/")
-    with open(f"/sys/fs/ext4/{device}/trigger_fs_error", "w") as trigger:
-        trigger.write("a test")
+    return Path("/sys/fs/ext4", source.stdout.strip().removeprefix("/dev/"))
+
+
+def break_file_system(disk):
+    (known_to_the_kernel(disk) / "trigger_fs_error").write_text("a test")
 
 
 def mend_file_system(disk):
-    image = disk.with_name("image")
+    image, known = disk.with_name("image"), known_to_the_kernel(disk)
     subprocess.run(["umount", disk], check=True)
+    # A test beside this one may have a copy of the mount in a namespace of its own.
+    wait_until(lambda: not known.exists(), 120)
     subprocess.run(["fsck.ext4", "-p", image], check=False, stdout=subprocess.DEVNULL)
     subprocess.run(["mount", "-o", "loop", image, disk], check=True)
