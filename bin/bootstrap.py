@@ -1,4 +1,4 @@
-"""Make the checkout's .venv and put into it what pyproject.toml asks for.
+"""Make the checkout's .venv and put into it what requirements.lock pins.
 
 Run by bootstrap.sh with any Python >= 3.11 and its standard library alone. RQ itself is
 not installed: a .pth file names the checkout, so an update needs no second install.
@@ -8,23 +8,28 @@ import compileall
 import fcntl
 import importlib.util
 import os
-import re
 import shutil
-import subprocess
 import sys
-import time
-import tomllib
 from pathlib import Path
+from typing import TextIO
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT / "bin"))
+
+import pins  # noqa: E402 - they lie beside this file
+from programs import Refused, fresh, run, say  # noqa: E402
+
 VENV = CHECKOUT / ".venv"
 PYTHON = VENV / "bin" / "python"
 PYPROJECT = CHECKOUT / "pyproject.toml"
 
-# The two files that bootstrap.sh compares. The stamp is removed before anything in the
-# venv changes and renamed into place last, so what was interrupted is never taken as
-# whole: it is made anew.
+PINS = CHECKOUT / pins.NAME
+
+# The files that bootstrap.sh compares. The stamp is removed before anything in the venv
+# changes and renamed into place last, so what was interrupted is never taken as whole:
+# it is made anew.
 INSTALLED = VENV / "rq.pyproject.toml"
+INSTALLED_PINS = VENV / "rq.requirements.lock"
 STAMP = VENV / "rq.stamp"
 
 LOCK = CHECKOUT / ".venv.lock"
@@ -32,22 +37,13 @@ LOG = CHECKOUT / ".venv.log"
 
 # Spark is fetched and built here, not in /tmp, which may be small or in memory.
 TMP = VENV / "tmp"
-SPARK = "pyspark"
+SPARK = "pyspark="
 SPARK_BYTES = 2_500_000_000  # while it is installed; 1.1 GB of it stay
-TELL_EVERY = 5.0
-
-# Lines of pip that tell how far it is.
-STAGES = r"^ *((?:Collecting|Downloading|Building|Installing) .{1,60})"
-
-# Words of pip that mean "nobody answered", as opposed to "that package does not exist".
-UNREACHABLE = ("Retrying (", "ConnectionError", "ConnectTimeout", "ReadTimeout")
-
-
-class Refused(Exception):
-    """The set-up cannot go on; the text says why and what to do."""
 
 
 def main(extras: list[str]) -> int:
+    # Whoever can write here is whoever runs RQ; and RQ's user must be able to read it.
+    os.umask(0o022)
     try:
         bring_up_to_date(set(extras))
     except Refused as reason:
@@ -64,30 +60,65 @@ def main(extras: list[str]) -> int:
 def bring_up_to_date(wanted: set[str]) -> None:
     if not os.access(CHECKOUT, os.W_OK):
         return use_as_it_is(wanted)
-    with LOCK.open("w") as lock:
+    refuse_links()
+    # Nothing is written to it, whatever somebody has put there.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(LOCK, flags, 0o600)) as lock:
         wait_for(lock)
         present = extras_present()
+        extras = wanted | (present or set())
+        demand_pins(extras)
         if present is None:
             create()
-        extras = wanted | (present or set())
-        if present is None or lacks(present, extras):
-            install(extras, missing(present or set(), extras))
+            present = begin(extras)
+        lacking = missing(present, extras)
+        if lacking:
+            install(extras, lacking)
         stamp(extras)
     return None
+
+
+def begin(extras: set[str]) -> set[str]:
+    """Fill a new venv; return the extras that it has. Spark is added to one that works."""
+    small = {name for name in extras if not needs_spark(pinned(PINS, {name}))}
+    install(small, pinned(PINS, small))
+    stamp(small)
+    return small
+
+
+def needs_spark(wanted: list[str]) -> bool:
+    return any(pin.startswith(SPARK) for pin in wanted)
 
 
 def use_as_it_is(wanted: set[str]) -> None:
     """Accept a venv that another user made, when it holds what is needed."""
     present = extras_present()
-    if present is None or lacks(present, wanted | present):
-        owner = CHECKOUT.owner()
+    if present is None or missing(present, wanted | present):
+        extras = " ".join(["", *sorted(wanted)])
         raise Refused(
-            f"{CHECKOUT} is not writable for you and its .venv is not up to date: "
-            f"run {CHECKOUT}/bin/rq --help once as {owner}"
+            f"{CHECKOUT} is not writable for you and its .venv is not up to date: as "
+            f"{owner()} run {base_python()} -I {CHECKOUT}/bin/bootstrap.py{extras}"
         )
 
 
-def wait_for(lock) -> None:
+def owner() -> str:
+    try:
+        return CHECKOUT.owner()
+    except KeyError:
+        return f"user {CHECKOUT.stat().st_uid}"
+
+
+def refuse_links() -> None:
+    """Refuse what would lead out of the checkout: somebody may have planted it."""
+    for path in (VENV, VENV / "bin", VENV / "lib", TMP, LOCK):
+        if path.is_symlink():
+            raise Refused(f"{path} is a link, which may lead anywhere: remove it")
+
+
+def wait_for(lock: TextIO) -> None:
+    # Who can open it can hold it, and all who set up would wait.
+    if os.fstat(lock.fileno()).st_uid == os.geteuid():
+        os.fchmod(lock.fileno(), 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -102,35 +133,39 @@ def wait_for(lock) -> None:
 
 def extras_present() -> set[str] | None:
     """Return the extras of a whole venv of this checkout, or None if there is none."""
-    if not (os.access(PYTHON, os.X_OK) and STAMP.exists() and INSTALLED.exists()):
+    needed = (STAMP, INSTALLED, INSTALLED_PINS)
+    if not (os.access(PYTHON, os.X_OK) and all(path.exists() for path in needed)):
         return None
     made_for, extras = STAMP.read_text().splitlines()
     return set(extras.split()) if made_for == str(CHECKOUT) else None
 
 
-def lacks(present: set[str], wanted: set[str]) -> bool:
-    return bool(missing(present, wanted))
-
-
 def missing(present: set[str], wanted: set[str]) -> list[str]:
-    """List what pyproject.toml asks for and nobody has installed."""
-    there = set(requirements(INSTALLED, present)) if INSTALLED.exists() else set()
-    return sorted(set(requirements(PYPROJECT, wanted)) - there)
+    """List the pins of what is wanted that nobody has installed."""
+    there = set(pinned(INSTALLED_PINS, present)) if INSTALLED_PINS.exists() else set()
+    return sorted(set(pinned(PINS, wanted)) - there)
 
 
-def requirements(pyproject: Path, extras: set[str]) -> list[str]:
-    project = tomllib.loads(pyproject.read_text())["project"]
-    optional = project["optional-dependencies"]
-    # An extra that an older or newer pyproject.toml does not know asks for nothing.
-    lists = [project["dependencies"], *(optional.get(name, []) for name in extras)]
-    return sorted({requirement for each in lists for requirement in each})
+def pinned(lock: Path, extras: set[str]) -> list[str]:
+    # An extra that an older or newer lock does not know asks for nothing.
+    return pins.pins(lock.read_text(), {pins.BASE, *extras})
+
+
+def demand_pins(wanted: set[str]) -> None:
+    """Refuse a pyproject.toml that was edited alone."""
+    lacking = pins.not_pinned(PYPROJECT, PINS.read_text(), {pins.BASE, *wanted})
+    if lacking:
+        raise Refused(
+            f"{PINS} does not pin what pyproject.toml asks for ({', '.join(lacking)}): "
+            f"run {base_python()} {CHECKOUT}/bin/lock.py"
+        )
 
 
 # The steps
 
 
 def create() -> None:
-    base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    base = base_python()
     version = ".".join(map(str, sys.version_info[:3]))
     if importlib.util.find_spec("ensurepip") is None:
         add_ensurepip(base)
@@ -138,9 +173,13 @@ def create() -> None:
     STAMP.unlink(missing_ok=True)
     # The resolved name (python3.11, not python3) dangles after an upgrade of the system's
     # Python, and a venv whose python is gone is made anew.
-    run([base, "-I", "-m", "venv", "--clear", VENV], "cannot make .venv")
+    run([base, "-I", "-m", "venv", "--clear", VENV], "cannot make .venv", LOG)
     packages = next((VENV / "lib").glob("python3*")) / "site-packages"
     (packages / "rq-checkout.pth").write_text(f"{CHECKOUT}\n")
+
+
+def base_python() -> Path:
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
 def add_ensurepip(base: Path) -> None:
@@ -155,45 +194,63 @@ def add_ensurepip(base: Path) -> None:
     say(f"installing {package} with apt-get")
     why = f"{package} is missing and could not be installed: run `{command}`"
     apt = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=60"]
-    run([*apt, "update"], why)
-    run([*apt, "install", "-y", "--no-install-recommends", package], why)
+    run([*apt, "update"], why, LOG)
+    run([*apt, "install", "-y", "--no-install-recommends", package], why, LOG)
 
 
 def install(extras: set[str], lacking: list[str]) -> None:
     # PIP_USER=0: a `user = true` in somebody's pip.conf cannot work in a venv.
     os.environ |= {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    pip = [PYTHON, "-I", "-m", "pip"]
-    why = "the packages could not be installed"
-    if any(name.startswith(SPARK) for name in lacking) and STAMP.exists():
-        install_large(pip, lacking, why)
+    if needs_spark(lacking):
+        install_large(lacking)
     else:
         STAMP.unlink(missing_ok=True)
-        needed = requirements(PYPROJECT, extras)
-        say("installing " + ", ".join(needed))
-        run([*pip, "install", "--no-input", "--quiet", *needed], why)
+        groups = pins.groups(PYPROJECT)
+        named = [one for group in (pins.BASE, *extras) for one in groups.get(group, [])]
+        say("installing " + ", ".join(sorted(set(named))))
+        pip("install", "--quiet", "--require-hashes", lacking=lacking)
+    for cache in (CHECKOUT / "rq").rglob("__pycache__"):
+        if cache.is_symlink():
+            cache.unlink()
     compileall.compile_dir(CHECKOUT / "rq", quiet=2)
     os.sync()  # after a power cut, too, a stamp means that the packages are there
 
 
-def install_large(pip: list, lacking: list[str], why: str) -> None:
+def pip(*words: str | Path, lacking: list[str], shown: bool = False) -> None:
+    """Let pip do something with pinned packages, and with none but these."""
+    wanted = VENV / "rq.wanted.txt"
+    with fresh(wanted) as file:
+        file.write("\n".join(lacking) + "\n")
+    verb, *options = words
+    command = [PYTHON, "-I", "-m", "pip", verb, "--no-input", "--no-deps", *options]
+    why = "the packages could not be installed"
+    run([*command, "--requirement", wanted], why, LOG, shown=shown)
+    wanted.unlink()
+
+
+def install_large(lacking: list[str]) -> None:
     """Add Spark to a venv that works, and that goes on working if this fails.
 
     All is fetched and built beside it first; only then does the venv change.
     """
     demand_space(SPARK_BYTES)
-    say(f"installing {', '.join(lacking)} (about 1.1 GB, 3 minutes)")
+    named = [pins.without_hashes(pin) for pin in lacking]
+    names = sorted({pin.partition("==")[0] for pin in named})
+    say(f"installing {', '.join(names)} (about 1.1 GB, 3 minutes)")
     shutil.rmtree(TMP, ignore_errors=True)
-    wheels = TMP / "wheels"
+    wheels, build = TMP / "wheels", TMP / "build"
     wheels.mkdir(parents=True)
-    # Spark comes as source: pip before 23.1 must be told how to build it in a venv that
-    # lacks the package wheel. Not as an option, which later ones may not know.
-    os.environ |= {"TMPDIR": str(TMP), "PIP_USE_PEP517": "1"}
-    fetch = ["wheel", "--no-input", "--no-cache-dir", "--wheel-dir", wheels]
-    here = ["install", "--no-input", "--no-cache-dir", "--no-index"]
+    # Spark comes as source: what builds it is pinned as well, and lies beside the venv.
+    os.environ |= {"TMPDIR": str(TMP), "PIP_USE_PEP517": "1", "PYTHONPATH": str(build)}
+    builders = pins.pins(PINS.read_text(), {pins.BUILD})
+    checked = ("--no-cache-dir", "--require-hashes")
+    fetch = ("--no-build-isolation", "--wheel-dir", wheels)
+    offline = ("--no-cache-dir", "--no-index", "--find-links", wheels)
     try:
-        run([*pip, *fetch, *lacking], why, shown=True)
+        pip("install", *checked, "--target", build, lacking=builders, shown=True)
+        pip("wheel", *checked, *fetch, lacking=lacking, shown=True)
         STAMP.unlink(missing_ok=True)
-        run([*pip, *here, "--find-links", wheels, *lacking], why, shown=True)
+        pip("install", *offline, lacking=named, shown=True)
     finally:
         shutil.rmtree(TMP, ignore_errors=True)
 
@@ -208,57 +265,16 @@ def demand_space(needed: int) -> None:
 
 
 def stamp(extras: set[str]) -> None:
-    copy = INSTALLED.with_suffix(".new")
-    shutil.copyfile(PYPROJECT, copy)
-    copy.replace(INSTALLED)
-    new = STAMP.with_suffix(".new")
-    new.write_text(f"{CHECKOUT}\n{' '.join(sorted(extras))}\n")
-    new.replace(STAMP)
+    replace(INSTALLED, PYPROJECT.read_text())
+    replace(INSTALLED_PINS, PINS.read_text())
+    replace(STAMP, f"{CHECKOUT}\n{' '.join(sorted(extras))}\n")
 
 
-# Talking to others
-
-
-def run(command: list, why: str, *, shown: bool = False) -> None:
-    """Run `command` with its output in LOG; raise Refused with `why` if it fails."""
-    with LOG.open("w") as log:
-        child = subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            close_fds=False,
-        )
-    try:
-        status = watch(child) if shown else child.wait()
-    except KeyboardInterrupt:
-        child.wait()  # it has the same terminal, and writes into the venv
-        raise
-    if status == 0:
-        return
-    output = LOG.read_text(errors="replace")
-    if any(word in output for word in UNREACHABLE):
-        raise Refused(f"{why}: the package index does not answer (details: {LOG})")
-    errors = re.findall(r"^(?:ERROR|Error|E): (.*)", output, re.MULTILINE)
-    last = errors[-1] if errors else f"exit status {status}"
-    raise Refused(f"{why}: {last} (details: {LOG})")
-
-
-def watch(child: subprocess.Popen) -> int:
-    """Tell what pip is at, every few seconds, until it ends; return its status."""
-    begun = time.monotonic()
-    while True:
-        try:
-            return child.wait(TELL_EVERY)
-        except subprocess.TimeoutExpired:
-            at = re.findall(STAGES, LOG.read_text(errors="replace"), re.MULTILINE)
-            text = at[-1] if at else "asking the package index"
-            say(f"  {time.monotonic() - begun:.0f} s: {text}")
-
-
-def say(text: str) -> None:
-    print(f"rq: {text}", file=sys.stderr, flush=True)
+def replace(path: Path, text: str) -> None:
+    new = path.with_name(path.name + ".new")
+    with fresh(new) as file:
+        file.write(text)
+    new.replace(path)
 
 
 if __name__ == "__main__":

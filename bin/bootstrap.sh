@@ -18,9 +18,10 @@ unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONPLATLIBDIR PYTHON
 
 # launch MODULE ARGUMENT...: become that module, with the packages it needs in place.
 launch() {
-    bootstrap
     module=$1
     shift
+    if is_root; then become_owner "$@"; fi
+    bootstrap
     exec "$python" -I -m "$module" "$@"
 }
 
@@ -31,7 +32,13 @@ bootstrap() {
     "$base" -I "$checkout/bin/bootstrap.py" "$@" || exit 1
 }
 
-# Is .venv whole, made for this checkout, from this pyproject.toml, with these extras?
+is_root() {
+    [ "$(id -u)" = 0 ] || return 1
+    # shellcheck source=bin/owner.sh
+    . "$checkout/bin/owner.sh"
+}
+
+# Is .venv whole, made for this checkout, from these pins, with these extras?
 stamped() {
     [ -x "$python" ] && [ -r "$venv/rq.stamp" ] || return 1
     made_for='' extras=''
@@ -40,7 +47,8 @@ stamped() {
     for extra in "$@"; do
         case " $extras " in *" $extra "*) ;; *) return 1 ;; esac
     done
-    cmp -s "$checkout/pyproject.toml" "$venv/rq.pyproject.toml"
+    cmp -s "$checkout/pyproject.toml" "$venv/rq.pyproject.toml" &&
+        cmp -s "$checkout/requirements.lock" "$venv/rq.requirements.lock"
 }
 
 # Print the first Python >= 3.11 (tomllib came with it) that has its standard library.

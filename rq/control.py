@@ -16,7 +16,10 @@ from typing import Any
 import orjson
 
 from rq import wire
+from rq.access.crowd import Crowd
+from rq.access.sockets import Asker, Policy
 from rq.errors import BadInput, RQError
+from rq.proc.listening import Listener
 
 IDLE = 60.0  # seconds that a connection may say nothing
 FRAME = 5.0  # seconds from the first byte of a frame to its last
@@ -25,7 +28,7 @@ CONNECTIONS = 200
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024
 
-Answer = Callable[[bytes], Awaitable[Any]]
+Answer = Callable[[bytes, Asker], Awaitable[Any]]
 
 log = logging.getLogger(__name__)
 
@@ -34,41 +37,69 @@ class Server:
     """Serves one listening socket; `answer` gives the JSON value for a payload."""
 
     def __init__(
-        self, sock: socket.socket, answer: Answer, magic: bytes = wire.MAGIC
+        self,
+        sock: socket.socket,
+        policy: Policy,
+        answer: Answer,
+        magic: bytes = wire.MAGIC,
     ) -> None:
         self._sock = sock
+        self._policy = policy
         self._answer = answer
         self._magic = magic
         self._open: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+        self._crowd = Crowd(CONNECTIONS)
+        self._listener: Listener | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, sock=self._sock)
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._listener = Listener(self._sock, loop, self._welcome)
 
     def close(self) -> None:
-        if self._server:
-            self._server.close()
+        if self._listener:
+            self._listener.close()
         for writer in self._open:
             writer.close()
 
-    async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        if len(self._open) >= CONNECTIONS:
-            log.warning("a connection was refused: %d are open", CONNECTIONS)
-            writer.close()
+    def _welcome(self, sock: socket.socket) -> None:
+        """Serve a connection, if the kernel says whose it is and there is room."""
+        try:
+            asker = self._policy.asker(sock)
+            self._crowd.add(asker)
+        except RQError as error:
+            self._turn_away(sock, str(error))
             return
+        if (excess := self._crowd.excess(asker)) is not None:
+            self._crowd.remove(asker)
+            self._turn_away(sock, f"too many connections ({excess[0]})")
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(sock, asker))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _turn_away(self, sock: socket.socket, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sock.send(wire.frame(orjson.dumps(["fail", text]), self._magic))
+        sock.close()
+
+    async def _serve(self, sock: socket.socket, asker: Asker) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=sock)
         self._open.add(writer)
         try:
-            await self._talk(reader, writer)
+            await self._talk(reader, writer, asker)
         except (OSError, TimeoutError) as error:
             log.debug("a connection ended: %s", error)
         finally:
             self._open.discard(writer)
             writer.close()
+            self._crowd.remove(asker)
 
     async def _talk(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        asker: Asker,
     ) -> None:
         frames = wire.Frames(self._magic, REQUEST_LIMIT)
         loop = asyncio.get_running_loop()
@@ -85,15 +116,15 @@ class Server:
                 await self._send(writer, ["fail", str(error)])
                 return
             for payload in payloads:
-                await self._send(writer, await self._guarded(payload))
+                await self._send(writer, await self._guarded(payload, asker))
             if not frames.partial:
                 deadline = loop.time() + IDLE
             elif payloads or not was_partial:
                 deadline = loop.time() + FRAME
 
-    async def _guarded(self, payload: bytes) -> Any:
+    async def _guarded(self, payload: bytes, asker: Asker) -> Any:
         try:
-            return await self._answer(payload)
+            return await self._answer(payload, asker)
         except RQError as error:
             return ["fail", str(error)]
         except Exception:

@@ -99,6 +99,26 @@ class Root:
         return self.path / "config" / "peers.json"
 
     @property
+    def relay_hosts(self) -> Path:
+        """Which hosts of its history the relay was allowed at the first start."""
+        return self.path / "config" / "relay.hosts"
+
+    @property
+    def tokens(self) -> Path:
+        """The tokens that were given to programs, as digests."""
+        return self.path / "config" / "tokens.json"
+
+    @property
+    def sessions(self) -> Path:
+        """Who is signed in, a file each."""
+        return self.path / "config" / "sessions"
+
+    @property
+    def once(self) -> Path:
+        """Keys that sign in once, a file each."""
+        return self.path / "config" / "once"
+
+    @property
     def uploads(self) -> Path:
         """Where uploads lie, without a name, until an owner has copied them."""
         return self.path / "config" / "tmp"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import logging.handlers
+import os
 import sys
 import time
 from pathlib import Path
+
+from rq import visible
 
 ROTATE_BYTES = 16 * 1024 * 1024
 KEEP = 4
@@ -20,6 +24,10 @@ class _Line(logging.Formatter):
             f"%(levelname).1s %(asctime)s.%(msecs)03dZ %(process)d {name}: %(message)s",
             "%Y-%m-%dT%H:%M:%S",
         )
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record; a line of it that a stranger's text began looks like none."""
+        return visible.text(super().format(record)).replace("\n", "\n    ")
 
 
 def open_log(name: str, path: Path | None, level: int = logging.INFO) -> None:
@@ -36,6 +44,55 @@ def open_log(name: str, path: Path | None, level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+
+
+def append(path: Path, line: str) -> None:
+    """Append a line to a log that several processes write, and rotate it when it is full.
+
+    Ensures that lines do not tear: each is one write at the end of the file.
+    """
+    path.parent.mkdir(mode=0o750, exist_ok=True)
+    fd = _open_end(path)
+    try:
+        if os.fstat(fd).st_size >= ROTATE_BYTES:
+            _rotate_alone(path, fd)
+            os.close(fd)
+            fd = _open_end(path)
+        os.write(fd, line.encode("utf-8", "backslashreplace") + b"\n")
+    finally:
+        os.close(fd)
+
+
+def _open_end(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    # Neither a link nor a fifo that somebody put in its place is written to.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o640)
+
+
+def _rotate_alone(path: Path, fd: int) -> None:
+    """Rotate while no other process does. The lock is a file of its own: whoever may
+    read the log could hold the log's, and all who write would wait."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _rotate(path, fd)
+    finally:
+        os.close(lock)
+
+
+def _rotate(path: Path, fd: int) -> None:
+    """Rename the full log that `fd` has open, unless another process has done it."""
+    try:
+        if not os.path.samestat(os.fstat(fd), os.stat(path)):
+            return
+    except FileNotFoundError:  # the next log has not been begun yet
+        return
+    for number in range(KEEP, 0, -1):
+        older = path.with_name(f"{path.name}.{number}")
+        newer = path.with_name(f"{path.name}.{number - 1}") if number > 1 else path
+        if newer.exists():
+            newer.rename(older)
 
 
 def fields(**values: object) -> str:

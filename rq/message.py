@@ -14,6 +14,7 @@ import orjson
 
 from rq import names
 from rq.errors import BadInput, BadMessage
+from rq.nesting import check_depth
 
 MAX_COUNT = 15
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
@@ -25,8 +26,11 @@ _DROPPED = frozenset(
     {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
 )
 # What only RQ itself writes into a message.
-_NOT_ASKED = frozenset({"msg_id", "attempt", "dup", "dups", "attachments", "_key"})
-_URL_LIMIT = 8192  # characters
+URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
+_NOT_ASKED = frozenset(
+    {"msg_id", "attempt", "dup", "dups", "attachments", "_key", URLS_CUT}
+)
+MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
 _WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
 
 
@@ -132,7 +136,12 @@ def from_request(
     asked = {name: fields[name] for name in fields if name not in _NOT_ASKED}
     if not asked.get("orig_msg_id"):
         asked["orig_msg_id"] = origin
-    return _from_fields(asked, msg_id, now)
+    message = _from_fields(asked, msg_id, now)
+    if (count := len(message.post_run_webhook)) > MOST_URLS:
+        raise BadMessage(
+            f"post_run_webhook has {count} URLs, at most {MOST_URLS} are told"
+        )
+    return message
 
 
 def from_disk(data: bytes, msg_id: str, now: float) -> Message:
@@ -143,7 +152,18 @@ def from_disk(data: bytes, msg_id: str, now: float) -> Message:
         raise BadMessage(f"msg is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise BadMessage("msg is not a JSON object")
-    return _from_fields(fields, msg_id, now)
+    return _with_few_urls(_from_fields(fields, msg_id, now))
+
+
+def _with_few_urls(message: Message) -> Message:
+    """Cut what was accepted when there was no limit, and say so in the message."""
+    if len(urls := message.post_run_webhook) <= MOST_URLS:
+        return message
+    text = (
+        f"of {len(urls)} URLs the first {MOST_URLS} are told: no message may have more"
+    )
+    cut = {**message.extra, URLS_CUT: text}
+    return message.with_(post_run_webhook=urls[:MOST_URLS], extra=cut)
 
 
 def _from_fields(fields: Mapping[str, Any], msg_id: str, now: float) -> Message:
@@ -185,7 +205,8 @@ def _json(name: str, value: Any) -> str:
     """Return `value` as JSON: it will have to be written again and again, also within
     what tells of its message."""
     try:
-        return orjson.dumps([[[[[[[[value]]]]]]]])[8:-8].decode()
+        check_depth(value)
+        return orjson.dumps(value).decode()
     except TypeError as error:
         raise BadMessage(f"{name} cannot be kept as JSON: {error}") from None
 
@@ -253,16 +274,9 @@ def _urls(value: Any) -> tuple[str, ...]:
     if not value:
         return ()
     found = tuple(value.split()) if isinstance(value, str) else value
-    if isinstance(found, list | tuple) and all(_is_url(one) for one in found):
+    if isinstance(found, list | tuple) and all(map(names.is_url, found)):
         return tuple(found)
     raise BadMessage(f"post_run_webhook is not a list of http URLs: {value!r:.80}")
-
-
-def _is_url(value: Any) -> bool:
-    """Whether `value` is an address that can be a param of the message that tells."""
-    if not isinstance(value, str) or not names.is_remote(value):
-        return False
-    return len(value) <= _URL_LIMIT and value.isprintable() and " " not in value
 
 
 def _attachments(value: Any) -> dict[str, Attachment]:

@@ -15,6 +15,7 @@ MSG_ID = re.compile(r"\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20}", re.ASCII)
 ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
 ATTACHMENT_BYTES = 200
 REMOTE = re.compile(r"https?://[^/\s]+", re.ASCII)
+URL_LIMIT = 8192  # characters
 IDS_PER_MILLISECOND = 1000
 
 
@@ -89,6 +90,13 @@ def is_attachment(text: str) -> bool:
 def is_remote(dest: str) -> bool:
     """Return whether `dest` names a queue on some host, by URL."""
     return REMOTE.match(dest) is not None
+
+
+def is_url(value: object) -> bool:
+    """Return whether `value` is an address that can be a param of a message."""
+    if not isinstance(value, str) or not is_remote(value):
+        return False
+    return len(value) <= URL_LIMIT and value.isprintable() and " " not in value
 
 
 def split_url(text: str) -> tuple[str, str | None]:

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rq import config, names
-from rq.config import files
-from rq.errors import BadConfig, BadMessage, NoSuchMessage, WrongState
+from rq import names
+from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import JOB, RELAY_STATE, QueueDir, Root
 from rq.spool import folders
+from rq.spool.kept import read_json, write_json
 from rq.states import State
 
 QUEUE = "relay"
+_STATE = f"{JOB}/{RELAY_STATE}"
 _STATES = (State.ERR, State.RUN, State.QUE)
 
 
@@ -58,14 +59,7 @@ def _all(queue: QueueDir, most: int | None = None) -> Iterator[Transfer]:
 
 
 def _kept(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any] | None:
-    try:
-        return config.read_json(_path(queue, state, msg_id))
-    except BadConfig:
-        return None
-
-
-def _path(queue: QueueDir, state: State, msg_id: str) -> Any:
-    return queue.message(state, msg_id) / JOB / RELAY_STATE
+    return read_json(queue.message(state, msg_id), _STATE)
 
 
 def _transfer(
@@ -118,4 +112,4 @@ def send_again(root: Root, one: Transfer) -> None:
     for name in ("remote", "keyed", "committing", "doubt", "since"):
         kept.pop(name, None)
     kept["again"] = int(kept.get("again", 0)) + 1
-    files.write_state(_path(queue, State.ERR, one.msg_id), kept)
+    write_json(queue.message(State.ERR, one.msg_id), _STATE, kept)

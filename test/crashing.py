@@ -41,6 +41,17 @@ say end
 echo "done fine" >&3
 """
 
+# The beginning of the same for a batch, with a lock for each of its messages.
+BATCH = r"""#!/bin/bash
+mapfile -t ids < <(sed -n 's/^{"msg_id":"\([^"]*\)".*/\1/p' "$RQ_BATCH_FILE")
+say() { echo "$1 $2 $$ 0" >> "$RQ_ROOT/ran"; }
+for id in "${ids[@]}"; do
+    exec {lock}>>"$RQ_ROOT/met.$id"
+    flock -n $lock; [ $? -ne 1 ] || say overlap $id
+    say start $id
+done
+"""
+
 
 class Site:
     """A root of the test's own."""
@@ -235,7 +246,7 @@ class Queue:
     def state(self, msg_id: str) -> str:
         return str(self.ok("get_message_state", {"msg_id": msg_id}))
 
-    def until(self, msg_id: str, state: str, seconds: float = 10.0) -> dict[str, Any]:
+    def until(self, msg_id: str, state: str, seconds: float = 30.0) -> dict[str, Any]:
         """Wait until a message is in a state; return all that is known of it."""
         wait_until(lambda: self.state(msg_id) == state, seconds)
         return self.show(msg_id)

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,6 +69,17 @@ def files_of(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process open nothing more while the block runs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def wait_until(fact: Callable[[], Any], seconds: float = 20.0) -> Any:
     """Return the first true value of `fact`; fail after `seconds`."""
     end = time.monotonic() + seconds
@@ -81,6 +92,27 @@ def wait_until(fact: Callable[[], Any], seconds: float = 20.0) -> Any:
             last = error
         time.sleep(0.01)
     raise AssertionError(f"not within {seconds} s: {last or fact()!r}")
+
+
+@contextlib.contextmanager
+def acting_as(uid: int, gid: int, groups: Sequence[int] = ()) -> Iterator[None]:
+    """Let what is connected and opened while the block runs be another user's."""
+    old = os.getgroups()
+    os.setgroups(list(groups))
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(old)
+
+
+def open_to_others(path: Path) -> None:
+    """Let other users pass through the directories that lead to a test's own."""
+    for place in (path, *list(path.parents)[:3]):
+        place.chmod(place.stat().st_mode | 0o011)
 
 
 class RunningQueue:
@@ -223,16 +255,16 @@ class RunningQueue:
     def state(self, msg_id: str) -> str:
         return str(self.ok("get_message_state", {"msg_id": msg_id}))
 
-    def until(self, msg_id: str, *states: str, seconds: float = 10.0) -> dict[str, Any]:
+    def until(self, msg_id: str, *states: str, seconds: float = 30.0) -> dict[str, Any]:
         """Wait for a message to be in one of `states`; return all of it."""
         wait_until(lambda: self.state(msg_id) in states, seconds)
         return self.get(msg_id)
 
-    def ended(self, msg_id: str, seconds: float = 10.0) -> dict[str, Any]:
+    def ended(self, msg_id: str, seconds: float = 30.0) -> dict[str, Any]:
         """Wait for a message to end; return all of it."""
         return self.until(msg_id, *map(str, FINAL), seconds=seconds)
 
-    def run(self, seconds: float = 10.0, **fields: Any) -> dict[str, Any]:
+    def run(self, seconds: float = 30.0, **fields: Any) -> dict[str, Any]:
         """Send a message and wait for its end."""
         return self.ended(self.send(**fields), seconds)
 

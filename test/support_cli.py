@@ -22,11 +22,10 @@ def run(module, *words, root=None, env=None, **options):
     return subprocess.run(
         [*command, *map(str, words)],
         capture_output=True,
-        text=True,
         timeout=90,
         check=False,
         env=environment,
-        **{"stdin": subprocess.DEVNULL, **options},
+        **{"stdin": subprocess.DEVNULL, "text": True, **options},
     )
 
 

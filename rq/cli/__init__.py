@@ -5,12 +5,17 @@ Importing this module must stay cheap: `rq --help` reads the table below and no 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from rq import errors
+
+if TYPE_CHECKING:
+    from rq.layout import Root
 
 OK = 0
 FAILED = 1
@@ -62,13 +67,15 @@ VERBS: dict[str, tuple[str, str]] = {
     "timer": ("timer:timer", "ls: the timers and when they fire"),
     "router": ("router:router", "try | import: routing rules, tried on one message"),
     "owed": ("owed:owed", "ls | resolve: copies and webhooks not yet delivered"),
-    "relay": ("relay:relay", "ls | retry | resolve: messages to other hosts"),
+    "relay": ("relay:relay", "ls | retry | resolve | allow | forbid: other hosts"),
     "txn": ("txn:txn", "ls | abort: messages prepared to be accepted together"),
     "spark": ("spark:spark", "doctor | try: the data pipeline"),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "prove that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise on it"),
     "passwd": ("passwd:passwd", "make the hash of a password for basic_auth"),
+    "open": ("open:open_", "print an address of the page that signs in, once"),
+    "token": ("token:token", "create | ls | revoke: secrets for programs"),
     "config": ("config_show:config", "show: the configuration in force"),
     "version": (
         "version:version",
@@ -88,6 +95,13 @@ ANCESTOR: dict[str, tuple[str, str]] = {
     "clone": ("ancestor:clone", "--msg_id ID"),
     "verify_rules": ("router:verify_rules", "[--path F] [--verbose]"),
 }
+# Verbs whose words name files, as a function of the words tells.
+NAMED = {
+    "send": "send:named",
+    "attachmesg": "ancestor:named",
+    "router": "router:named",
+    "verify_rules": "router:named_rules",
+}
 # These find or make a clean state themselves.
 _UNWARNED = frozenset({"up", "down", "check", "version"})
 
@@ -99,8 +113,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def guarded(act: Callable[[], int], *, ancestor: bool = False) -> int:
-    """Return the exit code of `act`, whatever it raises; the one catch of each tool."""
+    """Return the exit code of `act`, whatever it raises or prints."""
+    from rq.cli import terminal
+
     _stand_in()
+    with terminal.shown():
+        return _caught(act, ancestor=ancestor)
+
+
+def _caught(act: Callable[[], int], *, ancestor: bool) -> int:
+    """The one catch of each tool."""
     try:
         code = act()
     except SystemExit as stop:
@@ -142,19 +164,47 @@ def _run(words: list[str]) -> int:
 
 def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
     from rq import config
-    from rq.cli import place
 
     found = config.find_root(root)
+    act: Callable[..., int] = _function(target)
+    if {"-h", "--help"} & set(rest):
+        _drop(found)
+        return act(found, rest)
+    if verb in ANCESTOR:
+        return guarded(lambda: _act(verb, act, found, rest), ancestor=True)
+    return _act(verb, act, found, rest)
+
+
+def _drop(root: Root) -> None:
+    """Be the user whose RQ it is, if that can be told: the word that asks for help may
+    be a value instead."""
+    from rq.access import owner
+
+    with contextlib.suppress(errors.RQError):
+        owner.act_as_owner(root)
+
+
+def _function(target: str) -> Callable[..., Any]:
     name, _, function = target.partition(":")
-    act: Callable[..., int] = getattr(
+    found: Callable[..., Any] = getattr(
         importlib.import_module(f"rq.cli.{name}"), function
     )
-    asks_for_help = bool({"-h", "--help"} & set(rest))
-    if verb not in _UNWARNED and not asks_for_help:
-        place.warn_of_unclean_end(found)
-    if verb in ANCESTOR:
-        return guarded(lambda: act(found, rest), ancestor=True)
-    return act(found, rest)
+    return found
+
+
+def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int:
+    """Run a verb as the user whose RQ it is; what it names is opened as who asks."""
+    from rq.access import owner
+    from rq.cli import named, place
+
+    paths: list[str] = []
+    if verb in NAMED and owner.foreign_owner(root):
+        paths = _function(NAMED[verb])(rest)
+    files = named.hold(paths)
+    owner.act_as_owner(root)
+    if verb not in _UNWARNED:
+        place.warn_of_unclean_end(root)
+    return act(root, rest, files) if verb in NAMED else act(root, rest)
 
 
 def take_root(words: list[str]) -> tuple[str | None, list[str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rq import names
 from rq.cli import owner, place
+from rq.cli.named import FRESH, Files
 from rq.errors import BadInput
 from rq.layout import Root
 
@@ -23,6 +24,7 @@ _MESSAGE_OPTIONS = (
     "param4",
     "due",
 )
+_ATTACH_OPTIONS = ("msg_id", "pathname", "name")
 _NEVER_A_VALUE = frozenset({"relay-ok", "local_fs_only", "help"})
 
 
@@ -104,8 +106,14 @@ def _fields(given: Mapping[str, str | bool]) -> dict[str, Any]:
     return fields
 
 
-def attachmesg(root: Root, words: list[str]) -> int:
-    given = options(words, ("msg_id", "pathname", "name"))
+def named(words: list[str]) -> list[str]:
+    """Return the file that the words of `attachmesg` name."""
+    pathname = options(words, _ATTACH_OPTIONS).get("pathname")
+    return [pathname] if isinstance(pathname, str) else []
+
+
+def attachmesg(root: Root, words: list[str], files: Files = FRESH) -> int:
+    given = options(words, _ATTACH_OPTIONS)
     if _wants_help(given):
         return _usage("attachmesg", "--msg_id ID --pathname P [--name N]")
     queue, short = _msg_id(given)
@@ -113,19 +121,20 @@ def attachmesg(root: Root, words: list[str]) -> int:
     if not isinstance(pathname, str):
         raise BadInput("--pathname is missing: the file to attach")
     name = given.get("name")
-    reply = attach(root, queue, short, pathname, name if isinstance(name, str) else "")
+    given_name = name if isinstance(name, str) else ""
+    reply = attach(root, (queue, short), pathname, files, given_name)
     result, text = reply[0], reply[1]
     full = place.root_config(root).full_id(queue, short)
     print(f"{result} {text} for Message: {full} attachment")
     return 0 if result == "ok" else 1
 
 
-def attach(root: Root, queue: str, msg_id: str, pathname: str, name: str) -> Any:
+def attach(
+    root: Root, message: tuple[str, str], pathname: str, files: Files, name: str = ""
+) -> Any:
     """Open a file and pass its descriptor, so that the queue needs no right to read it."""
-    try:
-        fd = os.open(pathname, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise BadInput(f"cannot open {pathname}: {error.strerror}") from None
+    queue, msg_id = message
+    fd = files.open(pathname)
     asked = {"msg_id": msg_id, "pathname": os.path.abspath(pathname)}
     asked["name"] = name or os.path.basename(pathname)
     try:

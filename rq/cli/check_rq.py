@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import http.client
 import os
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 
-from rq.cli import guarded
-from rq.errors import BadInput
+from rq import config
+from rq.cli import check_peers, guarded, term
+from rq.cli.levels import Finding, Level
+from rq.errors import BadConfig, BadInput, RQError
+from rq.outbound import addresses, connection, peers
+from rq.outbound.line import Line
 
 _TIMEOUT = 10.0  # seconds for each answer
 _ANSWER_LIMIT = 1024 * 1024  # bytes
-
-
-class Level(IntEnum):
-    """How bad it is: the exit code, and the first word printed."""
-
-    OK = 0
-    WARNING = 1
-    CRITICAL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +32,6 @@ class Limits:
     done_critical: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wrong with a queue."""
-
-    level: Level
-    text: str
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run `check_rq`: 0 OK, 1 WARNING, 2 CRITICAL."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -54,11 +41,16 @@ def main(argv: list[str] | None = None) -> int:
 def _check(words: list[str]) -> int:
     args = _parser().parse_args(words)
     limits = parse_limits(args.t)
-    base = f"http://{args.s}:{args.p}/"
+    if args.peers:
+        return _check_peers(args)
+    base = _base(args.s, args.p)
     try:
-        answers = list(_answers(base))
-    except (OSError, ValueError) as error:
-        print(f"CRITICAL: {base} {error}")
+        answers = list(_answers(_line(base, args)))
+    except http.client.HTTPException as error:
+        print(f"CRITICAL: {base}/ {connection.reason(error)}")
+        return Level.CRITICAL
+    except (OSError, ValueError, RQError) as error:
+        print(f"CRITICAL: {base}/ {error}")
         return Level.CRITICAL
     if args.d:
         for name, values in answers:
@@ -69,6 +61,43 @@ def _check(words: list[str]) -> int:
     text = ", ".join(one.text for one in sorted(findings, key=lambda one: -one.level))
     print(f"{level.name}: {text or f'{len(answers)} queues'}")
     return level
+
+
+def _base(server: str, port: str) -> str:
+    """Return the address of an RQ.
+
+    >>> _base("h", "3333"), _base("::1", "80"), _base("https://h", "443")
+    ('http://h:3333', 'http://[::1]:80', 'https://h:443')
+    """
+    scheme, _, name = server.rpartition("://")
+    shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
+    return f"{scheme or 'http'}://{shown}:{port}"
+
+
+def _check_peers(args: argparse.Namespace) -> int:
+    """Print a line for each host of config/peers.json, the worst first."""
+    root = config.find_root(args.root)
+    findings = list(check_peers.findings(root, insecure=args.insecure))
+    for one in sorted(findings, key=lambda one: -one.level):
+        print(f"{one.level.name}: {term.plain(one.text)}")
+    if not findings:
+        print(f"OK: no host has settings in {root.peers}")
+    return max((one.level for one in findings), default=Level.OK)
+
+
+def _line(base: str, args: argparse.Namespace) -> Line:
+    """Return a connection to an RQ, with what peers.json here says of it, if it does."""
+    to = peers.origin(base)
+    table = peers.Table()
+    with contextlib.suppress(BadConfig):
+        table = peers.read_all(config.find_root(args.root))
+    peer = table.peers.get(to.peer, table.common)
+    asked = dataclasses.replace(
+        peer,
+        allow=addresses.allowed([to.place]),  # whoever runs this names it
+        insecure=peer.insecure or args.insecure,
+    )
+    return Line(to, asked, _ANSWER_LIMIT)
 
 
 def judge(name: str, values: dict[str, str], limits: Limits) -> Iterator[Finding]:
@@ -108,13 +137,14 @@ def parse_limits(text: str) -> Limits:
     return Limits(*(int(part) for part in parts))
 
 
-def _answers(base: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _answers(line: Line) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield each queue that /q.txt lists, with the `key: value` lines of its file."""
-    for line in _get(f"{base}q.txt").splitlines():
-        path = line.strip()
-        if path:
-            name = path.removeprefix("q/").removesuffix(".txt")
-            yield name, _values(_get(base + path))
+    with contextlib.closing(line):
+        for text in _get(line, "q.txt").splitlines():
+            path = text.strip()
+            if path:
+                name = path.removeprefix("q/").removesuffix(".txt")
+                yield name, _values(_get(line, path))
 
 
 def _values(text: str) -> dict[str, str]:
@@ -122,30 +152,24 @@ def _values(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _get(url: str) -> str:
-    # No proxy: what is checked is this very host, and it may be without a network.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=_TIMEOUT) as reply:
-            data: bytes = reply.read(_ANSWER_LIMIT)
-            status: int = reply.status
-    except urllib.error.HTTPError as error:
-        with error:
-            raise OSError(f"answered {error.code}") from None
-    except urllib.error.URLError as error:
-        raise OSError(f"cannot be reached: {error.reason}") from None
-    except http.client.HTTPException as error:
-        raise OSError(f"answered what is no HTTP: {error!r}") from None
-    if status != 200:
-        raise OSError(f"answered {status}")
-    return data.decode("utf-8", "replace")
+def _get(line: Line, path: str) -> str:
+    with line.within(_TIMEOUT):
+        reply = line.request("GET", f"/{path}", None, {})
+    if reply.status != 200:
+        raise OSError(f"answered {reply.status}")
+    return reply.body.decode("utf-8", "replace")
 
 
 def _parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="check_rq", description="A Nagios check: exit 0 OK, 1 WARNING, 2 CRITICAL."
     )
-    made.add_argument("-s", default="localhost", metavar="SERVER", help="(localhost)")
+    made.add_argument(
+        "-s",
+        default="localhost",
+        metavar="SERVER",
+        help="or https://SERVER (localhost)",
+    )
     made.add_argument(
         "-p",
         default=os.environ.get("RQ_PORT", "3333"),
@@ -159,6 +183,13 @@ def _parser() -> argparse.ArgumentParser:
         help="limits of live, and of done and relayed messages (25:40:3000:3500)",
     )
     made.add_argument("-d", action="store_true", help="print all numbers too")
+    made.add_argument(
+        "--peers", action="store_true", help="check each host of config/peers.json"
+    )
+    made.add_argument("--root", metavar="DIR", help="whose peers.json; else $RQ_ROOT")
+    made.add_argument(
+        "--insecure", action="store_true", help="send passwords over plain HTTP too"
+    )
     return made
 
 

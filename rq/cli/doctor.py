@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rq import config, disk, wording
+from rq.access import warnings as access
 from rq.cli import OK, place, ports, term
 from rq.errors import BadConfig
 from rq.layout import Root
@@ -88,6 +89,7 @@ def _settings(root: Root) -> Iterator[str]:
             f"env is production and host is {found.host}: other hosts cannot follow "
             f"message ids of this name; set host in {root.config}"
         )
+    yield from access.of_root(root, found, time.time())
     if not place.is_running(root):
         holder = ports.holder(found.addr, found.port)
         if holder is not None:

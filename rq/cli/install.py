@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import config
+from rq.access import owner
 from rq.cli import FAILED, OK, guarded, place, ports, take_root
 from rq.config import files, settings
 from rq.errors import BadConfig, BadInput
@@ -31,6 +32,7 @@ def _install(words: list[str]) -> int:
     given, words = take_root(words)
     args = _parser().parse_args(words)
     root = config.find_root(given)
+    owner.act_as_owner(root)
     if root.config.exists() and not args.force:
         print("Already installed")
         return FAILED
@@ -44,6 +46,8 @@ def write_config(root: Root, values: dict[str, Any]) -> None:
     """Write config/config.json; values that cannot be used are refused before."""
     data = {
         **values,
+        # Of the user that RQ is now, which root may have become since it was asked.
+        "tmpdir": values["tmpdir"] or tempfile.gettempdir(),
         "relative_root": "/",
         "worker_env": settings.default_worker_env(),
     }
@@ -145,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--addr", default="127.0.0.1", help="address the web listens on (127.0.0.1)"
     )
-    made.add_argument("--tmpdir", default=tempfile.gettempdir(), help="for uploads")
+    made.add_argument("--tmpdir", help=f"for uploads ({tempfile.gettempdir()})")
     made.add_argument(
         "--allow-new-queue",
         action=argparse.BooleanOptionalAction,

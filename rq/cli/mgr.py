@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import config
+from rq.access import owner
 from rq.cli import OK, guarded, place, take_root
 from rq.config import files
 from rq.errors import BadConfig, OutcomeUnknown, Unreachable
@@ -40,7 +41,9 @@ def _run(words: list[str]) -> int:
     )
     made.add_argument("what", choices=sorted(_VERBS))
     args = made.parse_args(words)
-    return _VERBS[args.what](config.find_root(given))
+    root = config.find_root(given)
+    owner.act_as_owner(root)
+    return _VERBS[args.what](root)
 
 
 def _start(root: Root) -> int:
@@ -101,7 +104,8 @@ def start(root: Root, say: Say) -> bool:
     place.root_config(root)
     files.make_root(root)
     words_file = root.log / "start.log"
-    with words_file.open("wb") as last_words:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(words_file, flags, 0o640), "wb") as last_words:
         # A session of its own and nobody's descriptors: `rq up | tee x` returns.
         process = subprocess.Popen(
             command(root),

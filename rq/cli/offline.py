@@ -13,7 +13,7 @@ from rq.causes import story
 from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
-from rq.spool import folders
+from rq.spool import folders, kept
 from rq.states import State
 from rq.wording import duration
 
@@ -86,19 +86,19 @@ def _attachments(
     queue: QueueDir, state: State, msg_id: str, message: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what is attached; the ancestor's messages do not name their digests."""
-    attach = queue.message(state, msg_id) / ATTACH
+    place = queue.message(state, msg_id)
     named: Mapping[str, Any] = message.get("attachments", {})
     return {
         name: {
-            **(named.get(name) or _digests(attach / name)),
-            "path": str(attach / name),
+            **(named.get(name) or _digests(place, name)),
+            "path": str(place / ATTACH / name),
         }
         for name in folders.attachments(queue, state, msg_id)
     }
 
 
-def _digests(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
+def _digests(place: Path, name: str) -> dict[str, Any]:
+    with kept.attachment(place, name) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
         md5 = hashlib.file_digest(

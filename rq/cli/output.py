@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from rq.cli import ids, owner, place, term
+from rq.cli import ids, owner, place, term, terminal
 from rq.errors import NoSuchMessage
 from rq.layout import JOB, STDIO_LOG, Root
 from rq.spool import folders
+from rq.spool.folders import File
 from rq.states import FINAL, State
 
 _CHUNK = 256 * 1024
 _PAUSE = 0.1
+Write = Callable[[bytes], None]
 _LOST_AFTER = 20  # looks in a row that find the message nowhere
 
 
@@ -33,19 +34,25 @@ def logs(root: Root, words: list[str]) -> int:
     made.add_argument(
         "--tail", type=term.at_least(0), metavar="N", help="the last N lines only"
     )
+    made.add_argument(
+        "--raw",
+        action="store_true",
+        help="the bytes as they are, also what may harm a terminal",
+    )
     made.add_argument("--path", action="store_true", help="print the file's name")
     args = made.parse_args(words)
     with owner.Reader(root) as reader:
         queue, msg_id = ids.resolve(reader, args.id)
-        path = log_path(reader, queue, msg_id)
+        file = _log(reader, queue, msg_id)
         if args.path:
-            print(path)
+            print(f"{file.queue.path}/{file.path}")
             return 0
-        start = 0 if args.tail is None else _start_of_tail(path, args.tail)
+        start = 0 if args.tail is None else _start_of_tail(file, args.tail)
         if args.follow:
-            follow(reader, queue, msg_id, start)
-        elif path.exists():
-            _print_from(path, start)
+            follow(reader, queue, msg_id, start, raw=args.raw)
+        elif _identity(file) is not None:
+            with terminal.output(raw=args.raw) as write:
+                _print_from(file, start, write)
         else:
             place.note("nothing yet: its script has not run")
     return 0
@@ -53,29 +60,47 @@ def logs(root: Root, words: list[str]) -> int:
 
 def log_path(reader: owner.Reader, queue: str, msg_id: str) -> Path:
     """Return where a message's log is, or will be."""
+    file = _log(reader, queue, msg_id)
+    return file.queue.path / file.path
+
+
+def _log(reader: owner.Reader, queue: str, msg_id: str) -> File:
     state = _where(reader, queue, msg_id)
     if state is None:
         raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
-    return reader.root.queue(queue).message(state, msg_id) / JOB / STDIO_LOG
+    return _log_in(reader, queue, msg_id, state)
 
 
-def follow(reader: owner.Reader, queue: str, msg_id: str, offset: int) -> None:
-    """Print the log from `offset` on, across attempts, until the message has ended.
+def _log_in(reader: owner.Reader, queue: str, msg_id: str, state: State) -> File:
+    inner = f"{JOB}/{STDIO_LOG}"
+    return folders.file_of(reader.root.queue(queue), state, msg_id, inner)
 
-    By file name, not by descriptor: after a crash the file may be another one.
-    """
+
+def follow(
+    reader: owner.Reader, queue: str, msg_id: str, offset: int, *, raw: bool = False
+) -> None:
+    """Print the log from `offset` on, across attempts, until the message has ended."""
+    with terminal.output(raw=raw) as write:
+        _follow(reader, (queue, msg_id), offset, write)
+
+
+def _follow(
+    reader: owner.Reader, message: tuple[str, str], offset: int, write: Write
+) -> None:
+    """By file name, not by descriptor: after a crash the file may be another one."""
+    queue, msg_id = message
     lost, seen = 0, None
     told = False
     while lost < _LOST_AFTER:
         state = _where(reader, queue, msg_id)
         lost = lost + 1 if state is None else 0
         if state is not None:
-            path = reader.root.queue(queue).message(state, msg_id) / JOB / STDIO_LOG
-            if (file := _file(path)) != seen:
-                offset, seen = (0 if seen and file else offset), file or seen
-            more = _print_from(path, offset)
+            file = _log_in(reader, queue, msg_id, state)
+            if (now := _identity(file)) != seen:
+                offset, seen = (0 if seen and now else offset), now or seen
+            more = _print_from(file, offset, write)
             offset += more
-            if state in FINAL and not more and path.parent.parent.is_dir():
+            if state in FINAL and not more and _is_there(reader, queue, msg_id, state):
                 return
             told = (told and not more) or _say_why(reader, queue, msg_id, state)
         if state is not None and state not in FINAL and not reader.online(queue):
@@ -85,12 +110,20 @@ def follow(reader: owner.Reader, queue: str, msg_id: str, offset: int) -> None:
     raise NoSuchMessage(f"{queue}/{msg_id} was removed")
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def _is_there(reader: owner.Reader, queue: str, msg_id: str, state: State) -> bool:
+    return reader.root.queue(queue).message(state, msg_id).is_dir()
+
+
+def _identity(file: File) -> tuple[int, int] | None:
     """Return which file it is: each attempt in a batch has a new one."""
     try:
-        found = path.stat()
-    except OSError:
+        fd = file.open()
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    try:
+        found = os.fstat(fd)
+    finally:
+        os.close(fd)
     return found.st_dev, found.st_ino
 
 
@@ -111,28 +144,26 @@ def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> boo
     return False
 
 
-def _print_from(path: Path, offset: int) -> int:
+def _print_from(file: File, offset: int, write: Write) -> int:
     """Print a file from a byte on; return how many bytes."""
     try:
-        fd = folders.open_regular(path)
+        fd = file.open()
     except (FileNotFoundError, NotADirectoryError):
         return 0
     printed = 0
     try:
         while data := os.pread(fd, _CHUNK, offset + printed):
-            sys.stdout.buffer.write(data)
+            write(data)
             printed += len(data)
     finally:
         os.close(fd)
-    if printed:
-        sys.stdout.flush()
     return printed
 
 
-def _start_of_tail(path: Path, lines: int) -> int:
+def _start_of_tail(log: File, lines: int) -> int:
     """Return the offset of the last `lines` lines, read from the end."""
     try:
-        with open(folders.open_regular(path), "rb") as file:
+        with open(log.open(), "rb") as file:
             end = file.seek(0, os.SEEK_END)
             if lines == 0:
                 return end

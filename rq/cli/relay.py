@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 
 from rq import backoff, transfers
-from rq.cli import owner, place, term
+from rq.cli import owner, place, relay_hosts, term
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
 
 
 def relay(root: Root, words: list[str]) -> int:
     args = _parser().parse_args(words)
+    if args.what in relay_hosts.VERBS or getattr(args, "of", None):
+        return relay_hosts.run(root, args)
     place.queue_dir(root, QUEUE)
     if args.what == "ls":
         return _ls(root, as_json=args.json)
@@ -24,7 +26,11 @@ def _parser() -> argparse.ArgumentParser:
     made = term.parser("relay", "Messages on their way to other hosts.")
     kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
     listing = kinds.add_parser("ls", help="list what was tried and has not ended")
+    listing.add_argument(
+        "of", nargs="?", choices=["hosts"], help="the internal hosts that may be asked"
+    )
     term.json_option(listing)
+    relay_hosts.add_verbs(kinds)
     retry = kinds.add_parser("retry", help="try again now, whoever is left alone")
     retry.add_argument("id", nargs="*", metavar="ID")
     retry.add_argument("--all", action="store_true", help="all but those in doubt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -10,25 +11,28 @@ from typing import Any
 
 from rq import config
 from rq.cli import FAILED, OK, term
+from rq.cli.named import FRESH, Files
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.router import ancestor, rules
 from rq.router.rules import Rules
 
 _RUBY = ".rb"
+_STDIN = "-"
 _ANCESTORS = "rq_router_rules.rb"
 
 
-def verify_rules(root: Root, words: list[str]) -> int:
+def named_rules(words: list[str]) -> list[str]:
+    """Return the files that the words of `verify_rules` name."""
+    path = _verifying().parse_args(words).path
+    return [path] if path else []
+
+
+def verify_rules(root: Root, words: list[str], files: Files = FRESH) -> int:
     """Say `ok`, or `fail bad router rules file`."""
-    made = term.parser("verify_rules", "Check routing rules, JSON or the ancestor's.")
-    made.add_argument("--path", metavar="F", help="the file (config/router.json)")
-    made.add_argument(
-        "--verbose", action="store_true", help="show rules, or what is bad"
-    )
-    args = made.parse_args(words)
+    args = _verifying().parse_args(words)
     try:
-        found = _read(Path(args.path) if args.path else _default(root))
+        found = _read(args.path or str(_default(root)), files)
     except BadConfig as error:
         print("fail bad router rules file")
         if args.verbose:
@@ -40,8 +44,39 @@ def verify_rules(root: Root, words: list[str]) -> int:
     return OK
 
 
-def router(root: Root, words: list[str]) -> int:
+def _verifying() -> argparse.ArgumentParser:
+    made = term.parser("verify_rules", "Check routing rules, JSON or the ancestor's.")
+    made.add_argument("--path", metavar="F", help="the file (config/router.json)")
+    made.add_argument(
+        "--verbose", action="store_true", help="show rules, or what is bad"
+    )
+    return made
+
+
+def named(words: list[str]) -> list[str]:
+    """Return the files that the words of `router` name."""
+    args = _parser().parse_args(words)
+    if args.verb == "import":
+        return [args.path]
+    return [path for path in (args.message, args.rules) if path not in (None, _STDIN)]
+
+
+def router(root: Root, words: list[str], files: Files = FRESH) -> int:
     """Try rules on a message, or take over the ancestor's."""
+    args = _parser().parse_args(words)
+    if args.verb == "import":
+        print(_shown(_read_ruby(args.path, files)))
+        return OK
+    found = _read(args.rules or str(root.router), files)
+    told = _tried(found, _message(args.message, files))
+    if args.json:
+        term.print_json(told)
+    else:
+        _print_tried(told)
+    return OK
+
+
+def _parser() -> argparse.ArgumentParser:
     made = term.parser("router", "Routing rules: try them, take over the ancestor's.")
     verbs = made.add_subparsers(dest="verb", metavar="VERB", required=True)
     trying = verbs.add_parser("try", help="what would become of a message")
@@ -50,17 +85,7 @@ def router(root: Root, words: list[str]) -> int:
     term.json_option(trying)
     taking = verbs.add_parser("import", help="print the ancestor's rules as JSON")
     taking.add_argument("path", metavar="RULES.rb")
-    args = made.parse_args(words)
-    if args.verb == "import":
-        print(_shown(_read_ruby(Path(args.path))))
-        return OK
-    found = _read(Path(args.rules) if args.rules else root.router)
-    told = _tried(found, _message(args.message))
-    if args.json:
-        term.print_json(told)
-    else:
-        _print_tried(told)
-    return OK
+    return made
 
 
 def _tried(found: Rules, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,9 +112,9 @@ def _print_tried(told: Mapping[str, Any]) -> None:
         print("log     log/rq_router.log")
 
 
-def _message(name: str) -> dict[str, Any]:
-    if name != "-":
-        return config.read_json(Path(name))
+def _message(name: str, files: Files) -> dict[str, Any]:
+    if name != _STDIN:
+        return config.json_object(_content(name, files), Path(name))
     try:
         found = json.load(sys.stdin)
     except ValueError as error:
@@ -105,23 +130,30 @@ def _default(root: Root) -> Path:
     return old if old.exists() and not root.router.exists() else root.router
 
 
-def _read(path: Path) -> Rules:
-    if path.suffix == _RUBY:
-        return _read_ruby(path)
+def _read(path: str, files: Files) -> Rules:
+    if path.endswith(_RUBY):
+        return _read_ruby(path, files)
     try:
-        return rules.parse(config.read_json(path))
+        return rules.parse(config.json_object(_content(path, files), Path(path)))
     except BadConfig as error:
         text = str(error)
-        raise BadConfig(text if str(path) in text else f"{path}: {text}") from None
+        raise BadConfig(text if path in text else f"{path}: {text}") from None
 
 
-def _read_ruby(path: Path) -> Rules:
+def _read_ruby(path: str, files: Files) -> Rules:
     try:
-        return ancestor.parse(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return ancestor.parse(_content(path, files).decode())
+    except UnicodeDecodeError as error:
         raise BadConfig(f"{path} cannot be read: {error}") from None
     except BadConfig as error:
         raise BadConfig(f"{path}: {error}") from None
+
+
+def _content(path: str, files: Files) -> bytes:
+    try:
+        return files.read(path)
+    except (OSError, BadInput) as error:
+        raise BadConfig(f"{path} cannot be read: {error}") from None
 
 
 def _shown(found: Rules) -> str:

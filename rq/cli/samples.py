@@ -41,7 +41,7 @@ def send(root: Root) -> None:
     sent = []
     for param, text in _SAMPLES:
         fields = {"dest": DEMO, "param1": param, "src": "rq demo"}
-        msg_id = submit(root, DEMO, fields, [])
+        msg_id = submit(root, DEMO, fields)
         print(f"sent {DEMO}/{msg_id}, which {text}")
         sent.append((DEMO, msg_id))
     print("\nthe log of the first, as its script writes it:", flush=True)

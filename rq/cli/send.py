@@ -5,22 +5,29 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rq import client, moments, names
 from rq.cli import ancestor, owner, place, term
+from rq.cli.named import FRESH, Files
 from rq.errors import BadInput, RQError
 from rq.layout import Root
 from rq.message import PARAMS
 
 
-def send(root: Root, words: list[str]) -> int:
+def named(words: list[str]) -> list[str]:
+    """Return the files that the words name."""
+    return list(_parser().parse_args(words).attach)
+
+
+def send(root: Root, words: list[str], files: Files = FRESH) -> int:
     args = _parser().parse_args(words)
     config = place.root_config(root)
     fields = _fields(args)
     timeout = None if args.timeout is None else moments.duration(args.timeout)
     queue = ancestor.target(args.queue, {"relay-ok": True})
-    msg_id = submit(root, queue, fields, args.attach)
+    msg_id = submit(root, queue, fields, args.attach, files)
     full = config.full_id(queue, msg_id)
     if not args.follow or args.json or args.id_only:
         _tell(args, {"queue": queue, "msg_id": msg_id, "full_id": full})
@@ -29,14 +36,20 @@ def send(root: Root, words: list[str]) -> int:
     return _stay(root, args, queue, msg_id, timeout)
 
 
-def submit(root: Root, queue: str, fields: dict[str, Any], files: list[str]) -> str:
+def submit(
+    root: Root,
+    queue: str,
+    fields: dict[str, Any],
+    attachments: Sequence[str] = (),
+    files: Files = FRESH,
+) -> str:
     """Return the short id of a message that is accepted, attachments and all."""
-    if not files:
+    if not attachments:
         return _short(owner.demand(root, queue, "create_message", fields))
     short = _short(owner.demand(root, queue, "prep_message", fields))
     try:
-        for pathname in files:
-            reply = ancestor.attach(root, queue, short, pathname, "")
+        for pathname in attachments:
+            reply = ancestor.attach(root, (queue, short), pathname, files)
             if reply[0] != "ok":
                 raise client.refusal(f"{queue}: {pathname}: {reply[1]}", str(reply[1]))
     except RQError:

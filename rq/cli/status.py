@@ -6,8 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from rq import config
+from rq.access import warnings
 from rq.cli import owner, place, term
+from rq.errors import BadConfig
 from rq.layout import Root
+from rq.outbound import earlier
 from rq.wording import duration
 
 _COUNTED = ("prep", "que", "run", "done", "relayed", "err")
@@ -30,17 +34,29 @@ def status(root: Root, words: list[str]) -> int:
                 "running": running,
                 "supervisor": facts,
                 "queues": rows,
+                "warnings": _access(root),
             }
         )
         return 0
     print(_headline(root, running, facts))
     _trouble(facts)
+    _tell_hosts(root)
     if rows:
         print()
         queue_table(rows)
     for row in rows:
         _warnings(row)
+    for sentence in _access(root):
+        print(f"{term.colour('warning:', 'yellow')} {term.plain(sentence)}")
     return 0
+
+
+def _access(root: Root) -> list[str]:
+    """Return what is to be said of who may do what here."""
+    try:
+        return warnings.of_root(root, config.read_root(root), time.time())
+    except BadConfig:  # `rq doctor` and whoever starts RQ say it
+        return []
 
 
 def _add_child_states(rows: list[dict[str, Any]], facts: Mapping[str, Any]) -> None:
@@ -112,6 +128,16 @@ def _trouble(facts: Mapping[str, Any]) -> None:
     for helper in ("scandir", "timers"):
         for name, text in ((facts.get(helper) or {}).get("errors") or {}).items():
             print(term.plain(f"  {helper}/{name}: {text}"))
+
+
+def _tell_hosts(root: Root) -> None:
+    """Tell once which internal hosts the relay may ask since the update."""
+    if hosts := earlier.news(root):
+        print(
+            f"the relay may ask these hosts of its history: {term.plain(', '.join(hosts))}; "
+            "`rq relay forbid HOST:PORT` takes that back"
+        )
+        earlier.told(root)
 
 
 def _children(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:

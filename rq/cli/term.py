@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from rq import visible
 from rq.errors import BadInput
 
 _COLOURS = {
@@ -65,7 +66,8 @@ def json_option(into: argparse.ArgumentParser) -> None:
 
 
 def print_json(value: object) -> None:
-    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
+    text = json.dumps(value, indent=1, ensure_ascii=False, default=str)
+    print(visible.json_text(text))
 
 
 def colour(text: str, name: str | None) -> str:
@@ -117,8 +119,7 @@ def _is_number(cell: str) -> bool:
 
 def plain(value: object) -> str:
     """Return text that cannot move the cursor: what a script wrote stays in its line."""
-    text = "" if value is None else str(value)
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+    return "" if value is None else visible.line(str(value))
 
 
 def moment(epoch: float | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rq import config, disk, names
+from rq.access import gate, kernel
 from rq.cli import (
     FAILED,
     OK,
@@ -21,6 +22,7 @@ from rq.cli import (
     spark_demo,
     term,
 )
+from rq.cli import open as signing
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
@@ -251,7 +253,19 @@ def _page(root: Root) -> list[str]:
     states = {one["name"]: one["state"] for one in _facts(root).get("children", [])}
     if states.get(WEB) != Child.UP:
         return []
-    return [f"the page: {place.root_config(root).page_url}"]
+    settings = place.root_config(root)
+    if not needs_login(settings):
+        return [f"the page: {settings.page_url}"]
+    address = signing.signing_address(root)
+    return [f"the page, signing in once, within a minute: {address}"]
+
+
+def needs_login(settings: RootConfig) -> bool:
+    """Return whether a browser of RQ's own user must sign in."""
+    if settings.basic_auth:
+        return True
+    is_known = gate.is_loopback(settings.addr) and not kernel.in_container()
+    return not is_known and not settings.open_without_auth
 
 
 def _own_name(root: Root) -> str:

@@ -15,12 +15,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from rq.config import checks
 from rq.config.settings import ONCE, QueueConfig, RootConfig
-from rq.errors import BadConfig, BadInput
+from rq.errors import BadConfig, BadInput, CannotRead, is_busy
 from rq.layout import QueueDir, Root
+from rq.nesting import from_json
 
 Stamp = tuple[int, int, int, int]
 # What these are in a queue whose messages run in batches.
@@ -36,13 +35,23 @@ _IGNORED = frozenset({"schedule", "schedules", "admin_status", "oper_status", "u
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; BadConfig in one sentence if there is none."""
     try:
-        data = orjson.loads(_content(path).decode())
+        content = _content(path)
     except FileNotFoundError:
         raise BadConfig(f"{path} is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        kind = CannotRead if is_busy(error) else BadConfig
+        raise kind(f"{path} cannot be read: {error}") from None
+    return json_object(content, path)
+
+
+def json_object(content: bytes, path: Path) -> dict[str, Any]:
+    """Return the JSON object that a file holds; BadConfig names the file."""
+    try:
+        data = from_json(content.decode(), str(path))
+    except UnicodeDecodeError as error:
         raise BadConfig(f"{path} cannot be read: {error}") from None
-    except orjson.JSONDecodeError as error:
-        raise BadConfig(f"{path} is not JSON: {error}") from None
+    except BadInput as error:
+        raise BadConfig(str(error)) from None
     if not isinstance(data, dict):
         raise BadConfig(f"{path} does not hold a JSON object")
     return data

@@ -94,6 +94,17 @@ def _texts(value: Any) -> tuple[str, ...]:
     raise ValueError(f"{value!r:.60} is not a list of texts")
 
 
+def _roles_of_names(value: Any) -> dict[str, str]:
+    """Return names and their roles; a list of names gives each the role admin."""
+    if isinstance(value, list):
+        return dict.fromkeys(_texts(value), "admin")
+    if not isinstance(value, dict):
+        raise ValueError(
+            "it is neither a list of names nor an object of names and roles"
+        )
+    return {name: _text(role) for name, role in value.items()}
+
+
 def _relative_root(value: Any) -> str:
     text = _text(value)
     if not text.startswith("/"):
@@ -111,6 +122,16 @@ def _object(value: Any) -> dict[str, Any]:
 def _prefix(value: Any) -> str:
     shlex.split(_text(value))
     return str(value)
+
+
+def _tls(value: Any) -> dict[str, str]:
+    """Return the files of a certificate and its key; nothing for plain HTTP."""
+    given = _object(value)
+    if given and set(given) != {"cert", "key"}:
+        raise ValueError('it takes {"cert": PATH, "key": PATH}')
+    if not all(isinstance(path, str) and path for path in given.values()):
+        raise ValueError("cert and key are paths of files")
+    return {name: _text(path) for name, path in given.items()}
 
 
 def _retention(value: Any) -> dict[str, dict[str, float]]:
@@ -205,11 +226,16 @@ ROOT: dict[str, Callable[[Any], Any]] = {
     "tmpdir": _text,
     "relative_root": _relative_root,
     "allow_new_queue": _flag,
+    "admin_group": _text,
     "basic_auth": _object,
     "allowed_ips": _texts,
     "open_without_auth": _flag,
+    "local_users": _roles_of_names,
+    "local_groups": _roles_of_names,
+    "tls": _tls,
     "web": _flag,
     "web_workers": _whole(1, 64),
+    "web_connections": _whole(8, 100_000),
     "worker_env": _environment,
     "grace": _seconds,
     "min_free_bytes": _whole(0, 2**62),

@@ -37,6 +37,16 @@ def write_secret(path: Path, text: str) -> None:
     durable.write_durable(path, text.encode(), 0o600)
 
 
+def write_secret_state(path: Path, data: object) -> None:
+    """Replace a JSON file that nobody else may read, durably."""
+    write_secret(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+def claim(path: Path) -> bool:
+    """Remove a file; return whether it was us: of several who try, one hears True."""
+    return durable.claim(str(path))
+
+
 def write_cache(path: Path, data: object) -> None:
     """Replace a JSON file, so that a reader sees the old or the new one; it may be lost
     with the power."""

@@ -6,13 +6,14 @@ What each may be is in `checks`.
 from __future__ import annotations
 
 import os
-import pwd
 import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from rq import users
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
@@ -41,20 +42,30 @@ class RootConfig:
     tmpdir: str | None = None  # becomes TMPDIR of workers
     relative_root: str = "/"  # URL prefix, one slash at each end
     allow_new_queue: bool = False  # queues may be made by web
+    admin_group: str | None = None  # its members may ask all of RQ's sockets
     basic_auth: Mapping[str, Any] | None = None
     allowed_ips: tuple[str, ...] = ()
-    open_without_auth: bool = False
+    open_without_auth: bool = False  # whoever reaches the web may do all
+    # Users and groups of this machine that need no login over loopback: name and role.
+    local_users: Mapping[str, str] = field(default_factory=dict)
+    local_groups: Mapping[str, str] = field(default_factory=dict)
+    tls: Mapping[str, str] = field(default_factory=dict)  # cert and key: PEM files
     web: bool = True  # the web is started
     web_workers: int = 1  # processes that serve it
+    web_connections: int = 2000  # of each of these at a time; of one address half
     worker_env: Mapping[str, str] = field(default_factory=dict)  # PATH, HOME, …
     grace: float = 10.0  # seconds between TERM and KILL of a worker
     min_free_bytes: int = 64 * 1024 * 1024  # below it nothing new is accepted
     min_free_inodes: int = 2000
 
     @property
+    def scheme(self) -> str:
+        return "https" if self.tls else "http"
+
+    @property
     def base_url(self) -> str:
         """`http://HOST:PORT/` with the relative root, ending in a slash."""
-        return f"http://{self.host}:{self.port}{self.relative_root}"
+        return f"{self.scheme}://{self.host}:{self.port}{self.relative_root}"
 
     @property
     def page_url(self) -> str:
@@ -62,7 +73,7 @@ class RootConfig:
         everywhere = self.addr in ("", "0.0.0.0", "::")
         name = self.host if everywhere else self.addr
         shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
-        return f"http://{shown}:{self.port}{self.relative_root}"
+        return f"{self.scheme}://{shown}:{self.port}{self.relative_root}"
 
     def full_id(self, queue: str, msg_id: str) -> str:
         return f"{self.base_url}q/{queue}/{msg_id}"
@@ -122,13 +133,13 @@ _ANCESTOR_KEYS = frozenset(
 
 def default_worker_env() -> dict[str, str]:
     """Return the environment that workers start with, kept in the config for good."""
-    user = pwd.getpwuid(os.getuid())
+    user = users.user_of(os.getuid(), os.getgid())
     zone = Path("/etc/timezone")
     return {
         "PATH": WORKER_PATH,
-        "HOME": user.pw_dir,
-        "USER": user.pw_name,
-        "LOGNAME": user.pw_name,
+        "HOME": user.home,
+        "USER": user.name,
+        "LOGNAME": user.name,
         "LANG": "C.UTF-8",
         "TZ": zone.read_text().strip() if zone.is_file() else "UTC",
         "TMPDIR": tempfile.gettempdir(),

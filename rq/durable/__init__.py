@@ -11,11 +11,14 @@ import contextlib
 import ctypes
 import errno
 import os
-import shutil
 import signal
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+from rq import beneath
+from rq.durable import removal
+from rq.errors import NotPlain
 
 DIR_MODE = 0o750
 FILE_MODE = 0o640
@@ -62,6 +65,8 @@ def make_dir(path: str, dir_fd: int | None = None) -> None:
 
 def make_dirs(path: str, dir_fd: int | None = None) -> None:
     """Make a directory and what is missing above it."""
+    if not path:
+        return
     try:
         os.mkdir(path, DIR_MODE, dir_fd=dir_fd)
     except FileExistsError:
@@ -75,10 +80,17 @@ def make_dirs(path: str, dir_fd: int | None = None) -> None:
 def write_new(
     path: str, data: bytes, dir_fd: int | None = None, mode: int = FILE_MODE
 ) -> None:
-    """Write a file, over an old one if there is one; a crash may leave it torn."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    # Non-blocking: a script may have put a fifo in its place.
-    fd = os.open(path, flags | os.O_NONBLOCK, mode, dir_fd=dir_fd)
+    """Write a new file, in the place of an old one if there is one; a crash may leave
+    it torn."""
+    if dir_fd is None:
+        with _parent(path, None) as (place, name):
+            _write(name, data, place, mode)
+    else:
+        _write(path, data, dir_fd, mode)
+
+
+def _write(path: str, data: bytes, dir_fd: int, mode: int = FILE_MODE) -> None:
+    fd = beneath.create(path, dir_fd, mode)
     try:
         write_all(fd, data)
     finally:
@@ -87,10 +99,30 @@ def write_new(
 
 def replace(path: str, data: bytes, dir_fd: int | None = None) -> None:
     """Write a file so that a reader sees the old or the new one, never half."""
-    write_new(f"{path}.tmp", data, dir_fd)
-    checkpoint("write:before-rename")
-    os.rename(f"{path}.tmp", path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    with _parent(path, dir_fd) as (place, name):
+        _write(f"{name}.tmp", data, place)
+        checkpoint("write:before-rename")
+        os.rename(f"{name}.tmp", name, src_dir_fd=place, dst_dir_fd=place)
     checkpoint("write:after-rename")
+
+
+@contextlib.contextmanager
+def _parent(path: str, dir_fd: int | None) -> Iterator[tuple[int, str]]:
+    """Give the directory that holds `path`, and the name in it. A whole path is of our
+    own making; what is below a descriptor, others may have touched."""
+    if dir_fd is not None:
+        with beneath.parent(path, dir_fd) as found:
+            yield found
+        return
+    head, name = os.path.split(path)
+    with beneath.top(head or ".") as place:
+        yield place, name
+
+
+def _open(path: str, flags: int, dir_fd: int | None) -> int:
+    if dir_fd is not None:
+        return beneath.open_any(path, flags, dir_fd)
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def move(source: str, target: str, dir_fd: int | None = None) -> None:
@@ -104,15 +136,30 @@ def move(source: str, target: str, dir_fd: int | None = None) -> None:
     checkpoint("move:after-rename")
 
 
-def link(source: str, target: str, dir_fd: int | None = None) -> None:
-    """Give a file a second name."""
-    os.link(source, target, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+def link(source: str, target: str, dir_fd: int, to_dir_fd: int) -> None:
+    """Give a file of one open directory a name in another."""
+    os.link(
+        source,
+        target,
+        src_dir_fd=dir_fd,
+        dst_dir_fd=to_dir_fd,
+        follow_symlinks=False,
+    )
 
 
 def unlink(path: str, dir_fd: int | None = None) -> None:
     """Remove a name; nothing happens when it is not there."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path, dir_fd=dir_fd)
+    with contextlib.suppress(FileNotFoundError), _parent(path, dir_fd) as (place, name):
+        os.unlink(name, dir_fd=place)
+
+
+def claim(path: str) -> bool:
+    """Remove a name; return whether it was this call that removed it."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def remove_dir(path: str, dir_fd: int | None = None) -> bool:
@@ -129,62 +176,55 @@ def remove_dir(path: str, dir_fd: int | None = None) -> bool:
 
 
 def remove_tree(path: str, dir_fd: int | None = None) -> None:
-    """Remove a directory and all in it, never following a symlink; none is fine."""
-    while True:
-        try:
-            _rmtree(path, dir_fd)
-        except FileNotFoundError:
-            # Of something in it, when a script that lives on removes files there too.
-            if _is(stat.S_IFDIR, path, dir_fd):
-                continue
-        return
+    """Remove whatever has a name, with all that is below it; none is fine."""
+    with contextlib.suppress(FileNotFoundError), _parent(path, dir_fd) as (place, name):
+        removal.remove(name, place)
 
 
-def _rmtree(path: str, dir_fd: int | None) -> None:
-    try:
-        shutil.rmtree(path, dir_fd=dir_fd)
-    except PermissionError:
-        _open_up(path, dir_fd)
-        shutil.rmtree(path, dir_fd=dir_fd)
-
-
-def _open_up(path: str, dir_fd: int | None) -> None:
-    """Let every directory of a tree be listed and emptied by its owner, which is us."""
-    os.chmod(path, DIR_MODE, dir_fd=dir_fd)
-    for _, folders, _, fd in os.fwalk(path, dir_fd=dir_fd):
-        for name in folders:
-            if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
-                os.chmod(name, DIR_MODE, dir_fd=fd)
-
-
-def clear_way(path: str, names: Iterable[str], dir_fd: int | None = None) -> None:
+def clear_way(path: str, names: Iterable[str], dir_fd: int) -> None:
     """Let a folder be written to and moved again, whatever a script made of it.
 
     Its mode is put right, and what is no file goes from the places of `names`.
     """
-    if not _is(stat.S_IFDIR, path, dir_fd):
-        unlink(path, dir_fd)
-        return
-    os.chmod(path, DIR_MODE, dir_fd=dir_fd)
-    for name in names:
-        for one in (f"{path}/{name}", f"{path}/{name}.tmp"):
-            if _is(stat.S_IFDIR, one, dir_fd):
-                remove_tree(one, dir_fd)
-            elif not _is(stat.S_IFREG, one, dir_fd):
-                unlink(one, dir_fd)
-
-
-def _is(kind: int, path: str, dir_fd: int | None) -> bool:
+    with beneath.parent(path, dir_fd) as (place, name):
+        try:
+            allow(name, DIR_MODE, place)
+            folder = beneath.open_dir(name, place)
+        except (NotPlain, NotADirectoryError):
+            unlink(name, place)
+            return
     try:
-        found = os.lstat(path, dir_fd=dir_fd).st_mode
+        for name in names:
+            for one in (name, f"{name}.tmp"):
+                if not _is_plain(one, folder):
+                    remove_tree(one, folder)
+    finally:
+        os.close(folder)
+
+
+def _is_plain(name: str, place: int) -> bool:
+    try:
+        info = os.stat(name, dir_fd=place, follow_symlinks=False)
     except OSError:
         return False
-    return stat.S_IFMT(found) == kind
+    return stat.S_ISREG(info.st_mode) and info.st_nlink == 1
 
 
 def allow(path: str, mode: int, dir_fd: int | None = None) -> None:
-    """Set the mode of a file."""
-    os.chmod(path, mode, dir_fd=dir_fd)
+    """Set the mode of a file or a directory; of a file with more names, of none."""
+    try:
+        fd = _open(path, os.O_RDONLY, dir_fd)
+    except PermissionError:
+        with _parent(path, dir_fd) as (place, name):
+            removal.open_up(name, place, mode)
+        return
+    try:
+        info = os.fstat(fd)
+        if stat.S_ISREG(info.st_mode) and info.st_nlink > 1:
+            raise NotPlain(errno.EMLINK, f"it has {info.st_nlink} names", path)
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
 
 
 # ---- durable: after these return, a power cut does not undo them
@@ -192,17 +232,24 @@ def allow(path: str, mode: int, dir_fd: int | None = None) -> None:
 
 def write_durable(path: Path, data: bytes, mode: int = FILE_MODE) -> None:
     """Replace a file durably: tmp, fsync, rename, fsync of the directory."""
-    tmp = path.with_name(f".{path.name}.tmp")
-    fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    try:
-        write_all(fd, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    checkpoint("durable:before-rename")
-    os.rename(tmp, path)
-    checkpoint("durable:after-rename")
-    sync_path(path.parent)
+    with beneath.top(path.parent) as place:
+        replace_durable(path.name, data, place, mode)
+
+
+def replace_durable(path: str, data: bytes, dir_fd: int, mode: int = FILE_MODE) -> None:
+    """As `write_durable`, below a directory that others may write to."""
+    with beneath.parent(path, dir_fd) as (place, name):
+        tmp = f".{name}.tmp"
+        fd = beneath.create(tmp, place, mode)
+        try:
+            write_all(fd, data)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        checkpoint("durable:before-rename")
+        os.rename(tmp, name, src_dir_fd=place, dst_dir_fd=place)
+        checkpoint("durable:after-rename")
+        _sync_opened(os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=place))
 
 
 def rename_durable(source: Path, target: Path) -> None:
@@ -236,7 +283,10 @@ def symlink_durable(target: str, path: Path) -> None:
 
 def sync_path(path: Path | str, dir_fd: int | None = None) -> None:
     """fsync a file or a directory."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    _sync_opened(_open(str(path), os.O_RDONLY, dir_fd))
+
+
+def _sync_opened(fd: int) -> None:
     try:
         os.fsync(fd)
     finally:

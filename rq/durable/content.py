@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import stat
 
-from rq import durable
+from rq import beneath, durable
 from rq.durable import ATTACHMENT_MODE, FILE_MODE
 
 _COPY_BYTES = 1024 * 1024
@@ -14,16 +16,17 @@ _FICLONE = 0x40049409
 
 
 def copy_hashed(
-    source: int, path: str, dir_fd: int | None = None
+    source: int, path: str, dir_fd: int, most: int | None = None
 ) -> tuple[str, str, int]:
-    """Copy the open file `source` to a new file, durably.
+    """Copy the open file `source` to a new file, durably; OSError if it has, or grows to,
+    more than `most` bytes.
 
     Returns (SHA-256, MD5, bytes). The content is shared with the source where the
     file system can do that.
     """
     sha, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(path, flags, FILE_MODE, dir_fd=dir_fd)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+    fd = beneath.open_any(path, flags, dir_fd, FILE_MODE)
     try:
         cloned = _reflink(source, fd)
         while chunk := os.pread(fd if cloned else source, _COPY_BYTES, size):
@@ -32,6 +35,8 @@ def copy_hashed(
             if not cloned:
                 durable.write_all(fd, chunk)
             size += len(chunk)
+            if most is not None and size > most:
+                raise OSError(errno.EFBIG, "it grows while it is copied", path)
         os.fchmod(fd, ATTACHMENT_MODE)
         os.fsync(fd)
     except OSError:
@@ -46,7 +51,8 @@ def take_in(source: int, path: str, dir_fd: int) -> bool:
     """Give the open file `source` the name `path`, durably; False when it cannot have
     one there: it lies on another file system, or has lost its last name."""
     try:
-        os.link(f"/proc/self/fd/{source}", path, dst_dir_fd=dir_fd)
+        with beneath.parent(path, dir_fd) as (place, name):
+            os.link(f"/proc/self/fd/{source}", name, dst_dir_fd=place)
     except OSError:
         return False
     try:
@@ -58,15 +64,29 @@ def take_in(source: int, path: str, dir_fd: int) -> bool:
     return True
 
 
-def digests(path: str, dir_fd: int | None = None) -> tuple[str, str, int]:
-    """Return (SHA-256, MD5, bytes) of a file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+def is_ours(fd: int, info: os.stat_result) -> bool:
+    """Whether a file with more names is an attachment that clones share: RQ made it,
+    and nobody may write to it."""
+    return stat.S_IMODE(info.st_mode) == ATTACHMENT_MODE and info.st_uid == os.geteuid()
+
+
+def open_attachment(path: str, dir_fd: int) -> int:
+    """Open an attachment: a regular file of one name, or one that clones share."""
+    return beneath.open_plain(path, dir_fd, shared=is_ours)
+
+
+def digests(path: str, dir_fd: int) -> tuple[str, str, int]:
+    """Return (SHA-256, MD5, bytes) of a file; OSError if it grows meanwhile."""
+    fd = open_attachment(path, dir_fd)
     sha, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
     try:
+        whole = os.fstat(fd).st_size
         while chunk := os.read(fd, _COPY_BYTES):
             sha.update(chunk)
             md5.update(chunk)
             size += len(chunk)
+            if size > whole:
+                raise OSError(errno.EBUSY, "it grows while it is read", path)
     finally:
         os.close(fd)
     return sha.hexdigest(), md5.hexdigest(), size

@@ -1,10 +1,17 @@
-"""Lock files: held as long as their descriptor is open, and by one process at a time."""
+"""Lock files: held as long as their descriptor is open, and by one process at a time.
+
+Whoever can open a file, if only to read it, can hold its lock without end. So lock files
+are their owner's alone.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from pathlib import Path
+
+_MODE = 0o600
 
 
 def lock(path: Path) -> int | None:
@@ -12,7 +19,7 @@ def lock(path: Path) -> int | None:
 
     The lock lives as long as the returned descriptor and is never inherited.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    fd = _opened(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -26,8 +33,18 @@ def lock(path: Path) -> int | None:
 
 def lock_waiting(path: Path) -> int:
     """Take the lock file `path`, waiting for it."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    fd = _opened(path)
     fcntl.flock(fd, fcntl.LOCK_EX)
+    return fd
+
+
+def _opened(path: Path) -> int:
+    """Open a lock file, made when there is none; one that an older RQ has made with
+    rights of others loses them."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    info = os.fstat(fd)
+    if stat.S_IMODE(info.st_mode) != _MODE and info.st_uid == os.geteuid():
+        os.fchmod(fd, _MODE)
     return fd
 
 

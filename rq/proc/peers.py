@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
+import functools
 import os
+import pwd
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
-from rq.errors import Refused
+from rq import beneath
+
+# Linux has it on all machines that RQ is built for; Python does not name it.
+_SO_PEERGROUPS = 59
+_MOST = 1024  # bytes that Python takes of an option: 256 groups
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -30,10 +38,45 @@ def peer_of(sock: socket.socket) -> Peer:
     return Peer(pid, uid, gid)
 
 
-def check_own(peer: Peer) -> None:
-    """Refused unless the asker is our user, or root."""
-    if peer.uid not in (0, os.getuid()):
-        raise Refused(f"user {peer.uid} may not ask this")
+def groups_of(sock: socket.socket, peer: Peer) -> frozenset[int]:
+    """Return the supplementary groups that the peer had when it connected; where the
+    kernel does not tell (SO_PEERGROUPS), those that its user has by the databases."""
+    try:
+        data = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MOST)
+    except OSError:
+        return _groups_by_name(peer)
+    return frozenset(array.array("I", data))
+
+
+def _groups_by_name(peer: Peer) -> frozenset[int]:
+    try:
+        name = pwd.getpwuid(peer.uid).pw_name
+    except KeyError:
+        return frozenset()
+    return frozenset(os.getgrouplist(name, peer.gid))
+
+
+def is_nameless(uid: int) -> bool:
+    """Whether `uid` is what the kernel says of users that our namespace has no number
+    for. In a namespace that has all numbers it is a user as others are."""
+    return uid == _overflow_uid() and not _has_all_users()
+
+
+@functools.cache
+def _overflow_uid() -> int:
+    try:
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return 65534
+
+
+@functools.cache
+def _has_all_users() -> bool:
+    try:
+        ranges = Path("/proc/self/uid_map").read_text().split()
+    except OSError:
+        return os.uname().sysname != "Linux"
+    return ranges == ["0", "0", str(2**32 - 1)]
 
 
 def open_as(path: str, peer: Peer) -> int:
@@ -48,7 +91,7 @@ def open_as(path: str, peer: Peer) -> int:
     _libc.setfsgid(peer.gid)
     _libc.setfsuid(peer.uid)
     try:
-        return os.open(path, flags)
+        return beneath.open_named(path, flags)
     finally:
         _libc.setfsuid(0)
         _libc.setfsgid(os.getgid())

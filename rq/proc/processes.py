@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rq.errors import is_busy
 from rq.proc import standin
 
 LEASE_NAME = "RQ_LEASE"
@@ -122,7 +122,7 @@ def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
 
 def _check_seen(error: OSError) -> None:
     """Raise an error that says of us, and not of a process, why it cannot be seen."""
-    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+    if is_busy(error):
         raise error
 
 

@@ -17,7 +17,7 @@ class Start:
 
     argv: list[str]  # the first is a path
     env: Mapping[str, str]
-    directory: str
+    directory: int | str
     null: int
     log: int
     write: int  # the script's descriptor 3

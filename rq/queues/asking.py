@@ -8,8 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from rq.access.roles import Role
+from rq.config import secrets
 from rq.errors import BadMessage
-from rq.proc import peers
 from rq.queues import detail as details
 from rq.queues import lists, retention, views
 from rq.queues.owner import Owner
@@ -65,7 +66,10 @@ def uptime(ctx: Context, arg: bytes) -> Any:
 
 
 def config(ctx: Context, arg: bytes) -> Any:
-    return ["ok", ctx.owner.config.to_json()]
+    """The config in force; secrets of `env_vars` are for admins."""
+    found = ctx.owner.config.to_json()
+    sees_all = ctx.connection.asker.principal.may(Role.ADMIN)
+    return ["ok", found if sees_all else secrets.masked(found)]
 
 
 def status(ctx: Context, arg: bytes) -> Any:
@@ -86,7 +90,6 @@ def shutdown(ctx: Context, arg: bytes) -> Any:
 
 def mind(ctx: Context, arg: bytes) -> Any:
     """Take the asker for our parent: when it hangs up, the queue stops."""
-    peers.check_own(ctx.connection.peer)
     ctx.connection.minded = True
     return ["ok", os.getpid()]
 
@@ -126,21 +129,21 @@ def checked(ctx: Context, arg: bytes) -> Any:
 
 
 COMMANDS: dict[str, Command] = {
-    "ping": Command(ping, always=True),
-    "uptime": Command(uptime, always=True),
-    "config": Command(config, always=True),
-    "status": Command(status, always=True),
-    "detail": Command(detail, always=True),
-    "shutdown": Command(shutdown, always=True),
-    "mind": Command(mind, always=True),
-    "wake": Command(wake, always=True),
-    "get_message": Command(get_message),
-    "get_message_state": Command(get_message_state),
-    "get_message_status": Command(get_message_status),
-    "num_messages": Command(num_messages),
-    "messages": Command(messages),
-    "list": Command(listed),
-    "seal": Command(seal, down=True),
-    "expire": Command(expire),
-    "check": Command(checked, down=True),
+    "ping": Command(ping, Role.VIEWER, always=True),
+    "uptime": Command(uptime, Role.VIEWER, always=True),
+    "config": Command(config, Role.VIEWER, always=True),
+    "status": Command(status, Role.VIEWER, always=True),
+    "detail": Command(detail, Role.VIEWER, always=True),
+    "shutdown": Command(shutdown, Role.ADMIN, always=True),
+    "mind": Command(mind, Role.ADMIN, always=True, own=True),
+    "wake": Command(wake, Role.PRODUCER, always=True),
+    "get_message": Command(get_message, Role.VIEWER),
+    "get_message_state": Command(get_message_state, Role.VIEWER),
+    "get_message_status": Command(get_message_status, Role.VIEWER),
+    "num_messages": Command(num_messages, Role.VIEWER),
+    "messages": Command(messages, Role.VIEWER),
+    "list": Command(listed, Role.VIEWER),
+    "seal": Command(seal, Role.OPERATOR, down=True),
+    "expire": Command(expire, Role.OPERATOR),
+    "check": Command(checked, Role.OPERATOR, down=True),
 }

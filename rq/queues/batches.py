@@ -152,8 +152,8 @@ class Batches:
     async def _prepare(self, made: Batch) -> None:
         """Make the folders of all its messages; then start."""
         spool = self.owner.spool
-        directory = work.begin(spool, made.batch_id)
-        output = StdioLog(directory, self._file.path)
+        path, directory = work.begin(spool, made.batch_id)
+        output = StdioLog(spool.dir_fd, path, directory, self._file.path)
         try:
             await in_slices(
                 list(made.claims.values()), functools.partial(self._enter, made)
@@ -163,7 +163,7 @@ class Batches:
                 self._give_back(made, Refusal(Event.REQUEUE, Cause.STOP, text))
             elif made.claims:
                 work.describe(spool, made.batch_id, self._described(made))
-                self._start(made, directory, output)
+                self._start(made, f"{spool.queue.path}/{path}", output)
             else:
                 self._give_back(made, Refusal(Event.REQUEUE, Cause.SPAWN, ""))
         finally:
@@ -202,7 +202,7 @@ class Batches:
         plan = self._starter.plan(
             made.slot.lease,
             environment.of_batch(made.batch_id, directory),
-            directory=directory,
+            directory=output.directory,
             output=output.fd,
             lease_fd=made.slot.fd,
         )

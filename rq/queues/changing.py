@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from rq import names
+from rq.access.roles import Role as Access
 from rq.errors import NoSuchMessage, Refused, WrongState
 from rq.queues import lists
 from rq.queues.owner import Owner
@@ -117,11 +118,11 @@ def ack_errs(ctx: Context, arg: bytes) -> Any:
 
 
 COMMANDS: dict[str, Command] = {
-    "delete_message": Command(delete_message),
-    "destroy_message": Command(destroy_message),
-    "cancel_message": Command(cancel_message),
-    "cancel_batch": Command(cancel_batch),
-    "retry_message": Command(retry_message),
-    "run_message": Command(run_message),
-    "ack_errs": Command(ack_errs),
+    "delete_message": Command(delete_message, Access.OPERATOR),
+    "destroy_message": Command(destroy_message, Access.OPERATOR),
+    "cancel_message": Command(cancel_message, Access.OPERATOR),
+    "cancel_batch": Command(cancel_batch, Access.OPERATOR),
+    "retry_message": Command(retry_message, Access.OPERATOR),
+    "run_message": Command(run_message, Access.OPERATOR),
+    "ack_errs": Command(ack_errs, Access.OPERATOR),
 }

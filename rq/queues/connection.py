@@ -11,20 +11,22 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 
 import orjson
 
 from rq import wire
+from rq.access.sockets import Asker
 from rq.errors import BadInput
-from rq.proc import peers
 
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024
 _MAX_FDS = 16
 _ANCILLARY = socket.CMSG_SPACE(_MAX_FDS * 4)
-_BACKLOG = 64 * 1024 * 1024  # bytes of replies that an asker may leave untaken
+_BACKLOG = 16 * 1024 * 1024  # bytes of untaken replies, beyond which nobody answers
+_SLICE = 0.01  # seconds for the requests of one asker, before others have their turn
 
 
 class Slot:
@@ -43,21 +45,20 @@ class Connection:
     def __init__(
         self,
         sock: socket.socket,
+        asker: Asker,
         loop: asyncio.AbstractEventLoop,
         on_request: Callable[[Connection, bytes], None],
         on_close: Callable[[Connection], None],
-        now: Callable[[], float],
     ) -> None:
-        self.peer = peers.peer_of(sock)
+        self.asker = asker
         self.partial_since: float | None = None
         self.minded = False  # whoever holds it is this process's parent
         self.closed = False
-        self.used = now()  # when it last asked something
+        self.used = self.taken = time.monotonic()  # when it last asked, took a reply
         self._sock = sock
         self._loop = loop
         self._on_request = on_request
         self._on_close = on_close
-        self._now = now
         self._frames = wire.Frames(limit=REQUEST_LIMIT)
         self._slots: deque[Slot] = deque()
         self._out = b""
@@ -65,6 +66,8 @@ class Connection:
         self._reading = True
         self._paused = False
         self._held = False
+        self._going_on = False
+        self.owed = 0  # bytes of replies that wait, or that the asker does not take
         self._closing = False
         self._todo: deque[tuple[bytes, list[int]]] = deque()  # requests, descriptors
         self._coming: list[int] = []  # passed with a frame that is not yet whole
@@ -80,7 +83,7 @@ class Connection:
 
     def _readable(self) -> None:
         try:
-            data, ancillary, _, _ = self._sock.recvmsg(
+            data, ancillary, flags, _ = self._sock.recvmsg(
                 _READ, _ANCILLARY, socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
@@ -89,11 +92,23 @@ class Connection:
             self.close()
             return
         fds = _passed(ancillary) if ancillary else []
-        self.used = self._now()
+        if flags & socket.MSG_CTRUNC or len(fds) + len(self._coming) > _MAX_FDS:
+            self._refuse_fds(fds)
+            return
+        self.used = time.monotonic()
         if not data:
             self._end()
             return
         self._feed(data, fds)
+
+    def _refuse_fds(self, fds: list[int]) -> None:
+        """Hang up: descriptors came that nobody could tell from those that did not."""
+        many = len(fds) + len(self._coming) >= _MAX_FDS
+        _close_all(fds)
+        if many:
+            self.refuse(f"at most {_MAX_FDS} descriptors come with a request")
+        else:
+            self.refuse("RQ has no descriptors free for those that came; ask again")
 
     def _feed(self, data: bytes, fds: list[int]) -> None:
         """Take requests, each with its descriptors: the kernel ends a read behind the
@@ -113,7 +128,7 @@ class Connection:
         self._answer()
         if self._frames.partial:
             if payloads or self.partial_since is None:
-                self.partial_since = self._now()
+                self.partial_since = time.monotonic()
         else:
             self.partial_since = None
 
@@ -126,11 +141,28 @@ class Connection:
             self.close()
 
     def _answer(self) -> None:
-        """Let what was asked be answered, one after the other."""
-        while self._todo and not self._held and not self.closed:
+        """Let what was asked be answered, one after the other; the rest later, when it
+        takes long, or its replies are not taken."""
+        until = time.monotonic() + _SLICE
+        while self._todo and not (self._held or self.closed or self.owed > _BACKLOG):
             payload, self._fds = self._todo.popleft()
             self._on_request(self, payload)
             _close_all(self._fds)
+            if self._todo and time.monotonic() > until:
+                self._go_on_later()
+                break
+        self._read_or_not()
+
+    def _go_on_later(self) -> None:
+        if not self._going_on:
+            self._going_on = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = False
+        if self.partial_since is not None:
+            self.partial_since = time.monotonic()  # it was not read, so it is not late
+        self._answer()
 
     def take_fd(self) -> int | None:
         """Return a descriptor that came with the request; the caller closes it."""
@@ -143,10 +175,7 @@ class Connection:
 
     def release(self) -> None:
         self._held = False
-        if self.partial_since is not None:
-            self.partial_since = self._now()  # it was not read, so it is not late
-        self._answer()
-        self._read_or_not()
+        self._go_on()
 
     def pause(self) -> None:
         """Take no more requests for now."""
@@ -158,7 +187,8 @@ class Connection:
         self._read_or_not()
 
     def _read_or_not(self) -> None:
-        wanted = not (self._held or self._paused or self._closing or self.closed)
+        busy = self._held or self._paused or self._todo
+        wanted = not (busy or self._closing or self.closed)
         if wanted and not self._reading:
             self._loop.add_reader(self._sock, self._readable)
         elif self._reading and not wanted and not self.closed:
@@ -196,15 +226,18 @@ class Connection:
             self.close()
             return
         self._out = out[sent:]
+        self.owed -= sent
+        if sent or not self.owed:
+            self.taken = time.monotonic()
+        if self._todo:
+            self._go_on_later()
         if self._out and not self._writing:
             self._loop.add_writer(self._sock, self.send_ready)
             self._writing = True
         elif not self._out and self._writing:
             self._loop.remove_writer(self._sock)
             self._writing = False
-        if len(self._out) > _BACKLOG or (
-            self._closing and not (self._out or self._slots or self._todo)
-        ):
+        if self._closing and not (self._out or self._slots or self._todo):
             self.close()
 
     def refuse(self, text: str) -> None:
@@ -212,6 +245,7 @@ class Connection:
         self._drop_todo()
         slot = self.slot()
         slot.data = wire.frame(b'["fail",%b]' % orjson.dumps(text))
+        self.owed += len(slot.data)
         self._closing = True
         self._read_or_not()
         self.send_ready()
@@ -235,14 +269,20 @@ class Connection:
         _close_all(self._coming)
 
 
+def turn_away(sock: socket.socket, text: str) -> None:
+    """Tell somebody who is not served why, and hang up."""
+    with contextlib.suppress(OSError):
+        sock.send(wire.frame(orjson.dumps(["fail", text])))
+    sock.close()
+
+
 def _passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """Return the descriptors that came with a read, at most _MAX_FDS."""
+    """Return the descriptors that came with a read."""
     fds = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-    _close_all(list(fds[_MAX_FDS:]))
-    return list(fds[:_MAX_FDS])
+    return list(fds)
 
 
 def _close_all(fds: list[int]) -> None:

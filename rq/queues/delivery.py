@@ -23,7 +23,7 @@ from rq.config.admin import Admin, admin_status
 from rq.config.settings import RootConfig
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.logs import fields
-from rq.message import ENV_STRING_LIMIT, Message
+from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
 from rq.queues import handover
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
@@ -64,6 +64,9 @@ def webhooks(
     """Return the messages to the webhook queue that tell how a message has ended."""
     if not message.post_run_webhook:
         return []
+    if URLS_CUT in message.extra:
+        said = message.extra[URLS_CUT]
+        log.warning("%s", fields(queue=queue, msg_id=message.msg_id, reason=said))
     told = _told(config, queue, message, facts, now)
     text = orjson.dumps(told).decode()
     if len(text.encode()) > ENV_STRING_LIMIT - 1024:

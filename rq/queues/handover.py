@@ -20,7 +20,6 @@ from rq.errors import (
 )
 from rq.layout import folder
 from rq.message import Attachment, Message
-from rq.proc import peers
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
 from rq.spool import attach, folders
@@ -153,11 +152,8 @@ def accepted(reply: Any) -> str:
     raise Refused(str(reason))
 
 
-async def take_copy_from(
-    owner: Owner, asked: Mapping[str, Any], peer: peers.Peer
-) -> str:
+async def take_copy_from(owner: Owner, asked: Mapping[str, Any]) -> str:
     """Accept a copy of a message of another queue of this root, attachments included."""
-    peers.check_own(peer)
     key = asked.get("_key")
     if key is not None and (known := owner.spool.keys.get(str(key))) is not None:
         return owner.full_id(known[0])

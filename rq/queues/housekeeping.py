@@ -83,6 +83,7 @@ class Housekeeping:
         self.owner.loop.call_later(TICK, self.tick)
         chores = (
             self._watch_clocks,
+            self.owner.spool.gone.try_again,
             self._look_at_files,
             self.server.drop_silent,
             self.owner.spool.journal.look_again,

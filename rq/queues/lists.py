@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from rq import names
 from rq.errors import BadInput, NoSuchMessage
-from rq.message import PARAMS, Message
+from rq.message import PARAMS, Message, param_text
 from rq.queues import views
 from rq.queues.owner import Owner
 from rq.spool import folders
@@ -17,6 +18,8 @@ from rq.states import HASHED, State
 
 LIMIT = 20
 MOST = 10_000
+LIST_CHARACTERS = 16 * 1024 * 1024  # of params in an answer, which then ends early
+_WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
 
 
 def newest_waiting(owner: Owner) -> str | None:
@@ -91,7 +94,7 @@ def _run_status(owner: Owner, msg_id: str) -> str:
 
 def _limit(asked: Mapping[str, Any]) -> int | None:
     limit = asked.get("limit", LIMIT)
-    if isinstance(limit, str) and limit.lstrip("-").isdigit():
+    if isinstance(limit, str) and _WHOLE.fullmatch(limit):
         limit = int(limit)
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise BadInput(f"limit is not a whole number: {limit!r:.40}")
@@ -121,7 +124,14 @@ def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
     state = State(name)
     after = asked.get("after")
     ids = _ids(owner, state, _limit(asked), names.msg_id(after) if after else "")
-    return [one for i in ids if (one := _row(owner, i)) is not None]
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for row in (one for i in ids if (one := _row(owner, i)) is not None):
+        rows.append(row)
+        size += sum(len(param_text(row[p])) for p in PARAMS if p in row)
+        if size > LIST_CHARACTERS:
+            break
+    return rows
 
 
 def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:

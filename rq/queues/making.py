@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rq import names
-from rq.errors import BadInput, NoSuchMessage, Refused, WrongState
+from rq.access.roles import Role
+from rq.errors import BadInput, NoSuchMessage, Refused, WrongState, is_busy
 from rq.layout import ATTACH
 from rq.message import Attachment
 from rq.proc import peers
@@ -67,10 +68,10 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
         raise WrongState(keyed.ALREADY)
     ctx.owner.check_open()
-    passed, peer = ctx.connection.take_fd(), ctx.connection.peer
-    source = passed if passed is not None else _opened(path, peer)
+    passed, asker = ctx.connection.take_fd(), ctx.connection.asker
+    source = passed if passed is not None else _opened(path, asker.peer)
     known = None
-    if passed is not None and peer.uid in (os.getuid(), 0):
+    if passed is not None and asker.is_own:
         known = attach.known(asked.get("digests"))
     try:
         upload = attach.begin(ctx.owner.spool, msg_id, name)
@@ -90,6 +91,8 @@ def _opened(path: str, peer: peers.Peer) -> int:
     try:
         return peers.open_as(path, peer)
     except OSError as error:
+        if is_busy(error):
+            raise
         raise BadInput(f"{path}: {error.strerror or error}") from None
 
 
@@ -170,6 +173,8 @@ async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
             owner.threads, attach.verify, spool.dir_fd, message, deep
         )
     except OSError as error:
+        if is_busy(error):
+            raise
         raise Refused(f"attachments are not on disk: {error.strerror}") from None
     finally:
         entry.busy, entry.committing = entry.busy - 1, False
@@ -188,20 +193,20 @@ async def _cloned(owner: Owner, msg_id: str) -> Any:
 
 def take_copy(ctx: Context, arg: bytes) -> Any:
     """Accept a copy of a running message of another queue (its `dup`)."""
-    return _taken(ctx.owner, object_in(arg), ctx.connection.peer)
+    return _taken(ctx.owner, object_in(arg))
 
 
-async def _taken(owner: Owner, asked: Mapping[str, Any], peer: peers.Peer) -> Any:
-    return ["ok", await handover.take_copy_from(owner, asked, peer)]
+async def _taken(owner: Owner, asked: Mapping[str, Any]) -> Any:
+    return ["ok", await handover.take_copy_from(owner, asked)]
 
 
 COMMANDS: dict[str, Command] = {
-    "create_message": Command(create_message, creates=True),
-    "prep_message": Command(prep_message, creates=True),
-    "single_que": Command(single_que, creates=True),
-    "attach_message": Command(attach_message, creates=True),
-    "delete_attach_message": Command(delete_attach_message),
-    "commit_message": Command(commit_message, creates=True),
-    "take_copy": Command(take_copy, creates=True),
-    "clone_message": Command(clone_message, creates=True),
+    "create_message": Command(create_message, Role.PRODUCER, creates=True),
+    "prep_message": Command(prep_message, Role.PRODUCER, creates=True),
+    "single_que": Command(single_que, Role.PRODUCER, creates=True),
+    "attach_message": Command(attach_message, Role.PRODUCER, creates=True),
+    "delete_attach_message": Command(delete_attach_message, Role.PRODUCER),
+    "commit_message": Command(commit_message, Role.PRODUCER, creates=True),
+    "take_copy": Command(take_copy, Role.PRODUCER, creates=True, own=True),
+    "clone_message": Command(clone_message, Role.OPERATOR, creates=True),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.queues import delivery
 from rq.queues.owner import Owner
@@ -91,6 +92,6 @@ def _find(owner: Owner, key: str) -> Of:
 
 
 COMMANDS: dict[str, Command] = {
-    "owed": Command(owed, down=True),
-    "resolve_owed": Command(resolve_owed, down=True),
+    "owed": Command(owed, Role.VIEWER, down=True),
+    "resolve_owed": Command(resolve_owed, Role.OPERATOR, down=True),
 }

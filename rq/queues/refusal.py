@@ -15,7 +15,13 @@ from rq.queues.scriptfile import MISSING
 from rq.states import Event, Role
 
 # What an earlier attempt can have made of a folder: no reason to try it again.
-_RUINED = MISSING | {errno.EEXIST, errno.EINVAL, errno.ENXIO, errno.ENAMETOOLONG}
+_RUINED = MISSING | {
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.EMLINK,
+    errno.ENXIO,
+    errno.ENAMETOOLONG,
+}
 _NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 
 

@@ -31,10 +31,13 @@ class Room:
         room, kept = os.statvfs(self._dir_fd), self._kept
         free = room.f_bavail * room.f_frsize
         if free < kept.min_free_bytes:
-            return f"the disk is full: {free} bytes free, {kept.min_free_bytes} kept"
+            return (
+                f"the disk is full: {free} bytes free, {kept.min_free_bytes} kept; "
+                "free some, or lower min_free_bytes"
+            )
         if room.f_files and room.f_favail < kept.min_free_inodes:
             return (
                 f"the disk is out of inodes: {room.f_favail} free, "
-                f"{kept.min_free_inodes} kept"
+                f"{kept.min_free_inodes} kept; free some, or lower min_free_inodes"
             )
         return None

@@ -32,7 +32,7 @@ class Plan:
 
     argv: list[str]
     env: Mapping[str, str]
-    directory: str  # absolute
+    directory: int | str  # open, or absolute
     output: int  # becomes descriptors 1 and 2
     lease: int  # locked
     nice: int

@@ -19,16 +19,22 @@ from typing import Any
 import orjson
 
 from rq import wire
+from rq.access import sockets
+from rq.access.crowd import Crowd, Those
 from rq.config.admin import Admin
-from rq.errors import RQError
+from rq.errors import Refused, RQError, not_done
+from rq.proc.listening import Listener
 from rq.queues.commands import COMMANDS
-from rq.queues.connection import Connection, Slot
+from rq.queues.connection import Connection, Slot, turn_away
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES
 
 CONNECTIONS = 1000
 FRAME_SECONDS = 30.0  # from the first byte of a frame to its last
+TAKE_SECONDS = 60.0  # that an asker may take nothing of a reply
+MUCH = 1024 * 1024  # bytes of replies of one asker, from which on all are counted
+UNTAKEN = 256 * 1024 * 1024  # bytes of replies that all askers may leave untaken
 UNKNOWN_SECONDS = 30.0  # how long a reply waits for a disk that fails
 
 log = logging.getLogger(__name__)
@@ -45,9 +51,10 @@ class Server:
         on_minder_gone: Callable[[], None],
     ) -> None:
         self._owner = owner
-        self._sock = sock
         self._context = context
         self._on_minder_gone = on_minder_gone
+        group = owner.main.admin_group
+        self._policy = sockets.policy(sockets.QUEUE_OTHERS, group)
         self._connections: set[Connection] = set()
         self._contexts: dict[Connection, Context] = {}
         self._requested = 0.0
@@ -55,7 +62,8 @@ class Server:
         self._paced: deque[Connection] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stalled_since: float | None = None
-        owner.loop.add_reader(sock, self._accept)
+        self._crowd = Crowd(CONNECTIONS)
+        self._listener = Listener(sock, owner.loop, self._welcome)
 
     @property
     def minded(self) -> bool:
@@ -64,49 +72,43 @@ class Server:
 
     # ---- connections
 
-    def _accept(self) -> None:
-        for _ in range(64):
-            try:
-                sock, _ = self._sock.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                log.error("no connection can be taken: %s; RQ waits a second", error)
-                self._owner.loop.remove_reader(self._sock)
-                self._owner.loop.call_later(1.0, self._listen_again)
-                return
-            sock.setblocking(False)
-            one = Connection(
-                sock, self._owner.loop, self._request, self._closed, time.monotonic
-            )
-            self._connections.add(one)
-            self._contexts[one] = self._context(one)
-            if len(self._connections) > CONNECTIONS:
-                self._make_room(one)
+    def _welcome(self, sock: socket.socket) -> None:
+        """Serve a connection, if the kernel says whose it is."""
+        try:
+            asker = self._policy.asker(sock)
+        except RQError as error:
+            turn_away(sock, str(error))
+            return
+        one = Connection(sock, asker, self._owner.loop, self._request, self._closed)
+        self._connections.add(one)
+        self._contexts[one] = self._context(one)
+        self._crowd.add(asker)
+        if (excess := self._crowd.excess(asker)) is not None:
+            self._make_room(one, *excess)
 
-    def _make_room(self, newest: Connection) -> None:
-        """Hang up on whoever has asked nothing for longest; if all wait for answers,
-        on the newest."""
-        idle = [one for one in self._connections if one.idle and one is not newest]
-        victim = min(idle, key=lambda one: one.used, default=newest)
-        victim.refuse(f"too many connections ({CONNECTIONS})")
-
-    def _listen_again(self) -> None:
-        if self._sock.fileno() >= 0:
-            self._owner.loop.add_reader(self._sock, self._accept)
+    def _make_room(self, newest: Connection, most: int, whose: Those) -> None:
+        """Hang up on whoever of those has asked nothing for longest, on others before
+        RQ's own; if all wait for answers, on the newest."""
+        ones = self._connections - {newest}
+        idle = [one for one in ones if one.idle and whose(one.asker)]
+        victim = min(idle, key=lambda one: (one.asker.is_own, one.used), default=newest)
+        victim.refuse(f"too many connections ({most})")
 
     def _closed(self, one: Connection) -> None:
         self._connections.discard(one)
         self._contexts.pop(one, None)
+        self._crowd.remove(one.asker)
         if one.minded and not self.minded:
             self._on_minder_gone()
 
     def drop_silent(self) -> None:
-        """Hang up on those that began a frame and do not end it."""
+        """Hang up on those that began a frame and do not end it, or take no replies."""
         now = time.monotonic()
         for one in list(self._connections):
             if one.partial_since and now - one.partial_since > FRAME_SECONDS:
                 one.refuse("the rest of the request did not come in time")
+            elif one.owed and now - one.taken > TAKE_SECONDS:
+                one.close()
 
     # ---- requests
 
@@ -117,6 +119,11 @@ class Server:
         command = COMMANDS.get(word)
         if command is None:
             self._reply(slot, ["ERROR"])
+            return
+        try:
+            one.asker.check(word, command.role, command.own)
+        except Refused as error:
+            self._reply(slot, ["fail", str(error)])
             return
         refusal = self._refusal(command)
         if refusal is not None:
@@ -173,7 +180,8 @@ class Server:
         slot.connection.release()
 
     def _reply(self, slot: Slot, reply: Any, at_once: bool = False) -> None:
-        data = wire.frame(orjson.dumps(reply))
+        data = _encoded(reply)
+        slot.connection.owed += len(data)
         if at_once and self._stalled_since is not None:
             slot.data = data
             slot.connection.send_ready()
@@ -191,8 +199,26 @@ class Server:
         ready, self._ready = self._ready, []
         for slot, data in ready:
             slot.data = data
+        much = False
         for slot, _ in ready:
             slot.connection.send_ready()
+            much = much or slot.connection.owed > MUCH
+        if much:
+            self._relieve()
+
+    def _relieve(self) -> None:
+        """Hang up on those who take no replies, when all that they leave is too much
+        memory: the most first, and others before RQ's own."""
+        untaken = sum(one.owed for one in self._connections)
+        for one in sorted(
+            self._connections,
+            key=lambda one: (not one.asker.is_own, one.owed),
+            reverse=True,
+        ):
+            if untaken <= UNTAKEN:
+                return
+            untaken -= one.owed
+            one.close()
 
     @property
     def owes(self) -> bool:
@@ -208,8 +234,9 @@ class Server:
             return
         text = f"outcome unknown: {self._owner.spool.journal.failed}"
         ready, self._ready = self._ready, []
-        for slot, _ in ready:
+        for slot, data in ready:
             slot.data = wire.frame(orjson.dumps(["fail", text]))
+            slot.connection.owed += len(slot.data) - len(data)
             slot.connection.send_ready()
 
     def busy(self, quiet: float) -> bool:
@@ -238,14 +265,23 @@ class Server:
 
     def close(self) -> None:
         """Take no more connections and hang up."""
-        self._owner.loop.remove_reader(self._sock)
-        self._sock.close()
+        self._listener.close()
         for one in list(self._connections):
             one.minded = False
             one.send_ready()
             one.close()
 
 
+def _encoded(reply: Any) -> bytes:
+    """Return the frame of a reply; also of one that cannot be written, for the asker
+    waits for it."""
+    try:
+        return wire.frame(orjson.dumps(reply))
+    except orjson.JSONEncodeError:
+        log.exception("a reply cannot be written as JSON")
+        return wire.frame(b'["fail","the answer cannot be written as JSON"]')
+
+
 def _not_done(error: OSError) -> str:
-    log.error("the disk refused a request: %s", error)
-    return f"not done, the disk refused it: {error.strerror or error}"
+    log.error("a request could not be done: %s", error)
+    return not_done(error)

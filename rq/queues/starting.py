@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 
+from rq.layout import JOB, folder
 from rq.message import Message
 from rq.pipe import Report
 from rq.queues import environment, persistent
@@ -17,6 +18,7 @@ from rq.queues.script import Plan, Script, find_program
 from rq.queues.scriptfile import ScriptFile
 from rq.queues.stdio import PassedLog, StdioLog
 from rq.queues.worker import Worker
+from rq.states import State
 
 Hear = Callable[[Worker, Report], None]
 
@@ -33,15 +35,17 @@ class Starter:
     def spawn(self, claim: Claim, on_end: Callable[[Worker], None]) -> Worker:
         """Start a script for a message."""
         owner, message, slot = self._owner, claim.message, claim.slot
-        directory = self._directory(message.msg_id)
-        claim.stamp = owner.spool.stamp(message.msg_id)
-        log = StdioLog(directory, self._file.path)
+        spool, msg_id = owner.spool, message.msg_id
+        path = f"{folder(State.RUN, msg_id)}/{JOB}"
+        directory = self._opened(msg_id)
+        claim.stamp = spool.stamp(msg_id)
+        log = StdioLog(spool.dir_fd, path, directory, self._file.path)
         worker = Worker(message, slot, log, self._hear)
         try:
             plan = self.plan(
                 slot.lease,
-                self._values(message, directory),
-                directory=directory,
+                self._values(message, f"{spool.queue.path}/{path}"),
+                directory=log.directory,
                 output=log.fd,
                 lease_fd=slot.fd,
             )
@@ -58,7 +62,7 @@ class Starter:
         lease: str,
         values: Mapping[str, str],
         *,
-        directory: str,
+        directory: int | str,
         output: int,
         lease_fd: int,
     ) -> Plan:
@@ -87,7 +91,7 @@ class Starter:
         else:
             self._owner.spool.rest(msg_id)
         log = PassedLog(
-            functools.partial(self._directory, msg_id), resident.pid, self._file.path
+            functools.partial(self._opened, msg_id), resident.pid, self._file.path
         )
         worker = Worker(message, resident.slot, log, self._hear)
         line = persistent.line(self._values(message, directory))
@@ -98,6 +102,11 @@ class Starter:
         """Make the folder and the worker's directory of a message that runs."""
         self._owner.spool.settle(msg_id)
         return self._owner.spool.work_dir(msg_id)
+
+    def _opened(self, msg_id: str) -> int:
+        """As `_directory`; return a descriptor of it."""
+        self._owner.spool.settle(msg_id)
+        return self._owner.spool.open_work_dir(msg_id)
 
     def _values(self, message: Message, directory: str | None) -> dict[str, str]:
         return environment.of_message(

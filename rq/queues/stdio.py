@@ -7,29 +7,45 @@ import contextlib
 import errno
 import functools
 import os
-import stat
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from rq import beneath
+from rq.errors import NotPlain
 from rq.layout import STDIO_LOG
+from rq.spool import work
 
 
 class StdioLog:
     """The log of one attempt, which its script itself appends to."""
 
-    def __init__(self, directory: str, script: str) -> None:
-        """Begin it; OSError when an earlier attempt has put something in its place."""
-        self._path = f"{directory}/{STDIO_LOG}"
-        self._head = open_log(self._path, os.O_CREAT)
+    def __init__(self, dir_fd: int, path: str, directory: int, script: str) -> None:
+        """Begin it in the open `directory`, which it closes: `path` below `dir_fd`.
+        OSError when an earlier attempt has put something in its place."""
+        self._dir_fd, self._path = dir_fd, f"{path}/{STDIO_LOG}"
+        self.directory = directory
         self._began = f"{_now()} - RQ START - {script}"
+        opened = [directory]
         try:
-            self._at = os.lseek(self._head, 0, os.SEEK_END)
-            os.write(self._head, _head(0, self._began))
-            self.fd = open_log(self._path, os.O_APPEND)
-        except OSError:
-            os.close(self._head)
+            self._head, is_new = open_log(directory, self._path)
+            opened.append(self._head)
+            self._file = os.fstat(self._head)
+            self._at = 0 if is_new else self._file.st_size
+            os.pwrite(self._head, _head(0, self._began), self._at)
+            self.fd = self._again(STDIO_LOG, directory)
+        except BaseException:
+            for fd in opened:
+                os.close(fd)
             raise
+
+    def _again(self, path: str, dir_fd: int) -> int:
+        """Open it once more; NotPlain when another file has its name."""
+        fd = beneath.open_any(path, os.O_WRONLY | os.O_APPEND, dir_fd)
+        if not os.path.samestat(os.fstat(fd), self._file):
+            os.close(fd)
+            raise NotPlain(errno.EINVAL, "another file is in its place", self._path)
+        return fd
 
     def started(self, pid: int) -> None:
         """Fill in the pid; never in vain for the script, which runs by now."""
@@ -38,13 +54,14 @@ class StdioLog:
 
     def close(self) -> None:
         """Close the descriptors: the script has its own."""
+        os.close(self.directory)
         os.close(self._head)
         os.close(self.fd)
 
     def end(self, last: str, wanted: bool) -> None:
         """Write the last line of the attempt, after the last answer."""
         with contextlib.suppress(OSError):
-            fd = open_log(self._path, os.O_APPEND)
+            fd = self._again(self._path, self._dir_fd)
             try:
                 os.write(fd, f"{last}\n".encode())
             finally:
@@ -54,8 +71,8 @@ class StdioLog:
 class PassedLog:
     """The log of one attempt whose output comes by a pipe; made when there is some."""
 
-    def __init__(self, directory: Callable[[], str], pid: int, script: str) -> None:
-        self._directory = directory  # makes it
+    def __init__(self, directory: Callable[[], int], pid: int, script: str) -> None:
+        self._directory = directory  # makes and opens it
         self._pid = pid
         self._began = f"{_now()} - RQ START - {script}"
         self._fd = -1
@@ -71,8 +88,11 @@ class PassedLog:
 
     def _begin(self) -> None:
         try:
-            path = f"{self._directory()}/{STDIO_LOG}"
-            self._fd = open_log(path, os.O_APPEND | os.O_CREAT)
+            directory = self._directory()
+            try:
+                self._fd, _ = open_log(directory, STDIO_LOG, os.O_APPEND)
+            finally:
+                os.close(directory)
         except OSError:
             self._failed = True
             return
@@ -95,15 +115,27 @@ def last_line(
     return f"{pid} - {_now()} - RQ END - {how} - {took:.3f} s"
 
 
-def open_log(path: str, flags: int) -> int:
-    """Open a log, which an earlier attempt may have replaced by anything."""
-    # Non-blocking: opening a fifo would wait for a reader.
-    flags |= os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK
-    fd = os.open(path, flags, 0o640)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return fd
+def open_log(directory: int, path: str, flags: int = 0) -> tuple[int, bool]:
+    """Open the log in a directory, and tell whether it is new; `path` is for errors.
+
+    What an earlier attempt has left is gone on with if it is a plain file of that one
+    name. The log of a batch, which other messages have too, is set aside.
+    """
+    flags |= os.O_WRONLY
+    try:
+        with contextlib.suppress(FileExistsError):
+            new = flags | os.O_CREAT | os.O_EXCL
+            return beneath.open_any(STDIO_LOG, new, directory, 0o640), True
+        try:
+            return beneath.open_plain(STDIO_LOG, directory, flags), False
+        except NotPlain as error:
+            if error.errno != errno.EMLINK:
+                raise
+        work.set_aside(directory)
+        return beneath.open_any(STDIO_LOG, new, directory, 0o640), True
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 def _head(pid: int, began: str) -> bytes:

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any
 
 from rq import names
-from rq.errors import BadInput, BadMessage, NoSuchMessage, Refused
+from rq.access.roles import Role
+from rq.errors import BadInput, BadMessage, NoSuchMessage, Refused, not_done
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message import Message
@@ -154,7 +155,7 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
             write = transactions.write_manifest
             await run(owner.threads, write, spool.queue, one.txn_id, ids)
     except OSError as error:
-        raise Refused(f"not done, the disk refused it: {error.strerror}") from None
+        raise Refused(not_done(error)) from None
 
 
 def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
@@ -250,10 +251,10 @@ def mind(owner: Owner, now: float) -> None:
 
 
 COMMANDS: dict[str, Command] = {
-    "open_txn": Command(open_txn, creates=True),
-    "prepare_txn": Command(prepare_txn, creates=True),
-    "commit_txn": Command(commit_txn, creates=True),
-    "abort_txn": Command(abort_txn),
-    "show_txn": Command(show_txn),
-    "list_txns": Command(list_txns),
+    "open_txn": Command(open_txn, Role.PRODUCER, creates=True),
+    "prepare_txn": Command(prepare_txn, Role.PRODUCER, creates=True),
+    "commit_txn": Command(commit_txn, Role.PRODUCER, creates=True),
+    "abort_txn": Command(abort_txn, Role.PRODUCER),
+    "show_txn": Command(show_txn, Role.VIEWER),
+    "list_txns": Command(list_txns, Role.VIEWER),
 }

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from rq import names
+from rq.access.roles import Role
 from rq.errors import BadInput
+from rq.nesting import from_json
 from rq.queues.connection import Connection
 from rq.queues.owner import Owner
 from rq.queues.runner import Runner
@@ -36,17 +36,16 @@ class Command:
     """A verb: its handler, and when it may be asked."""
 
     handler: Handler
+    role: Role  # what it takes to ask it
     always: bool = False  # answered when DOWN, and while the disk does not take writes
     down: bool = False  # answered when DOWN
     creates: bool = False  # paced when folders lag
+    own: bool = False  # for RQ's own user and root alone
 
 
 def object_in(arg: bytes) -> dict[str, Any]:
     """Return the argument, a JSON object; BadInput if it is none."""
-    try:
-        asked = orjson.loads(arg)
-    except orjson.JSONDecodeError as error:
-        raise BadInput(f"the argument is not JSON: {error}") from None
+    asked = from_json(arg, "the argument")
     if not isinstance(asked, dict):
         raise BadInput("the argument is not a JSON object")
     return asked
@@ -62,7 +61,4 @@ def with_id(arg: bytes) -> tuple[dict[str, Any], str]:
 
 def asker(ctx: Context, asked: Mapping[str, Any]) -> str:
     """Return who asks, for the story of a message."""
-    who = asked.get("who")
-    if isinstance(who, str) and who.strip().isprintable() and who.strip():
-        return who.strip()[:100]
-    return f"user {ctx.connection.peer.uid}"
+    return ctx.connection.asker.believed(asked.get("who"))

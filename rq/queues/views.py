@@ -22,6 +22,7 @@ from rq.states import State
 from rq.wording import duration, moment
 
 SLOW_START = 5.0  # seconds; then it is told who has not said `ready`
+_FACTS = frozenset({"phase", "acknowledged", "_txn", "_attachments", "removed_at"})
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -69,7 +70,7 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     worker = owner.workers.get(msg_id)
     if worker is not None:
         result = _result_so_far(owner, worker)
-    fields: dict[str, Any] = {**found.to_json(), **shown, "result": result}
+    fields: dict[str, Any] = {**_asked(found), **shown, "result": result}
     if entry is not None:
         fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
     elif "attempt" in result:
@@ -82,6 +83,14 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     if (removed_at := retention.removed_at(owner, msg_id, state)) is not None:
         fields["removed_at"] = removed_at
     return fields
+
+
+def _asked(found: Message) -> dict[str, Any]:
+    """Return the fields of a message, but those by which RQ says how it stands: a sender
+    may not say it."""
+    return {
+        name: value for name, value in found.to_json().items() if name not in _FACTS
+    }
 
 
 def _of_state(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rq import script
 from rq.errors import RQError
+from rq.outbound.line import Lines
 from rq.pipe import Verb
 from rq.relay import handover, task
-from rq.relay.line import Lines
 
 
 def main() -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from rq import names
+from rq.errors import BadInput
+from rq.outbound.reply import Reply
+from rq.relay import words
 from rq.relay.two_phase import Answer, Heard, Step
 
 _PAST_PREP = frozenset({"que", "run", "done", "relayed", "err"})
@@ -22,7 +24,7 @@ _TEXTS: tuple[tuple[str, Heard], ...] = (
     ("not accepted: ", Heard.SILENT),
     ("outcome unknown: ", Heard.SILENT),
     ("the journal cannot be written", Heard.SILENT),
-    ("not done, the disk refused it", Heard.SILENT),
+    ("not done, ", Heard.SILENT),
     ("message ", Heard.SILENT),  # … is being worked on
     ("msg is being worked on", Heard.SILENT),
     ("the command failed", Heard.SILENT),
@@ -31,14 +33,7 @@ _TEXTS: tuple[tuple[str, Heard], ...] = (
     ("its attachments cannot be copied", Heard.SILENT),
 )
 _NOT_NOW = frozenset({408, 425, 429})
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer over HTTP."""
-
-    status: int
-    body: bytes
+_LONGEST_ID = 2000  # characters; it is kept, and shown
 
 
 def prepared(reply: Reply) -> Answer:
@@ -46,8 +41,10 @@ def prepared(reply: Reply) -> Answer:
     said = _said(reply)
     if said is None:
         return _by_status(reply, Step.PREPARE)
-    if not _is_ok(said) or not isinstance(said[1], str):
+    if not _is_ok(said):
         return _by_text(said)
+    if not _is_full_id(said[1]):
+        return Answer(Heard.SILENT, words.NO_ANSWER)
     keyed = len(said) > 2
     past = keyed and said[2] != "prep"
     heard = Heard.COMMITTED if past else Heard.PREP
@@ -84,7 +81,7 @@ def attached(reply: Reply, md5: str) -> Answer:
         return _by_text(said)
     if said[1] == f"{md5}-Attached successfully":
         return Answer(Heard.WHOLE)
-    return Answer(Heard.SILENT, f"it arrived as another file: {said[1]!r:.100}")
+    return Answer(Heard.SILENT, "it arrived as another file")
 
 
 def committed(reply: Reply) -> Answer:
@@ -92,7 +89,7 @@ def committed(reply: Reply) -> Answer:
     said = _said(reply)
     if said is None:
         return _by_status(reply, Step.COMMIT)
-    return Answer(Heard.COMMITTED, str(said[-1])) if _is_ok(said) else _by_text(said)
+    return Answer(Heard.COMMITTED) if _is_ok(said) else _by_text(said)
 
 
 def copied(said: Any) -> Answer:
@@ -101,7 +98,7 @@ def copied(said: Any) -> Answer:
         return Answer(Heard.SILENT, f"an answer that is none: {said!r:.100}")
     if _is_ok(said):
         return Answer(Heard.COMMITTED, remote=str(said[1]))
-    answer = _by_text(said)
+    answer = _by_text(said, str(said[-1]))
     # Nothing waits there in prep: what is not found is what was to be copied.
     silent = answer.heard is Heard.SILENT
     return answer if silent else Answer(Heard.REFUSED, answer.text)
@@ -109,12 +106,7 @@ def copied(said: Any) -> Answer:
 
 def _said(reply: Reply) -> list[Any] | None:
     """Return the list that a reply holds; None when it is no list."""
-    if reply.status != 200:
-        return None
-    try:
-        found = orjson.loads(reply.body)  # no text that UTF-8 could not hold
-    except orjson.JSONDecodeError:
-        return None
+    found = _json(reply.body) if reply.status == 200 else None
     return found if isinstance(found, list) and found else None
 
 
@@ -122,20 +114,34 @@ def _is_ok(said: list[Any]) -> bool:
     return said[0] == "ok" and len(said) > 1
 
 
-def _by_text(said: list[Any]) -> Answer:
-    text = str(said[-1])
+def _is_full_id(value: object) -> bool:
+    """Whether it is the id of a message as a receiver calls it."""
+    if not isinstance(value, str) or len(value) > _LONGEST_ID:
+        return False
+    try:
+        queue, short = names.split_url(value)
+    except BadInput:
+        return False
+    whole = value.isprintable() and " " not in value and names.is_remote(value)
+    return whole and value.endswith(f"/q/{queue}/{short}")
+
+
+def _by_text(said: list[Any], shown: str | None = None) -> Answer:
+    """Return what a refusal means, and what is `shown` of it; None: RQ's words alone."""
+    text, shown = str(said[-1]), words.refusal(said) if shown is None else shown
     for start, heard in _TEXTS:
         if text.startswith(start):
-            return Answer(heard, text)
+            return Answer(heard, shown)
     if text.startswith("attachment ") and "is not whole" in text:
-        return Answer(Heard.DAMAGED, text)
-    return Answer(Heard.REFUSED, text)
+        return Answer(Heard.DAMAGED, shown)
+    return Answer(Heard.REFUSED, shown)
 
 
 def _by_status(reply: Reply, step: Step) -> Answer:
-    status, text = reply.status, f"{reply.status} {detail(reply)}".strip()
+    status = reply.status
     if status == 200:
-        return Answer(Heard.SILENT, f"an answer that is none: {_short(reply.body)}")
+        return Answer(Heard.SILENT, words.NO_ANSWER)
+    text = words.by_status(status, _json(reply.body))
     if status == 404 and step is not Step.PREPARE:
         return Answer(Heard.UNKNOWN, text)
     if 300 <= status < 500 and status not in _NOT_NOW:
@@ -143,16 +149,8 @@ def _by_status(reply: Reply, step: Step) -> Answer:
     return Answer(Heard.SILENT, text)
 
 
-def detail(reply: Reply) -> str:
-    """Return what a refusal says to a person."""
+def _json(body: bytes) -> Any:
     try:
-        found = orjson.loads(reply.body)  # no text that UTF-8 could not hold
+        return orjson.loads(body)  # no text that UTF-8 could not hold
     except orjson.JSONDecodeError:
-        return "" if reply.body.lstrip().startswith(b"<") else _short(reply.body)
-    if isinstance(found, Mapping):
-        return str(found.get("detail") or found.get("title") or "")
-    return _short(reply.body)
-
-
-def _short(body: bytes) -> str:
-    return " ".join(body[:200].decode("utf-8", "replace").split())
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +11,12 @@ from typing import Any
 from rq import backoff, config, script
 from rq.backoff import Wait
 from rq.errors import BadConfig, RQError
+from rq.layout import Root
+from rq.outbound import addresses, connection, peers
+from rq.outbound.line import Lines, NotAllowed
+from rq.outbound.peers import Peer, Target
 from rq.pipe import Verb
-from rq.relay import local, peers, store, task
-from rq.relay.line import Lines
-from rq.relay.peers import Target
+from rq.relay import local, store, task
 from rq.relay.remote import Remote
 from rq.relay.store import Store
 from rq.relay.task import Task
@@ -34,10 +37,20 @@ def run(one: Task, lines: Lines) -> Report:
     keeper = Store(one.job)
     again = keeper.stored.again
     key = task.key(one, store.installation(one.root), again)
-    if peers.is_own(to, main) and not one.message.force_remote:
+    own = peers.is_own(to, main)
+    if own and not one.message.force_remote:
         return _here(one, to, fields, key, keeper)
-    remote = Remote(to, lines.to(to, peers.read(one.root, to)))
+    remote = Remote(to, lines.to(to, _peer(one.root, to, own=own)))
     return _Attempt(one, to, fields, key, remote, keeper).run()
+
+
+def _peer(root: Root, to: Target, *, own: bool) -> Peer:
+    """Return what is set for a host; our own web may always be asked."""
+    peer = peers.read(root, to)
+    if not own:
+        return peer
+    allow = peer.allow.and_also(addresses.allowed([to.place]))
+    return dataclasses.replace(peer, allow=allow)
 
 
 def _here(
@@ -105,7 +118,10 @@ class _Attempt:
         wait = self._wait()
         if wait is not None:
             return _leave_alone(wait.name, wait.seconds, wait.reason)
-        step, answer = self._steps()
+        try:
+            step, answer = self._steps()
+        except NotAllowed as error:
+            return self._not_allowed(str(error))
         if step is Step.RELAYED:
             return Verb.RELAYED, self._store.stored.remote or ""
         doubt = step is Step.DOUBT
@@ -144,9 +160,7 @@ class _Attempt:
         try:
             return act()
         except (OSError, http.client.HTTPException) as error:
-            said = getattr(error, "strerror", None) or str(error)
-            text = said or type(error).__name__
-            return Answer(Heard.SILENT, text, reached=False)
+            return Answer(Heard.SILENT, connection.reason(error), reached=False)
 
     # ---- the steps
 
@@ -201,9 +215,20 @@ class _Attempt:
     def _later(self, answer: Answer) -> Report:
         if (tried := _tried_too_long(self._store, answer)) is not None:
             return tried
-        failed, *others = self._names[::-1] if answer.reached else self._names
-        pause = _pause(self._task, failed, self._begun, answer.text, others)
-        return _leave_alone(failed, pause, answer.text)
+        names = self._names[::-1] if answer.reached else self._names
+        return self._left(names, answer.text)
+
+    def _not_allowed(self, reason: str) -> Report:
+        """Wait for the operator, however long: only then does it begin."""
+        since = {} if self._store.stored.remote else {"since": time.time()}
+        kept = {"peer": self._to.peer, "step": self._last, "answer": reason, **since}
+        self._store.keep(**kept)
+        return self._left(self._names, reason)
+
+    def _left(self, names: Sequence[str], reason: str) -> Report:
+        failed, *others = names
+        pause = _pause(self._task, failed, self._begun, reason, others)
+        return _leave_alone(failed, pause, reason)
 
 
 _DOUBT = (

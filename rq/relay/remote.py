@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode
 from rq import names
 from rq.errors import BadInput, Refused
 from rq.message import Attachment
+from rq.outbound.line import STALL, Line
+from rq.outbound.peers import Target
+from rq.outbound.reply import Reply
 from rq.relay import answers, task
-from rq.relay.answers import Reply
-from rq.relay.line import Line
-from rq.relay.peers import Target
 from rq.relay.two_phase import Answer, Heard
 
 SHORT = 30.0  # seconds of a request that moves no file
@@ -82,7 +82,7 @@ class Remote:
                 self._line.send(head)
                 self._send(file, 0, known)
                 self._line.send(tail)
-            return answers.attached(self._line.reply(), known.md5)
+            return self._attached(known)
 
     def resume(self, remote: str, name: str, path: Path, known: Attachment) -> Answer:
         """Send what the receiver has not yet of a file."""
@@ -107,6 +107,11 @@ class Remote:
             self._line.begin("PUT", where, headers)
             with contextlib.suppress(*_HUNG_UP):
                 self._send(file, start, known)
+            return self._attached(known)
+
+    def _attached(self, known: Attachment) -> Answer:
+        """Read the answer to a file, which may not come a byte at a time either."""
+        with self._line.within(STALL):
             return answers.attached(self._line.reply(), known.md5)
 
     def _put(

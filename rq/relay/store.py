@@ -10,11 +10,12 @@ from typing import Any
 
 from rq import config
 from rq.config import files
-from rq.errors import BadConfig
-from rq.layout import RELAY_STATE, Root
+from rq.layout import JOB, RELAY_STATE, Root
 from rq.proc import locks
 from rq.relay.two_phase import Stored
+from rq.spool import kept
 
+_STATE = f"{JOB}/{RELAY_STATE}"
 _ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone
 REMEMBERED = 29 * 86400.0  # seconds; a receiver's memory, less a day
 _FIELDS = tuple(one.name for one in dataclasses.fields(Stored))
@@ -24,16 +25,16 @@ class Store:
     """The file of one message."""
 
     def __init__(self, job: Path) -> None:
-        self._path = job / RELAY_STATE
-        self.data = self._read(job)
+        self._folder = job.parent
+        self.data = self._read()
 
-    def _read(self, job: Path) -> dict[str, Any]:
+    def _read(self) -> dict[str, Any]:
+        known = kept.read_json(self._folder, _STATE)
+        if known is not None:  # else none, or torn by a power cut: the receiver knows
+            return known
         try:
-            return config.read_json(self._path)
-        except BadConfig:
-            pass  # none, or torn by a power cut: the receiver knows
-        try:
-            return {"remote": (job / _ANCESTORS).read_text().strip() or None}
+            text = kept.read(self._folder, f"{JOB}/{_ANCESTORS}").decode()
+            return {"remote": text.strip() or None}
         except (OSError, UnicodeDecodeError):
             return {}
 
@@ -52,7 +53,7 @@ class Store:
     def keep(self, **changes: Any) -> None:
         """Write down what must be durable before the next step."""
         self.data = {"since": time.time(), **self.data, **changes}
-        files.write_state(self._path, self.data)
+        kept.write_json(self._folder, _STATE, self.data)
 
 
 def installation(root: Root) -> str:

@@ -12,15 +12,16 @@ from typing import Any
 
 from rq import message as messages
 from rq import names
-from rq.errors import Refused
+from rq.errors import NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message
-from rq.spool import attach
+from rq.spool import attach, kept
 
 _NOT_THERE = (
     FileNotFoundError,
     IsADirectoryError,
     NotADirectoryError,
+    NotPlain,
     PermissionError,
 )
 HOPS = "hops"  # a field of its own: how often the message was relayed
@@ -73,7 +74,7 @@ class Task:
 def opened(path: Path) -> BufferedReader:
     """Open an attachment; Refused when it is not there: no fault of the other host."""
     try:
-        return path.open("rb")
+        return kept.attachment(path.parent.parent, path.name)
     except _NOT_THERE as error:
         text = f"attachment {path.name} cannot be read: {error.strerror}"
         raise Refused(text) from None
@@ -81,7 +82,7 @@ def opened(path: Path) -> BufferedReader:
 
 def read(env: Mapping[str, str], job: Path) -> Task:
     """Return the message whose script runs in `job`."""
-    data = (job.parent / MSG).read_bytes()
+    data = kept.read(job.parent, MSG)
     found = messages.from_disk(data, env["RQ_MSG_ID"], time.time())
     if not found.attachments and names.is_ancestors(found.msg_id):
         found = found.with_(attachments=attach.unnamed(job.parent))

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rq import config, script
+from rq import beneath, config, script
 from rq.errors import BadConfig, BadInput
 from rq.layout import MSG, Root
 from rq.pipe import Verb
 from rq.router import rules
 from rq.router.rules import Action, Rule
+from rq.spool import kept
 
 PATIENCE = 60  # seconds: a pattern that never comes to an end is ended
 _SENT = (
@@ -29,7 +30,9 @@ def main() -> int:
     signal.alarm(PATIENCE)
     root = config.find_root(None)
     try:
-        message = config.read_json(Path("..") / MSG)
+        message = kept.read_json(Path(".."), MSG)
+        if message is None:
+            return _err("its msg cannot be read")
         found = rules.parse(config.read_json(root.router))
         rule = found.first(message)
         if rule.log:
@@ -56,18 +59,31 @@ def _act(rule: Rule, message: Mapping[str, Any]) -> int:
 
 def _send(rule: Rule, number: int, dest: str) -> str:
     """Send a copy, unless an earlier attempt has; return why it could not be."""
-    sent = Path(_SENT)
-    known = sent.read_text().splitlines() if sent.exists() else []
     mark = f"{rule.name} {number}"
-    if mark in known:
+    if mark in _sent():
         return ""
     done, text = script.dup(rule.delay, dest)
     if not done:
         return text
     print(f"copied to {dest} as {text}")  # noqa: T201
-    with sent.open("a") as file:
+    with open(_SENT, "a", opener=_opened) as file:
         file.write(f"{mark}\n")
     return ""
+
+
+def _sent() -> list[str]:
+    """Return the marks of the copies that were made."""
+    try:
+        with open(_SENT, opener=_opened) as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _opened(name: str, flags: int) -> int:
+    """Open a plain file of our own directory."""
+    with beneath.top(".") as here:
+        return beneath.open_plain(name, here, flags)
 
 
 def _note(root: Root, rule: Rule, message: Mapping[str, Any]) -> None:

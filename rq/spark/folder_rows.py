@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from rq import names
+from rq import beneath, names
 from rq.errors import BadMessage
 from rq.layout import MSG
 from rq.message import PARAMS, Message, from_disk, param_text
@@ -111,9 +111,10 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 def _rows(leaf: Leaf, reading: Reading, counted: Counted) -> Iterator[Row]:
     dot = "." if leaf.state == State.DISMISSED else ""
     for msg_id in leaf.names(reading.wanted):
-        path = f"{leaf.path}/{dot}{msg_id}"
+        path = f"{dot}{msg_id}"
         try:
-            row = _row(leaf, msg_id, path, reading.status)
+            with beneath.top(leaf.path) as top:
+                row = _row(leaf, msg_id, path, top, reading.status)
         except FileNotFoundError:
             counted.moved += 1
             continue
@@ -126,10 +127,10 @@ def _rows(leaf: Leaf, reading: Reading, counted: Counted) -> Iterator[Row]:
         yield row
 
 
-def _row(leaf: Leaf, msg_id: str, path: str, with_status: bool) -> Row:
-    data = folders.read_file(f"{path}/{MSG}")
+def _row(leaf: Leaf, msg_id: str, path: str, top: int, with_status: bool) -> Row:
+    data = folders.read_file(f"{path}/{MSG}", top)
     message = from_disk(data, msg_id, 0.0)
-    status = folders.read_status_at(path) if with_status else {}
+    status = folders.read_status_at(path, top) if with_status else {}
     return (*_head(leaf, msg_id), *_of_message(message), *_of_status(status), None)
 
 

@@ -41,7 +41,7 @@ class Given:
             return [self.folder]
         directory = self.folder / ATTACH
         found = directory.iterdir() if directory.is_dir() else ()
-        return sorted(one for one in found if one.is_file())
+        return sorted(one for one in found if one.is_file() and not one.is_symlink())
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ def _round(root: Root, last: LastWord) -> int:
     told.watch(spark)
     try:
         done = history.run_round(spark, root, tell=_tell)
+        told.stop()  # progress that is told after the last word would hide it
         last.say(Verb.DONE, history.sentence(done))
     except history.AtWork as error:
         last.say(Verb.LATER, f"{_AGAIN}-{error}")

@@ -18,6 +18,7 @@ def write(found: Any, path: Path) -> Path:
     """Write a DataFrame, text or bytes, or copy a file, to `path`; return it."""
     names.attachment(path.name)
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # never into what a link leads to
     if isinstance(found, Path):
         path.write_bytes(found.read_bytes())
     elif isinstance(found, str):

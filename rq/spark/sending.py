@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rq import client, config, names
-from rq.config import files
-from rq.errors import BadConfig, BadInput
-from rq.layout import Root
+from rq import client, names
+from rq.errors import BadInput
+from rq.layout import JOB, Root
 from rq.spark.given import Batch, Given
+from rq.spool import kept
 
 NOTE = "spark.json"  # in job/ of each message that is in a result
 REMEMBERED = 6.5 * 86400.0  # seconds; queues know a key for seven days
@@ -78,7 +78,7 @@ class Sender:
         }
         for one in given:
             one.job.mkdir(exist_ok=True)
-            files.write_state(one.job / NOTE, note)
+            kept.write_json(one.folder, f"{JOB}/{NOTE}", note)
         return made
 
     def commit(self, prepared: Iterable[Prepared]) -> None:
@@ -145,9 +145,8 @@ class Sender:
 
 def _noted(given: Given) -> list[Prepared]:
     """Return what an earlier start had prepared with this message."""
-    try:
-        note = config.read_json(given.job / NOTE)
-    except BadConfig:
+    note = kept.read_json(given.folder, f"{JOB}/{NOTE}")
+    if note is None:
         return []  # none, or torn: then nothing was committed
     if time.time() - float(note.get("time", 0)) > REMEMBERED:
         return []

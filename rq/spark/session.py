@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rq import config
-from rq.config import files
+from rq.config import files, secrets
 from rq.errors import BadConfig, Refused
 from rq.layout import Root
 from rq.logs import ROTATE_BYTES
@@ -33,6 +34,7 @@ LOOPBACK = "127.0.0.1"
 CONF_DIR = Path(__file__).parent / "conf"
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _LOCAL_NAMES = ("127.", "localhost", "[::1]")
+_LOCAL = re.compile(r"local(\[[^]]*\])?")
 _END = 30.0  # seconds for a Java that was told to end
 _OUTPUTS = (1, 2)  # Java complains on both
 
@@ -72,6 +74,7 @@ def session(
 def _started(app: str, master: str, wanted: Mapping[str, Any]) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    _start_java({"spark.app.name": app, "spark.master": master, **wanted})
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in wanted.items():
         builder = builder.config(name, value)
@@ -80,6 +83,21 @@ def _started(app: str, master: str, wanted: Mapping[str, Any]) -> SparkSession:
         spark.conf.set(_SHUFFLE, str(max(1, spark.sparkContext.defaultParallelism)))
     register(spark)
     return spark
+
+
+def _start_java(wanted: Mapping[str, Any]) -> None:
+    """Start the Java of this process, if there is none.
+
+    Its command line is for all on this machine to read, so no secret is on it: these
+    follow over the gateway, with all other settings.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    public = SparkConf(loadDefaults=False)
+    for name, value in wanted.items():
+        if not secrets.is_secret(name):
+            public.set(name, str(value))
+    SparkContext._ensure_initialized(conf=public)
 
 
 @contextlib.contextmanager
@@ -205,6 +223,9 @@ def settings(root: Root, master: str) -> dict[str, str]:
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **(_loopback() if is_here(master) else {}),
+        # Other users of this machine reach loopback too. Spark makes the secret itself,
+        # in memory, where driver and executor are one process.
+        **({"spark.authenticate": "true"} if _LOCAL.fullmatch(master) else {}),
     }
 
 

@@ -13,7 +13,7 @@ import orjson
 
 from rq import names
 from rq.causes import Cause
-from rq.errors import BadMessage, NoSuchMessage
+from rq.errors import BadMessage, NoSuchMessage, is_busy
 from rq.layout import MSG, QueueDir
 from rq.logs import fields
 from rq.message import from_disk, to_keep
@@ -145,7 +145,9 @@ def _reader(spool: Spool) -> Callable[[str], bytes | None]:
     def read(msg_id: str) -> bytes | None:
         try:
             return folders.read_file(f"que/{msg_id}/msg", dir_fd)
-        except OSError:
+        except OSError as error:
+            if is_busy(error):  # of the message nothing is known: start again later
+                raise
             return None
 
     return read

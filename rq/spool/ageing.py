@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from itertools import islice
 
-from rq import names
-from rq.layout import STATUS, QueueDir
+from rq import beneath, names
+from rq.layout import STATUS, QueueDir, folder
 from rq.spool import folders
 from rq.states import HASHED, State
 
+MOST_LOOKED = 100_000  # files of one message that are measured
+DEEPEST = 64
+SMALL = 1024 * 1024  # bytes
 IN_USE = 3600.0  # seconds; a younger directory is left alone, empty or not
 
 _Set = dict[str, None]  # in the order of its making
@@ -95,20 +99,52 @@ def _too_heavy(queue: QueueDir, state: State, size: int | None) -> str | None:
     if size is None:
         return None
     for msg_id in folders.newest_first(queue, state):
-        size -= weight(queue.message(state, msg_id))
+        size -= weight(queue, folder(state, msg_id))
         if size < 0:
             return msg_id
     return None
 
 
-def weight(folder: Path) -> int:
-    """Return the bytes of all files in a folder; 0 when it is gone."""
-    total = 0
-    for path, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(f"{path}/{name}").st_size
+def weight(queue: QueueDir, path: str) -> int:
+    """Return the bytes of all files in a folder of a queue; 0 when it is gone.
+
+    No link is followed, and of what a script has made deeper or more numerous than any
+    use is, the rest is not looked at.
+    """
+    total, looked = 0, 0
+    below = [path]
+    with beneath.top(queue.path) as top:
+        while below and looked < MOST_LOOKED:
+            at = below.pop()
+            for name, info in _looked_at(at, top):
+                looked += 1
+                if stat.S_ISREG(info.st_mode):
+                    total += _bytes(info)
+                elif stat.S_ISDIR(info.st_mode) and at.count("/") < DEEPEST:
+                    below.append(f"{at}/{name}")
     return total
+
+
+def _bytes(info: os.stat_result) -> int:
+    """Return the size of a file; of a large one what the disk holds of it: holes must
+    not make other messages go."""
+    if info.st_size <= SMALL:
+        return info.st_size
+    return min(info.st_size, info.st_blocks * 512)
+
+
+def _looked_at(path: str, top: int) -> Iterator[tuple[str, os.stat_result]]:
+    try:
+        fd = beneath.open_dir(path, top)
+    except OSError:
+        return
+    try:
+        with os.scandir(fd) as entries:
+            for entry in islice(entries, MOST_LOOKED):
+                with contextlib.suppress(OSError):
+                    yield entry.name, entry.stat(follow_symlinks=False)
+    finally:
+        os.close(fd)
 
 
 def _oldest_first(queue: QueueDir, state: State, empty: _Set) -> Iterator[str]:

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rq import durable, names
+from rq import beneath, durable, names
 from rq.durable import content
-from rq.errors import BadInput, WrongState
+from rq.errors import BadInput, NotPlain, WrongState
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
 from rq.message import Attachment, Message
 from rq.spool.store import Spool
@@ -144,11 +144,10 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
     place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     for name, wanted in message.attachments.items():
         try:
-            size = os.stat(f"{place}/{name}", dir_fd=spool_fd).st_size
-            whole = size == wanted.size
+            whole = _size(f"{place}/{name}", spool_fd) == wanted.size
             if whole and deep:
                 whole = content.digests(f"{place}/{name}", spool_fd)[0] == wanted.sha256
-        except FileNotFoundError:
+        except (FileNotFoundError, NotPlain):
             whole = False
         if not whole:
             raise BadInput(f"attachment {name} is not whole; attach it again")
@@ -157,26 +156,35 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
     durable.sync_path("prep", spool_fd)
 
 
+def _size(path: str, dir_fd: int) -> int:
+    fd = content.open_attachment(path, dir_fd)
+    try:
+        return os.fstat(fd).st_size
+    finally:
+        os.close(fd)
+
+
 def unnamed(place: Path) -> dict[str, Attachment]:
     """Return what lies in `attach/` of a message of the ancestor, who wrote no digests
     into `msg`; for a thread."""
     found = {}
-    attach = place / ATTACH
-    for name in sorted(os.listdir(attach)) if attach.is_dir() else []:
-        if names.ATTACHMENT.fullmatch(name) and (attach / name).is_file():
-            sha, md5, size = content.digests(str(attach / name))
-            found[name] = Attachment(sha256=sha, md5=md5, size=size)
+    with beneath.top(place, os.O_NOFOLLOW) as folder_fd:
+        for name in sorted(beneath.names(ATTACH, folder_fd)):
+            with contextlib.suppress(NotPlain, FileNotFoundError):
+                if names.ATTACHMENT.fullmatch(name):
+                    digests = content.digests(f"{ATTACH}/{name}", folder_fd)
+                    sha, md5, size = digests
+                    found[name] = Attachment(sha256=sha, md5=md5, size=size)
     return found
 
 
 def sweep(spool: Spool, message: Message) -> None:
     """Remove unfinished uploads of a message that is about to be committed, and files
     that a crash kept from being written into it."""
-    place = spool.queue.message(State.PREP, message.msg_id) / ATTACH
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(place):
-            if name not in message.attachments:
-                durable.unlink(str(place / name))
+    place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
+    for name in beneath.names(place, spool.dir_fd):
+        if name not in message.attachments:
+            durable.unlink(f"{place}/{name}", spool.dir_fd)
 
 
 def share(spool: Spool, source: Path, message: Message, copied: bool) -> None:
@@ -186,25 +194,18 @@ def share(spool: Spool, source: Path, message: Message, copied: bool) -> None:
         return
     attach = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     durable.make_dirs(attach, spool.dir_fd)
-    for name in message.attachments:
-        old, new = str(source / ATTACH / names.attachment(name)), f"{attach}/{name}"
-        if copied or not _linked(old, new, spool.dir_fd):
-            _copied(old, new, spool.dir_fd)
+    with beneath.top(source, os.O_NOFOLLOW) as source_fd:
+        for name in message.attachments:
+            old = content.open_attachment(
+                f"{ATTACH}/{names.attachment(name)}", source_fd
+            )
+            try:
+                _share(old, f"{attach}/{name}", spool.dir_fd, copied)
+            finally:
+                os.close(old)
 
 
-def _linked(old: str, new: str, dir_fd: int) -> bool:
-    try:
-        durable.link(old, new, dir_fd)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return False  # another file system, or too many names: copy instead
-    return True
-
-
-def _copied(old: str, new: str, dir_fd: int) -> None:
-    source = os.open(old, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        content.copy_hashed(source, new, dir_fd)
-    finally:
-        os.close(source)
+def _share(old: int, new: str, dir_fd: int, copied: bool) -> None:
+    """Give the open attachment another name, where that is wanted and can be."""
+    if copied or not content.take_in(old, new, dir_fd):
+        content.copy_hashed(old, new, dir_fd)

@@ -161,7 +161,7 @@ def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Probl
 
 def _check_modes(msg_id: str, path: str) -> Iterator[Problem]:
     for name, mode in ((path, durable.DIR_MODE), (f"{path}/{MSG}", durable.FILE_MODE)):
-        found = stat.S_IMODE(os.stat(name).st_mode)
+        found = stat.S_IMODE(os.lstat(name).st_mode)
         if found & ~mode & 0o007:
             text = f"{os.path.basename(name)} has mode {found:04o}: others may use it"
             yield Problem("mode", msg_id, text)

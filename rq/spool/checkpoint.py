@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import durable
-from rq.errors import Refused
+from rq.errors import Refused, is_busy
 from rq.layout import QueueDir
 from rq.proc import locks, processes
 from rq.spool import index, line, outbox
@@ -107,7 +107,7 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
 
     One at a time in a root, so that many owners do not sync one disk together.
     """
-    turn = locks.lock_waiting(turn_file(queue))
+    turn = _turn(queue)
     try:
         durable.checkpoint("checkpoint:before-syncfs")
         durable.sync_filesystem(spool_fd)
@@ -117,14 +117,25 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
         os.close(turn)
 
 
+def _turn(queue: QueueDir) -> int:
+    try:
+        return locks.lock_waiting(turn_file(queue))
+    except OSError as error:
+        raise _put_off(error) from None
+
+
+def _put_off(error: OSError) -> Exception:
+    """Return Refused where nothing is lost: the last checkpoint still holds."""
+    if is_busy(error) or error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Refused(f"no room for a checkpoint: {error.strerror}")
+    return error
+
+
 def _write(queue: QueueDir, point: Checkpoint) -> None:
     try:
         durable.write_durable(queue.checkpoint, point.encode())
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        # Nothing is lost: the last checkpoint still holds, and the folders are on disk.
-        raise Refused(f"no room for a checkpoint: {error.strerror}") from None
+        raise _put_off(error) from None
 
 
 def stop(spool: Spool) -> None:

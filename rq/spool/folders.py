@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from rq import names
-from rq.errors import BadMessage, NoSuchMessage
-from rq.layout import ATTACH, MSG, STATUS, QueueDir, folder
+from rq import beneath, names
+from rq.durable import content
+from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
+from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.message import Message, from_disk
 from rq.spool.entry import COUNTED, Counts
 from rq.states import HASHED, State
+
+# Bytes of `msg`, `status` and the like: a message is accepted up to 1 MiB, and grows with
+# its attempts and riders.
+FILE_LIMIT = 16 * 1024 * 1024
+LOG_HEAD = re.compile(rb"\n\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ START - ")
 
 
 def find(queue: QueueDir, msg_id: str) -> State | None:
@@ -114,53 +119,79 @@ def read_message(
 ) -> Message:
     """Return a message from its folder; NoSuchMessage, or BadMessage when torn."""
     try:
-        data = read_file(str(queue.message(state, msg_id) / MSG))
+        with beneath.top(queue.path) as top:
+            data = read_file(f"{folder(state, msg_id)}/{MSG}", top)
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchMessage(f"no message {msg_id} in {queue.name}") from None
     except OSError as error:
-        raise BadMessage(f"msg couldn't be read: {error.strerror}") from None
+        why = f"msg couldn't be read: {error.strerror}"
+        raise (Unread if is_busy(error) else BadMessage)(why) from None
     return from_disk(data, msg_id, now)
 
 
 def read_status(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any]:
     """Return what is known of a message's last attempt; {} when nothing is."""
-    return read_status_at(str(queue.message(state, msg_id)))
-
-
-def read_status_at(path: str, dir_fd: int | None = None) -> dict[str, Any]:
-    """As `read_status`, by the path of the folder."""
     try:
-        found = orjson.loads(read_file(f"{path}/{STATUS}", dir_fd))
-    except (OSError, orjson.JSONDecodeError):
+        with beneath.top(queue.path) as top:
+            return read_status_at(folder(state, msg_id), top)
+    except OSError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
-def read_file(path: str, dir_fd: int | None = None) -> bytes:
-    """Return the content of a small file; never waits for a fifo in its place."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    fd = os.open(path, flags, dir_fd=dir_fd)
+def read_status_at(path: str, dir_fd: int) -> dict[str, Any]:
+    """As `read_status`, by the path of the folder in its queue."""
+    return read_json(f"{path}/{STATUS}", dir_fd) or {}
+
+
+def read_json(path: str, dir_fd: int) -> dict[str, Any] | None:
+    """Return the JSON object in a file that a script's user could touch; None if there
+    is none."""
     try:
-        size = os.fstat(fd).st_size
-        data = os.read(fd, size + 1)
-        while len(data) < size and (more := os.read(fd, size)):
-            data += more
-        return data
-    finally:
-        os.close(fd)
+        found = orjson.loads(read_file(path, dir_fd))
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def open_regular(path: Path) -> int:
-    """Return a descriptor of a regular file; OSError for anything that a script has put
-    in its place, and never a wait for the writer of a fifo."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return fd
+def read_file(path: str, dir_fd: int) -> bytes:
+    """Return the content of a small file below a queue's directory."""
+    return beneath.read(path, dir_fd, FILE_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a message, by its name: what has that name is seen when it is opened."""
+
+    queue: QueueDir
+    path: str  # below the queue
+
+    def open(self) -> int:
+        """Return a descriptor; NotPlain for all that a script may put in its place."""
+        shared = _is_log if f"/{JOB}/" in self.path else content.is_ours
+        with beneath.top(self.queue.path) as top:
+            return beneath.open_plain(self.path, top, shared=shared)
+
+
+def file_of(queue: QueueDir, state: State, msg_id: str, inner: str) -> File:
+    """Return a file of a message that is in `state`."""
+    return File(queue, f"{folder(state, msg_id)}/{inner}")
+
+
+def _is_log(fd: int, info: os.stat_result) -> bool:
+    """Whether a file with more names is the log of a batch, which all of its messages
+    have: such a one begins as RQ begins it."""
+    return LOG_HEAD.match(os.pread(fd, 256, 0)) is not None
 
 
 def attachments(queue: QueueDir, state: State, msg_id: str) -> list[str]:
     """Return the names in `attach/`, without unfinished uploads."""
-    listed = _names(queue.message(state, msg_id) / ATTACH)
+    listed = names_in(queue, f"{folder(state, msg_id)}/{ATTACH}")
     return sorted(name for name in listed if not name.startswith("."))
+
+
+def names_in(queue: QueueDir, path: str) -> list[str]:
+    """Return what lies in a directory of a message; nothing where there is none."""
+    missing = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+    with missing, beneath.top(queue.path) as top:
+        return beneath.names(path, top)
+    return []

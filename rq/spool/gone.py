@@ -7,6 +7,7 @@ import os
 from collections import deque
 
 from rq import durable
+from rq.errors import is_busy
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.spool.journal import Journal
@@ -22,6 +23,7 @@ class Gone:
         self._dir_fd = dir_fd
         self._journal = journal
         self._names: deque[str] = deque()
+        self._again: list[str] = []  # what could not be removed for lack of descriptors
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -41,12 +43,20 @@ class Gone:
         """Remove, too, what an earlier process left on its way out."""
         self._names.extend(os.listdir(self._queue.path / "gone"))
 
+    def try_again(self) -> None:
+        """Let what could not be removed for lack of descriptors have another turn."""
+        self._names.extend(self._again)
+        self._again.clear()
+
     def remove_one(self) -> None:
         """Remove the directory that has waited longest."""
         name = self._names.popleft()
         try:
             durable.remove_tree(f"gone/{name}", self._dir_fd)
         except OSError as error:
+            if is_busy(error):
+                self._again.append(name)
+                return
             _log.error(
                 "what is left of a removed message stays in gone/; RQ tries again at "
                 "its next start: %s",

@@ -108,6 +108,7 @@ class Lag:
         """Settle everything; OSError when something cannot be."""
         for msg_id in list(self.unsettled):
             self.settle(msg_id)
+        self._gone.try_again()
         while self._gone:
             self._gone.remove_one()
 

@@ -24,7 +24,7 @@ REBUILT = "rebuilt"
 REFUSED = "refused"  # in a folder in err: what came through the door
 # What a script can make of its own folder: mended, where the disk's troubles are not.
 _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
-                     errno.ELOOP, errno.ENXIO})  # fmt: skip
+                     errno.ELOOP, errno.ENXIO, errno.EBUSY, errno.EINVAL})  # fmt: skip
 
 _log = logging.getLogger(__name__)
 

@@ -7,15 +7,16 @@ repeated by the next one, with the same end.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from rq import durable
+from rq import beneath, durable
 from rq.causes import Cause
-from rq.errors import BadConfig, Refused
-from rq.layout import MSG, QUEUE_DIRS, QueueDir
+from rq.errors import BadConfig, NotPlain, Refused
+from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
 from rq.proc import locks, processes
 from rq.spool import checkpoint, deciding, folders, history, leases, outbox, work
 from rq.spool.act import Opened, act
@@ -122,14 +123,16 @@ def _check_device(queue: QueueDir) -> None:
 def _adopt_modes(queue: QueueDir) -> None:
     """Keep others out of a queue that was not made by this RQ."""
     durable.allow(str(queue.path), durable.DIR_MODE)
-    for name in QUEUE_DIRS:
-        durable.allow(str(queue.path / name), durable.DIR_MODE)
-    for state in COUNTED:
-        for msg_id in folders.list_state(queue, state):
-            path = str(queue.message(state, msg_id))
-            durable.allow(path, durable.DIR_MODE)
-            if os.path.isfile(f"{path}/{MSG}"):
-                durable.allow(f"{path}/{MSG}", durable.FILE_MODE)
+    with beneath.top(queue.path) as top:
+        for name in QUEUE_DIRS:
+            durable.allow(name, durable.DIR_MODE, top)
+        for state in COUNTED:
+            for msg_id in folders.list_state(queue, state):
+                path = folder(state, msg_id)
+                # What is none of ours is refused when it is read.
+                with contextlib.suppress(FileNotFoundError, NotPlain):
+                    durable.allow(path, durable.DIR_MODE, top)
+                    durable.allow(f"{path}/{MSG}", durable.FILE_MODE, top)
 
 
 def _renew_que(spool: Spool) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from rq import durable
+from rq.errors import is_busy
 from rq.layout import QueueDir
 from rq.spool import history, line
 from rq.states import Note
@@ -185,7 +186,8 @@ class Segments:
             self._made = ahead.result()
             self.no_space = None
         except OSError as error:
-            self.no_space = error.strerror or str(error)
+            if not is_busy(error):
+                self.no_space = error.strerror or str(error)
             self._size = SMALLEST  # there may be room for a small one
             self._retry_at = time.monotonic() + 2.0
 

@@ -9,7 +9,6 @@ between an event and the `commit` that holds it.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import time
@@ -19,8 +18,8 @@ from typing import Any
 
 import orjson
 
-from rq import durable, names
-from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
+from rq import beneath, durable, names
+from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState, is_busy
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
@@ -128,9 +127,8 @@ class Spool:
         try:
             data = folders.read_file(f"{path}/{MSG}", self.dir_fd)
         except OSError as error:
-            lacks = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
             why = f"msg couldn't be read: {error.strerror}"
-            raise (Unread if lacks else BadMessage)(why) from None
+            raise (Unread if is_busy(error) else BadMessage)(why) from None
         return from_disk(data, msg_id, self.clock())
 
     def status(self, msg_id: str) -> dict[str, Any]:
@@ -395,10 +393,23 @@ class Spool:
 
     def work_dir(self, msg_id: str) -> str:
         """Make the worker's directory of a claimed message; return its whole path."""
-        path = f"{folder(State.RUN, msg_id)}/{JOB}"
-        with contextlib.suppress(FileExistsError):
-            durable.make_dir(path, self.dir_fd)
-        return f"{self.queue.path}/{path}"
+        os.close(self.open_work_dir(msg_id))
+        return f"{self.queue.path}/{folder(State.RUN, msg_id)}/{JOB}"
+
+    def open_work_dir(self, msg_id: str) -> int:
+        """As `work_dir`; return a descriptor of it, which is the directory itself and
+        nothing that a link in its place leads to."""
+        place = folder(State.RUN, msg_id)
+        fd = beneath.open_place(place, self.dir_fd)
+        try:
+            with contextlib.suppress(FileExistsError):
+                durable.make_dir(JOB, fd)
+            return beneath.open_place(JOB, fd)
+        except OSError as error:
+            error.filename = f"{place}/{JOB}"
+            raise
+        finally:
+            os.close(fd)
 
     def rest(self, msg_id: str) -> None:
         """Let the folder of a message that runs wait for its end, for a while: most

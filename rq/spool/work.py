@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import orjson
 
-from rq import durable
+from rq import beneath, durable
+from rq.errors import is_busy
 from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
 from rq.proc.processes import Found
 from rq.spool.folders import read_file
@@ -23,12 +25,12 @@ from rq.states import State
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-def begin(spool: Spool, batch_id: str) -> str:
-    """Make the directory of a batch; return its whole path."""
+def begin(spool: Spool, batch_id: str) -> tuple[str, int]:
+    """Make the directory of a batch; return its path in the queue, and a descriptor."""
     path = f"{BATCH}/{batch_id}"
     with contextlib.suppress(FileExistsError):
         durable.make_dir(path, spool.dir_fd)
-    return f"{spool.queue.path}/{path}"
+    return path, beneath.open_place(path, spool.dir_fd)
 
 
 def describe(spool: Spool, batch_id: str, body: bytes) -> None:
@@ -42,23 +44,49 @@ def share_log(spool: Spool, batch_id: str, msg_id: str, attempt: int) -> None:
     An earlier log there keeps its text, under the number of the attempt before this.
     """
     spool.settle(msg_id)
-    spool.work_dir(msg_id)
-    job = f"{folder(State.RUN, msg_id)}/{JOB}"
-    source, target = f"{BATCH}/{batch_id}/{STDIO_LOG}", f"{job}/{STDIO_LOG}"
+    source = beneath.open_place(f"{BATCH}/{batch_id}", spool.dir_fd)
     try:
-        _link(source, target, spool.dir_fd)
+        job = spool.open_work_dir(msg_id)
+        try:
+            _share(source, job, attempt)
+        except OSError as error:
+            error.filename = f"{folder(State.RUN, msg_id)}/{JOB}/{STDIO_LOG}"
+            raise
+        finally:
+            os.close(job)
+    finally:
+        os.close(source)
+
+
+def _share(source: int, job: int, attempt: int) -> None:
+    try:
+        _link(source, job)
     except FileExistsError:
-        durable.move(target, f"{job}/stdio.{attempt - 1}.log", spool.dir_fd)
-        _link(source, target, spool.dir_fd)
+        durable.move(STDIO_LOG, f"stdio.{attempt - 1}.log", job)
+        _link(source, job)
 
 
-def _link(source: str, target: str, dir_fd: int) -> None:
-    """Give a file a second name, where the file system can."""
+def _link(source: int, job: int) -> None:
+    """Give the log in one directory a name in another, where the file system can."""
     try:
-        durable.link(source, target, dir_fd)
+        durable.link(STDIO_LOG, STDIO_LOG, source, job)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
+
+
+def set_aside(job: int) -> None:
+    """Give the log in the open directory of a message another name, a free one."""
+    number = next(n for n in itertools.count(1) if _is_free(f"stdio.{n}.log", job))
+    durable.move(STDIO_LOG, f"stdio.{number}.log", job)
+
+
+def _is_free(name: str, place: int) -> bool:
+    try:
+        os.stat(name, dir_fd=place, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def end(spool: Spool, batch_id: str) -> None:
@@ -118,7 +146,12 @@ def _ids(queue: QueueDir, batch_id: str) -> list[str]:
     if not batch_id:
         return []
     try:
-        body = read_file(f"{queue.path}/{BATCH}/{batch_id}/{BATCH_FILE}")
+        with beneath.top(queue.path) as top:
+            body = read_file(f"{BATCH}/{batch_id}/{BATCH_FILE}", top)
         return [str(one["msg_id"]) for one in orjson.loads(body)["messages"]]
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+    except OSError as error:
+        if is_busy(error):
+            raise
+        return []
+    except (orjson.JSONDecodeError, KeyError, TypeError):
         return []

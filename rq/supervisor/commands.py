@@ -11,15 +11,18 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import orjson
+from typing import Any, ClassVar
 
 from rq import __version__, client, config, logs, wire
+from rq.access.roles import Role
+from rq.access.sockets import Asker
 from rq.config import admin
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig, BadInput, Refused, RQError
 from rq.layout import Root
+from rq.nesting import from_json
 from rq.states import Child
 from rq.supervisor import definitions
 from rq.supervisor.children import Process
@@ -31,44 +34,38 @@ WAKE_TIMEOUT = 5.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: what answers it, and what it takes to ask it."""
+
+    handler: Callable[[Commands, str], Awaitable[Any]]
+    role: Role
+    own: bool = False  # for RQ's own user and root alone
+    makes: bool = False  # others than these ask it where allow_new_queue says so
+
+
 class Commands:
     """Answers what is asked of the supervisor."""
 
-    def __init__(self, minder: Minder, environment: str, fingerprint: str) -> None:
+    def __init__(self, minder: Minder, settings: RootConfig, fingerprint: str) -> None:
         self._minder = minder
         self._table = minder.table
         self._root: Root = minder.root
-        self.environment = environment
+        self.settings = settings
         self._fingerprint = fingerprint
         self._began = time.time()
         self._errands: set[asyncio.Task[None]] = set()
         self.stop_asked = False
-        self._commands: dict[str, Callable[[str], Awaitable[Any]]] = {
-            "ping": self._ping,
-            "uptime": self._uptime,
-            "version": self._version,
-            "environment": self._environment_name,
-            "queues": self._queues,
-            "up_queue": self._up,
-            "down_queue": self._down,
-            "pause_queue": self._pause,
-            "resume_queue": self._resume,
-            "restart_queue": self._restart,
-            "create_queue": self._create,
-            "define_queue": self._define,
-            "undefine_queue": self._undefine,
-            "delete_queue": self._delete,
-            "wake_queue": self._wake,
-            "status": self._status,
-            "shutdown": self._shutdown,
-        }
 
-    async def answer(self, payload: bytes) -> Any:
+    async def answer(self, payload: bytes, asker: Asker) -> Any:
         word, arg = wire.split_request(payload)
-        command = self._commands.get(word)
+        command = self.COMMANDS.get(word)
         if command is None:
             return ["error"]
-        return await command(arg.decode("utf-8", "replace").strip())
+        asker.check(word, command.role, command.own)
+        if command.makes and not (asker.is_own or self.settings.allow_new_queue):
+            raise Refused("queues are not made here: allow_new_queue is not true")
+        return await command.handler(self, arg.decode("utf-8", "replace").strip())
 
     # ---- about the supervisor
 
@@ -82,7 +79,7 @@ class Commands:
         return [__version__]
 
     async def _environment_name(self, _arg: str) -> Any:
-        return [self.environment]
+        return [self.settings.env]
 
     async def _queues(self, _arg: str) -> Any:
         return sorted(self._table.queues())
@@ -94,7 +91,7 @@ class Commands:
             "pid": os.getpid(),
             "root": str(self._root.path),
             "version": __version__,
-            "environment": self.environment,
+            "environment": self.settings.env,
             "fingerprint": self._fingerprint,
             "uptime": int(wall - self._began),
             "children": [one.to_json(now, wall) for one in table.values()],
@@ -225,11 +222,31 @@ class Commands:
             await self._table.change(seen, left)
         return self._table.queues().get(name)
 
+    COMMANDS: ClassVar[dict[str, Command]] = {
+        "ping": Command(_ping, Role.VIEWER),
+        "uptime": Command(_uptime, Role.VIEWER),
+        "version": Command(_version, Role.VIEWER),
+        "environment": Command(_environment_name, Role.VIEWER),
+        "queues": Command(_queues, Role.VIEWER),
+        "status": Command(_status, Role.VIEWER),
+        "wake_queue": Command(_wake, Role.PRODUCER),
+        "up_queue": Command(_up, Role.OPERATOR),
+        "down_queue": Command(_down, Role.OPERATOR),
+        "pause_queue": Command(_pause, Role.OPERATOR),
+        "resume_queue": Command(_resume, Role.OPERATOR),
+        "restart_queue": Command(_restart, Role.OPERATOR),
+        "create_queue": Command(_create, Role.ADMIN, makes=True),
+        "delete_queue": Command(_delete, Role.ADMIN),
+        "define_queue": Command(_define, Role.ADMIN, own=True),
+        "undefine_queue": Command(_undefine, Role.ADMIN, own=True),
+        "shutdown": Command(_shutdown, Role.ADMIN),
+    }
+
 
 def _object(arg: str) -> dict[str, Any] | None:
     try:
-        data = orjson.loads(arg)
-    except orjson.JSONDecodeError:
+        data = from_json(arg, "the argument")
+    except BadInput:
         return None
     return data if isinstance(data, dict) else None
 

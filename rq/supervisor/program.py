@@ -10,6 +10,7 @@ import signal
 import sys
 
 from rq import client, config, control, logs
+from rq.access import owner, sockets
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
@@ -30,11 +31,14 @@ log = logging.getLogger(__name__)
 
 def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
-    descriptors.own_descriptors(
-        [options.ready_fd] if options.ready_fd is not None else []
-    )
+    kept = [options.ready_fd] if options.ready_fd is not None else []
+    descriptors.own_descriptors(kept)
     try:
         root = config.find_root(options.root)
+        if owner.act_as_owner(root, kept):
+            # Anew: what was root until now stays closed to /proc, and so would all that
+            # is forked from it.
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         settings = config.read_root(root)
         files.make_root(root)
         held = _lock(root)
@@ -44,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         _settle(root, options.foreground)
+        _allow_earlier_hosts(root)
         asyncio.run(_Program(root, settings, options.ready_fd).run())
     finally:
         files.remove_link(root.supervisor_pid)
@@ -100,6 +105,18 @@ def _settle(root: Root, foreground: bool) -> None:
     os.close(out)
 
 
+def _allow_earlier_hosts(root: Root) -> None:
+    """Before any child takes a message; what fails here keeps no queue from starting."""
+    if root.relay_hosts.exists():
+        return
+    from rq.outbound import earlier  # once in the life of a root
+
+    try:
+        earlier.allow_once(root)
+    except (RQError, OSError):
+        log.exception("the hosts of the history are not allowed: `rq relay allow HOST`")
+
+
 def _say(fd: int | None, text: str) -> None:
     if fd is None:
         return
@@ -118,7 +135,7 @@ class _Program:
         self._settings = settings
         self._minder = Minder(root, settings.grace)
         self._table = self._minder.table
-        self._commands = Commands(self._minder, settings.env, fingerprint.of_source())
+        self._commands = Commands(self._minder, settings, fingerprint.of_source())
         self._ready_fd = ready_fd
         self._signals: list[signal.Signals] = []
         self._stopping = False
@@ -130,13 +147,14 @@ class _Program:
         for number in (*_STOP_SIGNALS, signal.SIGHUP):
             loop.add_signal_handler(number, self._on_signal, number)
         sock = client.listen(self._root.supervisor_socket)
-        server = control.Server(sock, self._commands.answer)
+        policy = sockets.policy(sockets.SUPERVISOR_OTHERS, self._settings.admin_group)
+        server = control.Server(sock, policy, self._commands.answer)
         self._table.mind_queues()
         for name in definitions.half_deleted(self._root):
             self._table.delete(name)
         self._minder.adopt()
         self._table.mind_helpers(self._settings.web)
-        await server.start()
+        server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
         daemon.notify("READY=1")
         _say(self._ready_fd, "\n")
@@ -192,7 +210,7 @@ class _Program:
         if changed != self._settings:
             self._settings = changed
             self._table.grace = changed.grace
-            self._commands.environment = changed.env
+            self._commands.settings = changed
             self._table.renew_web(changed.web)
         self._table.mind_queues()
         for name in self._table.queues():

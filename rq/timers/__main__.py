@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 
-from rq import client, control, helper, wire
+from rq import client, config, control, helper, wire
+from rq.access import sockets
 from rq.config import files
-from rq.errors import RQError
+from rq.errors import BadConfig, RQError
 from rq.helper import Helper
 from rq.timers.past import read_state
 from rq.timers.sending import LOOK, Timers
@@ -43,8 +44,8 @@ async def _run(started: Helper) -> None:
     if started.life_fd is not None:
         loop.add_reader(started.life_fd, stop)
     sock = client.listen(started.root.timers_socket)
-    server = control.Server(sock, timers.answer, wire.MAGIC2)
-    await server.start()
+    server = control.Server(sock, _policy(started), timers.answer, wire.MAGIC2)
+    server.start()
     started.say_ready()
     while not stopped.is_set():
         timers.woken.clear()
@@ -56,6 +57,16 @@ async def _run(started: Helper) -> None:
         await _rest(timers)
     server.close()
     files.remove_link(started.root.timers_socket)
+
+
+def _policy(started: Helper) -> sockets.Policy:
+    """Return what the socket allows; with a config that cannot be read nothing more."""
+    try:
+        group = config.read_root(started.root).admin_group
+    except BadConfig as error:
+        log.warning("%s", error)
+        group = None
+    return sockets.policy(sockets.TIMERS_OTHERS, group)
 
 
 def _pass(timers: Timers) -> None:

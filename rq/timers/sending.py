@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from typing import Any
 import orjson
 
 from rq import client, config
+from rq.access.roles import Role
+from rq.access.sockets import Asker
 from rq.config import files
 from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError, Unreachable
 from rq.layout import Root
+from rq.nesting import from_json
 from rq.timers.past import Past, beat, due, not_ahead
 from rq.timers.timer import Timer, parse, refusal
 
@@ -218,29 +222,41 @@ class Timers:
             "error": past.error,
         }
 
-    async def answer(self, payload: bytes) -> Any:
+    async def answer(self, payload: bytes, asker: Asker) -> Any:
         """Answer a request of the socket: [COMMAND, PAYLOAD]."""
         try:
-            command, _ = orjson.loads(payload)
-        except (ValueError, TypeError):
+            word, _ = from_json(payload, "the request")
+        except (ValueError, TypeError, BadInput):
             raise BadInput("a request is a JSON array [COMMAND, PAYLOAD]") from None
-        now = time.time()
-        match command:
-            case "get_timers":
-                past = self.past
-                due_at = [
-                    [name, due(one, past[name], now)]
-                    for name, one in sorted(self.timers.items())
-                ]
-                return ["ok", due_at]
-            case "get_status":
-                return ["ok", {"sent": self.sent, "errors": self.failed}]
-            case "status":
-                return ["ok", self.status(now)]
-            case "wake":
-                self.woken.set()
-                return ["ok", None]
-        raise BadInput("unknown command; there are get_timers, get_status, status")
+        command = COMMANDS.get(word) if isinstance(word, str) else None
+        if command is None:
+            shown = "get_timers, get_status, status, wake"
+            raise BadInput(f"unknown command; there are {shown}")
+        handler, role = command
+        asker.check(word, role)
+        return ["ok", handler(self, time.time())]
+
+    def get_timers(self, now: float) -> list[list[Any]]:
+        past = self.past
+        return [
+            [name, due(one, past[name], now)]
+            for name, one in sorted(self.timers.items())
+        ]
+
+    def get_status(self, _now: float) -> dict[str, Any]:
+        return {"sent": self.sent, "errors": self.failed}
+
+    def wake(self, _now: float) -> None:
+        self.woken.set()
+
+
+# What can be asked, and the role that it takes.
+COMMANDS: dict[str, tuple[Callable[[Timers, float], Any], Role]] = {
+    "get_timers": (Timers.get_timers, Role.VIEWER),
+    "get_status": (Timers.get_status, Role.VIEWER),
+    "status": (Timers.status, Role.VIEWER),
+    "wake": (Timers.wake, Role.PRODUCER),
+}
 
 
 async def _status_at(socket: Path) -> Any:

@@ -11,12 +11,19 @@ import orjson
 from falcon.asgi import Request, Response
 
 from rq import client
+from rq.access.roles import Principal, Role
 from rq.web.forms import Form
 from rq.web.session import flash
 from rq.web.site import Site
 
 # A path on this site: not `//host`, not `/\host`, nothing that ends a header.
 _PATH = re.compile(r"/(?![/\\])[\x21-\x7e]*")
+
+
+def sees_secrets(req: Request) -> bool:
+    """Return whether the values of a config that look like secrets are for this asker."""
+    principal: Principal | None = req.context.principal
+    return principal is not None and principal.may(Role.ADMIN)
 
 
 def say_json(resp: Response, value: object) -> None:
@@ -40,7 +47,12 @@ def wants_json(form: Form, default: str = "html") -> bool:
 def back_of(site: Site, form: Form, default: str) -> str:
     """Return where the asker wants to be next; only a path of this site counts."""
     asked = form.get("back")
-    return asked if _PATH.fullmatch(asked) else site.url(default)
+    return asked if local_path(asked) else site.url(default)
+
+
+def local_path(text: str) -> bool:
+    """Return whether an address is a path of this site."""
+    return bool(_PATH.fullmatch(text))
 
 
 def go(site: Site, resp: Response, address: str, kind: str, text: str) -> None:

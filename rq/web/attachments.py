@@ -12,6 +12,7 @@ from falcon.asgi.multipart import BodyPart
 from falcon.media.multipart import MultipartParseError
 
 from rq import client
+from rq.access.roles import Role
 from rq.states import State
 from rq.web import forms
 from rq.web.answers import back_of, go, say_json, succeeded
@@ -28,8 +29,8 @@ _FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes that change attachments."""
     found = Attachments(site)
-    routes.post("/q/{name}/{msg_id}/attach/new", found.upload)
-    routes.post("/q/{name}/{msg_id}/attach/{file}", found.change)
+    routes.post("/q/{name}/{msg_id}/attach/new", found.upload, Role.PRODUCER)
+    routes.post("/q/{name}/{msg_id}/attach/{file}", found.change, Role.PRODUCER)
 
 
 class Attachments:

@@ -6,21 +6,21 @@ saved, and a sandbox holds whatever a browser shows all the same.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import mimetypes
 import os
-import stat
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from email.utils import formatdate, parsedate_to_datetime
-from pathlib import Path
+from urllib.parse import quote
 
 import falcon
 from falcon.asgi import Request, Response
 
+from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, Refused, Unreachable
-from rq.layout import ATTACH, JOB
+from rq.layout import ATTACH, JOB, folder
 from rq.spool import folders
 from rq.web.messages import checked
 from rq.web.routes import Routes
@@ -28,14 +28,15 @@ from rq.web.site import Site
 
 CHUNK = 256 * 1024
 SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'self'"
+_UNQUOTABLE = re.compile(r'[^ -~]|["\\%]')
 _TEXT = (".log", ".txt", ".out", ".err")
 
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes of files."""
     found = Downloads(site)
-    routes.get("/q/{name}/{msg_id}/attach/{file}", found.attachment)
-    routes.get("/q/{name}/{msg_id}/log/{file}", found.log)
+    routes.get("/q/{name}/{msg_id}/attach/{file}", found.attachment, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/log/{file}", found.log, Role.VIEWER)
 
 
 class Downloads:
@@ -48,18 +49,18 @@ class Downloads:
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
         fd = await open_file(self._site, name, msg_id, f"{ATTACH}/{_plain(file)}")
-        resp.downloadable_as = file
-        send_file(req, resp, fd, _type_of(file))
+        resp.set_header("Content-Disposition", saved_as(file))
+        send_file(self._site, req, resp, fd, _type_of(file))
 
     async def log(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
         fd = await open_file(self._site, name, msg_id, f"{JOB}/{_plain(file)}")
         if file.endswith(_TEXT):
-            send_file(req, resp, fd, "text/plain; charset=utf-8")
+            send_file(self._site, req, resp, fd, "text/plain; charset=utf-8")
         else:
-            resp.downloadable_as = file
-            send_file(req, resp, fd, _type_of(file))
+            resp.set_header("Content-Disposition", saved_as(file))
+            send_file(self._site, req, resp, fd, _type_of(file))
 
 
 def _plain(file: str) -> str:
@@ -70,18 +71,39 @@ def _plain(file: str) -> str:
 
 
 def _type_of(file: str) -> str:
-    return mimetypes.guess_type(file)[0] or "application/octet-stream"
+    """Return the type of a file. Our policy lets pages load scripts and styles from this
+    site; what a stranger attached must never be taken for one."""
+    found = mimetypes.guess_type(file)[0] or ""
+    loaded = found == "text/css" or found.endswith(("javascript", "ecmascript"))
+    return "application/octet-stream" if loaded or not found else found
 
 
 def _no_file(file: str) -> falcon.HTTPNotFound:
     return falcon.HTTPNotFound(description=f"There is no file {file}.")
 
 
+def saved_as(file: str) -> str:
+    """Return the header that offers a file to be saved under its name (RFC 6266), of
+    which nothing can end the header or its quotes.
+
+    >>> saved_as("a b.txt")
+    'attachment; filename="a b.txt"'
+    >>> saved_as('q".txt')
+    'attachment; filename="q_.txt"; filename*=UTF-8\'\'q%22.txt'
+    """
+    plain = _UNQUOTABLE.sub("_", file)
+    if plain == file:
+        return f'attachment; filename="{file}"'
+    whole = quote(file.encode("utf-8", "replace"), safe="")
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{whole}"
+
+
 # ---- finding and opening
 
 
-async def folder_of(site: Site, queue: str, msg_id: str) -> Path:
-    """Return the folder of a message: its owner knows, the disk when nobody answers."""
+async def folder_of(site: Site, queue: str, msg_id: str) -> str:
+    """Return the folder of a message, below its queue: its owner knows, the disk when
+    nobody answers."""
     short = checked(msg_id)
     try:
         shown = await site.owners.demand(queue, "get_message_status", {"msg_id": short})
@@ -89,40 +111,37 @@ async def folder_of(site: Site, queue: str, msg_id: str) -> Path:
         state = folders.find(site.root.queue(queue), short)
         if state is None:
             raise NoSuchMessage(f"there is no message {short} in {queue}") from None
-        return site.root.queue(queue).message(state, short)
-    return site.root.path / str(shown["path"])
+        return folder(state, short)
+    return str(shown["path"]).removeprefix(f"queue/{queue}/")
 
 
 async def open_file(site: Site, queue: str, msg_id: str, inner: str) -> int:
     """Return a descriptor of a regular file of a message; it may just be moving."""
     for _ in range(3):
-        folder = await folder_of(site, queue, msg_id)
+        path = await folder_of(site, queue, msg_id)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return _opened(folder / inner)
+            return _opened(folders.File(site.root.queue(queue), f"{path}/{inner}"))
     raise _no_file(inner.partition("/")[2])
 
 
-def _opened(path: Path) -> int:
-    # Not through a link that a script left, and without waiting at a pipe.
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+def _opened(file: folders.File) -> int:
     try:
-        fd = os.open(path, flags)
+        return file.open()
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
+        name = file.path.rpartition("/")[2]
         raise falcon.HTTPNotFound(
-            description=f"{path.name} cannot be read: {error.strerror}."
+            description=f"{name} cannot be read: {error.strerror}."
         ) from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise _no_file(path.name)
-    return fd
 
 
 # ---- sending
 
 
-def send_file(req: Request, resp: Response, fd: int, content_type: str) -> None:
+def send_file(
+    site: Site, req: Request, resp: Response, fd: int, content_type: str
+) -> None:
     """Answer with an open file, or the part of it that is asked for; closes it."""
     info = os.fstat(fd)
     etag = f'"{info.st_mtime_ns:x}-{info.st_size:x}"'
@@ -131,7 +150,8 @@ def send_file(req: Request, resp: Response, fd: int, content_type: str) -> None:
     resp.set_header("Accept-Ranges", "bytes")
     resp.set_header("ETag", etag)
     resp.set_header("Last-Modified", formatdate(info.st_mtime, usegmt=True))
-    resp.set_header("Cache-Control", "private, no-cache")
+    # Who resumes, or asks whether it has changed, keeps the file by themselves.
+    resp.set_header("Cache-Control", "no-store")
     if _is_known(req, etag, info.st_mtime):
         os.close(fd)
         resp.status = falcon.HTTP_304
@@ -152,7 +172,7 @@ def send_file(req: Request, resp: Response, fd: int, content_type: str) -> None:
     if req.method == "HEAD":
         os.close(fd)
         return
-    resp.stream = _stream(fd, start, end)
+    resp.stream = _stream(site, fd, start, end)
 
 
 def parse_range(header: str, size: int) -> tuple[int, int] | None:
@@ -212,12 +232,12 @@ def _not_newer(text: str | None, mtime: float) -> bool:
     return datetime.fromtimestamp(int(mtime), UTC) <= since
 
 
-async def _stream(fd: int, start: int, end: int) -> AsyncIterator[bytes]:
+async def _stream(site: Site, fd: int, start: int, end: int) -> AsyncIterator[bytes]:
     """Read a file in pieces, on a thread: a cold disk must not stop all others."""
     try:
         while start < end:
             size = min(CHUNK, end - start)
-            data = await asyncio.to_thread(os.pread, fd, size, start)
+            data = await site.pools.file(os.pread, fd, size, start)
             if not data:
                 return  # it was cut short meanwhile; the length tells the asker
             start += len(data)

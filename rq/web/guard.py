@@ -1,5 +1,7 @@
-"""Who may ask at all: address, host, origin and password; and what every answer forbids.
+"""The gate in front of every request: its spelling, who asks, and whether they may; and
+what every answer forbids.
 
+Who asks is decided before the request is routed; what they may, once its route is known.
 A browser that visits a hostile page must not be made to act here: a page of another
 origin is refused by Sec-Fetch-Site or Origin, a name that an attacker points at this
 machine by Host.
@@ -7,22 +9,23 @@ machine by Host.
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
-import hashlib
-import hmac
-import ipaddress
 import os
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-import falcon
 from falcon.asgi import Request, Response
 
-from rq import passwords
+from rq.access import gate, logins
+from rq.access.gate import Asker, Gate
+from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
+from rq.web import signin
+from rq.web.connection import ADMITTED
+from rq.web.credentials import Credentials
+from rq.web.origin import SAFE, asker_of, check_origin, check_spelling
+from rq.web.rights import check_right
+from rq.web.routes import CLOSED, Right
 from rq.web.site import Site
 
 CONTENT_POLICY = (
@@ -36,37 +39,49 @@ HEADERS = (
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),  # no answer is for the next user of a shared browser
 )
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+HEARD_OUT = 32 * 1024 * 1024  # bytes
 _HEALTH = ("/livez", "/readyz")
-_HEARD_OUT = 32 * 1024 * 1024  # bytes
-_KNOWN_LIMIT = 1000  # logins that are remembered
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Guard:
     """Falcon's middleware: asked before every request, and after it."""
 
-    def __init__(self, site: Site) -> None:
-        config = site.config
-        self._health = frozenset({*_HEALTH, *(site.url(one) for one in _HEALTH)})
-        self._prefix = site.prefix + "/"
-        self._hosts = _LOCAL | {config.host.lower(), config.addr.lower()}
-        self._networks = networks(config)
-        self._logins = Logins(config) if config.basic_auth else None
+    def __init__(self, site: Site, credentials: Credentials) -> None:
+        self._health = frozenset({*_HEALTH, *(site.url(path) for path in _HEALTH)})
+        self._signing = frozenset(site.url(path) for path in signin.PATHS)
+        self._gate = Gate(site.config, os.getuid())
+        self._credentials = credentials
 
     async def process_request(self, req: Request, resp: Response) -> None:
-        self._check_address(req)
+        """Decide who asks, whatever is asked for."""
+        req.context.principal = None
+        check_spelling(req)
+        asker = asker_of(req)
+        self._gate.check_address(asker)
         if req.path in self._health:
             return
-        if self._logins is None:
-            self._check_host(req)
-        elif req.path.startswith(self._prefix):
-            await self._logins.check(req)
-        if req.method not in _SAFE:
+        req.context.may_sign_in = True
+        if req.path not in self._signing:
+            req.context.principal = await self._principal(req, asker)
+            _admit(req)
+        if req.method not in SAFE:
             check_origin(req)
+
+    async def process_resource(
+        self, req: Request, resp: Response, resource: Any, params: Mapping[str, Any]
+    ) -> None:
+        """Decide whether the route that was found is theirs to use."""
+        rights: Mapping[str, Right] = getattr(resource, "rights", {})
+        is_open = req.path in self._health or req.path in self._signing
+        if req.context.principal is None and is_open:
+            return
+        # A method that the route does not have is answered 405 to those who may look.
+        default = CLOSED if not rights else Right(role=Role.VIEWER, shared=True)
+        right = rights.get(req.method, default)
+        req.context.role = right.role
+        check_right(req.context.principal, right, params)
 
     async def process_response(
         self, req: Request, resp: Response, resource: Any, succeeded: bool
@@ -75,183 +90,37 @@ class Guard:
         for name, value in HEADERS:
             if name not in headers:
                 resp.set_header(name, value)
-        if not succeeded and req.method not in _SAFE:
+        if not succeeded and req.method not in SAFE:
             await _hear_out(req)
 
-    def _check_address(self, req: Request) -> None:
-        if not self._networks:
-            return
-        client = req.scope.get("client") or ("",)
-        try:
-            address = _plain(ipaddress.ip_address(client[0]))
-        except ValueError:
-            address = None
-        if address is None or not any(address in one for one in self._networks):
-            raise falcon.HTTPForbidden(
-                description="This address is not among the allowed_ips."
-            )
+    async def _principal(self, req: Request, asker: Asker) -> Principal:
+        """Return who asks: by what they show, else by what the kernel says of them."""
+        principal = await self._credentials.principal(req)
+        return self._gate.admit(asker) if principal is None else principal
 
-    def _check_host(self, req: Request) -> None:
-        given = req.get_header("Host")
-        if given is None or host_of(given) in self._hosts:
-            return
-        raise falcon.HTTPError(
-            falcon.HTTP_421,
-            description=(
-                "Without a login RQ answers only to the names localhost, 127.0.0.1, "
-                "[::1], and to host and addr of its config; a name that any page on "
-                "the net can point here is refused."
-            ),
-        )
+
+def _admit(req: Request) -> None:
+    """Tell the connection that it carries no stranger, so that it need not give way."""
+    if admitted := req.scope.get(ADMITTED):
+        admitted()
 
 
 async def _hear_out(req: Request) -> None:
     """Read what a refused client still sends: most send all before they listen."""
     left = req.content_length or 0
-    if 0 < left <= _HEARD_OUT and not req.get_header("Expect"):
+    if 0 < left <= HEARD_OUT and not req.get_header("Expect"):
         await req.stream.exhaust()
 
 
-def check_config(config: RootConfig) -> None:
+def check_config(config: RootConfig, has_tokens: bool = False) -> None:
     """Raise BadConfig for a config that cannot be served safely."""
-    networks(config)
+    Gate(config, os.getuid())
     if config.basic_auth:
-        Logins(config)
-    elif not is_loopback(config.addr) and not config.open_without_auth:
+        logins.users(config)
+    elif not (gate.is_loopback(config.addr) or config.open_without_auth or has_tokens):
         raise BadConfig(
-            f"addr {config.addr} can be reached from other machines and there is no "
-            "basic_auth: add it (`rq passwd` makes the line), or set addr to "
-            '127.0.0.1, or say "open_without_auth": true'
+            f"addr {config.addr} can be reached from other machines and there is "
+            "neither basic_auth nor a token: add one (`rq passwd` makes the line, `rq "
+            "token create` a token), or set addr to 127.0.0.1, or say "
+            '"open_without_auth": true'
         )
-
-
-def is_loopback(addr: str) -> bool:
-    if addr.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(addr.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def networks(config: RootConfig) -> list[Network]:
-    """Return `allowed_ips` as networks; BadConfig names the wrong one."""
-    try:
-        return [ipaddress.ip_network(one, strict=False) for one in config.allowed_ips]
-    except ValueError as error:
-        raise BadConfig(
-            f"allowed_ips: {error}; say 192.0.2.7 or 192.0.2.0/24"
-        ) from None
-
-
-def _plain(
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
-) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return ::ffff:192.0.2.7 as 192.0.2.7."""
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        return address.ipv4_mapped
-    return address
-
-
-def host_of(header: str) -> str:
-    """Return the name in a Host header, without port and brackets."""
-    text = header.strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    name, _, port = text.rpartition(":")
-    return (name if name and port.isdigit() else text).rstrip(".")
-
-
-def check_origin(req: Request) -> None:
-    """Refuse what a page of another origin makes a browser send.
-
-    Programs such as curl send neither header and pass.
-    """
-    site = req.get_header("Sec-Fetch-Site")
-    if site is not None:
-        if site in ("same-origin", "none"):
-            return
-    else:
-        origin = req.get_header("Origin")
-        if origin is None:
-            return
-        if urlsplit(origin).netloc.lower() == (req.get_header("Host") or "").lower():
-            return
-    raise falcon.HTTPForbidden(
-        description="A page of another site asked for this; it is refused."
-    )
-
-
-# ---- logins
-
-
-class Logins:
-    """The users of `basic_auth`."""
-
-    def __init__(self, config: RootConfig) -> None:
-        wanted = config.basic_auth or {}
-        users = wanted.get("users")
-        if not isinstance(users, dict) or not users:
-            raise BadConfig('basic_auth: say {"users": {"NAME": "HASH"}}')
-        self._users = {str(name): str(one) for name, one in users.items()}
-        for name, one in self._users.items():
-            passwords.check_form(name, one)
-        realm = str(wanted.get("realm") or "RQ").replace("\\", "").replace('"', "")
-        self._challenge = f'Basic realm="{realm}", charset="UTF-8"'
-        self._key = os.urandom(32)
-        self._known: dict[bytes, str] = {}  # digest of a header that was right: user
-        self._one_at_a_time = asyncio.Lock()
-
-    async def check(self, req: Request) -> None:
-        """Note in the request who asks; 401 for strangers."""
-        given = (req.get_header("Authorization") or "").encode()
-        digest = hmac.digest(self._key, given, hashlib.sha256)
-        user = self._known.get(digest)
-        if user is None:
-            user = await self._look_up(given)
-            if len(self._known) >= _KNOWN_LIMIT:
-                self._known.clear()
-            self._known[digest] = user
-        req.context.user = user
-
-    async def _look_up(self, given: bytes) -> str:
-        kind, _, coded = given.partition(b" ")
-        try:
-            text = base64.b64decode(coded.strip(), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            text = ""
-        name, colon, password = text.partition(":")
-        if kind.lower() != b"basic" or not colon:
-            raise self._stranger()
-        # A hash takes 16 MiB and a twentieth of a second: one guess at a time.
-        async with self._one_at_a_time:
-            fits = await asyncio.to_thread(
-                passwords.fits, password, self._users.get(name)
-            )
-        if not fits:
-            raise self._stranger()
-        return name
-
-    def _stranger(self) -> falcon.HTTPError:
-        return falcon.HTTPUnauthorized(
-            description="A name and a password are needed here.",
-            challenges=[self._challenge],
-        )
-
-
-def warnings(config: RootConfig) -> list[str]:
-    """Return what an operator should mend, a sentence each."""
-    found = []
-    users = (config.basic_auth or {}).get("users") or {}
-    plain = [name for name, one in users.items() if not passwords.is_hash(str(one))]
-    if plain:
-        found.append(
-            f"basic_auth holds plain passwords ({', '.join(sorted(plain))}): replace "
-            "them by the hashes that `rq passwd` makes"
-        )
-    if not users and not is_loopback(config.addr):
-        found.append(
-            f"open_without_auth: whoever reaches {config.addr}:{config.port} can run "
-            "programs here"
-        )
-    return found

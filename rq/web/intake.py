@@ -7,18 +7,19 @@ last byte is, so that whoever attaches it need not read it again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterator
 from pathlib import Path
 
 from rq.errors import Refused
 from rq.web.site import Site
 
 PIECE = 1024 * 1024  # bytes that are written at a time
-_ROOM_EVERY = 64 * PIECE  # how often free space is looked at
+_ROOM_EVERY = 8 * PIECE  # how often free space is looked at
 
 
 class Intake:
@@ -31,30 +32,48 @@ class Intake:
         self._sha = hashlib.sha256()
         self._md5 = hashlib.md5(usedforsecurity=False)
         self._at_work = threading.Lock()
-        self._closed = False
+        self._is_done = False  # nobody needs it any more
+        self._is_closed = False
 
-    def go_on_from(self, start: int) -> None:
-        """Keep so many bytes of what came earlier, and read them; for a thread."""
-        with self._at_work:
-            if os.fstat(self.fd).st_size > start:
+    def cut(self, start: int) -> None:
+        """Keep so many bytes of what came earlier; for a thread."""
+        with self._working() as fd:
+            if fd is not None and os.fstat(fd).st_size > start:
                 # Never cut what is as it should be: ext4 writes such a file at once.
-                os.ftruncate(self.fd, start)
-            while self._size < start and not self._closed:
-                left = start - self._size
-                self._know(os.pread(self.fd, min(PIECE, left), self._size))
-            os.lseek(self.fd, start, os.SEEK_SET)
+                os.ftruncate(fd, start)
+
+    def read_again(self, start: int) -> bool:
+        """Read a piece of what came earlier; return whether that was not all of it. For
+        a thread, which has other files to look after between two pieces."""
+        with self._working() as fd:
+            if fd is None:
+                return False
+            left = start - self._size
+            data = os.pread(fd, min(PIECE, left), self._size) if left else b""
+            self._know(data)
+            if not data:
+                os.lseek(fd, self._size, os.SEEK_SET)
+            return bool(data)
 
     def write(self, pieces: list[bytes]) -> None:
         """Append what has come; for a thread. Refused when the disk cannot take it."""
         data = b"".join(pieces)
-        with self._at_work:
-            if self._closed:
+        with self._working() as fd:
+            if fd is None:
                 return
             try:
-                _write_all(self.fd, data)
+                _write_all(fd, data)
             except OSError as error:
                 raise cannot_take(error) from None
             self._know(data)
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[int | None]:
+        """Give the descriptor as long as it is needed; None when it is closed."""
+        with self._at_work:
+            yield None if self._is_closed else self.fd
+        if self._is_done:
+            self._close_if_idle()
 
     def _know(self, data: bytes) -> None:
         self._sha.update(data)
@@ -70,20 +89,37 @@ class Intake:
         }
 
     def close(self) -> None:
-        """Close the file, once no thread writes to it."""
-        with self._at_work:
-            self._closed = True
-            os.close(self.fd)
+        """Close the file now, or as soon as the thread that is at it leaves it: who asks
+        serves others, and a disk may take its time."""
+        self._is_done = True
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if not self._at_work.acquire(blocking=False):
+            return  # who is at work looks when that has ended
+        try:
+            if not self._is_closed:
+                self._is_closed = True
+                os.close(self.fd)
+        finally:
+            self._at_work.release()
 
 
 def nameless(directory: Path) -> Intake:
     """Return a new file that is gone when it is closed, unless it is given a name."""
     try:
         flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
-        return Intake(os.open(directory, flags, 0o640))
+        return Intake(os.open(directory, flags, 0o600))
     except (OSError, AttributeError):  # a file system, or a system, that knows none
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
             return Intake(os.dup(file.fileno()))
+
+
+async def go_on_from(site: Site, intake: Intake, start: int) -> None:
+    """Keep so many bytes of what came earlier, and read them again for their digests."""
+    await site.pools.file(intake.cut, start)
+    while await site.pools.file(intake.read_again, start):
+        pass
 
 
 async def pour(site: Site, pieces: AsyncIterable[bytes], intake: Intake) -> None:
@@ -92,7 +128,8 @@ async def pour(site: Site, pieces: AsyncIterable[bytes], intake: Intake) -> None
     loop = asyncio.get_running_loop()
     writing: asyncio.Future[None] = loop.create_future()
     writing.set_result(None)
-    since_look = _ROOM_EVERY
+    check_room(site)
+    since_look = 0
     held: list[bytes] = []
     size = 0
     try:
@@ -103,20 +140,21 @@ async def pour(site: Site, pieces: AsyncIterable[bytes], intake: Intake) -> None
                 continue
             since_look += size
             if since_look >= _ROOM_EVERY:
-                _check_room(site)
+                check_room(site)
                 since_look = 0
             await writing
-            writing = loop.run_in_executor(None, intake.write, held)
+            writing = site.pools.file(intake.write, held)
             held, size = [], 0
         await writing
-        await loop.run_in_executor(None, intake.write, held)
+        await site.pools.file(intake.write, held)
     finally:
         writing.cancel()  # of one that is at work, nobody asks how it ended
 
 
-def _check_room(site: Site) -> None:
+def check_room(site: Site, more: int = 2 * PIECE) -> None:
+    """Refused when `more` bytes would not leave what is kept to finish with."""
     room = os.statvfs(site.root.uploads)
-    if room.f_bavail * room.f_frsize < site.config.min_free_bytes + 2 * PIECE:
+    if room.f_bavail * room.f_frsize < site.config.min_free_bytes + more:
         raise Refused("there is no room on the disk for this attachment")
 
 

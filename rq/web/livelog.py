@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rq.web.site import Site
 
 MOST_VIEWERS = 1000
+_LOOK_EVERY = 2.0  # seconds between looks whether a viewer may still look
 
 
 class Hub:
@@ -49,8 +50,13 @@ class Hub:
         watch.join(viewer)
         try:
             yield logwatch.HELLO
+            look_at = _now() + _LOOK_EVERY
             async for one in watch.events(viewer, lambda: self.closing):
-                viewer.sending_since = asyncio.get_running_loop().time()
+                viewer.sending_since = now = _now()
+                if now >= look_at:
+                    look_at = now + _LOOK_EVERY
+                    if not viewer.stands():
+                        return  # their token or session has ended meanwhile
                 yield one
                 viewer.sending_since = None
         finally:
@@ -63,6 +69,10 @@ class Hub:
         self.closing = True
         for watch in self._watches.values():
             watch.wake()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def hub(site: Site) -> Hub:

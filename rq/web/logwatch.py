@@ -64,6 +64,7 @@ class Viewer:
 
     offset: int
     patient: bool = False  # reads from where it asked for, however far behind
+    stands: Callable[[], bool] = lambda: True  # whether they may still look
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Any] | None = None
     sending_since: float | None = None
@@ -150,7 +151,7 @@ class Watch:
         if self._fd is None:
             return self.size, _PING
         if far:
-            data = await asyncio.to_thread(os.pread, self._fd, length, offset)
+            data = await self._site.pools.file(os.pread, self._fd, length, offset)
         else:
             data = os.pread(self._fd, length, offset)
         if offset + len(data) < self.size:
@@ -213,12 +214,13 @@ class Watch:
         state = folders.find(self._queue, self._msg_id)
         if state is None:
             return
-        path = self._queue.message(state, self._msg_id) / JOB / STDIO_LOG
+        inner = f"{JOB}/{STDIO_LOG}"
+        file = folders.file_of(self._queue, state, self._msg_id, inner)
         try:
-            fd = folders.open_regular(path)
+            fd = file.open()
         except OSError:
             return  # not yet run, or on its way to another directory
-        self._path = str(path)
+        self._path = f"{self._queue.path}/{file.path}"
         if self._fd is not None and os.path.samestat(os.fstat(fd), os.fstat(self._fd)):
             os.close(fd)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC
 from typing import Any
 
@@ -11,9 +12,20 @@ import orjson
 from falcon.asgi import Request, Response
 
 from rq import client, moments, names
-from rq.errors import BadInput, BadMessage, NoSuchMessage, NoSuchQueue, Refused, RQError
+from rq.access.gate import ANYBODY
+from rq.access.roles import Principal, Role
+from rq.errors import (
+    BadInput,
+    BadMessage,
+    NoSuchMessage,
+    NoSuchQueue,
+    NotPermitted,
+    Refused,
+    RQError,
+)
+from rq.nesting import from_json
 from rq.router import switch
-from rq.web import forms
+from rq.web import forms, rights
 from rq.web.answers import back_of, go, say, say_json, succeeded
 from rq.web.forms import Form
 from rq.web.routes import Routes
@@ -24,17 +36,18 @@ _SEND = {
     "prep": "prep_message",
     "single_que": "single_que",
 }
-# _method: command, and where a browser goes when it is done.
-_CHANGE = {
-    "delete": ("delete_message", "queue"),
-    "destroy": ("destroy_message", "queue"),
-    "commit": ("commit_message", "message"),
-    "cancel": ("cancel_message", "message"),
-    "cancel_batch": ("cancel_batch", "message"),
-    "retry": ("retry_message", "message"),
-    "run_now": ("run_message", "message"),
-    "ack": ("ack_errs", "message"),
+# _method: command, where a browser goes when it is done, and who may.
+CHANGES = {
+    "delete": ("delete_message", "queue", Role.OPERATOR),
+    "destroy": ("destroy_message", "queue", Role.OPERATOR),
+    "commit": ("commit_message", "message", Role.PRODUCER),
+    "cancel": ("cancel_message", "message", Role.OPERATOR),
+    "cancel_batch": ("cancel_batch", "message", Role.OPERATOR),
+    "retry": ("retry_message", "message", Role.OPERATOR),
+    "run_now": ("run_message", "message", Role.OPERATOR),
+    "ack": ("ack_errs", "message", Role.OPERATOR),
 }
+CLEANER = "cleaner"
 _NO_METHOD = "400 - Invalid method param"
 _NOT_NOW = ("status: ", "not accepted: ", "not done, ", "the journal cannot")
 _IS_DOWN = "503 - Service Unavailable - Operationally Down"
@@ -43,12 +56,12 @@ _IS_DOWN = "503 - Service Unavailable - Operationally Down"
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes of single messages, and of sending."""
     found = Messages(site)
-    routes.post("/q/{name}/new_message", found.send)
-    routes.get("/q/{name}/{msg_id}.json", found.json)
-    routes.get("/q/{name}/{msg_id}/state.json", found.state)
-    routes.post("/q/{name}/{msg_id}", found.change)
-    routes.post("/q/{name}/{msg_id}/clone", found.clone)
-    routes.post("/q/{name}/{msg_id}/run_now", found.run_now)
+    routes.post("/q/{name}/new_message", found.send, Role.PRODUCER)
+    routes.get("/q/{name}/{msg_id}.json", found.json, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/state.json", found.state, Role.VIEWER)
+    routes.post("/q/{name}/{msg_id}", found.change, Role.PRODUCER)
+    routes.post("/q/{name}/{msg_id}/clone", found.clone, Role.PRODUCER)
+    routes.post("/q/{name}/{msg_id}/run_now", found.run_now, Role.OPERATOR)
 
 
 class Messages:
@@ -65,10 +78,11 @@ class Messages:
             await self._send_form(req, resp, name, form)
             return
         resp.content_type = falcon.MEDIA_JSON
-        resp.data = await self._reply(name, form)
+        resp.data = await self._reply(req, name, form)
 
-    async def _reply(self, name: str, form: Form) -> bytes:
+    async def _reply(self, req: Request, name: str, form: Form) -> bytes:
         command, fields = asked_for(form, time.time())
+        check_dest(req, name, fields)
         name = switch.addressed(self._site.root, name)
         reply = await self._site.owners.ask_raw(name, command, orjson.dumps(fields))
         if reply == b'["fail","status: DOWN"]':
@@ -81,7 +95,7 @@ class Messages:
         """Send, and bring a browser to the new message; back to its form, with all that
         was written there, when it is refused."""
         try:
-            reply = orjson.loads(await self._reply(name, form))
+            reply = orjson.loads(await self._reply(req, name, form))
             if not succeeded(reply):
                 raise _refusal(str(reply[-1]))
         except NoSuchQueue:
@@ -111,10 +125,11 @@ class Messages:
     ) -> None:
         form = await forms.read(req)
         method = form.get("_method")
-        if method not in _CHANGE:
-            known = ", ".join(_CHANGE)
+        if method not in CHANGES:
+            known = ", ".join(CHANGES)
             raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {known}")
-        command, then = _CHANGE[method]
+        command, then, role = CHANGES[method]
+        rights.demand(req, role)
         key = {"_key": form.get("_key")} if form.has("_key") else {}
         reply = await self._ask(req, name, command, msg_id, **key)
         here = f"/q/{name}/{checked(msg_id)}"
@@ -124,6 +139,7 @@ class Messages:
 
     async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         form = await forms.read(req)
+        check_dest(req, name, {})
         reply = await self._ask(req, name, "clone_message", msg_id)
         text = f"cloned as {str(reply[-1]).rpartition('/')[2]}"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
@@ -172,10 +188,7 @@ def _refusal(text: str) -> RQError:
 
 
 def _message(text: str) -> dict[str, Any]:
-    try:
-        fields = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise BadMessage(f"mesg is not JSON: {error}") from None
+    fields = from_json(text, "mesg")
     if not isinstance(fields, dict):
         raise BadMessage("mesg is not a JSON object")
     return fields
@@ -191,5 +204,19 @@ def checked(msg_id: str) -> str:
 
 def who(req: Request) -> str:
     """Return who asks, for the message's story."""
-    user = getattr(req.context, "user", None)
-    return str(user) if user else f"web from {req.remote_addr}"
+    name: str = req.context.principal.name
+    return f"web from {req.remote_addr}" if name == ANYBODY else name
+
+
+def check_dest(req: Request, queue: str, fields: Mapping[str, Any]) -> None:
+    """Refuse a message of somebody who may not send it: one for the cleaner removes
+    messages, and a router could take one to a queue that is not theirs to ask of."""
+    principal: Principal = req.context.principal
+    dest = fields.get("dest")
+    if CLEANER in (queue, str(dest).rstrip("/").rpartition("/")[2]):
+        rights.demand(req, Role.OPERATOR)
+    if principal.is_limited and dest not in (None, queue):
+        raise NotPermitted(
+            f"{principal.name} may send to {', '.join(principal.queues)}; a message of "
+            f"this route goes to {queue}, not to {dest!r:.80}."
+        )

@@ -8,6 +8,7 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
+from rq.access.roles import Role
 from rq.web import forms
 from rq.web.answers import say
 from rq.web.messages import who
@@ -20,7 +21,7 @@ _SHOWN = 100  # of each queue
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the action of the lists on the pages of a queue and of the relay."""
-    routes.post("/owed/{name}/{key}", Owing(site).resolve)
+    routes.post("/owed/{name}/{key}", Owing(site).resolve, Role.OPERATOR)
 
 
 class Owing:

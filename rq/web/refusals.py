@@ -7,6 +7,7 @@ The ancestor's own refusals, 200 with `["fail", TEXT]`, are the resources' busin
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from typing import Any
 
@@ -18,14 +19,20 @@ from rq.errors import (
     BadConfig,
     BadInput,
     BadMessage,
+    CannotRead,
     NoSuchMessage,
     NoSuchQueue,
+    NotKnown,
+    NotPermitted,
     OutcomeUnknown,
     Refused,
     RQError,
+    TooOften,
     Unreachable,
+    WrongHost,
     WrongState,
 )
+from rq.web import signin
 from rq.web.pages import page
 from rq.web.site import Site
 
@@ -35,9 +42,14 @@ STATUS_OF: tuple[tuple[type[RQError], int], ...] = (
     (BadMessage, 422),
     (BadInput, 422),
     (WrongState, 409),
+    (NotKnown, 401),
+    (NotPermitted, 403),
+    (WrongHost, 421),
+    (TooOften, 429),
     (Refused, 503),
     (Unreachable, 503),
     (OutcomeUnknown, 504),
+    (CannotRead, 503),
     (BadConfig, 500),
     (RQError, 500),
 )
@@ -62,9 +74,22 @@ class Refusals:
     ) -> None:
         assert isinstance(error, RQError)
         status = status_of(error)
+        if status == 401:
+            resp.set_header("WWW-Authenticate", self._challenge(req))
+        if isinstance(error, TooOften):
+            resp.set_header("Retry-After", str(math.ceil(error.wait)))
         if status in (503, 504):
             resp.set_header("Retry-After", "1")
         self.answer(req, resp, status, str(error))
+
+    def _challenge(self, req: Request) -> str:
+        """Return how a program may log in. A browser would ask for a password in a
+        dialog of its own, so it hears nothing of passwords: it gets the form."""
+        basic = self._site.config.basic_auth
+        if not basic or wants_page(req) or req.get_header("Sec-Fetch-Mode"):
+            return "Bearer"
+        realm = str(basic.get("realm") or "RQ").replace("\\", "").replace('"', "")
+        return f'Basic realm="{realm}", charset="UTF-8", Bearer'
 
     async def _http(
         self, req: Request, resp: Response, error: Exception, params: Any
@@ -97,6 +122,11 @@ class Refusals:
         if outside or req.path.endswith(".txt"):
             resp.content_type = "text/plain; charset=utf-8"
             resp.text = text + "\n"
+        elif wants_page(req) and _may_sign_in(req, status):
+            # Whoever has only come here needs no reproach: the form says it all.
+            has_come = status == 401 and self._site.config.basic_auth
+            said = "" if has_come and not signin.was_tried(req) else text
+            signin.answer(self._site, req, resp, said)
         elif wants_page(req):
             resp.content_type = falcon.MEDIA_HTML
             resp.text = page.error_html(self._site, req, status, title, text)
@@ -114,6 +144,13 @@ def status_of(error: RQError) -> int:
 def wants_page(req: Request) -> bool:
     """Return whether a browser asks, rather than a program."""
     return not req.path.endswith(".json") and "text/html" in req.accept
+
+
+def _may_sign_in(req: Request, status: int) -> bool:
+    """Return whether the form may help: nobody has signed in, and that is why."""
+    nobody = getattr(req.context, "principal", None) is None
+    asked = getattr(req.context, "may_sign_in", False)
+    return asked and nobody and status in (401, 403, 429)
 
 
 def _default_text(status: int, req: Request) -> str:

@@ -9,6 +9,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq import backoff, transfers
+from rq.access.roles import Role
 from rq.errors import RQError
 from rq.transfers import QUEUE, Transfer
 from rq.web import forms
@@ -24,8 +25,8 @@ _NO_METHOD = "_method is none of retry, arrived and again"
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the actions of the page `/relay`."""
     found = Relaying(site)
-    routes.post(PAGE, found.change_all)
-    routes.post(PAGE + "/{msg_id}", found.change)
+    routes.post(PAGE, found.change_all, Role.OPERATOR, queue=QUEUE)
+    routes.post(PAGE + "/{msg_id}", found.change, Role.OPERATOR, queue=QUEUE)
 
 
 class Relaying:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import falcon
+import orjson
 from falcon.asgi import Request, Response
 
 from rq import names
+from rq.access.roles import Principal, Role
+from rq.config import read_json, secrets
 from rq.errors import BadInput, NoSuchQueue
 from rq.web import (
     attachments,
@@ -19,7 +22,14 @@ from rq.web import (
     resumed,
     txn,
 )
-from rq.web.answers import say, say_json, say_text, succeeded, wants_json
+from rq.web.answers import (
+    say,
+    say_json,
+    say_text,
+    sees_secrets,
+    succeeded,
+    wants_json,
+)
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -33,18 +43,18 @@ _PARAM_LISTS = ("coalesce_params", "blocking_params")
 def add_routes(routes: Routes, site: Site) -> None:
     """Add every route that is no page."""
     queues = Queues(site)
-    routes.get("/q.txt", queues.names_text)
-    routes.get("/q.json", queues.names_json)
-    routes.get("/q/{name}.txt", queues.text)
-    routes.get("/q/{name}.json", queues.json)
-    routes.get("/q/{name}/done.json", queues.done)
-    routes.get("/q/{name}/config.json", queues.config_file)
-    routes.get("/q/{name}/config", queues.config)
-    routes.post("/new_queue", queues.create)
-    routes.post("/delete_queue", queues.delete)
-    routes.post("/q/{name}/adminoper", queues.administer)
-    routes.post("/q/{name}/restart", queues.restart)
-    routes.post("/q/{name}/ack_errs", queues.acknowledge)
+    routes.get("/q.txt", queues.names_text, Role.VIEWER, shared=True)
+    routes.get("/q.json", queues.names_json, Role.VIEWER, shared=True)
+    routes.get("/q/{name}.txt", queues.text, Role.VIEWER)
+    routes.get("/q/{name}.json", queues.json, Role.VIEWER)
+    routes.get("/q/{name}/done.json", queues.done, Role.VIEWER)
+    routes.get("/q/{name}/config.json", queues.config_file, Role.VIEWER)
+    routes.get("/q/{name}/config", queues.config, Role.VIEWER)
+    routes.post("/new_queue", queues.create, Role.ADMIN)
+    routes.post("/delete_queue", queues.delete, Role.ADMIN)
+    routes.post("/q/{name}/adminoper", queues.administer, Role.OPERATOR)
+    routes.post("/q/{name}/restart", queues.restart, Role.OPERATOR)
+    routes.post("/q/{name}/ack_errs", queues.acknowledge, Role.OPERATOR)
     messages.add_routes(routes, site)
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
@@ -63,11 +73,15 @@ class Queues:
     # ---- looking
 
     async def names_text(self, req: Request, resp: Response) -> None:
-        lines = [f"q/{name}.txt\n" for name in self._site.queue_names()]
+        lines = [f"q/{name}.txt\n" for name in self._names(req)]
         say_text(resp, "".join(lines) + "\n")
 
     async def names_json(self, req: Request, resp: Response) -> None:
-        say_json(resp, self._site.queue_names())
+        say_json(resp, self._names(req))
+
+    def _names(self, req: Request) -> list[str]:
+        principal: Principal = req.context.principal
+        return [name for name in self._site.queue_names() if principal.sees(name)]
 
     async def text(self, req: Request, resp: Response, name: str) -> None:
         facts = await self._facts(name)
@@ -91,15 +105,19 @@ class Queues:
         say_json(resp, await self._site.owners.ask(name, "messages", asked))
 
     async def config_file(self, req: Request, resp: Response, name: str) -> None:
+        path = self._site.root.queue(_named(name)).config
         try:
-            data = self._site.root.queue(_named(name)).config.read_bytes()
+            data = path.read_bytes()
         except OSError:
             raise NoSuchQueue(f"there is no queue {name}") from None
+        if not sees_secrets(req):
+            data = orjson.dumps(secrets.masked(read_json(path)))
         resp.content_type = falcon.MEDIA_JSON
         resp.data = data
 
     async def config(self, req: Request, resp: Response, name: str) -> None:
-        say_json(resp, await self._site.owners.demand(name, "config"))
+        found = await self._site.owners.demand(name, "config")
+        say_json(resp, found if sees_secrets(req) else secrets.masked(found))
 
     # ---- changing
 

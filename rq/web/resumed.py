@@ -6,14 +6,12 @@ name and digest. It is hashed as it comes; the owner compares, and gives it its 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
 import stat
-import time
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,25 +19,25 @@ from typing import Any
 from falcon.asgi import Request, Response
 
 from rq import names
+from rq.access.roles import Role
 from rq.config import files
 from rq.errors import BadInput, Refused
 from rq.states import State
 from rq.web.answers import say_json
-from rq.web.intake import Intake, cannot_take, pour
+from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
 from rq.web.messages import checked
+from rq.web.parts import Parts, name_of
 from rq.web.routes import Routes
 from rq.web.site import Site
 
 DIGEST = "X-RQ-SHA256"
-KEPT = 36 * 3600.0  # seconds; as long as a message in prep
-_SUFFIX = ".part"
 _NOT_NOW = ("not accepted: ", "not done, ")  # what has come is kept for the next try
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
 
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the route of uploads that can go on."""
-    routes.put("/q/{name}/{msg_id}/attach/{file}", Resumed(site).put)
+    routes.put("/q/{name}/{msg_id}/attach/{file}", Resumed(site).put, Role.PRODUCER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,7 @@ class Resumed:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._parts = Parts(site.root.uploads)
 
     async def put(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
@@ -68,7 +67,10 @@ class Resumed:
             text = "msg already commited" if known[0] == "ok" else known[-1]
             say_json(resp, ["fail", text])
             return
-        place = self._place(name, asked, wanted)
+        # What there is no room for must not count as begun.
+        check_room(self._site, 0 if wanted.start is None else _left(wanted))
+        part = _name(req, name, asked, wanted)
+        place = self._parts.admit(part, wanted.size)
         with contextlib.closing(_opened(place)) as intake:
             say_json(resp, await self._take(req, name, asked, wanted, place, intake))
 
@@ -84,13 +86,13 @@ class Resumed:
         have = os.fstat(intake.fd).st_size
         if wanted.start is None:
             if not have:
-                files.remove_upload(place)
+                self._parts.forget(place.name)
             return await self._progress(name, asked, wanted, have)
         if wanted.start > have:
             await req.stream.exhaust()
             return ["fail", f"message has {have} bytes of it: go on from there"]
-        await asyncio.to_thread(intake.go_on_from, wanted.start)
-        await pour(self._site, req.stream, intake)
+        await go_on_from(self._site, intake, wanted.start)
+        await pour(self._site, _no_more(req.stream, _left(wanted)), intake)
         have = os.fstat(intake.fd).st_size
         if have < wanted.size:
             return ["fail", f"message has {have} bytes of it: go on from there"]
@@ -102,7 +104,7 @@ class Resumed:
         }
         reply = await self._site.owners.attach(name, about, intake.fd)
         if not str(reply[-1]).startswith(_NOT_NOW):
-            files.remove_upload(place)
+            self._parts.forget(place.name)
         return reply
 
     async def _progress(
@@ -115,16 +117,24 @@ class Resumed:
             return ["ok", f"{one['md5']}-Attached successfully"]
         return ["ok", have]
 
-    def _place(self, name: str, asked: dict[str, str], wanted: _Wanted) -> Path:
-        """Return where the pieces are put together; forget those nobody went on with."""
-        uploads = self._site.root.uploads
-        for one in uploads.glob(f"*{_SUFFIX}"):
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - one.stat().st_mtime > KEPT:
-                    files.remove_upload(one)
-        what = [name, asked["msg_id"], asked["name"], wanted.sha256, str(wanted.size)]
-        digest = hashlib.sha256("\n".join(what).encode()).hexdigest()
-        return uploads / f"{digest[:32]}{_SUFFIX}"
+
+def _name(req: Request, name: str, asked: dict[str, str], wanted: _Wanted) -> str:
+    """Return what the file is called in which the pieces are put together."""
+    what = [name, asked["msg_id"], asked["name"], wanted.sha256, str(wanted.size)]
+    return name_of("\n".join(what), req.context.principal.name)
+
+
+def _left(wanted: _Wanted) -> int:
+    return max(0, wanted.size - (wanted.start or 0))
+
+
+async def _no_more(pieces: AsyncIterable[bytes], left: int) -> AsyncIterator[bytes]:
+    """Give what comes, and never more than was announced."""
+    async for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise BadInput(f"{-left} bytes more came than were announced")
+        yield piece
 
 
 def _wanted(req: Request) -> _Wanted:
@@ -160,7 +170,7 @@ def _opened(place: Path) -> Intake:
 def _descriptor(place: Path) -> int:
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return os.open(place, flags | os.O_RDWR | os.O_CREAT, 0o640)
+        return os.open(place, flags | os.O_RDWR | os.O_CREAT, 0o600)
     except PermissionError:  # its owner attached it, and locked what it holds
         return os.open(place, flags | os.O_RDONLY)
 

@@ -1,42 +1,70 @@
-"""The route table: which function answers which method and path."""
+"""The route table: which function answers which method and path, and who may ask it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from falcon import HTTP_303
 from falcon.asgi import App, Request, Response
 
+from rq.access.roles import Role
+
 # `async def handler(req, resp, **fields_of_the_path)`.
 Handler = Callable[..., Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """Who may use a route.
+
+    Somebody who may ask of some queues only may use a route of one of these: the queue
+    is `queue`, or the field `name` of the path. A `shared` route is for them, too,
+    because it shows nothing, or looks itself at what they may see.
+    """
+
+    role: Role | None
+    queue: str = ""
+    shared: bool = False
+
+
+CLOSED = Right(role=None)  # of what names no right
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path."""
+
+    handler: Handler
+    right: Right
 
 
 class Routes:
     """Collects handlers, so that several rooms can share a path by method."""
 
     def __init__(self) -> None:
-        self._table: dict[str, dict[str, Handler]] = {}
+        self._table: dict[str, dict[str, Route]] = {}
 
-    def get(self, path: str, handler: Handler) -> None:
+    def get(self, path: str, handler: Handler, role: Role, **right: Any) -> None:
         """Let `handler` answer GET (and HEAD) of `path`, say `/q/{name}`."""
-        self._add("get", path, handler)
-        self._add("head", path, handler)
+        self._add("GET", path, Route(handler, Right(role=role, **right)))
+        self._add("HEAD", path, Route(handler, Right(role=role, **right)))
 
-    def post(self, path: str, handler: Handler) -> None:
+    def post(self, path: str, handler: Handler, role: Role, **right: Any) -> None:
         """Let `handler` answer POST of `path`."""
-        self._add("post", path, handler)
+        self._add("POST", path, Route(handler, Right(role=role, **right)))
 
-    def put(self, path: str, handler: Handler) -> None:
+    def put(self, path: str, handler: Handler, role: Role, **right: Any) -> None:
         """Let `handler` answer PUT of `path`."""
-        self._add("put", path, handler)
+        self._add("PUT", path, Route(handler, Right(role=role, **right)))
 
-    def _add(self, method: str, path: str, handler: Handler) -> None:
+    def _add(self, method: str, path: str, route: Route) -> None:
         methods = self._table.setdefault(path, {})
         if method in methods:
             raise ValueError(f"two handlers for {method} {path}")
-        methods[method] = handler
+        methods[method] = route
 
     @property
     def paths(self) -> list[str]:
@@ -44,13 +72,21 @@ class Routes:
 
     def methods(self, path: str) -> list[str]:
         """Return the methods that a path answers, in capitals."""
-        return sorted(one.upper() for one in self._table[path])
+        return sorted(self._table[path])
+
+    def right(self, path: str, method: str) -> Right:
+        """Return who may use a method of a path."""
+        return self._table[path][method].right
 
     def install(self, app: App[Any, Any], prefix: str) -> None:
         """Give all routes to `app`, under `prefix` (no slash at its end)."""
         for path, methods in self._table.items():
-            named = {f"on_{method}": one for method, one in methods.items()}
-            app.add_route(prefix + path, SimpleNamespace(**named))
+            handlers = {
+                f"on_{method.lower()}": route.handler
+                for method, route in methods.items()
+            }
+            rights = {method: route.right for method, route in methods.items()}
+            app.add_route(prefix + path, SimpleNamespace(rights=rights, **handlers))
         if prefix:
             _lead(app, prefix)
 
@@ -62,4 +98,5 @@ def _lead(app: App[Any, Any], prefix: str) -> None:
         resp.status = HTTP_303
         resp.set_header("Location", f"{prefix}/")
 
-    app.add_route(prefix, SimpleNamespace(on_get=lead))
+    rights = {"GET": Right(role=Role.VIEWER, shared=True)}
+    app.add_route(prefix, SimpleNamespace(on_get=lead, rights=rights))

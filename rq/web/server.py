@@ -19,15 +19,18 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
 from rq import config, helper, logs
+from rq.access import tokens
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.helper import Helper
 from rq.proc import daemon
-from rq.web import app, guard, site
+from rq.web import app, guard, site, tls
+from rq.web.door import Rules, Worker
 from rq.web.site import Site
 
 KEEP_ALIVE = 75  # seconds that an idle connection stays open
+BODY_TIME = 60  # seconds without a byte until a request counts as broken off
 GRACE = 4  # seconds from TERM to the end, whatever is still open
 _POLL = 0.05
 DO_NOT_RESTART = 3  # only a person can mend it
@@ -45,7 +48,11 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         settings = config.read_root(started.root)
-        guard.check_config(settings)
+        guard.check_config(settings, tokens.exist(started.root))
+        rules = Rules(
+            connections=settings.web_connections,
+            certificate=tls.of(settings.tls, started.root.path),
+        )
         listener = listen(settings)
     except BadConfig as error:
         return _refuse(started, str(error), DO_NOT_RESTART)
@@ -53,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         return _refuse(started, str(error), 1)
     # systemd waits for the supervisor's word, not for gunicorn's.
     os.environ.pop("NOTIFY_SOCKET", None)
-    _Server(started, settings, listener).run()
+    _Server(started, settings, rules, listener).run()
     return 0
 
 
@@ -110,10 +117,15 @@ class _Server(BaseApplication):
     """gunicorn, told by this program and by nothing else."""
 
     def __init__(
-        self, started: Helper, settings: RootConfig, listener: socket.socket
+        self,
+        started: Helper,
+        settings: RootConfig,
+        rules: Rules,
+        listener: socket.socket,
     ) -> None:
         self._started = started
         self._settings = settings
+        self.rules = rules
         self._fd = listener.detach()
         self._counted: _Counted | None = None
         super().__init__()
@@ -121,19 +133,21 @@ class _Server(BaseApplication):
     def load_config(self) -> None:
         chosen: dict[str, Any] = {
             "bind": f"fd://{self._fd}",
-            "worker_class": "asgi",
+            "worker_class": Worker,
             "workers": self._settings.web_workers,
-            "worker_connections": 10_000,
-            "asgi_loop": "asyncio",
             "keepalive": KEEP_ALIVE,
+            "timeout": BODY_TIME,  # also of a worker that does nothing at all
             "graceful_timeout": GRACE,
             "control_socket_disable": True,
             "logger_class": _Log,
             "umask": 0o027,
             "chdir": "/",
             "proc_name": "rq-web",
-            # Nobody but a proxy on this machine may say who asks.
-            "forwarded_allow_ips": "127.0.0.1,::1",
+            # Nobody is believed who says on whose behalf they ask: the headers stay in
+            # the request, where the gate sees that they came.
+            "forwarded_allow_ips": "",
+            "http_protocols": "h1",
+            "http2_cleartext": "off",
             "post_fork": self._forked,
             "post_worker_init": self._ready,
         }
@@ -143,8 +157,7 @@ class _Server(BaseApplication):
     def load(self) -> Asgi:
         root, settings = self._started.root, self._settings
         made = site.make(root, settings, files.secret(root))
-        made.warnings = guard.warnings(settings)
-        for text in made.warnings:
+        for text in made.warnings():
             log.warning("%s", text)
         self._counted = _Counted(app.create_app(made), made)
         return self._counted

@@ -20,7 +20,7 @@ COOKIE = "rq_session"
 _LIMIT = 1500  # bytes of text, so that the cookie stays below 4 KiB
 
 
-class Sessions:
+class Flashes:
     """Falcon's middleware: gives pages what is to be said, and forgets what was."""
 
     def __init__(self, site: Site) -> None:
@@ -47,7 +47,12 @@ def flash(site: Site, resp: Response, kind: str, text: str) -> None:
     value = f"{data.decode()}.{_signature(site, data).decode()}"
     path = site.config.relative_root
     resp.set_cookie(
-        COOKIE, value, path=path, http_only=True, secure=False, same_site="Lax"
+        COOKIE,
+        value,
+        path=path,
+        http_only=True,
+        secure=bool(site.config.tls),
+        same_site="Lax",
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rq import names
+from rq.access import warnings
 from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.web.owners import Owners
+from rq.web.pools import Pools
 
 if TYPE_CHECKING:
     from falcon.asgi import Request, Response
@@ -40,7 +43,7 @@ class Site:
     config: RootConfig
     owners: Owners
     secret: bytes  # signs the session cookie; one for each installation
-    warnings: list[str] = field(default_factory=list)  # shown on /system
+    pools: Pools = field(default_factory=Pools)
     livelog: Any = None  # rq.web.livelog.Hub; the pages give it
     refilled: Refilled = field(init=False)  # the pages give it
     templates: Environment | None = None  # the app gives them
@@ -53,6 +56,10 @@ class Site:
     def url(self, path: str) -> str:
         """Return the address, under the relative root, of a path like `/q/NAME`."""
         return self.prefix + path
+
+    def warnings(self) -> list[str]:
+        """Return what an operator should know of who may do what, a sentence each."""
+        return warnings.of_root(self.root, self.config, time.time())
 
     def queue_names(self) -> list[str]:
         """Return the names of all queues, in order."""

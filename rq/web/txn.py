@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import falcon
-import orjson
 from falcon.asgi import Request, Response
 
 from rq import names
+from rq.access.roles import Role
 from rq.errors import BadInput
+from rq.nesting import from_json
 from rq.web import forms
 from rq.web.answers import say, say_json
+from rq.web.messages import check_dest
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -25,13 +27,13 @@ _PLACE = "/api/v1/queues/{name}/txn"
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes of transactions."""
     found = Transactions(site)
-    routes.get(_PLACE, found.list)
-    routes.post(_PLACE, found.open)
-    routes.get(_PLACE + "/{txn}", found.show)
-    routes.post(_PLACE + "/{txn}/messages", found.prepare)
-    routes.post(_PLACE + "/{txn}/commit", found.commit)
-    routes.post(_PLACE + "/{txn}/abort", found.abort)
-    routes.post("/q/{name}/txn/{txn}", found.change)
+    routes.get(_PLACE, found.list, Role.VIEWER)
+    routes.post(_PLACE, found.open, Role.PRODUCER)
+    routes.get(_PLACE + "/{txn}", found.show, Role.VIEWER)
+    routes.post(_PLACE + "/{txn}/messages", found.prepare, Role.PRODUCER)
+    routes.post(_PLACE + "/{txn}/commit", found.commit, Role.PRODUCER)
+    routes.post(_PLACE + "/{txn}/abort", found.abort, Role.PRODUCER)
+    routes.post("/q/{name}/txn/{txn}", found.change, Role.PRODUCER)
 
 
 class Transactions:
@@ -53,7 +55,10 @@ class Transactions:
         say_json(resp, await self._ask(name, "show_txn", {"txn": txn}))
 
     async def prepare(self, req: Request, resp: Response, name: str, txn: str) -> None:
-        asked = {"txn": txn, "messages": await _messages(req)}
+        messages = await _messages(req)
+        for fields in messages:
+            check_dest(req, name, fields if isinstance(fields, dict) else {})
+        asked = {"txn": txn, "messages": messages}
         say_json(resp, {"ids": await self._ask(name, "prepare_txn", asked)})
 
     async def commit(self, req: Request, resp: Response, name: str, txn: str) -> None:
@@ -107,7 +112,7 @@ async def _read(req: Request, *kinds: str) -> bytes:
 
 
 async def _object(req: Request) -> dict[str, Any]:
-    found = _parsed(await _read(req, *_JSON) or b"{}", "the body")
+    found = from_json(await _read(req, *_JSON) or b"{}", "the body")
     if not isinstance(found, dict):
         raise BadInput("the body is not a JSON object")
     return found
@@ -118,12 +123,5 @@ async def _messages(req: Request) -> list[Any]:
     data = await _read(req, *_JSON, *_LINES)
     if (req.content_type or "").startswith(_LINES):
         lines = enumerate(data.split(b"\n"), 1)
-        return [_parsed(one, f"line {at}") for at, one in lines if one.strip()]
-    return [_parsed(data, "the body")]
-
-
-def _parsed(text: bytes, what: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise BadInput(f"{what} is not JSON: {error}") from None
+        return [from_json(one, f"line {at}") for at, one in lines if one.strip()]
+    return [from_json(data, "the body")]

@@ -1,5 +1,4 @@
 """The script of the queue `webhook`: posts how a message has ended to a URL.
 
-`signing`, `outcome` and `body` are rules; `address` says where a request may go, `post`
-makes it.
+`signing`, `outcome` and `body` are rules; `post` makes the request.
 """

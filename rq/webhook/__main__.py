@@ -16,9 +16,10 @@ from typing import Any
 import rq
 from rq import config, script
 from rq.errors import RQError
+from rq.outbound import connection
+from rq.outbound.addresses import Internal
 from rq.pipe import Verb
 from rq.webhook import body, outcome, settings, signing
-from rq.webhook.address import Internal
 from rq.webhook.post import post
 from rq.webhook.settings import Settings
 
@@ -59,7 +60,9 @@ def _try() -> tuple[Verb, str]:
         return Verb.ERR, str(error)
     except Late:
         return _again(f"no answer within {chosen.timeout:g} s")
-    except (OSError, http.client.HTTPException, RQError, ValueError) as error:
+    except (OSError, http.client.HTTPException) as error:
+        return _again(connection.reason(error))
+    except (RQError, ValueError) as error:
         return _again(str(error) or type(error).__name__)
     return outcome.decide(answer, script.count(), random.random())
 

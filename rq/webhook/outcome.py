@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 from dataclasses import dataclass
 
+from rq.outbound import connection
 from rq.pipe import Verb
 
 GONE = 410
@@ -19,7 +20,6 @@ class Answer:
     """What the receiver said."""
 
     status: int
-    reason: str = ""
     retry_after: str | None = None
     date: str | None = None
     location: str | None = None
@@ -27,7 +27,7 @@ class Answer:
 
 def decide(answer: Answer, count: int, random: float) -> tuple[Verb, str]:
     """Return what to report; `random` is between 0 and 1."""
-    shown = f"{answer.status} {answer.reason}".strip()
+    shown = connection.phrase(answer.status)
     if 200 <= answer.status < 300:
         return Verb.DONE, shown
     if answer.status == GONE:

@@ -11,7 +11,9 @@ from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from rq.errors import Refused
-from rq.webhook import address
+from rq.outbound import addresses, connection
+from rq.outbound.addresses import Internal
+from rq.webhook import settings as known
 from rq.webhook.outcome import Answer
 from rq.webhook.settings import Settings
 
@@ -24,22 +26,27 @@ _PLAIN = "/%:=&?~+!$,;'@()*[]"
 def post(
     url: str, body: bytes, headers: Mapping[str, str], settings: Settings
 ) -> Answer:
-    """Post; follow redirects on the same host. OSError or http.client.HTTPException
+    """Post; follow redirects to the same origin. OSError or http.client.HTTPException
     when no answer came, Refused when none was asked for."""
     for _ in range(REDIRECTS + 1):
         answer = _post_once(url, body, headers, settings)
         if answer.status not in _KEEP_METHOD or not answer.location:
             return answer
-        target = urljoin(url, answer.location)
-        if not _may_follow(urlsplit(url), urlsplit(target)):
+        target = _same_origin(url, answer.location)
+        if target is None:
             return answer
         url = target
     return answer
 
 
-def _may_follow(here: SplitResult, there: SplitResult) -> bool:
-    safe = there.scheme == "https" or (here.scheme == there.scheme == "http")
-    return safe and there.hostname == here.hostname
+def _same_origin(url: str, location: str) -> str | None:
+    """Return where a redirect leads; None when that is elsewhere."""
+    try:
+        target = urljoin(url, location)
+        same = known.origin(urlsplit(url)) == known.origin(urlsplit(target))
+    except ValueError:
+        return None  # it is no address
+    return target if same else None
 
 
 def _post_once(
@@ -53,7 +60,8 @@ def _post_once(
         if parts.scheme == "https":
             sock = _context(settings).wrap_socket(sock, server_hostname=host)
         line = http.client.HTTPConnection(host, port, timeout=settings.timeout)
-        line.sock = sock  # so that nobody looks the name up again
+        line.auto_open = 0  # so that nobody looks the name up again
+        line.sock = sock
         line.request("POST", _path(parts), body, {**headers, **_own(parts, host)})
         return _answer(line.getresponse())
     finally:
@@ -70,18 +78,11 @@ def _host(parts: SplitResult) -> str:
 
 
 def _connect(host: str, port: int, settings: Settings) -> socket.socket:
-    failed: OSError | None = None
-    for family, where in address.find(host, port, settings.allow):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.settimeout(settings.timeout)
-        try:
-            sock.connect(where)
-        except OSError as error:
-            sock.close()
-            failed = error
-        else:
-            return sock
-    raise failed or OSError("no address")
+    try:
+        places = addresses.find(host, port, settings.allow)
+    except Internal as error:
+        raise Internal(f"{error}; config/webhooks.json may allow it") from None
+    return connection.connect(places, settings.timeout)
 
 
 def _context(settings: Settings) -> ssl.SSLContext:
@@ -110,7 +111,6 @@ def _answer(found: Any) -> Answer:
     found.read(_BODY)
     return Answer(
         status=found.status,
-        reason=found.reason[:100],
         retry_after=found.getheader("Retry-After"),
         date=found.getheader("Date"),
         location=found.getheader("Location"),

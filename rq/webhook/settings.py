@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from rq import config
 from rq.config import files
-from rq.errors import BadConfig
+from rq.errors import BadConfig, BadInput
 from rq.layout import Root
+from rq.outbound import addresses
+from rq.outbound.addresses import Allowed
 from rq.proc import locks
-from rq.webhook import address, signing
-from rq.webhook.address import Allowed
+from rq.webhook import signing
 
 TIMEOUT = 20.0  # seconds for a whole try
 _RANDOM = 32  # bytes of a new key
@@ -51,10 +52,10 @@ def read(root: Root, url: str) -> Settings:
             secrets=_texts(special.get("secrets")) or common_secrets(root),
             body=_one_of(special.get("body", "json"), _BODIES),
             timeout=_seconds(special.get("timeout", TIMEOUT)),
-            allow=address.allowed(_texts(data.get("allow"))),
+            allow=addresses.allowed(_texts(data.get("allow"))),
             ca=_file(data.get("ca")),
         )
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, BadInput) as error:
         raise BadConfig(f"{path}: {error}") from None
 
 
@@ -106,13 +107,14 @@ def lies_below(url: str, prefix: str) -> bool:
     [True, True, False]
     """
     one, other = urlsplit(url), urlsplit(prefix)
-    if _origin(one) != _origin(other):
+    if origin(one) != origin(other):
         return False
     path, top = one.path or "/", other.path or "/"
     return path == top or path.startswith(top if top.endswith("/") else f"{top}/")
 
 
-def _origin(parts: Any) -> tuple[Any, ...]:
+def origin(parts: SplitResult) -> tuple[Any, ...]:
+    """Return scheme, host and port of an URL."""
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or usual
 

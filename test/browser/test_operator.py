@@ -12,6 +12,8 @@ import showcase
 from supervising import CHECKOUT, daemon_on, wait_until
 from webbing import free_port
 
+from rq.outbound import permits
+
 COLOURS = r"""#!/bin/sh
 printf '\033[1;32mgreen and bold\033[0m plain\n'
 printf 'one\rtwo\n'
@@ -161,6 +163,7 @@ def test_numbers_come_fresh_and_rows_stay_under_the_pointer(stage):
 
 def test_what_is_on_its_way_elsewhere_is_seen_and_tried_again(stage):
     driver, daemon = stage.driver, stage.daemon
+    permits.allow(daemon.root, ["127.0.0.1"])
     daemon.link("relay", CHECKOUT / "rq/bundled/relay")
     daemon.until_up("relay", 30)
     stage.open("/relay")

@@ -5,6 +5,7 @@ import os
 import pytest
 from spooling import NOW, Clock, Owner
 
+from rq.layout import folder
 from rq.spool import ageing, check, folders
 from rq.spool.ageing import Limits
 from rq.states import Event, Role, State
@@ -71,10 +72,28 @@ def test_the_newest_are_kept_by_number(yard):
 
 def test_the_newest_are_kept_by_their_bytes(yard):
     ids = yard.end_some(4)
-    one = ageing.weight(yard.queue.message(State.DONE, ids[0]))
+    one = ageing.weight(yard.queue, folder(State.DONE, ids[0]))
     assert yard.select(size=2 * one + one // 2).ids == ids[:2]
     assert yard.select(size=100 * one).ids == []
     assert yard.select(size=0).ids == ids
+
+
+def test_neither_holes_nor_links_nor_depth_make_other_messages_go(yard, tmp_path):
+    """A script may make a folder look as heavy, or as deep, as it likes."""
+    [msg_id] = yard.end_some(1)
+    place = yard.queue.message(State.DONE, msg_id)
+    before = ageing.weight(yard.queue, folder(State.DONE, msg_id))
+    with (place / "sparse").open("wb") as file:
+        file.truncate(10**12)
+    (tmp_path / "big").write_bytes(bytes(100_000))
+    (place / "link").symlink_to(tmp_path)
+    os.mkfifo(place / "fifo")
+    at = place
+    for _ in range(200):
+        at = at / "d"
+        at.mkdir()
+    after = ageing.weight(yard.queue, folder(State.DONE, msg_id))
+    assert after < before + 100_000
 
 
 def test_any_limit_is_enough_to_go(yard):

@@ -130,7 +130,11 @@ def test_what_is_taken_is_not_taken_twice_before_it_has_moved(owner):
         ('{"dest": 7}', "dest is not text"),
         ('{"dest": "q", "due": {}}', "due is not epoch seconds"),
         (json.dumps({"dest": "q", "x": "y" * 2**20}), "bytes of JSON, at most"),
-        ('{"dest": "q", "x": ' + "[" * 500 + "]" * 500 + "}", "cannot be kept as JSON"),
+        (
+            json.dumps({"dest": "q", "post_run_webhook": ["http://h/"] * 21}),
+            "post_run_webhook has 21 URLs",
+        ),
+        ('{"dest": "q", "x": ' + "[" * 500 + "]" * 500 + "}", "nested deeper than"),
     ],
 )
 def test_a_malformed_message_goes_to_err_with_the_reason(owner, msg, reason):
@@ -312,3 +316,75 @@ def test_folders_that_cannot_be_moved_do_not_block_the_door(request, owner):
     assert len(door.adopt(owner.spool, ORIGIN, left).messages) == 1
     for path in stuck:
         path.chmod(0o700)
+
+
+OTHER = 4321  # a user who is not RQ's
+
+
+def of_another(path):
+    """Give a deposit and all in it to another user."""
+    if os.geteuid() != 0:
+        pytest.skip("another user's files need root -> sudo ./test/run_tests.sh disk")
+    for place in (path, *path.rglob("*")):
+        os.chown(place, OTHER, OTHER, follow_symlinks=False)
+    return path
+
+
+def taken_from_another(owner):
+    """Look at the door until the deposit has gone; return the one message."""
+    (message,) = door.adopt(owner.spool, ORIGIN, {}).messages
+    assert os.listdir(owner.queue.path / "new") != []  # its line is not on disk yet
+    owner.apply()
+    assert look(owner) == []
+    return message
+
+
+def test_what_another_user_keeps_open_changes_no_message(owner):
+    path = of_another(deposit(owner, "theirs", attach={"a.txt": b"as it was sent"}))
+    kept = os.open(path / "attach/a.txt", os.O_RDWR)
+    message = taken_from_another(owner)
+    os.pwrite(kept, b"CHANGED", 0)
+    os.close(kept)
+    place = owner.queue.message(State.QUE, message.msg_id)
+    assert (place / "attach/a.txt").read_bytes() == b"as it was sent"
+    for found in (place, place / "msg", place / "attach", place / "attach/a.txt"):
+        assert found.stat().st_uid == os.geteuid()
+    assert owner.spool.read(message.msg_id).attachments["a.txt"].size == 14
+
+
+def test_a_single_file_of_another_user_makes_a_copy_of_all(owner):
+    path = deposit(owner, "mixed", attach={"a": b"x"})
+    of_another(path / "msg")
+    os.chown(path / "attach/a", OTHER, OTHER)
+    message = taken_from_another(owner)
+    file = owner.queue.message(State.QUE, message.msg_id) / "attach/a"
+    assert file.stat().st_uid == os.geteuid()
+
+
+def test_a_copied_deposit_makes_one_message_though_the_owner_dies(owner):
+    of_another(deposit(owner, "theirs", attach={"a": b"x"}))
+    (message,) = door.adopt(owner.spool, ORIGIN, {}).messages
+    owner.spool.commit()
+    owner.again()
+    assert door.adopt(owner.spool, ORIGIN, {}).messages == []
+    owner.apply()
+    assert os.listdir(owner.queue.path / "new") == []
+    assert owner.spool.counts.of(State.QUE) == 1
+    assert owner.spool.find(message.msg_id) is State.QUE
+
+
+def test_a_deposit_that_cannot_be_copied_leaves_nothing_half_made(owner):
+    path = deposit(owner, "theirs", attach={"a": b"x"})
+    with (path / "attach/b").open("wb") as file:
+        file.truncate(door.deposits.MOST_BYTES)
+    of_another(path)
+    assert "another user's attachments" in refused(owner)
+    assert folders.list_state(owner.queue, State.PREP) == []
+
+
+@pytest.mark.parametrize("size", [2**20, 1_500_000_000])
+def test_a_message_that_is_too_large_is_refused_before_it_is_read(owner, size):
+    path = deposit(owner, "sparse")
+    with (path / "msg").open("r+b") as file:
+        file.truncate(size)
+    assert f"msg has {size} bytes of JSON, at most" in refused(owner)

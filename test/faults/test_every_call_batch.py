@@ -10,22 +10,16 @@ from __future__ import annotations
 import errno
 
 import pytest
+from crashing import BATCH
 from failing import Story, each_may_fail, many_may_fail, sampled
 
 pytestmark = pytest.mark.process
 
 SAMPLE = sampled(10)
-# Holds a lock on a file of each of its messages: whoever finds one taken has met an
-# earlier attempt. Says something of some, and the rest at its end.
-SCRIPT = r"""#!/bin/bash
-mapfile -t ids < <(sed -n 's/^{"msg_id":"\([^"]*\)".*/\1/p' "$RQ_BATCH_FILE")
-say() { echo "$1 $2 $$ 0" >> "$RQ_ROOT/ran"; }
-for id in "${ids[@]}"; do
-    exec {lock}>>"$RQ_ROOT/met.$id"
-    flock -n $lock; [ $? -ne 1 ] || say overlap $id
-    say start $id
-done
-word() { sed -n "s/^{\"msg_id\":\"$1\".*\"param1\":\"\([a-z]*\)\".*/\1/p" "$RQ_BATCH_FILE"; }
+# Says something of some messages, and of the rest at its end.
+SCRIPT = (
+    BATCH
+    + r"""word() { sed -n "s/^{\"msg_id\":\"$1\".*\"param1\":\"\([a-z]*\)\".*/\1/p" "$RQ_BATCH_FILE"; }
 for id in "${ids[@]}"; do
     case $(word "$id") in
         early) echo "msg $id done early" >&3 ;;
@@ -36,6 +30,7 @@ for id in "${ids[@]}"; do
 done
 echo "done in the end" >&3
 """
+)
 
 
 def live(life):

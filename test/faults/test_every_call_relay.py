@@ -24,6 +24,7 @@ from webbing import free_port, start_web
 from rq import config
 from rq.config import files
 from rq.errors import OutcomeUnknown, Unreachable
+from rq.outbound import permits
 
 pytestmark = pytest.mark.process
 
@@ -42,6 +43,7 @@ class Hosts:
             "relay", RUN.read_text(), worker="persistent", num_workers=2
         )
         self.sink = there.queue("sink", num_workers=2)
+        permits.allow(here.root, ["127.0.0.1"])
         self.life = Life(self.relay, f"http://127.0.0.1:{port}/q/sink")
         self.with_letter = set()
         self.web = None

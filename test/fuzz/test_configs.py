@@ -16,7 +16,7 @@ from rq import config
 from rq.config.files import make_root
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
-from rq.relay import peers
+from rq.outbound import peers
 from rq.router import rules
 from rq.timers.timer import parse, refusal
 from rq.webhook import settings, signing
@@ -50,7 +50,14 @@ HOOKS = {
     "allow": ["10.0.0.0/8", "h"],
     "urls": {"http://h/a": {"secrets": [SECRET], "body": "form", "timeout": 5}},
 }
-PEERS = {"ca": "/x", "peers": {"http://h:1": {"user": "u", "password": "p"}}}
+PEERS = {
+    "ca": "/x",
+    "allow": ["h:1", "10.0.0.0/8"],
+    "peers": {
+        "http://h:1": {"user": "u", "password": "p", "insecure": True},
+        "https://h": {"token": "rq_1", "timeout": 1},
+    },
+}
 
 
 def files(good):
@@ -154,5 +161,6 @@ def test_any_settings_of_peers_are_read_or_refused(root, data, url):
         to = peers.target(f"{url}/q/x")
         assert to.peer.startswith(("http://", "https://"))
         found = peers.read(root, to)
-        for one in (found.user, found.password, found.ca):
+        assert isinstance(found.login, dict)
+        for one in (found.user, found.password, found.ca, found.token):
             assert one is None or isinstance(one, str)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from rq import names, pipe, wire
 from rq.errors import BadInput
+from rq.outbound.reply import Reply
 from rq.pipe import LINE_LIMIT, Verb
 from rq.relay import answers
-from rq.relay.answers import Reply
 from rq.relay.two_phase import Answer
 
 FRAMES = wire.request("ping") + wire.request("get", b'{"a": 1}') + wire.frame(b"")

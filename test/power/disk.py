@@ -128,7 +128,7 @@ class Disk:
         self._ended: list[tuple[int, int]] = []  # line of the recording: operations
         self._sent: dict[int, int] = {}  # pid: operations when it last sent
         self.opened: dict[str, int] = {}  # descriptor: operations before
-        self.received: dict[str, str] = {}  # descriptor from another process: its file
+        self.received: dict[str, str] = {}  # descriptor: the file that it is open on
 
     # ---- what is there before
 
@@ -360,13 +360,20 @@ UMASK = 0o022
 
 
 def _mode(call: Call) -> int:
-    last = call.words[-1].text
+    how = [w.text[5:] for w in call.words if w.text.startswith("mode=")]  # openat2
+    last = how[0] if how else call.words[-1].text
     return int(last, 8) & ~UMASK if last.isdigit() else 0o644
 
 
+_FLAGS = ("O_", "flags=")
+
+
 def _open(disk: Disk, call: Call) -> None:
-    flags = next((one.text for one in call.words if one.text.startswith("O_")), "")
+    flags = next((w.text for w in call.words if w.text.startswith(_FLAGS)), "")
     disk.opened[str(call.result)] = len(disk.ops)
+    disk.received.pop(link := f"/proc/self/fd/{call.result}", None)
+    if call.opened is not None:
+        disk.received[link] = call.opened
     if "O_CREAT" in flags or "O_TRUNC" in flags:
         path = _paths(call)[0]
         if disk.inside(path):
@@ -479,7 +486,7 @@ def _unknown(disk: Disk, call: Call) -> None:
 
 
 _ACTS: dict[str, Callable[[Disk, Call], None]] = {
-    **dict.fromkeys(("open", "openat", "creat"), _open),
+    **dict.fromkeys(("open", "openat", "openat2", "creat"), _open),
     **dict.fromkeys(("write", "pwrite64", "writev"), _write_call),
     **dict.fromkeys(("sendto", "sendmsg"), _send),
     "sendfile": _send_file,

@@ -17,6 +17,8 @@ from power.tale import NOWHERE, take_marks
 from supervising import wait_until
 from webbing import free_port, start_web
 
+from rq.outbound import permits
+
 FILE = b"attached " * 3000
 
 
@@ -34,6 +36,7 @@ class Hosts:
             "relay", RELAY, num_workers=2, worker="persistent"
         )
         self.sink = self.there.queue("sink", TAKER)
+        permits.allow(self.act.site.root, [host])
         os.sync()
         self.web, said = start_web(self.there.root.path)
         assert said == "\n", said

@@ -15,6 +15,7 @@ from webbing import Client, start_web
 
 from rq import config
 from rq.layout import Root
+from rq.outbound import permits
 from rq.spool import folders
 from rq.states import State
 
@@ -87,7 +88,9 @@ def handed_over(root, tree):
     sink = RunningQueue(root / "receiver", "sink", SINK)
     try:
         assert said == "\n", said
-        port = int(config.read_root(Root(root / "receiver")).port)
+        there = config.read_root(Root(root / "receiver"))
+        permits.allow(sender.root, [there.host])
+        port = int(there.port)
         pair = Pair(sender, sink, Client(port), Proxy(port), root)
         sink.start()
         sender.start()

@@ -5,26 +5,19 @@ import time
 from pathlib import Path
 
 import pytest
-from crashing import site_at
+from crashing import BATCH, site_at
 from supervising import wait_until
 
 pytestmark = pytest.mark.process
 
 PATIENCE = 30.0
-# As that of single messages it holds a lock on a file of each of its messages: whoever
-# finds one taken has met an earlier attempt.
-SCRIPT = r"""#!/bin/bash
-mapfile -t ids < <(sed -n 's/^{"msg_id":"\([^"]*\)".*/\1/p' "$RQ_BATCH_FILE")
-say() { echo "$1 $2 $$ 0" >> "$RQ_ROOT/ran"; }
-for id in "${ids[@]}"; do
-    exec {lock}>>"$RQ_ROOT/met.$id"
-    flock -n $lock; [ $? -ne 1 ] || say overlap $id
-    say start $id
-done
-hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.02; done; }
+SCRIPT = (
+    BATCH
+    + r"""hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.02; done; }
 [ -e "$RQ_ROOT/again" ] || . "$RQ_ROOT/acts/first"
 echo "done in the end" >&3
 """
+)
 NUMBER = 4
 CLAIM = ["journal:written", "journal:before-sync", "move:before-rename"]
 

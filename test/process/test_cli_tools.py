@@ -262,7 +262,7 @@ def test_what_a_script_wrote_cannot_move_the_cursor_in_a_table(tmp_path):
     status.write_text(json.dumps({"job_status": "\033[2J\rgone\nrow"}))
     shown = rq("ls", root=root).stdout
     assert "\033" not in shown
-    assert "gone\ufffdrow" in shown
+    assert "<U+001B>[2J<U+000D>gone<U+000A>row" in shown
 
 
 def test_an_unforeseen_failure_is_one_sentence(tmp_path):

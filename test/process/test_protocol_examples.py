@@ -13,7 +13,7 @@ from support import CHECKOUT, running_queue, short, wait_until
 
 from rq import config
 from rq.layout import Root
-from rq.relay import peers
+from rq.outbound import peers
 from rq.router import rules
 from rq.timers import timer
 from rq.webhook import settings

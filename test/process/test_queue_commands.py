@@ -1,6 +1,7 @@
 """The commands of the control socket: what each answers, to the letter."""
 
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -129,6 +130,10 @@ REFUSED = {
     "a webhook of another type": (
         {"dest": "t", "post_run_webhook": 5},
         "post_run_webhook is not a list of http URLs",
+    ),
+    "too many webhooks": (
+        {"dest": "t", "post_run_webhook": "http://h/x " * 21},
+        "post_run_webhook has 21 URLs, at most 20 are told",
     ),
     "a NUL in a param": ({"dest": "t", "param1": "a\0b"}, "param1 holds a NUL byte"),
     "a NUL in dest": ({"dest": "a\0b"}, "dest is too long or holds a NUL byte"),
@@ -374,7 +379,9 @@ def test_a_running_message_is_destroyed_not_deleted(queue):
     assert queue.ok("destroy_message", {"msg_id": msg_id}) == "msg destroyed"
     message = queue.ended(msg_id)
     assert message["state"] == "err"
-    assert message["status"] == f"err - cancelled by user {os.getuid()}"
+    assert (
+        message["status"] == f"err - cancelled by {pwd.getpwuid(os.getuid()).pw_name}"
+    )
 
 
 def test_a_running_message_is_cancelled_by_somebody(queue):

@@ -5,10 +5,11 @@ import ssl
 import subprocess
 
 import pytest
-from relaying import pair_at, proxy_to
+from relaying import HERE, pair_at, proxy_to
 from support import wait_until
 
 from rq import passwords
+from rq.cli import check_rq
 
 pytestmark = pytest.mark.process
 
@@ -29,11 +30,11 @@ def settings(pair):
     path = pair.sender.root.peers
 
     def write(mode=0o600, **found):
-        path.write_text(json.dumps(found))
+        path.write_text(json.dumps({"allow": HERE, **found}))
         path.chmod(mode)
 
     yield write
-    path.unlink(missing_ok=True)
+    write()
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +123,18 @@ def test_nothing_is_sent_to_a_host_whose_certificate_does_not_fit(
     wait_until(lambda: "certificate verify failed" in pair.sender.get(msg_id)["status"])
     assert tls.requests == []
     pair.remove(msg_id)
+
+
+def test_check_rq_logs_in_as_the_relay_does(pair, settings, capfd):
+    port = str(pair.web.port)
+    words = ["-s", "127.0.0.1", "-p", port, "--root", str(pair.sender.root.path)]
+    assert check_rq.main(words) == 2
+    assert "answered 401" in capfd.readouterr().out
+    settings(peers={f"http://127.0.0.1:{port}": LOGIN})
+    check_rq.main(words)
+    assert "answered" not in capfd.readouterr().out
+    assert check_rq.main([*words, "--peers"]) == 0
+    assert capfd.readouterr().out == f"OK: http://127.0.0.1:{port}: may send there\n"
+    settings(peers={f"http://127.0.0.1:{port}": {**LOGIN, "password": "wrong"}})
+    assert check_rq.main([*words, "--peers"]) == 2
+    assert "does not know the login" in capfd.readouterr().out

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import ssl
 import stat
 import subprocess
@@ -219,11 +220,55 @@ def test_a_host_that_redirects_in_circles_is_left(queue, hook):
     assert len(hook.heard) == 4
 
 
-def test_a_redirect_to_a_forbidden_address_is_refused(queue, hook):
-    allow(queue, "127.0.0.0/31")
-    hook.answers = [(307, {"Location": "http://127.0.0.1:1/", "X": "no"})]
-    told = tell(queue, hook.url())
-    assert "refused" in told["result"]["job_status"].lower()
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://127.0.0.1:{port}/",
+        "http://127.0.0.1/",
+        "https://127.0.0.1:{own}/",
+        "//127.0.0.1:{port}/",
+        "http://[::1/",
+        "gopher://127.0.0.1:{port}/",
+    ],
+)
+def test_a_redirect_to_another_origin_is_not_followed(queue, hook, location):
+    with receiver() as other:
+        where = location.format(port=other.port, own=hook.port)
+        hook.answers = [(307, {"Location": where})]
+        told = tell(queue, hook.url())
+        assert "-307 Temporary Redirect" in told["result"]["job_status"]
+        assert other.heard == []
+        assert len(hook.heard) == 1
+
+
+SECRET_SAID = "the-inner-secret"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"HTTP/1.1 403 {SECRET_SAID}\r\nContent-Length: 16\r\n\r\n{SECRET_SAID}",
+        f"SSH-2.0 {SECRET_SAID}\r\n",
+        f"HTTP/1.1 {SECRET_SAID}\r\n\r\n",
+    ],
+)
+def test_nothing_of_what_a_service_answers_is_shown(queue, answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            line, _ = server.accept()
+            with line:
+                line.recv(65536)
+                line.sendall(answer.encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        told = tell(queue, f"http://127.0.0.1:{server.getsockname()[1]}/")
+        thread.join()
+    assert SECRET_SAID not in json.dumps(told)
+    folder = queue.dir.message(told["state"], told["msg_id"])
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert not any(SECRET_SAID.encode() in path.read_bytes() for path in files)
 
 
 @pytest.mark.parametrize(

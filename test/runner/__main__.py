@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from checks import CHECKS, TOOLS
+from owners import give_back
 from processes import CHECKOUT, become_subreaper, call
 
 SOAK = float(os.environ.get("RQ_SOAK_SECONDS", "600")) * 2 + 600
@@ -52,6 +53,7 @@ PARTS = (
         name="process",
         about="real children",
         folder="process",
+        limit=1800.0,
         parallel=3,
         programs=("ruby", "perl", "node:nodejs", "busybox"),
     ),
@@ -350,3 +352,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        give_back(CHECKOUT)

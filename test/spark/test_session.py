@@ -40,6 +40,16 @@ def test_what_runs_on_this_host_binds_to_loopback(asked, master):
     assert found["spark.driver.host"] == session.LOOPBACK
 
 
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2]", "local[2,4]"])
+def test_a_local_session_asks_who_connects(asked, master):
+    assert asked(master)["spark.authenticate"] == "true"
+
+
+@pytest.mark.parametrize("master", ["local-cluster[1,1,512]", "spark://127.0.0.1:7077"])
+def test_a_cluster_has_a_secret_of_its_operator_or_none(asked, master):
+    assert "spark.authenticate" not in asked(master)
+
+
 def test_a_driver_of_a_cluster_elsewhere_can_be_reached(asked):
     assert "spark.driver.bindAddress" not in asked("spark://big.example.org:7077")
 

@@ -58,7 +58,7 @@ class FaultyWriter(DataSourceWriter):
         if self.case == "before":
             self.wait()
         if self.case == "during":
-            ask_only(self.inner._target, messages)
+            self.asked = ask_only(self.inner._target, messages)  # until it is killed
             self.wait()
         self.inner.commit(messages)
         if self.case == "twice":
@@ -80,12 +80,20 @@ class FaultyWriter(DataSourceWriter):
 
 
 def ask_only(target, messages):
-    """Ask for the commit and do not listen to the answer."""
+    """Ask for the commit and do not listen to the answer; return what was asked by.
+
+    As of any client without a login, the web knew before who asks: it does not do what
+    somebody asked for who has hung up before they were known.
+    """
     ids = [msg_id for one in messages for msg_id in one.ids]
     way = queue_door._Http(target)
     body = json.dumps({"ids": ids}).encode()
     headers = {"Content-Type": "application/json"}
-    way._line.request("POST", f"{way._place}/{messages[0].txn}/commit", body, headers)
+    place = f"{way._place}/{messages[0].txn}"
+    way._line.request("GET", place)
+    way._line.getresponse().read()
+    way._line.request("POST", f"{place}/commit", body, headers)
+    return way
 
 
 def main(place, url, queue, *cases):

@@ -9,6 +9,7 @@ from supervising import CHECKOUT, wait_until
 from webbing import served
 
 from rq import config
+from rq.outbound import permits
 
 pytestmark = pytest.mark.system
 
@@ -20,6 +21,7 @@ def hosts(tmp_path_factory):
     """Two RQs; both can install, the first can deploy."""
     path = tmp_path_factory.mktemp("hosts")
     with served(path / "here") as here, served(path / "there") as there:
+        permits.allow(here.daemon.root, ["127.0.0.1"])
         for one in (here, there):
             sites(one).mkdir()
             install(one)

@@ -7,6 +7,7 @@ from supervising import CHECKOUT, wait_until
 from webbing import served
 
 from rq import cli
+from rq.outbound import permits
 
 pytestmark = pytest.mark.system
 
@@ -19,6 +20,8 @@ def hosts(tmp_path_factory):
     with served(path / "here") as here, served(path / "there") as there:
         here.daemon.link("relay", CHECKOUT / "rq/bundled/relay")
         here.daemon.until_up("relay", 20)
+        for one in (here, there):
+            permits.allow(one.daemon.root, ["127.0.0.1"])
         there.queue("cat ../attach/* 2>/dev/null; echo done >&3", "sink")
         yield here, there, f"http://127.0.0.1:{there.port}/q/sink"
 
@@ -102,3 +105,30 @@ def test_what_goes_round_in_a_loop_ends_in_err(hosts):
 def errors(served_root):
     asked = {"state": "err", "limit": 100}
     return served_root.daemon.ask_queue("relay", "list", asked)[1]
+
+
+def test_after_the_update_hosts_of_before_are_asked_as_ever(tmp_path, capfd):
+    with served(tmp_path / "here") as here, served(tmp_path / "there") as there:
+        root = here.daemon.root
+        here.daemon.link("relay", CHECKOUT / "rq/bundled/relay")
+        here.daemon.until_up("relay", 20)
+        there.queue("echo done >&3", "sink")
+        place = f"127.0.0.1:{there.port}"
+        permits.allow(root, [place])
+        here.send("relay", dest=f"http://{place}/q/sink", param2="before")
+        got(there, "before")
+        here.daemon.stop()
+        for path in (root.peers, root.relay_hosts):  # as an old version left it
+            path.unlink()
+        here.daemon.start()
+        for name in ("web", "relay"):
+            here.daemon.until_up(name, 20)
+        here.send("relay", dest=f"http://{place}/q/sink", param2="after")
+        got(there, "after")
+        assert f"host={place}" in (root.log / "queuemgr.log").read_text()
+        shown = []
+        for _ in range(2):
+            capfd.readouterr()
+            assert cli.main(["--root", str(root.path), "status"]) == 0
+            shown.append(place in capfd.readouterr().out)
+        assert shown == [True, False]

@@ -6,7 +6,8 @@ import pytest
 
 from rq import cli, moments
 from rq.cli import ANCESTOR, VERBS, ancestor, take_root
-from rq.cli.check_rq import Level, Limits, judge, parse_limits
+from rq.cli.check_rq import Limits, judge, parse_limits
+from rq.cli.levels import Level
 from rq.errors import BadInput
 
 KNOWN = ("dest", "param1", "param2", "force_remote", "msg_id")

@@ -5,14 +5,12 @@ import re
 from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from rq import cli, names, pipe, wire
 from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
-from rq.layout import Root
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb
 from rq.queues import commands, connection, environment, server
@@ -58,8 +56,6 @@ def told(title, head):
     return {word for row in table(title, head) for word in WORD.findall(row[0])}
 
 
-SUPERVISOR = Commands(SimpleNamespace(table=None, root=Root(CHECKOUT)), "", "")
-TIMERS = re.findall(r'case "(\w+)"', Path(sending.__file__).read_text())
 MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARAMS)
 
 
@@ -67,8 +63,8 @@ MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARA
     ("title", "head", "words"),
     [
         ("Commands", "command", set(commands.COMMANDS)),
-        ("The supervisor", "command", set(SUPERVISOR._commands)),
-        ("Timers", "command", set(TIMERS)),
+        ("The supervisor", "command", set(Commands.COMMANDS)),
+        ("Timers", "command", set(sending.COMMANDS)),
         ("The pipe", "word", {*Verb, *pipe.ALIASES}),
         ("Causes", "word", set(Cause)),
         ("The journal", "`ev`", {*Event, *Note}),
@@ -159,7 +155,7 @@ def test_each_exit_code_has_its_row():
         ("The control socket", "| 2 MiB", connection.REQUEST_LIMIT >> 20),
         ("The control socket", "| 1,000 |", server.CONNECTIONS),
         ("The control socket", "| 30 seconds |", server.FRAME_SECONDS),
-        ("The control socket", "64 MiB", connection._BACKLOG >> 20),
+        ("The control socket", "16 MiB", connection._BACKLOG >> 20),
         ("Timers", "`period` is 60 seconds", timer.SHORTEST),
     ],
 )

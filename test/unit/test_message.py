@@ -272,3 +272,27 @@ def test_what_is_taken_can_be_written_wherever_it_is_handed_on(name):
         line.body({"out": [{"dest": "q", "message": message.to_json()}]})
         orjson.dumps(["ok", [{"messages": [message.to_json()]}]])
     assert 0 < taken < 30
+
+
+def many(count):
+    return [f"http://h/{n}" for n in range(count)]
+
+
+@pytest.mark.parametrize("urls", [many(21), " ".join(many(21)), many(2000)])
+def test_a_message_with_more_than_twenty_urls_is_refused(urls):
+    text = "post_run_webhook has [0-9]+ URLs, at most 20 are told"
+    with pytest.raises(BadMessage, match=text):
+        from_request({"dest": "t", "post_run_webhook": urls}, ID, 0.0, "o")
+    kept = from_request({"dest": "t", "post_run_webhook": many(20)}, ID, 0.0, "o")
+    assert len(kept.post_run_webhook) == 20
+
+
+def test_one_that_was_accepted_before_is_cut_and_says_so():
+    old = from_request({"dest": "t"}, ID, 0.0, "o").with_(
+        post_run_webhook=tuple(many(2000))
+    )
+    for _ in range(2):
+        old = from_disk(old.encode(), ID, 0.0)
+        assert old.post_run_webhook == tuple(many(20))
+        said = "of 2000 URLs the first 20 are told: no message may have more"
+        assert old.to_json()["post_run_webhook_cut"] == said

@@ -94,18 +94,14 @@ def lines(act):
     return count
 
 
-async def cost(path, backlog, ask):
-    """Return how many lines of Python something takes while nobody takes what is
-    owed."""
-    owed = box(*["b"] * backlog)
-    owner = SimpleNamespace(
+def owner_of(path, owed, seq, now, **more):
+    """Return of an owner what a delivery asks it for."""
+    return SimpleNamespace(
         spool=SimpleNamespace(
             owed=owed,
-            unsettled={},
-            clock=lambda: NOW + backlog,
-            journal=SimpleNamespace(
-                journal_id="j", position=SimpleNamespace(seq=backlog)
-            ),
+            clock=lambda: now,
+            journal=SimpleNamespace(journal_id="j", position=SimpleNamespace(seq=seq)),
+            **more,
         ),
         root=Root(path),
         name="a",
@@ -113,6 +109,13 @@ async def cost(path, backlog, ask):
         undelivered={},
         wake=lambda: None,
     )
+
+
+async def cost(path, backlog, ask):
+    """Return how many lines of Python something takes while nobody takes what is
+    owed."""
+    owed = box(*["b"] * backlog)
+    owner = owner_of(path, owed, backlog, NOW + backlog, unsettled={})
     tries = Delivery(owner)
     tries.start()
     while not owner.undelivered:
@@ -166,21 +169,7 @@ def test_one_that_cannot_be_read_is_told_and_tried_after_the_others(tmp_path):
 
     async def story():
         owed = box("b", "b", files=True)
-        spool = SimpleNamespace(
-            owed=owed,
-            clock=lambda: NOW,
-            journal=SimpleNamespace(journal_id="j", position=SimpleNamespace(seq=9)),
-            unsettled={"m0"},
-            settle=settle,
-        )
-        owner = SimpleNamespace(
-            spool=spool,
-            root=Root(tmp_path),
-            name="a",
-            loop=asyncio.get_running_loop(),
-            undelivered={},
-            wake=lambda: None,
-        )
+        owner = owner_of(tmp_path, owed, 9, NOW, unsettled={"m0"}, settle=settle)
         tries = Delivery(owner)
         tries.start()
         while not owner.undelivered:

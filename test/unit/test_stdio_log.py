@@ -4,11 +4,19 @@ import os
 
 from support import files_of
 
+from rq import beneath
 from rq.queues.stdio import StdioLog
 
 
+def begun(tmp_path):
+    """Begin a log in the directory `job`."""
+    (tmp_path / "job").mkdir()
+    top = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    return StdioLog(top, "job", beneath.open_place("job", top), "run")
+
+
 def test_a_script_that_runs_is_none_that_could_not_be_started(tmp_path):
-    log = StdioLog(str(tmp_path), "run")
+    log = begun(tmp_path)
     with files_of(0):
         log.started(1234)  # raises nothing: its message would be started again
     log.close()
@@ -16,7 +24,7 @@ def test_a_script_that_runs_is_none_that_could_not_be_started(tmp_path):
 
 
 def test_the_last_line_that_finds_no_room_leaves_no_file_open(tmp_path):
-    log = StdioLog(str(tmp_path), "run")
+    log = begun(tmp_path)
     log.close()
     before = set(os.listdir("/proc/self/fd"))
     with files_of(0):

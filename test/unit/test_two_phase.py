@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from rq.outbound.reply import Reply
 from rq.relay import answers
-from rq.relay.answers import Reply
 from rq.relay.two_phase import ENDS, Answer, Heard, Step, Stored, next_step
 
 NOTHING = Stored()
@@ -128,11 +128,12 @@ def test_the_text_of_a_refusal_tells_its_kind(text, heard):
     ],
 )
 def test_a_status_that_is_not_200_tells_its_kind(status, heard):
-    gone = Reply(status, b'{"detail": "because"}')
+    gone = Reply(status, b'{"detail": "there is no queue a"}')
     assert answers.committed(gone).heard is heard
     assert answers.asked(gone).heard is heard
     assert answers.attached(gone, "x").heard is heard
-    assert "because" in answers.committed(gone).text
+    assert answers.committed(gone).text.startswith(f"{status} ")
+    assert answers.committed(gone).text.endswith(": there is no queue a")
     first = Heard.REFUSED if status == 404 else heard
     assert answers.prepared(gone).heard is first
 
@@ -161,3 +162,58 @@ def test_an_upload_counts_only_with_its_own_digest():
     right = reply(["ok", "abc-Attached successfully"])
     assert answers.attached(right, "abc").heard is Heard.WHOLE
     assert answers.attached(right, "abe").heard is Heard.SILENT
+
+
+SECRET = "root:x:0:0"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [SECRET],
+        ["fail", SECRET],
+        ["ok", SECRET],
+        ["ok", f"http://h/{SECRET}"],
+        ["ok", f"{ID}/{SECRET}"],
+        ["ok", f"http://h/{SECRET} /q/a/20260102.0304.05.006.7"],
+        ["ok", ID, "prep", "status: ", SECRET],
+        ["status: ", SECRET],
+        ["x", "status: DOWN", f"msg {SECRET}"],
+        {"detail": SECRET, "title": SECRET},
+        SECRET,
+    ],
+)
+@pytest.mark.parametrize("status", [200, 301, 403, 404, 500])
+def test_nothing_of_an_answer_is_shown_but_sentences_of_rq(said, status):
+    there = reply(said, status)
+    for answer in (
+        answers.prepared(there),
+        answers.asked(there),
+        answers.committed(there),
+        answers.attached(there, "md5"),
+        answers.progress(there, "md5"),
+    ):
+        assert SECRET not in repr(answer)
+
+
+def test_a_body_that_is_no_json_is_not_shown_either():
+    for status in (200, 400, 502):
+        there = Reply(status, SECRET.encode())
+        assert SECRET not in answers.prepared(there).text
+        assert SECRET not in answers.committed(there).text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "there is no queue nobody",
+        "param1 is 200000 bytes, an environment variable holds 131050; send it as an "
+        "attachment",
+        "the message is 2000000 bytes of JSON, at most 1044480 can be taken",
+        "status: DOWN",
+    ],
+)
+def test_a_sentence_of_rq_is_shown(text):
+    assert answers.prepared(reply(["fail", text])).text == text
+    shown = answers.prepared(reply({"title": "Bad", "detail": text}, 422)).text
+    assert shown.endswith(f": {text}")

@@ -1,16 +1,13 @@
 """Webhooks as rules: signatures, pauses, addresses, and which settings are meant."""
 
-import ipaddress
 import json
-import socket
 from urllib.parse import parse_qs
 
 import pytest
 
 from rq.errors import BadConfig
 from rq.pipe import Verb
-from rq.webhook import address, body, settings, signing
-from rq.webhook.address import Internal
+from rq.webhook import body, settings, signing
 from rq.webhook.outcome import LONGEST, PAUSES, Answer, again, decide
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -48,14 +45,12 @@ def test_what_is_no_secret_is_refused(secret):
 
 @pytest.mark.parametrize("status", [200, 201, 204, 299])
 def test_any_answer_of_2xx_is_success(status):
-    assert decide(Answer(status=status, reason="OK"), 3, 0.5) == (
-        Verb.DONE,
-        f"{status} OK",
-    )
+    verb, text = decide(Answer(status=status), 3, 0.5)
+    assert (verb, text.partition(" ")[0]) == (Verb.DONE, str(status))
 
 
 def test_gone_ends_it_for_good():
-    verb, text = decide(Answer(status=410, reason="Gone"), 0, 0.5)
+    verb, text = decide(Answer(status=410), 0, 0.5)
     assert verb is Verb.ERR
     assert text.startswith("410 Gone: ")
 
@@ -63,7 +58,7 @@ def test_gone_ends_it_for_good():
 @pytest.mark.parametrize("status", [301, 307, 400, 401, 404, 418, 429, 500, 503])
 def test_any_other_answer_is_tried_again(status):
     verb, text = decide(Answer(status=status), 0, 0.5)
-    assert (verb, text) == (Verb.RESEND, f"5-{status}")
+    assert (verb, text.partition(" ")[0]) == (Verb.RESEND, f"5-{status}")
 
 
 def test_pauses_grow_over_days_and_differ():
@@ -88,81 +83,7 @@ def test_pauses_grow_over_days_and_differ():
 )
 def test_retry_after_is_honoured_when_it_can_be_read(asked, seconds):
     answer = Answer(status=503, retry_after=asked, date="Sun, 06 Nov 1994 08:49:37 GMT")
-    assert decide(answer, 0, 0.5)[1] == f"{seconds}-503"
-
-
-# ---- where it may go
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "127.0.0.1",
-        "10.0.0.1",
-        "172.16.3.4",
-        "192.168.1.1",
-        "169.254.169.254",
-        "100.64.0.1",
-        "0.0.0.0",
-        "224.0.0.1",
-        "240.0.0.1",
-        "255.255.255.255",
-        "192.0.0.8",
-        "198.18.0.1",
-        "::",
-        "::1",
-        "::7f00:1",
-        "::ffff:127.0.0.1",
-        "::ffff:169.254.169.254",
-        "64:ff9b::a9fe:a9fe",
-        "2002:7f00:1::",
-        "fe80::1",
-        "fd00:ec2::254",
-        "fec0::1",
-        "ff02::1",
-        "2001:db8::1",
-    ],
-)
-def test_an_internal_address_is_known_in_every_disguise(text):
-    assert not address.is_public(ipaddress.ip_address(text))
-
-
-@pytest.mark.parametrize("text", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
-def test_a_public_address_is_public(text):
-    assert address.is_public(ipaddress.ip_address(text))
-
-
-def find(host, *allow):
-    found = address.find(host, 80, address.allowed(allow))
-    return {one[0] for _, one in found}
-
-
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "127.1", "::1"]
-)
-def test_a_host_of_internal_addresses_only_is_refused(host):
-    with pytest.raises(Internal, match="an internal address"):
-        find(host)
-
-
-@pytest.mark.parametrize("allow", ["127.0.0.1", "127.0.0.0/8", "localhost"])
-def test_what_is_allowed_may_be_told(allow):
-    assert "127.0.0.1" in find("localhost", allow)
-
-
-def test_of_a_host_only_the_addresses_that_are_allowed_are_used(monkeypatch):
-    def two_faces(*_, **__):
-        return [(socket.AF_INET, 1, 6, "", (ip, 80)) for ip in ("10.0.0.1", "8.8.8.8")]
-
-    monkeypatch.setattr(socket, "getaddrinfo", two_faces)
-    assert find("two.example") == {"8.8.8.8"}
-    assert find("two.example", "10.0.0.0/8") == {"10.0.0.1", "8.8.8.8"}
-
-
-@pytest.mark.parametrize("text", ["10.0.0.1/8", "300.1.1.1", "10.0.0.0/99"])
-def test_what_is_no_network_is_told(text):
-    with pytest.raises(BadConfig, match="allow: "):
-        address.allowed([text])
+    assert decide(answer, 0, 0.5)[1] == f"{seconds}-503 Service Unavailable"
 
 
 # ---- settings

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import subprocess
 from email.utils import formatdate
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,21 @@ from supervising import wait_until
 from webbing import served
 
 from rq.errors import BadInput
-from rq.web.downloads import parse_range
+from rq.web.downloads import parse_range, saved_as
 
 pytestmark = pytest.mark.system
+
+# Names that end a header, its quotes, or its encoding, as a script may choose them.
+HOSTILE = [
+    'quote".txt.bin',
+    "line\r\nSet-Cookie: a=b.bin",
+    "new\nline.bin",
+    "\x7f\x01\x1b[31m.bin",
+    "ünïcode-\u202e-\U0001f600.bin",
+    "back\\slash.bin",
+    "semi;colon=%22.bin",
+    " spaces .bin",
+]
 
 # Writes what a message's script may leave in its directory.
 FILES = """
@@ -202,8 +216,10 @@ def test_files_of_a_script_are_sent(web, ran):
 
 
 def test_no_link_pipe_hidden_or_absent_file_is_sent(web, ran):
-    for name in ("link.txt", "pipe.txt", ".hidden", "none.txt", "..", "..%2fmsg"):
+    for name in ("link.txt", "pipe.txt", ".hidden", "none.txt"):
         assert web.get(f"{ran}/{name}").status == 404, name
+    for name in ("..", "..%2fmsg"):
+        assert web.get(f"{ran}/{name}").status in (400, 404), name
 
 
 def test_ranges_are_sent_as_asked(web, ran):
@@ -284,3 +300,65 @@ def test_a_range_is_never_outside_its_file(first, last, size):
             assert 0 <= start < end <= size
             if "=-" in header:
                 assert data[start:end] == data[-last:]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_of_a_file_in_job_breaks_or_injects_a_header(web, name):
+    coded = base64.b64encode(name.encode()).decode()
+    script = f"""f=$(printf %s {coded} | base64 -d; printf x); printf ok > "${{f%x}}"
+    echo done >&3"""
+    queue = web.queue(script)
+    msg_id = web.send(queue)
+    wait_until(lambda: web.state(queue, msg_id) == "done")
+    answer = web.get(f"/q/{queue}/{msg_id}/log/{quote(name, safe='')}")
+    assert "set-cookie" not in answer.headers
+    if answer.status == 400 and (not name.isprintable() or "\\" in name):
+        return  # no address with such characters is answered at all
+    assert answer.body == b"ok"
+    check_header(answer.headers["content-disposition"], name)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_header_that_names_a_file_is_one_line_of_plain_characters(name):
+    check_header(saved_as(name), name)
+
+
+def check_header(header, name):
+    assert header.isascii()
+    assert header.isprintable()
+    assert header.count('"') == 2
+    whole = header.partition("filename*=UTF-8''")[2]
+    assert (unquote(whole) if whole else header.split('"')[1]) == name
+
+
+PLANTED = {
+    "a hard link": "ln {v} x.txt; ln {v} x.bin",
+    "a link": "ln -s {v} x.txt; ln -s {v} x.bin",
+    "a directory that is a link": "cd ..; rm -rf job; ln -s {d} job",
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_nothing_that_was_planted_is_sent_or_shown(web, tmp_path, what):
+    for name in ("x.txt", "x.bin", "stdio.log"):
+        (tmp_path / name).write_text("the secret of another\n")
+    plant = PLANTED[what].format(v=tmp_path / "x.txt", d=tmp_path)
+    queue = web.queue(f"{plant}\necho done >&3")
+    msg_id = web.send(queue)
+    wait_until(lambda: web.state(queue, msg_id) == "done")
+    for path in ("log/x.txt", "log/x.bin", "log/stdio.log", "log/x.txt/tail", "log"):
+        answer = web.get(f"/q/{queue}/{msg_id}/{path}")
+        assert b"the secret" not in answer.body
+    found = web.get(f"/q/{queue}/{msg_id}/log.json?find=secret").json
+    assert found.get("found") in (None, [])
+
+
+@pytest.mark.parametrize("name", ["a.js", "a.mjs", "a.css"])
+def test_what_somebody_attached_is_no_script_nor_style_to_a_page(web, name):
+    form = {"mesg": '{"dest": "plain", "_method": "prep"}'}
+    answer = web.post("/q/plain/new_message", form)
+    msg_id = answer.json[1].rpartition("/")[2]
+    assert upload(web, msg_id, b"alert(1)", name).json[0] == "ok"
+    answer = web.get(f"/q/plain/{msg_id}/attach/{name}")
+    assert answer.kind == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"

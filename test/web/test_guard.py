@@ -11,6 +11,7 @@ from supervising import wait_until
 from webbing import BROWSER, Client, free_port, start_web, web_alone, write_config
 
 from rq import passwords
+from rq.access import gate, warnings
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
@@ -119,7 +120,8 @@ def test_a_login_is_asked_for_everywhere_and_its_hash_is_enough(tmp_path):
         named = web.get("/rq/q.json", Host="any.example", Authorization=good)
         assert named.status == 200
         assert web.get("/rq/livez").status == web.get("/livez").status == 200
-        outside = web.get("/q.json")
+        assert web.get("/q.json").status == 401
+        outside = web.get("/q.json", Authorization=good)
         assert (outside.status, outside.text) == (404, "Not Found: /q.json\n")
     log = Root(tmp_path).log / "web.log"
     assert "plain passwords (bob)" in log.read_text()
@@ -155,7 +157,7 @@ def test_networks_that_are_allowed_are_networks(tmp_path):
             sock.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b" 200 " in sock.recv(1000)
     with pytest.raises(BadConfig, match="allowed_ips"):
-        guard.networks(RootConfig(allowed_ips=("1.2.3",)))
+        gate.networks(RootConfig(allowed_ips=("1.2.3",)))
 
 
 @pytest.mark.parametrize("addr", ["0.0.0.0", "192.0.2.1", "::", "example.org", ""])
@@ -163,9 +165,10 @@ def test_an_address_beyond_loopback_needs_a_login(addr):
     with pytest.raises(BadConfig, match="basic_auth"):
         guard.check_config(RootConfig(addr=addr))
     guard.check_config(RootConfig(addr=addr, open_without_auth=True))
+    guard.check_config(RootConfig(addr=addr), has_tokens=True)
     users = {"users": {"ann": passwords.make("x")}}
     guard.check_config(RootConfig(addr=addr, basic_auth=users))
-    assert guard.warnings(RootConfig(addr=addr, open_without_auth=True))
+    assert warnings.of_config(RootConfig(addr=addr, open_without_auth=True))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ def test_an_address_beyond_loopback_needs_a_login(addr):
 )
 def test_loopback_needs_no_login(addr):
     guard.check_config(RootConfig(addr=addr))
-    assert guard.warnings(RootConfig(addr=addr)) == []
+    assert warnings.of_config(RootConfig(addr=addr)) == []
 
 
 def test_a_config_that_cannot_be_served_is_one_sentence(tmp_path):

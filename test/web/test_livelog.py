@@ -12,6 +12,10 @@ from supervising import wait_until
 from support_cli import rq as cli
 from webbing import served
 
+from rq.access import tokens
+from rq.access.roles import Role
+from rq.access.tokens import Token
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
@@ -261,3 +265,34 @@ def test_what_a_script_puts_in_the_place_of_its_log_holds_nobody_up(site, instea
     shown = cli("logs", msg_id, root=site.daemon.root.path)
     assert shown.stdout == ""
     assert "Traceback" not in shown.stderr
+
+
+def test_a_stream_ends_when_the_token_of_its_viewer_is_revoked(site):
+    root = site.daemon.root
+    secret = tokens.new_secret()
+    token = Token(
+        name="watcher",
+        sha256=tokens.digest_of(secret),
+        role=Role.VIEWER,
+        created=time.time(),
+        created_by="ann",
+    )
+    tokens.create(root, token)
+    name = site.queue("while echo tick; do sleep 0.2; done")
+    msg_id = site.send(name)
+    with following(site, name, msg_id, Authorization=f"Bearer {secret}") as stream:
+        stream.until("tick\ntick\n")
+        tokens.revoke(root, "watcher")
+        while stream.file.readline() != b"0\r\n":
+            pass  # the chunk that ends a body; a stream that goes on times out
+    site.post(f"/q/{name}/{msg_id}", {"_method": "cancel", "x_format": "json"})
+
+
+def test_a_cookie_of_a_session_that_has_ended_cuts_no_stream_of_who_needs_none(site):
+    stale = f"rq_login_{site.port}=" + "0" * 64
+    name = site.queue(
+        'for i in 1 2 3 4 5 6 7 8 9; do echo "tick $i"; sleep 0.5; done; echo done >&3'
+    )
+    msg_id = site.send(name)
+    with following(site, name, msg_id, Cookie=stale) as stream:
+        assert "tick 9\n" in stream.text()

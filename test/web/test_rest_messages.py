@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import socket
 import time
@@ -11,6 +12,8 @@ import time
 import pytest
 from supervising import wait_until
 from webbing import BROWSER, served
+
+from rq.access import gate
 
 pytestmark = pytest.mark.system
 
@@ -176,7 +179,7 @@ def test_a_running_message_is_destroyed_or_cancelled(web):
         assert web.post(f"/q/{name}/{msg_id}", fields).json == ["ok", word]
         wait_until(lambda one=msg_id: web.state(name, one) == "err")
         story = web.get(f"/q/{name}/{msg_id}.json").json["result"]
-        assert "web from 127.0.0.1" in json.dumps(story)
+        assert f"cancelled by {gate.user_name(os.getuid())}" in json.dumps(story)
 
 
 def test_a_failed_message_is_acknowledged_and_retried(web):
@@ -325,3 +328,14 @@ def test_with_rules_for_the_router_what_is_sent_goes_there(web):
         assert "/q/rq_router/" in full_id
     finally:
         rules.unlink()
+
+
+def test_a_sender_does_not_say_how_rq_finds_its_message(web):
+    planted = {"acknowledged": True, "_txn": "20260102.0304.05.006.8", "phase": "x"}
+    msg_id = web.send("plain", due=time.time() + 1000, colour="red", **planted)
+    told = web.get(f"/q/plain/{msg_id}.json").json
+    assert told["colour"] == "red"
+    assert planted.keys() & told.keys() == set()
+    page = web.page(f"/q/plain/{msg_id}")
+    assert f"/q/plain/{msg_id}/confirm/delete" in page
+    web.post(f"/q/plain/{msg_id}", {"_method": "delete", "x_format": "json"})

@@ -2,11 +2,17 @@
 
 import hashlib
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
 from support import RunningQueue
 from webbing import web_alone
+
+from rq.errors import Refused
+from rq.web.intake import Intake
+from rq.web.parts import MOST, MOST_BYTES, SHARES, SUFFIX, Parts, name_of
 
 pytestmark = pytest.mark.system
 
@@ -131,3 +137,112 @@ def test_a_file_is_copied_from_another_file_system(site, tmp_path):
         for one in there.iterdir():
             one.unlink()
         there.rmdir()
+
+
+def test_no_more_bytes_are_taken_than_were_announced(site):
+    answer = site.put(DATA + b"more")
+    assert answer["status"] == 422
+    assert "4 bytes more came than were announced" in answer["detail"]
+    assert all(one.stat().st_size <= len(DATA) for one in site.uploads.iterdir())
+    assert site.put(DATA) == ATTACHED
+
+
+def test_a_size_that_the_disk_has_no_room_for_is_refused_at_its_first_byte(site):
+    headers = {
+        "Content_Range": f"bytes 0-9/{10**17}",
+        "X_RQ_SHA256": hashlib.sha256(DATA).hexdigest(),
+    }
+    path = f"/q/t/{site.msg_id}/attach/a.bin"
+    answer = site.web.ask("PUT", path, b"0123456789", **headers)
+    assert answer.status == 503
+    assert "no room on the disk" in answer.json["detail"]
+
+
+@pytest.fixture
+def parts(tmp_path):
+    return Parts(tmp_path)
+
+
+def write_part(parts, name, size=1, age=0.0):
+    """Begin an upload, as old as is wanted."""
+    path = parts.admit(name + SUFFIX, size)
+    path.write_bytes(b"x")
+    os.utime(path, (time.time() - age, time.time() - age))
+    return path
+
+
+def test_of_too_many_uploads_the_one_that_was_abandoned_longest_goes(
+    parts, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("rq.web.parts.MOST", 3)
+    monkeypatch.setattr("rq.web.parts.SHARES", 1)
+    for number, age in enumerate((5000.0, 9000.0, 0.0)):
+        write_part(parts, str(number), age=age)
+    parts = Parts(tmp_path)  # as after a start of the web
+    write_part(parts, "new")
+    assert sorted(os.listdir(tmp_path)) == ["0.part", "2.part", "new.part"]
+
+
+def test_no_upload_that_goes_on_has_to_give_way(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr("rq.web.parts.MOST", 3)
+    monkeypatch.setattr("rq.web.parts.SHARES", 1)
+    for number in range(3):
+        write_part(parts, str(number))
+    with pytest.raises(Refused, match="3 uploads are unfinished"):
+        parts.admit("new.part", 1)
+    assert len(os.listdir(tmp_path)) == 3
+    assert parts.admit("1.part", 1).exists()
+
+
+def test_a_quota_of_bytes_lets_the_largest_through_that_is_alone(parts, tmp_path):
+    write_part(parts, "huge", size=10 * MOST_BYTES, age=0.0)
+    with pytest.raises(Refused, match="1 of them yours"):
+        parts.admit("second.part", 1)
+    parts.forget("huge.part")
+    assert parts.admit("second.part", 1)
+
+
+def test_what_one_sender_announces_keeps_no_other_sender_out(parts, tmp_path):
+    parts.admit(name_of("huge", "greedy"), 10**18)
+    for number in range(MOST // SHARES):
+        path = parts.admit(name_of(str(number), "many"), 1)
+        path.write_bytes(b"x")
+    with pytest.raises(Refused, match=f"{MOST // SHARES} of them yours"):
+        parts.admit(name_of("one more", "many"), 1)
+    assert parts.admit(name_of("small", "modest"), 1)
+    seen_by_another_process = Parts(tmp_path)
+    with pytest.raises(Refused, match="yours"):
+        seen_by_another_process.admit(name_of("one more", "many"), 1)
+
+
+def test_a_file_that_has_no_room_is_not_counted_as_begun(site):
+    asked = {"X_RQ_SHA256": "0" * 64, "Content_Range": f"bytes 0-9/{10**17}"}
+    path = f"/q/t/{site.msg_id}/attach/huge.bin"
+    assert site.web.ask("PUT", path, b"0123456789", **asked).status == 503
+    assert list(site.uploads.iterdir()) == []
+    assert site.put(DATA) == ATTACHED
+
+
+def test_whoever_closes_a_file_waits_for_no_thread_that_writes_it():
+    """As when a client goes away while its disk stands still: the loop closes the file."""
+    reader, writer = os.pipe()
+    intake = Intake(writer)
+    writing = threading.Thread(target=intake.write, args=([bytes(1_000_000)],))
+    writing.start()
+    os.read(reader, 1)  # it is at work, and stands still
+    closing = threading.Thread(target=intake.close)
+    closing.start()
+    closing.join(10)
+    stood_still = closing.is_alive()
+    with open(reader, "rb") as file:
+        assert len(file.read()) == 999_999  # and then it is closed, or this waits
+    writing.join()
+    closing.join()
+    assert not stood_still
+
+
+def test_a_piece_costs_no_look_at_the_directory(parts, tmp_path):
+    write_part(parts, "one")
+    (tmp_path / "by-hand.part").write_bytes(b"x")
+    parts.admit("one.part", 1)
+    assert "by-hand.part" not in parts._known

@@ -118,7 +118,7 @@ def test_what_is_not_there_is_404(web, name):
     assert refused(web.get(f"{place}/{nobody}"), 404).startswith("no transaction")
     refused(post(web, f"{place}/{nobody}/messages", {}), 404)
     refused(post(web, PLACE.format("nowhere"), {}), 404)
-    refused(post(web, PLACE.format(".."), {}), 404)
+    refused(post(web, PLACE.format(".."), {}), 400)
 
 
 def test_what_is_wrong_is_422_and_prepares_nothing(web, name):

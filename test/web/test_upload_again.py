@@ -34,7 +34,7 @@ def test_what_was_attached_is_left_as_it_is_and_begun_anew(uploads, gone):
     with closing(_opened(place)) as intake:
         intake.write([b"whole"])
         fd = os.open(uploads, os.O_RDONLY)
-        assert content.take_in(intake.fd, str(attached), fd)
+        assert content.take_in(intake.fd, attached.name, fd)
         os.close(fd)
     if gone:
         attached.unlink()

@@ -90,6 +90,7 @@ def test_the_instance_is_not_ready_while_its_disk_is_full(tmp_path):
         name = web.queue("echo done >&3")
         full = f"queue {name} takes no messages: the disk is full"
         wait_until(lambda: full in web.get("/readyz").text, 20)
+        assert "free some, or lower min_free_bytes" in web.get("/readyz").text
         assert web.get("/readyz").status == 503
         assert web.get("/livez").text == "ok\n"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rq.access.roles import Role
+from rq.transfers import QUEUE
 from rq.web import livelog
 from rq.web.pages.assets import Assets
 from rq.web.pages.confirm import Confirm
@@ -24,46 +26,54 @@ def add_routes(routes: Routes, site: Site) -> None:
     """Add every page, its twin, and the files that pages load."""
     assets, forms, confirm = Assets(), Forms(site), Confirm(site)
     site.refilled = Refill(forms)
-    routes.get("/static/{path:path}", assets.on_get)
-    routes.get("/css/rq.css", assets.css)
-    routes.get("/favicon.ico", assets.icon)
+    routes.get("/static/{path:path}", assets.on_get, Role.VIEWER, shared=True)
+    routes.get("/css/rq.css", assets.css, Role.VIEWER, shared=True)
+    routes.get("/favicon.ico", assets.icon, Role.VIEWER, shared=True)
+    overview = Overview(site)
+    for name in ("/", "/overview.json"):
+        routes.get(name, overview.on_get, Role.VIEWER, shared=True)
     for name, handler in (
-        ("/", Overview(site).on_get),
         ("/timers", TimersPage(site).on_get),
         ("/system", System(site).on_get),
     ):
-        routes.get(name, handler)
-        routes.get("/overview.json" if name == "/" else f"{name}.json", handler)
-    routes.get("/new_queue", forms.new_queue)
+        routes.get(name, handler, Role.VIEWER)
+        routes.get(f"{name}.json", handler, Role.VIEWER)
+    routes.get("/new_queue", forms.new_queue, Role.ADMIN)
     relay = RelayPage(site)
-    routes.get("/relay", relay.on_get)
-    routes.get("/relay.json", relay.on_get)
-    routes.get("/relay/confirm/{verb}", relay.of_all)
-    routes.get("/relay/{msg_id}/confirm/{verb}", relay.of_one)
-    routes.get("/owed/{name}/{key}/confirm/{verb}", OwedQuestions(site).on_get)
+    routes.get("/relay", relay.on_get, Role.VIEWER, queue=QUEUE)
+    routes.get("/relay.json", relay.on_get, Role.VIEWER, queue=QUEUE)
+    routes.get("/relay/confirm/{verb}", relay.of_all, Role.OPERATOR, queue=QUEUE)
+    routes.get(
+        "/relay/{msg_id}/confirm/{verb}", relay.of_one, Role.OPERATOR, queue=QUEUE
+    )
+    routes.get(
+        "/owed/{name}/{key}/confirm/{verb}", OwedQuestions(site).on_get, Role.OPERATOR
+    )
     history = HistoryPage(site)
     for name in ("/history", "/history.json"):
-        routes.get(name, history.of_all)
-        routes.get(f"/q/{{name}}{name}", history.of_queue)
+        routes.get(name, history.of_all, Role.VIEWER)
+        routes.get(f"/q/{{name}}{name}", history.of_queue, Role.VIEWER)
     _queue_routes(routes, site, forms, confirm)
 
 
 def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:
     queue, message = QueuePage(site), MessagePage(site)
     log = LogPages(site, livelog.hub(site))
-    routes.get("/q/{name}", queue.on_get)
-    routes.get("/q/{name}/queue.json", queue.on_get)
-    routes.get("/q/{name}/new_message", forms.new_message)
-    routes.get("/q/{name}/confirm/{verb}", confirm.of_queue)
+    routes.get("/q/{name}", queue.on_get, Role.VIEWER)
+    routes.get("/q/{name}/queue.json", queue.on_get, Role.VIEWER)
+    routes.get("/q/{name}/new_message", forms.new_message, Role.PRODUCER)
+    routes.get("/q/{name}/confirm/{verb}", confirm.of_queue, Role.OPERATOR)
     txn = TransactionPages(site)
-    routes.get("/q/{name}/txn", txn.of_queue)
-    routes.get("/q/{name}/txn.json", txn.of_queue)
-    routes.get("/q/{name}/txn/{txn}", txn.of_one)
-    routes.get("/q/{name}/txn/{txn}/confirm/{verb}", txn.question)
-    routes.get("/q/{name}/{msg_id}", message.on_get)
-    routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message)
-    routes.get("/q/{name}/{msg_id}/log", log.page)
-    routes.get("/q/{name}/{msg_id}/log.json", log.twin)
-    routes.get("/q/{name}/{msg_id}/follow", log.follow)
-    routes.get("/q/{name}/{msg_id}/tailviewlog/{file}", log.tail_of_log)
-    routes.get("/q/{name}/{msg_id}/tailview/{file}", log.tail_of_attachment)
+    routes.get("/q/{name}/txn", txn.of_queue, Role.VIEWER)
+    routes.get("/q/{name}/txn.json", txn.of_queue, Role.VIEWER)
+    routes.get("/q/{name}/txn/{txn}", txn.of_one, Role.VIEWER)
+    routes.get("/q/{name}/txn/{txn}/confirm/{verb}", txn.question, Role.OPERATOR)
+    routes.get("/q/{name}/{msg_id}", message.on_get, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message, Role.OPERATOR)
+    routes.get("/q/{name}/{msg_id}/log", log.page, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/log.json", log.twin, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/follow", log.follow, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/tailviewlog/{file}", log.tail_of_log, Role.VIEWER)
+    routes.get(
+        "/q/{name}/{msg_id}/tailview/{file}", log.tail_of_attachment, Role.VIEWER
+    )

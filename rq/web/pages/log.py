@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 import re
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import falcon
 from falcon.asgi import Request, Response
 
-from rq import names
+from rq import names, visible
 from rq.layout import ATTACH, JOB, STDIO_LOG
 from rq.spool import folders
+from rq.spool.folders import File
 from rq.web import livelog, logwatch
 from rq.web.pages import page
 from rq.web.pages.message import facts_of, shown
@@ -27,10 +28,6 @@ _BLOCK = 1024 * 1024
 _FOUND = 200
 _SEARCH_FOR = 2.0  # seconds; then the search says where it stopped
 _AROUND = 120  # bytes of a line shown before and after what was found
-_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])"
-)
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class LogPages:
@@ -50,8 +47,8 @@ class LogPages:
         self, req: Request, resp: Response, name: str, msg_id: str, template: str
     ) -> None:
         told = await facts_of(self._site, name, msg_id)
-        path = self._path(name, msg_id)
-        size = _size(path)
+        file = self._log(name, msg_id)
+        size = _size(file)
         start = _whole(req, "from", max(0, size - FIRST))
         values = {
             "facts": told,
@@ -60,7 +57,7 @@ class LogPages:
             "shown": shown(told),
             "start": min(start, size),
             "size": size,
-            "tail": await asyncio.to_thread(plain_text, path, start),
+            "tail": await self._site.pools.file(plain_text, file, start),
             "find": req.get_param("find", default="")[:200],
         }
         await page.show(req, resp, self._site, template, values)
@@ -68,9 +65,9 @@ class LogPages:
     async def twin(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         """Answer where the log is and how large; with `find`, where a text is in it."""
         told = await facts_of(self._site, name, msg_id)
-        path = self._path(name, msg_id)
+        file = self._log(name, msg_id)
         known: dict[str, Any] = {
-            "size": _size(path),
+            "size": _size(file),
             "url": self._site.url(f"/q/{name}/{msg_id}/log/{STDIO_LOG}"),
             "follow": self._site.url(f"/q/{name}/{msg_id}/follow"),
             **logwatch.state_of(told),
@@ -78,7 +75,7 @@ class LogPages:
         wanted = req.get_param("find", default="")[:200]
         if wanted:
             start = _whole(req, "from", 0)
-            known |= await asyncio.to_thread(search, path, wanted, start)
+            known |= await self._site.pools.search(search, file, wanted, start)
         resp.cache_control = ["no-store"]
         resp.media = known
 
@@ -93,6 +90,7 @@ class LogPages:
             start = int(resumed[:18])
         bare = names.msg_id(msg_id)
         viewer = logwatch.Viewer(start, patient="keep" in req.params)
+        viewer.stands = getattr(req.context, "stands", viewer.stands)
         resp.sse = self._hub.follow(name, bare, viewer)  # type: ignore[assignment]
         resp.cache_control = ["no-store"]
         resp.set_header("X-Accel-Buffering", "no")
@@ -122,10 +120,11 @@ class LogPages:
         """Show the end of another file of a message."""
         await facts_of(self._site, name, msg_id)
         directory, file = place
-        path = self._file(name, msg_id, directory, file)
-        if path is None:
-            raise falcon.HTTPNotFound(description=f"There is no file {file!r:.80}.")
-        size = _size(path)
+        found = self._file(name, msg_id, directory, file)
+        with _opened(found) as fd:
+            if fd is None:
+                raise falcon.HTTPNotFound(description=f"There is no file {file!r:.80}.")
+            size = os.fstat(fd).st_size
         start = max(0, size - FIRST)
         word = "log" if directory == JOB else "attach"
         values = {
@@ -136,27 +135,37 @@ class LogPages:
             "size": size,
             "start": start,
             "raw": self._site.url(f"/q/{name}/{msg_id}/{word}/{file}"),
-            "tail": await asyncio.to_thread(plain_text, path, start),
+            "tail": await self._site.pools.file(plain_text, found, start),
         }
         await page.show(req, resp, self._site, "tail.html", values)
 
-    def _file(self, name: str, msg_id: str, directory: str, file: str) -> Path | None:
-        """Return a regular file of a message; None when there is none, or its name
-        could lead elsewhere."""
-        folder = self._folder(name, msg_id)
-        if folder is None or not names.is_attachment(file):
+    def _file(self, name: str, msg_id: str, directory: str, file: str) -> File | None:
+        """Return a file of a message; None when its name could lead elsewhere."""
+        if not names.is_attachment(file):
             return None
-        path = folder / directory / file
-        return None if path.is_symlink() or not path.is_file() else path
+        return self._inner(name, msg_id, f"{directory}/{file}")
 
-    def _folder(self, name: str, msg_id: str) -> Path | None:
+    def _log(self, name: str, msg_id: str) -> File | None:
+        return self._inner(name, msg_id, f"{JOB}/{STDIO_LOG}")
+
+    def _inner(self, name: str, msg_id: str, inner: str) -> File | None:
         queue, bare = self._site.root.queue(name), names.msg_id(msg_id)
         state = folders.find(queue, bare)
-        return queue.message(state, bare) if state is not None else None
+        return None if state is None else folders.file_of(queue, state, bare, inner)
 
-    def _path(self, name: str, msg_id: str) -> Path | None:
-        folder = self._folder(name, msg_id)
-        return folder / JOB / STDIO_LOG if folder else None
+
+@contextlib.contextmanager
+def _opened(file: File | None) -> Iterator[int | None]:
+    """Open a file; nothing is there if it has not been written, or cannot be trusted."""
+    try:
+        fd = None if file is None else file.open()
+    except OSError:
+        fd = None
+    try:
+        yield fd
+    finally:
+        if fd is not None:
+            os.close(fd)
 
 
 def _whole(req: Request, name: str, default: int) -> int:
@@ -164,46 +173,35 @@ def _whole(req: Request, name: str, default: int) -> int:
     return int(text[:18]) if text.isascii() and text.isdigit() else default
 
 
-def _size(path: Path | None) -> int:
-    try:
-        return path.stat().st_size if path else 0
-    except OSError:
-        return 0
+def _size(file: File | None) -> int:
+    with _opened(file) as fd:
+        return 0 if fd is None else os.fstat(fd).st_size
 
 
-def plain_text(path: Path | None, start: int) -> str:
+def plain_text(file: File | None, start: int) -> str:
     """Return a piece of a log for those who have no script: no escapes, no colours."""
-    data = _read(path, start, FIRST)
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    lines = (one.rpartition("\r")[2] for one in _ESCAPES.sub("", text).split("\n"))
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", "\n".join(lines))
+    with _opened(file) as fd:
+        data = b"" if fd is None else os.pread(fd, FIRST, start)
+    return visible.uncoloured(data.decode("utf-8", "replace"))
 
 
-def _read(path: Path | None, start: int, length: int) -> bytes:
-    if path is None:
-        return b""
-    try:
-        fd = folders.open_regular(path)
-    except OSError:
-        return b""
-    try:
-        return os.pread(fd, length, start)
-    finally:
-        os.close(fd)
-
-
-def search(path: Path | None, wanted: str, start: int) -> dict[str, Any]:
+def search(file: File | None, wanted: str, start: int) -> dict[str, Any]:
     """Return where `wanted` is in a file, from byte `start` on; case does not matter.
 
     Both the answer and the time are bounded; `next` says where to go on, None when the
     file was read to its end.
     """
+    with _opened(file) as fd:
+        return {"found": [], "next": None} if fd is None else _search(fd, wanted, start)
+
+
+def _search(fd: int, wanted: str, start: int) -> dict[str, Any]:
     pattern = re.compile(re.escape(wanted.encode()), re.IGNORECASE)
     found: list[dict[str, Any]] = []
     overlap = len(wanted.encode()) + _AROUND
     end = time.monotonic() + _SEARCH_FOR
     at = start
-    while data := _read(path, at, _BLOCK):
+    while data := os.pread(fd, _BLOCK, at):
         more = len(data) == _BLOCK
         usable = len(data) - overlap if more else len(data)
         for hit in pattern.finditer(data):
@@ -226,4 +224,5 @@ def _excerpt(data: bytes, hit: re.Match[bytes]) -> str:
     right = data.find(b"\n", hit.end(), hit.end() + _AROUND)
     right = right if right >= 0 else hit.end() + _AROUND
     text = data[left:right].decode("utf-8", "replace")
-    return _CONTROLS.sub("", _ESCAPES.sub("", text)).strip()
+    # A file with holes is mostly zeros, which say nothing here.
+    return visible.uncoloured(text.replace("\0", "")).strip()

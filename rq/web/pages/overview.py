@@ -10,6 +10,7 @@ from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
 from rq import names
+from rq.access.roles import Principal
 from rq.errors import BadInput
 from rq.web.pages import facts, page
 
@@ -39,6 +40,7 @@ class Overview:
             told = await asyncio.shield(self._look())
         else:
             told = await self._facts()
+        told = seen_by(req.context.principal, told)
         wanted = req.get_param("find", default="")[:_LONGEST].strip()
         named = message_named(wanted)
         found = await self._having(told["queues"], *named) if named else []
@@ -98,12 +100,28 @@ class Overview:
             },
             "totals": facts.totals(rows),
             "trouble": facts.trouble(told, rows),
-            "warnings": list(site.warnings),
+            "warnings": site.warnings(),
             "queues": rows,
             "running": facts.running(rows, now),
             "timers": timers,
             "disk": disk,
         }
+
+
+def seen_by(principal: Principal, told: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts without what is about queues that somebody may not see."""
+    if not principal.is_limited:
+        return told
+    rows = [row for row in told["queues"] if principal.sees(row["name"])]
+    return {
+        **told,
+        "totals": facts.totals(rows),
+        "trouble": facts.trouble({}, rows) if told["operational"] else [],
+        "warnings": [],
+        "queues": rows,
+        "running": facts.running(rows, told["time"]),
+        "timers": {"timers": [], "errors": {}},
+    }
 
 
 def message_named(text: str) -> tuple[str, str] | None:

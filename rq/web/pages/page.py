@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from falcon.asgi import Request, Response
 
+from rq.access.roles import Principal, Role
 from rq.transfers import QUEUE
 
 if TYPE_CHECKING:
@@ -51,16 +52,29 @@ def html(req: Request, site: Site, template: str, values: Mapping[str, Any]) -> 
         theme=theme if theme in THEMES else "",
         flashes=getattr(req.context, "flashes", []),
         here=req.path,
-        places=places(site),
+        may=may(getattr(req.context, "principal", None)),
+        reader=getattr(req.context, "principal", None),
+        has_session=bool(getattr(req.context, "has_session", False)),
+        places=places(site, getattr(req.context, "principal", None)),
         back=back(req),
         now=time.time(),
         **values,
     )
 
 
-def places(site: Site) -> list[tuple[str, str]]:
-    """Return path and name of what the head of each page leads to."""
-    relay = [("/relay", "Relay")] if site.root.queue(QUEUE).config.is_file() else []
+def may(principal: Principal | None) -> dict[str, bool]:
+    """Return which roles a reader has: {"viewer": True, "producer": False, …}."""
+    return {str(role): principal is not None and principal.may(role) for role in Role}
+
+
+def places(site: Site, principal: Principal | None) -> list[tuple[str, str]]:
+    """Return path and name of what the head of each page leads to: to nothing that is
+    refused to who may ask of some queues only."""
+    sees = principal is None or principal.sees(QUEUE)
+    there = sees and site.root.queue(QUEUE).config.is_file()
+    relay = [("/relay", "Relay")] if there else []
+    if principal is not None and principal.is_limited:
+        return [("/", "Overview"), *relay]
     rest = [("/history", "History"), ("/timers", "Timers"), ("/system", "System")]
     return [("/", "Overview"), *relay, *rest]
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from falcon.asgi import Request, Response
 
 from rq import names, wording
-from rq.config import read_json, read_queue
+from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, NoSuchQueue
+from rq.layout import QueueDir
 from rq.message import PARAMS
 from rq.web import owing
+from rq.web.answers import sees_secrets
 from rq.web.pages import facts, page, progress
 from rq.web.txn import listed as listed_txn
 
@@ -58,7 +60,7 @@ class QueuePage:
             "find": wanted,
             "after": after,
             "searched": _SEARCHED,
-            "config_rows": _config(self._site, name),
+            "config_rows": _config(self._site, name, open_to=sees_secrets(req)),
         }
         await page.show(req, resp, self._site, "queue.html", values)
 
@@ -198,14 +200,18 @@ def waiting(queue: Mapping[str, Any], row: Mapping[str, Any], now: float) -> str
     return "is next"
 
 
-def _config(site: Site, name: str) -> list[tuple[str, Any]]:
+def _config(site: Site, name: str, *, open_to: bool) -> list[tuple[str, Any]]:
     """Return the settings of a queue; the form that its file has when it is broken."""
     path = site.root.queue(name)
     try:
-        return list(read_queue(path).to_json().items())
-    except BadConfig:
-        pass
-    try:
-        return list(read_json(path.config).items())
+        found = _settings(path)
     except BadConfig as error:
         return [("config.json", str(error))]
+    return list((found if open_to else secrets.masked(found)).items())
+
+
+def _settings(path: QueueDir) -> dict[str, Any]:
+    try:
+        return read_queue(path).to_json()
+    except BadConfig:
+        return read_json(path.config)

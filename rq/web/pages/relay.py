@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from falcon.asgi import Request, Response
 
 from rq import backoff, transfers
+from rq.access.roles import Principal
 from rq.backoff import Left
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
@@ -77,7 +78,9 @@ class RelayPage:
 
     async def on_get(self, req: Request, resp: Response) -> None:
         most = _most(req.get_param("most", default=""))
-        told = await self._facts(most, live=bool(req.get_header("X-RQ-Live")))
+        told = await self._facts(
+            req.context.principal, most, live=bool(req.get_header("X-RQ-Live"))
+        )
         values = {
             "facts": told,
             "looked_at": most,
@@ -87,8 +90,11 @@ class RelayPage:
         }
         await page.show(req, resp, self._site, "relay.html", values)
 
-    async def _facts(self, most: int, live: bool) -> dict[str, Any]:
+    async def _facts(
+        self, principal: Principal, most: int, live: bool
+    ) -> dict[str, Any]:
         site, now = self._site, time.time()
+        queue_names = filter(principal.sees, facts.queue_names(site.root))
         there = site.root.queue(QUEUE).config.is_file()
         row = facts.queue_row(site, QUEUE, await facts.detail(site, QUEUE), {})
         found, left = await self._look(most, live) if there else ([], [])
@@ -100,7 +106,7 @@ class RelayPage:
             "in_doubt": sum(one.in_doubt for one in found),
             "transfers": [one.to_json() for one in found],
             "peers": peers(found, left, now),
-            "owed": await owing.listed(site, facts.queue_names(site.root)),
+            "owed": await owing.listed(site, list(queue_names)),
         }
 
     async def _look(self, most: int, live: bool) -> _Look:

@@ -43,7 +43,7 @@ class System:
             },
             "processes": sorted(children, key=lambda one: (one["kind"], one["name"])),
             "trouble": facts.trouble(told, []),
-            "warnings": list(site.warnings),
+            "warnings": site.warnings(),
             "disk": disk,
             "config": settings(site.config),
             "versions": versions(),

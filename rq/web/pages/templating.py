@@ -12,7 +12,7 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rq import __version__
+from rq import __version__, visible
 from rq.config.settings import RootConfig
 from rq.web.pages import plots, progress, sparks
 from rq.wording import duration, moment, size
@@ -33,6 +33,7 @@ def environment(site: Addresses) -> Environment:
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
+        finalize=shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -57,8 +58,20 @@ def environment(site: Addresses) -> Environment:
         pretty=pretty,
         element_id=element_id,
         commands=commands,
+        exact=escape,
     )
     return made
+
+
+def shown(value: Any) -> Any:
+    """Return what any expression of any template gives, so that a reader sees all of it.
+
+    Markup has come by here before. What a form sends back says `| exact`.
+
+    >>> shown("exe.\u202egpj"), shown(Markup("<b>")), shown(3)
+    ('exe.<U+202E>gpj', Markup('<b>'), 3)
+    """
+    return visible.text(value) if type(value) is str else value
 
 
 def span(seconds: float) -> str:
@@ -107,9 +120,9 @@ def commands(sentence: str) -> Markup:
     >>> commands("say `rq up` <now>")
     Markup('say <code>rq up</code> &lt;now&gt;')
     """
-    parts = sentence.split("`")
+    parts = visible.text(sentence).split("`")
     if len(parts) % 2 == 0:
-        return escape(sentence)
+        return escape("`".join(parts))
     code = Markup("<code>{}</code>")
     return Markup("").join(
         code.format(part) if index % 2 else escape(part)

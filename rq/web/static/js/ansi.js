@@ -1,9 +1,16 @@
 // What a terminal would show, as lines of styled text; knows nothing of the document.
 //
 // Text comes in pieces that may end anywhere: inside an escape sequence, inside a line.
-// A line is a list of [text, style]; a style is a string of class names.
+// A line is a list of [text, style]; a style is a string of class names. What a script
+// writes may be meant to harm: a line, its spans and the work for each character that
+// comes in are bounded.
+
+import { visible } from "./visible.js";
 
 const LINE_LIMIT = 16384; // characters of a line that are kept
+const SPAN_LIMIT = 1000; // changes of style in a line; the rest of it has the last one
+const WIDTH = 512; // columns that the cursor goes beyond the end of what is written
+const WORK = 4; // cells that sequences may touch for each character that came
 const ESCAPE_LIMIT = 4096; // an escape sequence longer than this is text
 const PLAIN = "";
 
@@ -23,13 +30,14 @@ export class Terminal {
     let at = 0;
     while (at < data.length) {
       const special = nextSpecial(data, at);
-      if (special > at) this.line.put(data.slice(at, special), this.classes);
+      if (special > at) this.line.put(visible(data.slice(at, special)), this.classes);
       if (special >= data.length) break;
       at = this.control(data, special, done);
       if (at < 0) {
         this.rest = data.slice(special);
         break;
       }
+      this.line.earn(at - special);
     }
     return done;
   }
@@ -59,7 +67,7 @@ export class Terminal {
         return this.escape(data, at);
       default:
         if (data[at] === "\x07") return at + 1;
-        this.line.put("\ufffd", this.classes);
+        this.line.put(visible(data[at]), this.classes);
         return at + 1;
     }
   }
@@ -176,11 +184,16 @@ function textual(data, at) {
 // A line being written: characters can be written over, as progress bars do.
 class Line {
   constructor() {
-    this.spans = []; // [text, style], while nothing is written over
-    this.cells = null; // [[character, style]], once something is
-    this.length = 0;
+    this.clear();
     this.at = 0;
     this.cut = 0; // characters that were not kept
+    this.work = WIDTH; // cells that may still be touched
+  }
+
+  clear() {
+    this.spans = []; // [text, style], while nothing is written over
+    this.cells = null; // characters and their styles, once something is
+    this.length = 0;
   }
 
   put(text, style) {
@@ -190,43 +203,59 @@ class Line {
       text = text.slice(0, Math.max(room, 0));
       if (!text) return;
     }
+    this.earn(text.length);
+    if (this.at > this.length) this.pad();
+    if (this.at === 0 && text.length >= this.length) this.clear();
     if (this.at === this.length && !this.cells) this.append(text, style);
     else this.over(text, style);
   }
 
   append(text, style) {
-    const last = this.spans.at(-1);
-    if (last && last[1] === style) last[0] += text;
-    else this.spans.push([text, style]);
+    add(this.spans, text, style);
     this.length += text.length;
     this.at = this.length;
   }
 
   over(text, style) {
-    if (this.at === 0 && text.length >= this.length && !this.cells) {
-      this.spans = [];
-      this.length = 0;
-      this.append(text, style);
-      return;
+    const { characters, styles } = this.spread();
+    for (let index = 0; index < text.length; index += 1, this.at += 1) {
+      characters[this.at] = text[index];
+      styles[this.at] = style;
     }
-    this.spread();
-    for (const character of text.split("")) {
-      while (this.cells.length < this.at) this.cells.push([" ", PLAIN]);
-      this.cells[this.at] = [character, style];
-      this.at += 1;
-    }
-    this.length = this.cells.length;
+    this.length = characters.length;
+  }
+
+  // Up to where the cursor was moved, beyond the end.
+  pad() {
+    const at = this.pay(this.at - this.length) ? this.at : this.length;
+    const blanks = " ".repeat(at - this.length);
+    this.at = this.length;
+    if (this.cells) this.over(blanks, PLAIN);
+    else if (blanks) this.append(blanks, PLAIN);
   }
 
   spread() {
-    this.cells ??= this.spans.flatMap(([text, style]) =>
-      text.split("").map((character) => [character, style]),
-    );
+    this.cells ??= {
+      characters: this.spans.flatMap(([text]) => text.split("")),
+      styles: this.spans.flatMap(([text, style]) => Array(text.length).fill(style)),
+    };
+    return this.cells;
+  }
+
+  // Each character that comes pays for a few cells; who has spent all moves no more.
+  earn(characters) {
+    this.work = Math.min(this.work + WORK * characters, WORK * LINE_LIMIT);
+  }
+
+  pay(cells) {
+    if (cells > this.work) return false;
+    this.work -= cells;
+    return true;
   }
 
   home(column = 0) {
-    this.at = Math.min(Math.max(column || 0, 0), LINE_LIMIT);
-    if (this.at > this.length) this.spread();
+    const furthest = Math.min(Math.max(this.length, WIDTH), LINE_LIMIT);
+    this.at = Math.min(Math.max(column || 0, 0), furthest);
     if (column === 0) this.cut = 0;
   }
 
@@ -235,14 +264,21 @@ class Line {
   }
 
   erase(how) {
-    this.spread();
-    if (how === "2") this.cells = [];
-    else if (how === "1") {
-      for (let index = 0; index <= Math.min(this.at, this.cells.length - 1); index += 1) {
-        this.cells[index] = [" ", PLAIN];
-      }
-    } else this.cells.length = Math.min(this.cells.length, this.at);
-    this.length = this.cells.length;
+    if (how === "2" || (how !== "1" && this.at === 0)) this.clear();
+    else if (how === "1") this.blank(Math.min(this.at + 1, this.length));
+    else if (this.at < this.length) this.shorten();
+  }
+
+  blank(cells) {
+    if (!this.pay(cells)) return;
+    const { characters, styles } = this.spread();
+    characters.fill(" ", 0, cells);
+    styles.fill(PLAIN, 0, cells);
+  }
+
+  shorten() {
+    const { characters, styles } = this.spread();
+    characters.length = styles.length = this.length = this.at;
   }
 
   value() {
@@ -250,12 +286,19 @@ class Line {
   }
 }
 
-function joined(cells) {
+function joined({ characters, styles }) {
   const spans = [];
-  for (const [character, style] of cells) {
-    const last = spans.at(-1);
-    if (last && last[1] === style) last[0] += character;
-    else spans.push([character, style]);
+  let first = 0;
+  for (let at = 1; at <= styles.length; at += 1) {
+    if (styles[at] === styles[first]) continue;
+    add(spans, characters.slice(first, at).join(""), styles[first]);
+    first = at;
   }
   return spans;
+}
+
+function add(spans, text, style) {
+  const last = spans.at(-1);
+  if (last && (last[1] === style || spans.length >= SPAN_LIMIT)) last[0] += text;
+  else spans.push([text, style]);
 }

@@ -2,6 +2,7 @@
 
 import { Terminal } from "./ansi.js";
 import { LogView } from "./logview.js";
+import { visible } from "./visible.js";
 
 const FIRST = 64 * 1024; // bytes shown at first
 const EARLIER = 256 * 1024; // bytes loaded upward at a time
@@ -85,7 +86,7 @@ class LogPage {
   state(told) {
     this.told = told;
     const says = document.getElementById("says");
-    if (says) says.textContent = told.text.slice(0, 200);
+    if (says) says.textContent = visible(told.text.slice(0, 200));
     document.dispatchEvent(new CustomEvent("rq:refresh"));
   }
 
@@ -96,7 +97,7 @@ class LogPage {
     const story = this.told?.story;
     const text = told.lost || (story ? `${story.what} ${story.why}` : "It has ended.");
     if (line) {
-      line.textContent = text;
+      line.textContent = visible(text);
       line.hidden = false;
     }
     this.view.empty("It wrote nothing.");
@@ -220,7 +221,7 @@ class LogPage {
     place.className = "soft";
     place.textContent = `at ${one.at.toLocaleString("en")}  `;
     const text = document.createElement("code");
-    text.textContent = one.text;
+    text.textContent = visible(one.text);
     link.append(place, text);
     return link;
   }

@@ -4,7 +4,8 @@ import { Terminal } from "./ansi.js";
 
 const BLOCK = 100; // lines that are dropped together
 const MOST_LINES = 20000;
-const MOST_CHARACTERS = 12_000_000;
+const MOST_WEIGHT = 12_000_000; // characters, and what the nodes around them are worth
+const SPAN_WEIGHT = 60;
 const START = /^\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ START - /;
 const END = /^\d+ - \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+ - RQ END - /;
 
@@ -19,7 +20,8 @@ export class LogView {
     this.block = null;
     this.last = null; // the element of the line that is being written
     this.count = 0;
-    this.characters = 0;
+    this.weight = 0;
+    this.weights = new WeakMap(); // of each line on the page
     this.missed = 0;
     this.follow = true;
     this.wanted = "";
@@ -43,7 +45,7 @@ export class LogView {
       if (this.dropFirstLine) this.dropFirstLine = false;
       else this.pending.push(line);
     }
-    const over = this.pending.length - MOST_LINES;
+    const over = surplus(this.pending);
     if (over > 0 && this.follow) this.pending.splice(0, over);
     else if (over > 0) this.onFull();
     this.schedule();
@@ -74,24 +76,34 @@ export class LogView {
   showCurrent() {
     const line = this.terminal.current();
     if (!this.last && !line.spans.length) return;
-    if (this.last) fill(this.last, line, this.wanted);
+    if (this.last) this.fill(this.last, line);
     else this.last = this.append(line);
   }
 
   append(line) {
-    if (this.last) {
-      fill(this.last, line, this.wanted);
-      return this.last;
-    }
+    if (this.last) return this.fill(this.last, line);
     if (!this.block || this.block.childElementCount >= BLOCK) {
       this.block = document.createElement("div");
       this.block.className = "block";
       this.lines.append(this.block);
     }
-    const made = element(line, this.wanted);
+    const made = this.element(line);
     this.block.append(made);
+    return made;
+  }
+
+  element(line) {
+    const made = document.createElement("div");
+    made.className = "line";
     this.count += 1;
-    this.characters += made.textContent.length;
+    return this.fill(made, line);
+  }
+
+  fill(made, line) {
+    fill(made, line, this.wanted);
+    const weight = weightOf(line);
+    this.weight += weight - (this.weights.get(made) ?? 0);
+    this.weights.set(made, weight);
     return made;
   }
 
@@ -109,7 +121,7 @@ export class LogView {
 
   // Never what somebody reads: then nothing more is taken until they follow again.
   dropOld() {
-    while (this.count > MOST_LINES || this.characters > MOST_CHARACTERS) {
+    while (this.count > MOST_LINES || this.weight > MOST_WEIGHT) {
       if (!this.follow) {
         this.onFull();
         return;
@@ -117,13 +129,13 @@ export class LogView {
       const first = this.lines.querySelector(".block");
       if (!first || first === this.block) return;
       this.count -= first.childElementCount;
-      this.characters -= first.textContent.length;
+      for (const line of first.children) this.weight -= this.weights.get(line) ?? 0;
       first.remove();
     }
   }
 
   isFull() {
-    return this.count + 2000 > MOST_LINES || this.characters > MOST_CHARACTERS / 2;
+    return this.count + 2000 > MOST_LINES || this.weight > MOST_WEIGHT / 2;
   }
 
   // ---- earlier lines
@@ -139,10 +151,7 @@ export class LogView {
       const block = document.createElement("div");
       block.className = "block";
       for (const line of lines.slice(at, at + BLOCK)) {
-        const made = element(line, this.wanted);
-        block.append(made);
-        this.count += 1;
-        this.characters += made.textContent.length;
+        block.append(this.element(line));
       }
       blocks.append(block);
     }
@@ -196,11 +205,19 @@ export class LogView {
   }
 }
 
-function element(line, wanted) {
-  const made = document.createElement("div");
-  made.className = "line";
-  fill(made, line, wanted);
-  return made;
+function weightOf({ spans }) {
+  return spans.reduce((sum, [text]) => sum + text.length + SPAN_WEIGHT, SPAN_WEIGHT);
+}
+
+// Returns how many of the lines, from the first on, are more than the view takes at once.
+function surplus(lines) {
+  let weight = 0;
+  let at = lines.length;
+  while (at > 0 && lines.length - at < MOST_LINES && weight < MOST_WEIGHT / 4) {
+    at -= 1;
+    weight += weightOf(lines[at]);
+  }
+  return at;
 }
 
 // Text nodes and class names only: what a script writes never becomes markup.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.client
 import select
@@ -14,25 +13,43 @@ from types import FrameType
 from typing import IO
 
 import rq
-from rq.errors import BadConfig, BadInput
-from rq.relay.answers import Reply
-from rq.relay.peers import Peer, Target
+from rq.errors import BadConfig, BadInput, Refused
+from rq.outbound import addresses, connection
+from rq.outbound.addresses import Internal, Place
+from rq.outbound.peers import Peer, Target
+from rq.outbound.reply import Reply
 
 CONNECT = 10.0  # seconds
 STALL = 60.0  # no byte moves, or no answer comes after the last
 PIECE = 1024 * 1024
 MOST = 32  # connections that are kept
-_BODY = 64 * 1024  # bytes of an answer that are read
+_BODY = 64 * 1024  # bytes
+_IN_CLEAR = (
+    "no password or token goes to {peer} over plain HTTP, where others can read it: use "
+    'https, or set "insecure": true for it in config/peers.json'
+)
+
+
+class NotAllowed(Refused):
+    """Nothing was sent, and a person has to allow it first."""
 
 
 class Line:
     """A connection, opened when it is needed."""
 
-    def __init__(self, to: Target, peer: Peer) -> None:
+    def __init__(self, to: Target, peer: Peer, most: int = _BODY) -> None:
+        """`most`: bytes of an answer that are read."""
         self.knows_keys = False  # whoever answers here; learned from an answer
+        self._to = to
+        self._peer = peer
         self._patience = peer.timeout
-        self._open = _connection(to, peer)
-        self._headers = {"User-Agent": f"RQ/{rq.__version__}", **_login(peer)}
+        self._most = most
+        self._host = _ascii(to.host)
+        self._open = http.client.HTTPConnection(self._host, to.port, blocksize=PIECE)
+        self._open.auto_open = 0  # to where `_connect` leads, and nowhere else
+        if to.scheme == "https":
+            self._open.default_port = http.client.HTTPS_PORT  # of the header Host
+        self._headers = {"User-Agent": f"RQ/{rq.__version__}", **peer.login}
 
     def close(self) -> None:
         self._open.close()
@@ -61,7 +78,7 @@ class Line:
 
     def reply(self) -> Reply:
         found = self._open.getresponse()
-        body = found.read(_BODY)
+        body = found.read(self._most)
         if not found.isclosed():
             self.close()
         return Reply(found.status, body)
@@ -72,9 +89,30 @@ class Line:
         if line.sock is not None and select.select([line.sock], [], [], 0)[0]:
             line.close()
         if line.sock is None:
-            line.connect()
-            _socket(line).settimeout(self._patience or STALL)
+            line.sock = self._connect()
+            line.sock.settimeout(self._patience or STALL)
         return line
+
+    def _connect(self) -> socket.socket:
+        timeout = min(CONNECT, self._patience or CONNECT)
+        context = _context(self._peer) if self._to.scheme == "https" else None
+        sock = connection.connect(self._places(), timeout)
+        if context is None:
+            return sock
+        return context.wrap_socket(sock, server_hostname=self._host)
+
+    def _places(self) -> list[Place]:
+        """Return where the host may be asked; NotAllowed when it may not."""
+        to, peer = self._to, self._peer
+        try:
+            places = addresses.find(self._host, to.port, peer.allow)
+        except Internal as error:
+            raise NotAllowed(f"{error}: `rq relay allow {to.place}`") from None
+        if to.scheme == "https" or not peer.login or peer.insecure:
+            return places
+        if inside := [place for place in places if addresses.is_loopback(place)]:
+            return inside
+        raise NotAllowed(_IN_CLEAR.format(peer=to.peer))
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
@@ -129,17 +167,6 @@ def _socket(line: http.client.HTTPConnection) -> socket.socket:
     return found
 
 
-def _connection(to: Target, peer: Peer) -> http.client.HTTPConnection:
-    host, timeout = _ascii(to.host), min(CONNECT, peer.timeout or CONNECT)
-    if to.scheme == "http":
-        return http.client.HTTPConnection(
-            host, to.port, timeout=timeout, blocksize=PIECE
-        )
-    return http.client.HTTPSConnection(
-        host, to.port, timeout=timeout, context=_context(peer), blocksize=PIECE
-    )
-
-
 def _ascii(host: str) -> str:
     try:
         return host.encode("idna").decode()
@@ -155,10 +182,3 @@ def _context(peer: Peer) -> ssl.SSLContext:
         except OSError as error:
             raise BadConfig(f"peers.json: ca {peer.ca}: {error}") from None
     return context
-
-
-def _login(peer: Peer) -> dict[str, str]:
-    if peer.user is None:
-        return {}
-    pair = f"{peer.user}:{peer.password}".encode()
-    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}

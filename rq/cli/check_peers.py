@@ -1,0 +1,75 @@
+"""`check_rq --peers`: whether each host of config/peers.json can be sent to."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from rq.cli.levels import Finding, Level
+from rq.errors import RQError
+from rq.layout import Root
+from rq.outbound import connection, peers
+from rq.outbound.line import Line
+from rq.outbound.peers import Peer, Target
+from rq.outbound.reply import Reply
+
+_TIMEOUT = 10.0  # seconds for a host of which nothing else is set
+_PATH = "check_rq/new_message"  # nothing is sent: the message in it is missing
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def findings(root: Root, *, insecure: bool) -> Iterator[Finding]:
+    """Say of each host whether it answers, knows who asks, and lets them send."""
+    table = peers.read_all(root)
+    for url in table.urls:
+        to = peers.origin(url)
+        peer = table.peers[to.peer]
+        yield _finding(to, replace(peer, insecure=insecure or peer.insecure))
+
+
+def _finding(to: Target, peer: Peer) -> Finding:
+    line = None
+    try:
+        line = Line(to, peer)
+        with line.within(_TIMEOUT):
+            reply = line.request("POST", to.path(_PATH), b"x_format=json", _FORM)
+    except (OSError, http.client.HTTPException) as error:
+        return Finding(Level.CRITICAL, f"{to.peer}: {connection.reason(error)}")
+    except RQError as error:
+        return Finding(Level.CRITICAL, f"{to.peer}: {error}")
+    finally:
+        if line is not None:
+            line.close()
+    level, text = _judge(reply)
+    return Finding(level, f"{to.peer}: {text}")
+
+
+def _judge(reply: Reply) -> tuple[Level, str]:
+    if reply.status == 401:
+        return Level.CRITICAL, "it does not know the login or token that is set here"
+    if reply.status == 403:
+        return _not_permitted(_detail(reply.body))
+    if reply.status >= 500:
+        return Level.CRITICAL, f"it answers {connection.phrase(reply.status)}"
+    if 300 <= reply.status < 400:
+        return Level.CRITICAL, "it leads elsewhere, where the relay does not follow"
+    return Level.OK, "may send there"
+
+
+def _not_permitted(detail: str) -> tuple[Level, str]:
+    """Tell a role that is not enough from one for other queues than was asked of."""
+    if " may ask of " in detail:
+        return Level.OK, "may send there, to some queues"
+    return Level.CRITICAL, "who is set here may not send there: it takes a producer"
+
+
+def _detail(body: bytes) -> str:
+    try:
+        found: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    return str(found.get("detail")) if isinstance(found, dict) else ""

@@ -1,0 +1,50 @@
+"""How deep JSON that others send may be nested, and reading it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from rq.errors import BadInput
+
+# What is taken is written again within other JSON.
+DEPTH = 246  # lists and objects in each other, in a field of a message
+_WRITTEN = 254  # that orjson writes
+_AROUND = 4  # levels that a request has around such a field
+
+
+def check_depth(value: Any, most: int = DEPTH) -> None:
+    """TypeError when lists and objects are nested deeper than `most`: orjson finds it
+    out quickest, when it is put into as many lists as are not allowed."""
+    for _ in range(_WRITTEN - most):
+        value = [value]
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        if "ecursion" not in str(error):
+            raise
+        raise TypeError(f"it is nested deeper than {most} levels") from None
+
+
+def from_json(data: bytes | str, what: str) -> Any:
+    """Return the JSON that somebody has sent; BadInput when `what` is none, or nested
+    so deep that it could not be written again.
+
+    >>> from_json(b'{"dest": "mail"}', "it")
+    {'dest': 'mail'}
+    >>> from_json("[" * 300 + "]" * 300, "the argument")
+    Traceback (most recent call last):
+    rq.errors.BadInput: the argument is nested deeper than 250 levels
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise BadInput(f"{what} is not JSON: {error}") from None
+    text = data if isinstance(data, bytes) else data.encode()
+    if text.count(b"[") + text.count(b"{") > DEPTH:  # most are not worth a look
+        try:
+            check_depth(value, DEPTH + _AROUND)
+        except TypeError as error:
+            raise BadInput(f"{what} {str(error).removeprefix('it ')}") from None
+    return value

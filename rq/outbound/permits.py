@@ -1,0 +1,102 @@
+"""Which internal hosts the relay may ask: what the operator adds to and takes from
+config/peers.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rq import config
+from rq.config import files
+from rq.errors import BadInput, Refused
+from rq.layout import Root
+from rq.outbound import addresses, peers
+from rq.proc import locks
+
+_ALLOW = "allow"
+
+
+def allow(root: Root, places: Iterable[str]) -> list[str]:
+    """Let hosts be asked; return those that were not allowed before."""
+    wanted = [spelled(place) for place in places]
+    added: list[str] = []
+
+    def add(texts: list[str]) -> None:
+        added.extend(place for place in dict.fromkeys(wanted) if place not in texts)
+        texts.extend(added)
+
+    _change(root, add)
+    return added
+
+
+def forbid(root: Root, place: str) -> None:
+    """Take back what `allow` has added; Refused when there is nothing to take."""
+    wanted = spelled(place)
+
+    def take(texts: list[str]) -> None:
+        known = {spelled(text): text for text in texts}
+        if wanted not in known:
+            raise Refused(_why_not(root, wanted))
+        texts.remove(known[wanted])
+
+    _change(root, take)
+
+
+def _why_not(root: Root, place: str) -> str:
+    url = next(
+        (u for u in peers.read_all(root).urls if peers.origin(u).place == place), ""
+    )
+    if url:
+        return (
+            f"{place} has settings in {root.peers}: take {url!r} out of `peers` there"
+        )
+    return f"{place} is not among the hosts that are allowed: `rq relay ls hosts`"
+
+
+def spelled(text: str) -> str:
+    """Return HOST, HOST:PORT or a network as it is kept; also of an URL. BadInput."""
+    if "://" in text:
+        return peers.origin(text).place
+    host, port = addresses.split_port(text)
+    addresses.allowed([text])
+    name = addresses.plain(host)
+    if port is None:
+        return name
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def listed(root: Root) -> list[dict[str, Any]]:
+    """Return the hosts that may be asked though they are internal: `host`, and the
+    `url` whose settings let it."""
+    table = peers.read_all(root)
+    told = [{"host": text, "url": None} for text in table.texts]
+    return told + [{"host": peers.origin(u).place, "url": u} for u in table.urls]
+
+
+def _change(root: Root, act: Callable[[list[str]], None]) -> None:
+    """Let `act` change the list; all else in the file stays as it is."""
+    turn = locks.lock_waiting(root.config_dir / ".peers.json.lock")
+    try:
+        peers.read_all(root)  # what is wrong with it is said, and nothing written
+        data = config.read_json(root.peers) if root.peers.exists() else {}
+        before = list(data.get(_ALLOW) or [])
+        texts = list(before)
+        act(texts)
+        if texts != before:
+            text = json.dumps({**data, _ALLOW: texts}, indent=1, ensure_ascii=False)
+            files.write_secret(root.peers, f"{text}\n")
+    finally:
+        os.close(turn)
+
+
+def takes(place: str, url: str) -> bool:
+    """Return whether allowing `place` may let `url` be asked."""
+    try:
+        at, port = peers.origin(url), addresses.split_port(place)[1]
+    except BadInput:
+        return False
+    same = addresses.plain(at.host) == addresses.split_port(place)[0]
+    network = "/" in place
+    return (same or network) and port in (None, at.port)

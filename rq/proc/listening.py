@@ -1,0 +1,67 @@
+"""Takes connections from a listening socket, and bears that there is no room for one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+
+AT_ONCE = 64  # connections that are taken before others on the loop have their turn
+REST = 1.0  # seconds without another try, after a failure
+TOLD = 60.0  # seconds between two lines about failures
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Gives each new connection, which does not block, to `on_connection`."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        on_connection: Callable[[socket.socket], None],
+    ) -> None:
+        self._sock = sock
+        self._loop = loop
+        self._on_connection = on_connection
+        self._told_at = float("-inf")
+        loop.add_reader(sock, self._accept)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._sock.close()
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                sock, _ = self._sock.accept()
+            except BlockingIOError:
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                self._rest(error)
+                return
+            sock.setblocking(False)
+            self._on_connection(sock)
+
+    def _rest(self, error: OSError) -> None:
+        """Try again in a while: until then the connection stays in the backlog, and the
+        socket readable, so that the loop would spin."""
+        now = time.monotonic()
+        if now - self._told_at >= TOLD:
+            self._told_at = now
+            log.error(
+                "no connection can be taken: %s; RQ tries again each second", error
+            )
+        self._loop.remove_reader(self._sock)
+        self._loop.call_later(REST, self._listen_again)
+
+    def _listen_again(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.add_reader(self._sock, self._accept)

@@ -1,0 +1,156 @@
+"""A folder in `new/`, looked at by descriptors: what is in it, and whose it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from rq import beneath, names
+from rq.durable import content
+from rq.errors import BadInput, BadMessage, NotPlain
+from rq.layout import ATTACH, JOB, MSG
+from rq.message import MESSAGE_LIMIT, Attachment
+
+MOST_FILES = 10_000
+MOST_BYTES = 256 * 1024 * 1024  # of another user's attachments, copied in one turn
+
+
+@dataclass(frozen=True, slots=True)
+class Deposit:
+    """What any program has renamed into `new/`, held open."""
+
+    fd: int
+    files: tuple[str, ...]  # attachments
+    foreign: bool  # some of it belongs to another user
+    key: str  # tells it from all others as long as it lies there
+
+    def msg(self) -> bytes:
+        """Return the content of `msg`, which is looked at before it is read."""
+        try:
+            fd = beneath.open_plain(MSG, self.fd)
+        except FileNotFoundError:
+            raise BadMessage("msg is missing") from None
+        except NotPlain as error:
+            raise BadInput(f"msg: {error.strerror}") from None
+        try:
+            size = os.fstat(fd).st_size
+            if size > MESSAGE_LIMIT:
+                raise BadMessage(
+                    f"msg has {size} bytes of JSON, at most {MESSAGE_LIMIT} can be "
+                    "taken; send large data as an attachment"
+                )
+            return beneath.content(fd, MSG, MESSAGE_LIMIT)
+        finally:
+            os.close(fd)
+
+    def digests(self) -> dict[str, Attachment]:
+        """Return its attachments, as they lie there."""
+        found = {}
+        for name in self.files:
+            sha, md5, size = content.digests(f"{ATTACH}/{name}", self.fd)
+            found[name] = Attachment(sha256=sha, md5=md5, size=size)
+        return found
+
+    def _check_sizes(self) -> None:
+        paths = (f"{ATTACH}/{name}" for name in self.files)
+        infos = (os.stat(p, dir_fd=self.fd, follow_symlinks=False) for p in paths)
+        if sum(info.st_size for info in infos) > MOST_BYTES:
+            raise _too_large()
+
+    def copied(self, dir_fd: int, path: str) -> dict[str, Attachment]:
+        """Copy its attachments into the directory `path` below `dir_fd`, durably."""
+        self._check_sizes()  # before anything is copied for nothing
+        found, left = {}, MOST_BYTES
+        for name in self.files:
+            source = beneath.open_plain(f"{ATTACH}/{name}", self.fd)
+            try:
+                size = os.fstat(source).st_size
+                left -= size
+                if left < 0:
+                    raise _too_large()
+                copied = content.copy_hashed(source, f"{path}/{name}", dir_fd, size)
+            finally:
+                os.close(source)
+            found[name] = Attachment(sha256=copied[0], md5=copied[1], size=copied[2])
+        return found
+
+
+def _too_large() -> BadInput:
+    return BadInput(
+        f"another user's attachments have more than {MOST_BYTES} bytes; send them by "
+        "`rq send` or the web"
+    )
+
+
+@contextlib.contextmanager
+def opened(dir_fd: int, path: str) -> Iterator[Deposit]:
+    """Look at a deposit; BadInput says why it cannot be a message."""
+    try:
+        fd = beneath.open_dir(path, dir_fd)
+    except (NotADirectoryError, NotPlain):
+        raise BadInput("it is not a directory") from None
+    try:
+        if not os.access(".", os.W_OK | os.X_OK, dir_fd=fd):
+            why = "RQ may not write to the folder, so cannot move it"
+            raise PermissionError(1, why)
+        yield _looked_at(fd)
+    finally:
+        os.close(fd)
+
+
+def _looked_at(fd: int) -> Deposit:
+    """Refuse all but plain files with names that are allowed."""
+    info = os.fstat(fd)
+    owners = {info.st_uid}
+    for name in _listed(fd):
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        owners.add(found.st_uid)
+        if name in (ATTACH, JOB) and stat.S_ISDIR(found.st_mode):
+            continue
+        if name != MSG and not name.startswith("."):
+            raise BadInput(f"unexpected file {name!r:.80}; it may hold msg and attach/")
+        _check(name, found)
+    files = _inside(fd, ATTACH, owners)
+    for name in files:
+        names.attachment(name)
+    _inside(fd, JOB, owners)  # its script's log is appended to
+    key = f"door/{info.st_ino:x}.{info.st_ctime_ns:x}"
+    return Deposit(fd, tuple(sorted(files)), owners != {os.geteuid()}, key)
+
+
+def _inside(fd: int, directory: str, owners: set[int]) -> list[str]:
+    """Return the names in a directory of the deposit; note who owns what in it."""
+    try:
+        below = beneath.open_dir(directory, fd)
+    except FileNotFoundError:
+        return []
+    except (NotADirectoryError, NotPlain):
+        raise BadInput(f"{directory} is not a directory") from None
+    try:
+        listed = _listed(below)
+        for name in listed:
+            found = os.stat(name, dir_fd=below, follow_symlinks=False)
+            owners.add(found.st_uid)
+            _check(name, found)
+        return listed
+    finally:
+        os.close(below)
+
+
+def _listed(fd: int) -> list[str]:
+    with os.scandir(fd) as entries:
+        found = [one.name for one in islice(entries, MOST_FILES + 1)]
+    if len(found) > MOST_FILES:
+        raise BadInput(f"it holds more than {MOST_FILES} files")
+    return found
+
+
+def _check(name: str, info: os.stat_result) -> None:
+    if not stat.S_ISREG(info.st_mode):
+        raise BadInput(f"{name!r:.80} is not a regular file")
+    if info.st_nlink != 1:
+        raise BadInput(f"{name!r:.80} has {info.st_nlink} names, not one")

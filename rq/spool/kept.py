@@ -1,0 +1,47 @@
+"""What a script of RQ's own keeps in the folder of its message: read and written there,
+and nowhere that a link may lead to."""
+
+from __future__ import annotations
+
+import json
+import os
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from rq import beneath, durable
+from rq.durable import content
+from rq.layout import ATTACH
+from rq.spool import folders
+
+
+def read(folder: Path, inner: str) -> bytes:
+    """Return the content of a small file below the folder of a message."""
+    with beneath.top(folder, os.O_NOFOLLOW) as top:
+        return folders.read_file(inner, top)
+
+
+def read_json(folder: Path, inner: str) -> dict[str, Any] | None:
+    """Return the JSON object in such a file; None if there is none."""
+    try:
+        with beneath.top(folder, os.O_NOFOLLOW) as top:
+            return folders.read_json(inner, top)
+    except OSError:
+        return None
+
+
+def write_json(folder: Path, inner: str, data: object) -> None:
+    """Replace such a file, durably."""
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    with beneath.top(folder, os.O_NOFOLLOW) as top:
+        durable.replace_durable(inner, text.encode() + b"\n", top)
+
+
+def attachment(folder: Path, name: str) -> BufferedReader:
+    """Open an attachment of a message."""
+
+    def opener(_path: str, _flags: int) -> int:
+        with beneath.top(folder, os.O_NOFOLLOW) as top:
+            return content.open_attachment(f"{ATTACH}/{name}", top)
+
+    return open(folder / ATTACH / name, "rb", opener=opener)

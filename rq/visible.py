@@ -1,0 +1,76 @@
+"""Makes characters visible that a reader cannot see, or that move what they see.
+
+A control character moves the cursor, a bidirectional mark turns the order of letters
+round, a tag or a filler takes no room: a name or a value with one of them looks like
+another. Each becomes its number, `<U+202E>`, wherever a person reads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+# The controls, the line and paragraph separators, lone surrogates (bytes of a file name
+# that are no UTF-8), interlinear annotation, and what Unicode calls Default_Ignorable;
+# but not the variation selectors FE00-FE0F, which stand behind half of all emoji.
+# static/js/visible.js has the same list, and a test compares the two.
+_INVISIBLE = (
+    "\\x7f-\\x9f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f"
+    "\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ud800-\\udfff\\ufeff"
+    "\\uffa0\\ufff0-\\ufffb\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a"
+    "\\U000e0000-\\U000e0fff"
+)
+_IN_TEXT = re.compile(f"[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f{_INVISIBLE}]|\\r(?!\\n)")
+_IN_LINE = re.compile(f"[\\x00-\\x1f{_INVISIBLE}]")
+
+# A control sequence (colours, cursor), a string (title, link, DCS) up to its end or that
+# of its line, a choice of character set, any other pair.
+SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]{0,256}[ -/]{0,16}[@-~]|[\]PX^_][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)?"
+    r"|[ -/]{1,16}[0-~]|[0-OQ-WYZ\\`-~])"
+)
+COLOUR = re.compile(r"\x1b\[[0-9;:]{0,256}m")
+
+
+def text(value: str) -> str:
+    """Return a text whose characters can all be seen; lines and tabs stay.
+
+    >>> text("exe.\\u202egpj")
+    'exe.<U+202E>gpj'
+    >>> text("one\\r\\n\\ttwo\\x1b[2J")
+    'one\\r\\n\\ttwo<U+001B>[2J'
+    """
+    return _IN_TEXT.sub(_number, value)
+
+
+def line(value: str) -> str:
+    """Return a text that is one line, whatever is in it.
+
+    >>> line("one\\ntwo")
+    'one<U+000A>two'
+    """
+    return _IN_LINE.sub(_number, value)
+
+
+def json_text(dumped: str) -> str:
+    """Return JSON with the same values, whose characters can all be seen.
+
+    >>> json_text('"exe.\u202egpj"')
+    '"exe.\\\\u202egpj"'
+    """
+    return _IN_TEXT.sub(lambda found: json.dumps(found[0])[1:-1], dumped)
+
+
+def uncoloured(written: str) -> str:
+    """Return what a program wrote for a terminal, as text: no sequences, and of a line
+    that it wrote over what stood there last.
+
+    >>> uncoloured("\\x1b[31m10 %\\r20 %\\x1b[0m\\r\\nnext")
+    '20 %\\nnext'
+    """
+    lines = SEQUENCE.sub("", written).replace("\r\n", "\n").split("\n")
+    return text("\n".join(one.rstrip("\r").rpartition("\r")[2] for one in lines))
+
+
+def _number(found: re.Match[str]) -> str:
+    return f"<U+{ord(found[0]):04X}>"

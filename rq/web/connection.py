@@ -1,0 +1,161 @@
+"""One connection of the web: gunicorn's, with a bound on how long a request's head takes.
+
+It may not decide who is let in; it tells every request what the kernel says of the other
+end, as `scope["rq.uid"]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gunicorn.asgi.protocol import ASGIProtocol
+
+from rq.web.visitors import Visitor, Visitors
+
+HEAD_TIME = 10  # seconds for the head of a request, whatever comes meanwhile
+STALL_TIME = 300  # seconds until a client is left that takes nothing of an answer
+_BYTES_ACKED = slice(120, 128)  # of struct tcp_info
+UID = "rq.uid"  # in a request's scope: who owns the other end; None: not known
+ADMITTED = "rq.admitted"  # there: to be called when it is known who asks
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
+
+
+class Connection(ASGIProtocol):
+    """gunicorn's protocol, whose methods are called at the steps of a connection's life.
+
+    It waits (for a head, or to be let in) or it answers; only one that waits may be ended
+    for another. So strangers, who could send a body for hours, keep nobody out.
+    """
+
+    def __init__(self, worker: Any, visitors: Visitors, visitor: Visitor) -> None:
+        super().__init__(worker)
+        self._visitors = visitors
+        self._visitor = visitor
+        self._inner: Asgi = worker.asgi
+        self.app: Asgi = self._answer
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._head_begun = False
+        self._progress_timer: asyncio.TimerHandle | None = None
+
+    async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
+        scope[UID] = self._visitor.uid
+        # As it was accepted: of one that was reset meanwhile nobody else knows it.
+        scope["client"] = self._visitor.client
+        scope[ADMITTED] = functools.partial(self._visitors.answers, self._visitor)
+        await self._inner(scope, receive, send)
+
+    # ---- steps that gunicorn calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._expect_head()
+        super().connection_made(transport)
+
+    def _feed_callback_parser(self, data: bytes) -> bool:
+        """Take bytes of a head, of a body, or requests sent ahead."""
+        goes_on = bool(super()._feed_callback_parser(data))
+        if goes_on and self._current_request is None:
+            # One byte now and then must not put the end off: the first one counts.
+            self._head_begun = True
+            if self._head_timer is None:
+                self._expect_head()
+        return goes_on
+
+    def _on_headers_complete(self) -> bool:
+        self._forget_head()
+        return bool(super()._on_headers_complete())
+
+    def _arm_keepalive_timer(self) -> None:
+        """Wait for the next request; what was answered may be on its way still."""
+        if not self._flow_control.write_paused:
+            self._visitors.waits(self._visitor)
+        super()._arm_keepalive_timer()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_progress()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._awaiting_request:
+            self._visitors.waits(self._visitor)
+
+    async def _handle_websocket(self, *_: object) -> None:
+        """Refuse a handshake before anything is read as WebSocket frames."""
+        self._send_error_response(400, "RQ speaks no WebSocket: ask by plain HTTP.\n")
+        self._close_transport()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_head()
+        if self._progress_timer is not None:
+            self._progress_timer.cancel()
+        self._visitors.leave(self._visitor)
+        super().connection_lost(exc)
+        if self._request_ready is not None:
+            self._request_ready.set()  # ends who waits for a head now, not in a while
+
+    # ---- ends
+
+    def _expect_head(self) -> None:
+        self._head_timer = self.worker.loop.call_later(HEAD_TIME, self._end_waiting)
+
+    def _forget_head(self) -> None:
+        self._head_begun = False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _end_waiting(self) -> None:
+        """The head did not come in time. Who said nothing at all is told nothing."""
+        self._head_timer = None
+        if self._head_begun:
+            text = f"The head of the request did not come within {HEAD_TIME} s.\n"
+            self._send_error_response(408, text)
+        self._close_transport()
+        self._request_ready.set()
+
+    def _close_transport(self) -> None:
+        """Close, once the client has what is left for it."""
+        if not self._closed:
+            super()._close_transport()
+            self._watch_progress()
+
+    def _watch_progress(self) -> None:
+        """Begin to look whether the client takes what is left for it, if anything is."""
+        if self._progress_timer is None and self.transport.get_write_buffer_size():
+            self._look_again()
+
+    def _look_again(self) -> None:
+        taken = _taken(self._visitor.sock)
+        self._progress_timer = self.worker.loop.call_later(
+            STALL_TIME, self._check_progress, taken
+        )
+
+    def _check_progress(self, taken_before: int) -> None:
+        """End a connection whose client takes nothing; gunicorn would wait for it
+        without end."""
+        self._progress_timer = None
+        if not self.transport.get_write_buffer_size():
+            return
+        if _taken(self._visitor.sock) == taken_before:
+            self.transport.abort()
+        else:
+            self._look_again()
+
+
+def _taken(sock: socket.socket) -> int:
+    """Return how many bytes the other end's kernel has taken so far; without Linux,
+    another number at each call."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+        return int.from_bytes(info[_BYTES_ACKED], sys.byteorder)
+    except (OSError, AttributeError):
+        return time.monotonic_ns()

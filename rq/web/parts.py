@@ -1,0 +1,142 @@
+"""Uploads that are not finished: files under `config/tmp`, so many and no more.
+
+Which there are is kept in memory and looked up now and then: a directory that is read at
+each piece would cost the more, the more pieces there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq.config import files
+from rq.errors import Refused
+
+SUFFIX = ".part"
+KEPT = 36 * 3600.0  # seconds; as long as a message in prep
+MOST = 1000
+MOST_BYTES = 64 * 1024**3  # of all of them
+SHARES = 4  # so many senders fill it: each has its share, or one file alone
+ABANDONED = 600.0  # seconds without a piece, after which one may have to go
+_LOOK = 60.0  # seconds between looks at the directory
+
+
+@dataclass(slots=True)
+class _Part:
+    size: int  # bytes that have come, or were announced here
+    touched: float  # epoch seconds
+    sender: str
+
+
+def name_of(what: str, sender: str) -> str:
+    """Return what a file is called that is to be `what`, sent by `sender`.
+
+    >>> name_of("q/ID/a", "ci") == name_of("q/ID/a", "token:ci")
+    False
+    """
+    return f"{_digest(what)[:32]}-{_digest(sender)[:8]}{SUFFIX}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sender_of(name: str) -> str:
+    """Return the digest of who sends a file; all processes see it in its name."""
+    _, dash, sender = name.removesuffix(SUFFIX).rpartition("-")
+    return sender if dash else ""
+
+
+class Parts:
+    """The unfinished uploads of one web process, and those that others left."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: dict[str, _Part] = {}
+        self._looked = -_LOOK
+
+    def admit(self, name: str, size: int) -> Path:
+        """Take note of a piece of a file of `size` bytes; Refused when there are too
+        many unfinished ones, in all or of its sender, and none was abandoned."""
+        now = time.time()
+        if time.monotonic() - self._looked > _LOOK:
+            self._look(now)
+        known = self._known.pop(name, None)
+        wanted = _Part(size, now, _sender_of(name))
+        if known is None and self._is_full(wanted):
+            self._look(now)
+            self._make_room(wanted, now)
+        self._known[name] = wanted  # the last is the youngest
+        return self._directory / name
+
+    def forget(self, name: str) -> None:
+        """Remove one that is finished, or that nothing has come of."""
+        self._known.pop(name, None)
+        files.remove_upload(self._directory / name)
+
+    def _is_full(self, wanted: _Part) -> bool:
+        """Whether it is too much for its sender, or for all.
+
+        What one sender may have alone counts as its share, so no announcement, however
+        large, keeps the others out.
+        """
+        parts = self._known.values()
+        theirs = [one for one in parts if one.sender == wanted.sender]
+        share = MOST_BYTES // SHARES
+        size = sum(one.size for one in theirs)
+        if len(theirs) >= MOST // SHARES or (theirs and size + wanted.size > share):
+            return True
+        shares = sum(min(one.size, share) for one in (*parts, wanted))
+        return len(parts) >= MOST or shares > MOST_BYTES
+
+    def _make_room(self, wanted: _Part, now: float) -> None:
+        for name, one in sorted(self._known.items(), key=lambda pair: pair[1].touched):
+            if not self._is_full(wanted):
+                return
+            if now - one.touched > ABANDONED and self._is_idle(name):
+                self.forget(name)
+        if self._is_full(wanted):
+            theirs = [p for p in self._known.values() if p.sender == wanted.sender]
+            raise Refused(
+                f"not accepted: {len(self._known)} uploads are unfinished, "
+                f"{len(theirs)} of them yours; send again when some have ended"
+            )
+
+    def _is_idle(self, name: str) -> bool:
+        """Whether nobody is sending it."""
+        with contextlib.suppress(OSError):
+            fd = os.open(
+                self._directory / name,
+                os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+            )
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            finally:
+                os.close(fd)
+            return True
+        return False
+
+    def _look(self, now: float) -> None:
+        """See which there are; remove those that nobody went on with for long."""
+        self._looked = time.monotonic()
+        found: dict[str, _Part] = {}
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                if not entry.name.endswith(SUFFIX):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    info = entry.stat(follow_symlinks=False)
+                    sender = _sender_of(entry.name)
+                    part = _Part(info.st_size, info.st_mtime, sender)
+                    found[entry.name] = part
+        for name, one in found.items():
+            if (known := self._known.get(name)) is not None:
+                one.size = max(one.size, known.size)
+        self._known = found
+        for name in [n for n, one in found.items() if now - one.touched > KEPT]:
+            self.forget(name)

@@ -1,0 +1,39 @@
+"""Whether whoever asks may use a route: by its role, and the queues that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from falcon.asgi import Request
+
+from rq.access.roles import Principal, Role
+from rq.errors import NotPermitted
+from rq.web.routes import Right
+
+
+def check_right(
+    principal: Principal | None, right: Right, params: Mapping[str, Any]
+) -> None:
+    """Raise NotPermitted unless `principal` may use a route with these fields."""
+    if principal is None or right.role is None:
+        raise NotPermitted("Nobody may ask for this.")
+    if not principal.may(right.role):
+        raise NotPermitted(
+            f"{principal.name} is {principal.role} here; this needs {right.role}."
+        )
+    if right.shared or not principal.is_limited:
+        return
+    queue = right.queue or params.get("name")
+    if queue is None or not principal.sees(queue):
+        what = f"the queue {queue}" if queue else "all queues"
+        raise NotPermitted(
+            f"{principal.name} may ask of {', '.join(principal.queues)}; "
+            f"this is about {what}."
+        )
+
+
+def demand(req: Request, role: Role) -> None:
+    """Raise NotPermitted unless whoever asks has a role, for what a route's fields say."""
+    req.context.role = role
+    check_right(req.context.principal, Right(role=role, shared=True), {})

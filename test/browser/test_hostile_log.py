@@ -1,0 +1,124 @@
+"""A log that means harm neither hangs the page nor eats the browser's memory."""
+
+from __future__ import annotations
+
+import os
+
+import browsing
+import pytest
+from supervising import wait_until
+
+from rq import visible
+
+E = "\x1b"
+TWO = 2_000_000  # bytes
+MOST_NODES = 1_000_000
+SHOWN = """
+const [address, pattern, times, done] = arguments;
+import(address).then(({ Terminal }) => {
+  const terminal = new Terminal();
+  const whole = pattern.repeat(times);
+  let lines = 0, characters = 0, spans = 0;
+  const count = (line) => {
+    lines += 1;
+    spans = Math.max(spans, line.spans.length);
+    for (const [text] of line.spans) characters = Math.max(characters, text.length);
+  };
+  for (let at = 0; at < whole.length; at += 65536) {
+    for (const line of terminal.write(whole.slice(at, at + 65536))) count(line);
+  }
+  count(terminal.current());
+  done({ lines, characters, spans, rest: terminal.rest.length });
+}, (error) => done({ error: String(error) }));
+"""
+PATTERNS = {
+    "far moves": f"{E}[999999999Bx{E}[999999999Gy{E}[2K",
+    "a column, then a line": f"{E}[16384Gx\n",
+    "erased and written again": "y" * 16000 + f"{E}[1K" * 4000,
+    "a column after each erasure": f"{E}[16384Gx{E}[2K",
+    "blanks to the left": f"{E}[16384G{E}[1Kx",
+    "colours": f"{E}[31ma{E}[32mb",
+    "parameters": f"{E}[" + "1;" * 5000 + "m",
+    "one number": f"{E}[" + "9" * 100_000,
+    "titles": f"{E}]0;" + "t" * 5000,
+    "escapes": E,
+    "returns": "\r",
+    "half a line over": "z" * 8000 + "\r" + "x" * 4000,
+    "backspaces": "ab\b\b",
+    "lines": "\n",
+    "marks": "\u202e",
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
+def test_two_megabytes_of_it_are_read_and_bounded(stage, pattern):
+    stage.open("/timers")
+    stage.driver.set_script_timeout(60)
+    times = TWO // len(pattern.encode())
+    found = stage.driver.execute_async_script(
+        SHOWN, "/static/js/ansi.js", pattern, times
+    )
+    assert "error" not in found, found
+    assert found["characters"] <= 16384
+    assert found["spans"] <= 1000
+    assert found["rest"] <= 4200
+
+
+LOG = (
+    f"{E}[31mr{E}[32mg{E}[1;44mb{E}[0m" * 120_000
+    + f"\n{E}[16000Gfar\n" * 100_000
+    + "<img src=x onerror=alert(1)><script>alert(2)</script>\n"
+    + f"{E}]0;<script>alert(3)</script>\x07{E}]8;;javascript:alert(4){E}\\link\n"
+    + f"{E}[999999999B{E}[2J{E}[1;1Hup\b\b\b\bover\u202egpj.exe\x9b31m\n"
+    + "y" * 20_000
+    + f"{E}[1K" * 200_000
+    + "\nthe end of it\n"
+)
+
+
+def test_a_hostile_log_is_shown_as_text_and_the_page_goes_on(stage, tmp_path):
+    file = tmp_path / "log"
+    file.write_text(LOG)
+    stage.queue("vandal", f"#!/bin/sh\ncat {file}\necho done >&3\n")
+    msg_id = stage.send("vandal")
+    wait_until(lambda: stage.state("vandal", msg_id) == "done")
+    stage.open(f"/q/vandal/{msg_id}/log?from=0")
+    browsing.shows(stage.driver, "Follow goes on", "#log-note", 60)
+    browsing.click(stage.driver, "#follow")
+    browsing.shows(stage.driver, "the end of it", "#log", 60)
+    browsing.shows(stage.driver, "over<U+202E>gpj.exe<U+009B>31m", "#log")
+    browsing.shows(stage.driver, "<img src=x onerror=alert(1)>", "#log")
+    count = "return document.getElementsByTagName('*').length"
+    assert stage.driver.execute_script(count) < MOST_NODES
+    assert (
+        stage.driver.find_elements("css selector", "#log a, #log img, #log script")
+        == []
+    )
+    if picture := os.environ.get("RQ_PICTURE"):
+        stage.driver.save_screenshot(picture)
+    stage.clean()
+
+
+COMPARED = """
+const done = arguments[0];
+import("/static/js/visible.js").then(({ visible }) => {
+  const hidden = [];
+  for (let code = 0; code < 0x110000; code += 1) {
+    const text = String.fromCodePoint(code);
+    if (visible(text) !== text) hidden.push([code, visible(text)]);
+  }
+  done(hidden);
+});
+"""
+
+
+def test_the_browser_and_the_server_call_the_same_characters_invisible(stage):
+    stage.open("/timers")
+    stage.driver.set_script_timeout(60)
+    there = stage.driver.execute_async_script(COMPARED)
+    here = [
+        [code, visible.text(chr(code))]
+        for code in range(0x110000)
+        if visible.text(chr(code)) != chr(code)
+    ]
+    assert there == here

@@ -1,0 +1,234 @@
+"""Logins: roles of users, and that guesses slow down nobody but who guesses."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rq import passwords
+from rq.access import guesses, hashing, logins
+from rq.access.guesses import Guesses, Levels
+from rq.access.hashing import Hashing
+from rq.access.logins import Logins
+from rq.access.roles import Role
+from rq.config.settings import RootConfig
+from rq.errors import BadConfig, TooOften
+
+NOW = 1000.0
+RIGHT = passwords.make("right")
+
+
+def config(**users):
+    return RootConfig(basic_auth={"users": users or {"ann": RIGHT}})
+
+
+def checked(known, *guess, now=NOW):
+    """Return the name of who is let in, None for nobody, "later" for who must wait."""
+
+    async def ask():
+        try:
+            user = await known.check(*guess, now)
+        except TooOften:
+            return "later"
+        return user and user.name
+
+    return asyncio.run(ask())
+
+
+# ---- the setting
+
+
+def test_a_user_is_an_admin_unless_the_config_says_otherwise():
+    known = logins.users(
+        config(
+            ann=RIGHT,
+            bob={"password": RIGHT, "role": "operator", "queues": ["mail-*"]},
+            cid={"password": "plain"},
+        )
+    )
+    assert known["ann"].principal.role is Role.ADMIN
+    assert known["bob"].principal.role is Role.OPERATOR
+    assert known["bob"].principal.sees("mail-out")
+    assert not known["bob"].principal.sees("wages")
+    assert known["cid"].role is Role.ADMIN
+    assert logins.users(RootConfig()) == {}
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"role": "operator"}, "the password of ann is empty"),
+        ({"password": RIGHT, "role": "king"}, "'king', the role of ann"),
+        ({"password": RIGHT, "role": ["admin"]}, "the role of ann"),
+        ({"password": RIGHT, "queues": "mail"}, "the queues of ann"),
+        ({"password": RIGHT, "queues": [""]}, "the queues of ann"),
+        ({"password": RIGHT, "roles": "admin"}, "'roles' of ann is not one of"),
+        ({"password": ["x"]}, "the password of ann is not text"),
+        (None, "the password of ann is not text"),
+        (True, "the password of ann is not text"),
+        ("scrypt:1:2", "the hash of ann is damaged"),
+    ],
+)
+def test_a_user_that_cannot_be_is_one_sentence(user, said):
+    with pytest.raises(BadConfig, match=said):
+        logins.users(config(ann=user))
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "a\nb", "token:ci"])
+def test_a_users_name_is_never_that_of_a_token(name):
+    with pytest.raises(BadConfig, match="cannot be a user's name"):
+        logins.users(config(**{name: RIGHT}))
+
+
+def test_the_proof_of_a_session_changes_with_the_password():
+    known = logins.users(config(ann=RIGHT, bob=RIGHT))
+    changed = logins.users(config(ann=passwords.make("right"), bob=RIGHT))
+    assert known["ann"].proof != changed["ann"].proof
+    assert known["bob"].proof == changed["bob"].proof != known["ann"].proof
+
+
+# ---- guesses
+
+
+def test_a_right_login_is_let_in_and_a_wrong_one_is_not():
+    known = Logins(config())
+    assert checked(known, "ann", "right", "192.0.2.1") == "ann"
+    assert checked(known, "ann", "right", "192.0.2.1") == "ann"
+    assert checked(known, "ann", "wrong", "192.0.2.1") is None
+    assert checked(known, "nobody", "right", "192.0.2.1") is None
+    assert checked(known, "", "", "") is None
+
+
+def test_an_address_that_guesses_must_wait_and_no_other():
+    known = Logins(config())
+    for number in range(guesses.AT_ONCE):
+        assert checked(known, "ann", f"wrong {number}", "192.0.2.1") is None
+    assert checked(known, "ann", "right", "192.0.2.1") == "later"
+    assert checked(known, "bob", "x", "192.0.2.1") == "later"
+    assert checked(known, "ann", "right", "192.0.2.2") == "ann"
+    later = NOW + guesses.PAUSE
+    assert checked(known, "ann", "wrong", "192.0.2.1", now=later) is None
+    assert checked(known, "ann", "wrong too", "192.0.2.1", now=later) == "later"
+
+
+def test_a_login_that_was_right_once_never_waits_even_where_others_guess():
+    known = Logins(config())
+    assert checked(known, "ann", "right", "192.0.2.1") == "ann"
+    for number in range(guesses.AT_ONCE + 1):
+        checked(known, "ann", f"wrong {number}", "192.0.2.1")
+    assert checked(known, "ann", "wrong", "192.0.2.1") == "later"
+    assert checked(known, "ann", "right", "192.0.2.1") == "ann"
+
+
+def test_all_addresses_of_one_network_are_one_guesser():
+    known = Logins(config())
+    for number in range(guesses.AT_ONCE):
+        checked(known, "ann", f"wrong {number}", f"2001:db8::{number + 1:x}")
+    assert checked(known, "ann", "x", "2001:db8::ffff") == "later"
+    assert checked(known, "ann", "right", "2001:db8:0:1::1") == "ann"
+
+
+def test_a_name_that_many_guess_at_leaves_each_one_guess_and_the_right_one_enters():
+    known = Guesses()
+    for number in range(guesses.OF_A_NAME):
+        known.take(f"10.0.0.{number}", "ann", NOW)
+    known.take("10.9.9.9", "ann", NOW)
+    with pytest.raises(TooOften) as refusal:
+        known.take("10.9.9.9", "ann", NOW)
+    assert refusal.value.wait == guesses.PAUSE
+    known.take("10.9.9.9", "bob", NOW + guesses.PAUSE)
+    known.take("10.9.9.9", "bob", NOW + guesses.PAUSE)
+
+
+def test_memory_is_bounded_whatever_is_guessed():
+    known = Levels()
+    for number in range(guesses.MOST + 500):
+        known.add(number, 1, NOW)
+    assert len(known) == guesses.MOST
+    for number in range(guesses.MOST + 500):
+        known.add(number, -1, NOW)
+    assert len(known) == 0
+
+
+def test_a_program_that_opens_many_connections_is_one_guess():
+    known = Logins(config())
+
+    async def ask():
+        every = [known.check("ann", "right", "192.0.2.1", NOW) for _ in range(100)]
+        return await asyncio.gather(*every)
+
+    assert {user.name for user in asyncio.run(ask())} == {"ann"}
+
+
+def test_whoever_leaves_while_a_password_is_compared_harms_nobody():
+    known = Logins(config())
+
+    async def ask():
+        leaving = [
+            asyncio.create_task(known.check("ann", f"{n}", f"10.0.0.{n}", NOW))
+            for n in range(5)
+        ]
+        await asyncio.sleep(0)
+        for task in leaving:
+            task.cancel()
+        user = await known.check("ann", "right", "192.0.2.2", NOW)
+        return (
+            user.name,
+            [not task.done() or task.cancelled() for task in leaving],
+            known,
+        )
+
+    name, gone, _ = asyncio.run(ask())
+    assert name == "ann"
+    assert all(gone)
+
+
+def test_of_those_who_wait_the_least_suspicious_comes_next_and_the_worst_is_sent_away():
+    ended = []
+
+    async def guess(on, number, suspicion):
+        try:
+            await on.fits("x", RIGHT, suspicion)
+            ended.append(number)
+        except TooOften:
+            ended.append(f"{number} sent away")
+
+    async def ask():
+        on = Hashing()
+        tasks = [asyncio.create_task(guess(on, -1, 0.0))]  # is compared at once
+        for number in range(hashing.WAITING):
+            tasks.append(asyncio.create_task(guess(on, number, 9.0 - number / 100)))
+        tasks.append(asyncio.create_task(guess(on, "right", 0.0)))
+        await asyncio.gather(*tasks)
+
+    asyncio.run(ask())
+    assert "0 sent away" in ended
+    ended.remove("0 sent away")
+    assert ended[:3] == [-1, "right", hashing.WAITING - 1]
+    assert len(ended) == hashing.WAITING + 1
+
+
+def test_four_hundred_who_guess_at_once_are_nearly_all_sent_away():
+    known = Logins(config())
+
+    async def one(password, address):
+        try:
+            return await known.check("ann", password, address, NOW)
+        except TooOften:
+            return "later"
+
+    async def ask():
+        wrong = [
+            asyncio.create_task(one(f"wrong {n}", "192.0.2.1")) for n in range(400)
+        ]
+        right = asyncio.create_task(one("right", "192.0.2.2"))
+        await right
+        waiting = sum(not task.done() for task in wrong)
+        return right.result().name, waiting, await asyncio.gather(*wrong)
+
+    name, waiting, answers = asyncio.run(ask())
+    assert name == "ann"
+    assert waiting >= guesses.AT_ONCE - 2, "the right one came first"
+    assert answers.count(None) == guesses.AT_ONCE
+    assert answers.count("later") == 400 - guesses.AT_ONCE

@@ -1,0 +1,101 @@
+"""Locks: who may read RQ's files cannot hold them, which would stop RQ."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from installing import as_user
+from supervising import Daemon
+from support import CHECKOUT, open_to_others, wait_until
+
+from rq import logs
+from rq.proc import locks
+
+pytestmark = pytest.mark.process
+
+SLOW = "#!/bin/sh\nread answer <&4\n"
+
+
+def locked_files(root: Path) -> dict[str, int]:
+    """Return the files below `root` that some process has locked, and their modes."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    inodes = {int(word.split(":")[2]) for line in lines for word in [line.split()[5]]
+              if word.count(":") == 2}  # fmt: skip
+    found = {}
+    for path in root.rglob("*"):
+        info = path.lstat()
+        if info.st_ino in inodes:
+            found[str(path.relative_to(root))] = info.st_mode & 0o777
+    return found
+
+
+def test_no_lock_that_rq_holds_can_be_taken_by_who_may_only_read(tmp_path):
+    daemon = Daemon(tmp_path)
+    daemon.script.write_text(SLOW)
+    try:
+        daemon.start()
+        daemon.create("t")
+        daemon.ask_queue("t", "create_message", {"dest": "t"})
+        wait_until(lambda: "queue/t/lease/0" in locked_files(tmp_path))
+        found = locked_files(tmp_path)
+    finally:
+        daemon.close()
+    assert {"config/queuemgr.lock", "queue/t/lock"} <= found.keys()
+    assert set(found.values()) == {0o600}, found
+
+
+def test_a_lock_file_of_an_older_rq_is_closed_to_others(tmp_path):
+    path = tmp_path / "lock"
+    path.touch()
+    path.chmod(0o640)
+    held = locks.lock(path)
+    assert held is not None
+    os.close(held)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1]) as log:
+    fcntl.flock(log, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+WRITE = """
+import sys
+from pathlib import Path
+from rq import logs
+logs.append(Path(sys.argv[1]), "last")
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="only root can be other users -> sudo ./test/run_tests.sh",
+)
+def test_who_may_read_a_full_log_cannot_hold_up_who_writes_it(tmp_path):
+    open_to_others(tmp_path)
+    path = tmp_path / "audit.log"
+    path.touch()
+    path.chmod(0o644)
+    os.truncate(path, logs.ROTATE_BYTES)
+    with subprocess.Popen(
+        ["python3", "-c", HOLD, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        **as_user(4321) | {"env": {"PATH": "/usr/bin:/bin"}},
+    ) as reader:
+        assert reader.stdout.readline() == b"held\n"
+        env = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+        writer = subprocess.Popen([sys.executable, "-c", WRITE, path], env=env)
+        try:
+            assert writer.wait(20) == 0
+        finally:
+            reader.stdin.close()
+            reader.wait(20)
+            writer.wait(20)
+    assert path.read_text() == "last\n"

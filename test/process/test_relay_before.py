@@ -1,0 +1,112 @@
+"""The first start of a version that asks for permission allows the hosts of before."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from relaying import RUN, SETTINGS
+from support import CHECKOUT, RunningQueue
+
+from rq.outbound import earlier, permits
+
+pytestmark = pytest.mark.process
+
+TOLD = "#!/bin/sh\ncase $RQ_PARAM1 in err) echo err no >&3;; *) echo relayed x >&3;; esac\n"
+ALLOW = "import sys; from rq import config; from rq.outbound import earlier; "
+ALLOW += "earlier.allow_once(config.find_root(sys.argv[1]))"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Give a root with a history and messages that wait, as an old version left it."""
+    queue = RunningQueue(tmp_path, "relay", TOLD, nice=0)
+    try:
+        queue.start()
+        for host in ("10.0.0.7:3333", "inner.example", "8.8.8.8", "127.0.0.1:3333"):
+            queue.run(dest=f"http://{host}/q/x")
+        queue.run(dest="http://10.9.9.9/q/x", param1="err")
+        queue.ok("seal")
+        queue.run(dest="https://[fd00::1]/q/x")
+        queue.send(dest="http://10.0.0.8:1/q/x", due=32000000000)
+        queue.ok("prep_message", {"dest": "http://10.0.0.9/q/x"})
+        queue.send(dest="http://h:99999/q/x", due=32000000000)
+        queue.close()
+    finally:
+        queue.kill()
+    return queue.root
+
+
+HOSTS = [
+    "10.0.0.7:3333",
+    "10.0.0.8:1",
+    "10.0.0.9:80",
+    "[fd00::1]:443",
+    "inner.example:80",
+]
+
+
+def allowed(root):
+    return sorted(one["host"] for one in permits.listed(root))
+
+
+def test_the_hosts_of_the_history_and_of_what_waits_are_allowed(root):
+    earlier.allow_once(root)
+    assert allowed(root) == HOSTS
+    assert earlier.news(root) == HOSTS
+    earlier.told(root)
+    assert earlier.news(root) == []
+    assert earlier.entered(root) == HOSTS
+
+
+def test_it_is_done_once_and_what_a_person_took_back_stays_so(root):
+    earlier.allow_once(root)
+    permits.forbid(root, "10.0.0.7:3333")
+    earlier.allow_once(root)
+    assert "10.0.0.7:3333" not in allowed(root)
+
+
+def test_what_the_operator_has_set_is_kept(root):
+    peer = {"https://10.0.0.1": {"user": "u", "password": "p"}}
+    root.peers.write_text(json.dumps({"allow": ["10.0.0.7:3333"], "peers": peer}))
+    root.peers.chmod(0o600)
+    earlier.allow_once(root)
+    kept = json.loads(root.peers.read_text())
+    assert kept["peers"] == peer
+    assert sorted(kept["allow"]) == HOSTS
+
+
+@pytest.mark.parametrize(
+    "point", ["before-rename#1", "after-rename#1", "before-rename#2"]
+)
+def test_a_start_that_is_killed_in_the_middle_is_harmless(root, point):
+    env = {**os.environ, "RQ_CRASH_AT": f"durable:{point}", "PYTHONPATH": str(CHECKOUT)}
+    words = [sys.executable, "-c", ALLOW, str(root.path)]
+    assert subprocess.run(words, env=env, check=False).returncode == -signal.SIGKILL
+    assert not root.relay_hosts.exists()
+    earlier.allow_once(root)
+    assert allowed(root) == HOSTS
+
+
+def test_a_root_without_history_allows_nobody_later(tmp_path):
+    queue = RunningQueue(tmp_path, "relay", RUN, **SETTINGS)
+    earlier.allow_once(queue.root)
+    assert not queue.root.peers.exists()
+    try:
+        queue.start()
+        queue.send(dest="http://10.0.0.7:1/q/x", due=32000000000)
+        earlier.allow_once(queue.root)
+        assert not queue.root.peers.exists()
+        queue.close()
+    finally:
+        queue.kill()
+
+
+def test_a_file_that_cannot_be_used_is_left_and_the_hosts_are_named(root, caplog):
+    root.peers.write_text("{")
+    earlier.allow_once(root)
+    assert root.peers.read_text() == "{"
+    assert f"say `rq relay allow {' '.join(HOSTS)}`" in caplog.text
+    assert root.relay_hosts.exists()

@@ -1,0 +1,283 @@
+"""Who may ask what over the Unix sockets: the queue's, the supervisor's, the timers'."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from supervising import Daemon, daemon_on
+from support import (
+    CHECKOUT,
+    RunningQueue,
+    acting_as,
+    open_to_others,
+    running_queue,
+    short,
+    wait_until,
+)
+
+from rq import client
+from rq.access.roles import Role
+from rq.proc import peers
+from rq.queues.commands import COMMANDS
+from rq.supervisor.commands import Commands
+from rq.timers.sending import COMMANDS as TIMERS
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="it takes root to be two users -> sudo ./test/run_tests.sh process",
+)
+STRANGER = 4321
+GROUP = grp.getgrgid(1).gr_name  # of whom this test's admins are members
+
+ROLES = {
+    "queue": {
+        Role.VIEWER: "ping uptime config status detail get_message get_message_state "
+        "get_message_status num_messages messages list owed show_txn list_txns",
+        Role.PRODUCER: "wake create_message prep_message single_que attach_message "
+        "delete_attach_message commit_message take_copy open_txn prepare_txn "
+        "commit_txn abort_txn",
+        Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
+        "cancel_message cancel_batch retry_message run_message ack_errs resolve_owed",
+        Role.ADMIN: "shutdown mind",
+    },
+    "supervisor": {
+        Role.VIEWER: "ping uptime version environment queues status",
+        Role.PRODUCER: "wake_queue",
+        Role.OPERATOR: "up_queue down_queue pause_queue resume_queue restart_queue",
+        Role.ADMIN: "create_queue delete_queue define_queue undefine_queue shutdown",
+    },
+    "timers": {Role.VIEWER: "get_timers get_status status", Role.PRODUCER: "wake"},
+}
+OWN = {"mind", "take_copy", "define_queue", "undefine_queue"}
+OTHERS = {"queue": Role.OPERATOR, "supervisor": Role.PRODUCER, "timers": Role.PRODUCER}
+
+
+def table(kind: str) -> dict[str, Role]:
+    return {word: role for role, words in ROLES[kind].items() for word in words.split()}
+
+
+def test_every_command_of_every_socket_names_the_role_that_it_takes():
+    assert {word: one.role for word, one in COMMANDS.items()} == table("queue")
+    supervisor = Commands.COMMANDS
+    assert {word: one.role for word, one in supervisor.items()} == table("supervisor")
+    assert {word: role for word, (_, role) in TIMERS.items()} == table("timers")
+    own = [word for word, one in COMMANDS.items() if one.own]
+    assert {*own, *(word for word, one in supervisor.items() if one.own)} == OWN
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A supervisor with a queue, whose sockets the group 0 can open."""
+    open_to_others(tmp_path)
+    with daemon_on(tmp_path / "root") as daemon:
+        settings = json.loads(daemon.root.config.read_text())
+        settings["admin_group"] = GROUP
+        daemon.root.config.write_text(json.dumps(settings))
+        daemon.start()
+        daemon.create("mail")
+        daemon.until_up("timers")
+        yield daemon
+
+
+def asked(site: Daemon, kind: str, command: str, arg: object = b"") -> object:
+    if kind == "timers":
+        return client.ask_timers(site.root.timers_socket, command, timeout=20)
+    queue = site.root.queue("mail").socket
+    path = queue if kind == "queue" else site.root.supervisor_socket
+    return client.ask(path, command, arg, timeout=20)
+
+
+def is_refused(reply: object, command: str) -> bool:
+    return f"may not ask {command}" in str(reply)
+
+
+@pytest.mark.parametrize("kind", ROLES)
+def test_others_of_the_sockets_group_are_refused_what_their_role_does_not_cover(
+    site, kind
+):
+    for command, role in table(kind).items():
+        with acting_as(STRANGER, 0):
+            reply = asked(site, kind, command)
+        refused = command in OWN or not OTHERS[kind].covers(role)
+        assert is_refused(reply, command) is refused, reply
+    assert site.is_up("mail")
+    assert site.ask("ping") == ["pong"]
+
+
+@pytest.mark.parametrize(("gid", "groups"), [(1, []), (0, [7, 1])])
+def test_members_of_the_admin_group_may_ask_all_but_what_is_rqs_own(site, gid, groups):
+    path = site.root.supervisor_socket
+    for place in (site.root.path, site.root.config_dir, path):
+        shutil.chown(place, 0, gid)
+    with acting_as(STRANGER, gid, groups):
+        for command in ("define_queue", "undefine_queue"):
+            assert is_refused(asked(site, "supervisor", command, "mail"), command)
+        assert asked(site, "supervisor", "pause_queue", "mail") == ["ok", "mail"]
+        assert asked(site, "supervisor", "shutdown") == ["ok"]
+    assert site.process.wait(20) == 0
+
+
+def test_members_of_other_groups_are_no_admins(site):
+    with acting_as(STRANGER, 0, [7, 8]):
+        reply = asked(site, "supervisor", "pause_queue", "mail")
+    assert is_refused(reply, "pause_queue")
+
+
+def test_more_groups_than_python_reads_of_the_kernel_are_looked_up_by_name(site):
+    with acting_as(STRANGER, 0, [*range(100, 500), 1]):
+        reply = asked(site, "supervisor", "pause_queue", "mail")
+    assert is_refused(reply, "pause_queue"), "4321 has no name, so no groups either"
+    assert site.ask("ping") == ["pong"]
+
+
+def test_an_admin_makes_queues_only_where_allow_new_queue_says_so(site):
+    wanted = {"name": "made", "script": str(site.script)}
+    with acting_as(STRANGER, 0, [1]):
+        reply = asked(site, "supervisor", "create_queue", wanted)
+    assert reply == ["fail", "queues are not made here: allow_new_queue is not true"]
+    assert not site.root.queue("made").path.exists()
+    settings = json.loads(site.root.config.read_text())
+    site.root.config.write_text(json.dumps({**settings, "allow_new_queue": True}))
+    site.process.send_signal(1)  # SIGHUP
+
+    def is_made() -> bool:
+        with acting_as(STRANGER, 0, [1]):
+            return asked(site, "supervisor", "create_queue", wanted)[0] == "success"
+
+    wait_until(is_made)
+
+
+def test_a_group_that_does_not_exist_has_no_members(tmp_path):
+    open_to_others(tmp_path)
+    queue = RunningQueue(tmp_path / "root", "t", "obey")
+    settings = json.loads(queue.root.config.read_text())
+    queue.root.config.write_text(json.dumps({**settings, "admin_group": "nosuch"}))
+    queue.start()
+    try:
+        with acting_as(STRANGER, 0, [1]):
+            assert "may not ask shutdown" in queue.refused("shutdown")
+        assert "there is no group 'nosuch'" in queue.log()
+        queue.close()
+    finally:
+        queue.kill()
+
+
+# ---- whose word is believed
+
+
+def cancelled(queue: RunningQueue, who: object, uid: int) -> str:
+    """Return the status of a message that somebody has cancelled."""
+    msg_id = queue.send(param1="sleep 60")
+    queue.until(msg_id, "run")
+    with acting_as(uid, 0):
+        queue.ok("cancel_message", {"msg_id": msg_id, "who": who})
+    return str(queue.ended(msg_id)["status"])
+
+
+def test_who_did_it_is_believed_from_rqs_own_user_and_root_only(tmp_path):
+    open_to_others(tmp_path)
+    with running_queue(tmp_path / "root") as queue:
+        assert cancelled(queue, "Ada", 0) == "err - cancelled by Ada"
+        name = pwd.getpwuid(1).pw_name
+        assert cancelled(queue, "root", 1) == f"err - cancelled by {name}"
+        assert cancelled(queue, "Ada", STRANGER) == f"err - cancelled by uid:{STRANGER}"
+
+
+def test_one_user_alone_may_ask_everything_as_before(tmp_path):
+    open_to_others(tmp_path)
+    queue = RunningQueue(tmp_path / "root", "t", "obey")
+    for place in [tmp_path / "root", *(tmp_path / "root").rglob("*")]:
+        if not place.is_symlink():
+            shutil.chown(place, 1, 1)
+    try:
+        queue.start(user="1")
+        for uid in (1, 0):
+            with acting_as(uid, uid):
+                msg_id = short(queue.ok("create_message", {"dest": "t", "due": 4e9}))
+                assert queue.ok("delete_message", {"msg_id": msg_id})
+        with acting_as(1, 1):
+            assert queue.ask("shutdown") == ["ok"]
+        assert queue.process.wait(20) == 0
+    finally:
+        queue.kill()
+
+
+# ---- users that the kernel cannot name
+
+IN_A_NAMESPACE = """
+import os, sys
+from pathlib import Path
+from rq.proc import peers
+from rq.access import sockets
+import socket
+ours, theirs = socket.socketpair()
+print(peers.is_nameless(65534), peers.is_nameless(0))
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+listening.listen()
+print("ready", flush=True)
+line, _ = listening.accept()
+try:
+    sockets.Policy(sockets.QUEUE_OTHERS, None).asker(line)
+except Exception as error:
+    print(error)
+"""
+
+
+def test_secrets_of_a_config_are_for_admins(tmp_path):
+    secret = {"API_TOKEN": "sesame", "LANG": "C"}
+    with running_queue(tmp_path, env_vars=secret) as queue:
+        open_to_others(queue.root.path)
+        socket = queue.dir.socket
+        assert client.ask(socket, "config")[1]["env_vars"] == secret
+        with acting_as(STRANGER, 0):
+            shown = client.ask(socket, "config")[1]["env_vars"]
+    assert shown == {"API_TOKEN": "(hidden)", "LANG": "C"}
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux is missing")
+def test_a_user_of_another_namespace_is_nobody(tmp_path):
+    open_to_others(tmp_path)
+    path = tmp_path / "sock"
+    words = ["unshare", "--user", "--map-root-user", sys.executable, "-c"]
+    with subprocess.Popen(
+        [*words, IN_A_NAMESPACE, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    ) as process:
+        assert process.stdout.readline() == "True False\n"
+        assert process.stdout.readline() == "ready\n"
+        with acting_as(STRANGER, 0):
+            client.Connection(Path(path)).close()
+        assert "the kernel does not say who asks" in process.stdout.readline()
+        process.wait(10)
+
+
+def test_a_path_of_another_user_leads_to_nothing_that_rq_itself_has_open(tmp_path):
+    open_to_others(tmp_path)
+    closed = tmp_path / "closed"
+    closed.mkdir(0o700)
+    for name in ("closed/file", "open"):
+        (tmp_path / name).write_text("text")
+    (tmp_path / "link").symlink_to(tmp_path / "open")
+    peer = peers.Peer(os.getpid(), STRANGER, STRANGER)
+    held = os.open(closed, os.O_RDONLY)
+    try:
+        here = (f"fd/{held}/file", "maps", "status")
+        for path in [f"/proc/self/{one}" for one in here]:
+            with pytest.raises(OSError, match=r"link|/proc"):
+                os.close(peers.open_as(path, peer))
+        for name in ("open", "link"):
+            os.close(peers.open_as(str(tmp_path / name), peer))
+    finally:
+        os.close(held)

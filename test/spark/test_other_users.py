@@ -1,0 +1,96 @@
+"""What another user of this machine sees of a job, and what they can do with its ports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+
+import psutil
+import pytest
+from supervising import CHECKOUT
+from support import acting_as
+
+OTHER = 4321
+SECRET = "sesame-open"
+HOLD = """
+import sys
+from rq.spark.session import close, session
+spark = session("held", master="local[2]")
+conf = spark.sparkContext._jsc.hadoopConfiguration()
+print(conf.get("fs.s3a.secret.key"), spark.conf.get("spark.authenticate"), flush=True)
+print(spark.range(100).selectExpr("sum(id)").first()[0], flush=True)
+sys.stdin.readline()
+close(spark)
+"""
+
+
+@pytest.fixture(scope="module")
+def held(spark_env):
+    """Give a session that stands still, as a process."""
+    conf = json.loads(spark_env.get("RQ_SPARK_CONF") or "{}")
+    conf["spark.hadoop.fs.s3a.secret.key"] = SECRET
+    env = {**os.environ, **spark_env, "RQ_SPARK_CONF": json.dumps(conf)}
+    env["PYTHONPATH"] = str(CHECKOUT)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLD], env=env, **pipes) as process:
+        assert process.stdout.readline() == f"{SECRET} true\n"
+        assert process.stdout.readline() == "4950\n"
+        yield psutil.Process(process.pid)
+        process.communicate("\n")
+
+
+def family(held):
+    return [held, *held.children(recursive=True)]
+
+
+def test_no_secret_is_on_a_command_line(held):
+    lines = [" ".join(process.cmdline()) for process in family(held)]
+    assert any("java" in line for line in lines)
+    assert [line for line in lines if SECRET in line] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user -> run as root")
+def test_another_user_reads_no_environment_and_no_file(held):
+    for process in family(held):
+        with acting_as(OTHER, OTHER), pytest.raises(PermissionError):
+            open(f"/proc/{process.pid}/environ").close()
+
+
+def ports(held):
+    return {
+        line.laddr.port
+        for process in family(held)
+        for line in process.net_connections("inet")
+        if line.status == psutil.CONN_LISTEN
+    }
+
+
+def request(port):
+    """Ask a port as Spark's own transport does, without a secret; return the answer."""
+    body = b"anything"
+    frame = struct.pack(">bqi", 3, 7, len(body)) + body  # RpcRequest
+    with socket.create_connection((b"127.0.0.1", port), 5) as sock:
+        sock.settimeout(5)
+        sock.sendall(struct.pack(">q", 8 + len(frame)) + frame)
+        answer = b""
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            while piece := sock.recv(65536):
+                answer += piece
+        return answer
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user -> run as root")
+def test_no_port_serves_who_has_no_secret(held):
+    answers = []
+    for port in ports(held):
+        with acting_as(OTHER, OTHER):
+            answers.append(request(port))
+    asked_for_it = [answer for answer in answers if b"Expected SaslMessage" in answer]
+    assert len(asked_for_it) == 2  # of the driver, and of its blocks
+    others = [answer for answer in answers if answer not in asked_for_it]
+    assert all(answer == b"" or answer.endswith(b"err") for answer in others)

@@ -1,0 +1,272 @@
+"""Every route, spelled in every way, in every configuration: nobody comes in unasked."""
+
+from __future__ import annotations
+
+import http.client
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from webbing import web_alone
+
+from rq import passwords
+from rq.access.roles import Principal, Role
+from rq.config.settings import RootConfig
+from rq.errors import NotPermitted
+from rq.layout import Root
+from rq.web import app, messages, rights, site
+from rq.web.credentials import Credentials
+from rq.web.pages import templating
+from rq.web.routes import Right, Routes
+
+pytestmark = pytest.mark.system
+
+FIELDS = {
+    "{name}": "mail",
+    "{msg_id}": "20260102.0304.05.006.7",
+    "{file}": "a.txt",
+    "{txn}": "20260102.0304.05.006.8",
+    "{verb}": "delete",
+    "{key}": "0badcafe-1-0",
+    "{path:path}": "rq.css",
+}
+HEALTH = ("/livez", "/readyz")
+LOGIN = ("/login", "/logout")
+REFUSED = (400, 401, 403, 404, 405, 421)
+
+
+def table(root="/nowhere") -> Routes:
+    served = site.make(Root(Path(root)), RootConfig(), b"x" * 32)
+    served.templates = templating.environment(served)
+    return app.table(served, Credentials(served))
+
+
+def filled(path):
+    for field, value in FIELDS.items():
+        path = path.replace(field, value)
+    assert "{" not in path, f"{path}: say in FIELDS what stands there"
+    return path
+
+
+ROUTES = [
+    (method, filled(path))
+    for path in table().paths
+    for method in table().methods(path)
+    if path not in LOGIN
+]
+
+
+def spellings(path, port):
+    """Return a path as somebody might write it who wants past a guard."""
+    bare = path[1:]
+    return [
+        path,
+        bare,
+        f"{bare}?://",
+        f"{path}?://",
+        f"/{path}",
+        f"//{path}",
+        f"/%2f{bare}",
+        f"/%2F{bare}",
+        f"%2f{bare}",
+        f"/%252f{bare}",
+        f"/.{path}",
+        f"/x/..{path}",
+        f"/%2e%2e{path}",
+        f"/..{path}",
+        f"\\{bare}",
+        f"/\\{bare}",
+        f"/%5c{bare}",
+        f"{path}/",
+        f"{path}//",
+        f"{path}/.",
+        f"{path}%2f",
+        f"{path}%00",
+        f"{path};x=.css",
+        f"{path}#x",
+        path.upper(),
+        path.replace("/", "//"),
+        "".join(f"%{byte:02x}" for byte in path.encode()),
+        "/" + "".join(f"%{byte:02x}" for byte in bare.encode()),
+        f"http://127.0.0.1:{port}{path}",
+        f"http://localhost{path}",
+        f"http:{path}",
+        f"//127.0.0.1:{port}{path}",
+        f"livez/..{path}",
+        f"/livez/..{path}",
+        f"/livez/%2e%2e{path}",
+        f"/livez{path}",
+        f"127.0.0.1:{port}",
+        "*",
+    ]
+
+
+class Stranger:
+    """Sends requests as they are written, over a connection that it keeps."""
+
+    def __init__(self, port, headers=()):
+        self._line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        self._headers = dict(header.split(": ") for header in headers)
+
+    def close(self):
+        self._line.close()
+
+    def status(self, method, spelled, **more):
+        """Return the status of the answer; 0: the connection was closed instead."""
+        headers = {"Content-Length": "0", **self._headers, **more}
+        for _ in range(2):  # the server may just have closed what was kept
+            try:
+                self._line.putrequest(method, spelled, skip_accept_encoding=True)
+                for name, value in headers.items():
+                    self._line.putheader(name, value)
+                self._line.endheaders()
+                answer = self._line.getresponse()
+                answer.read()
+                return answer.status
+            except (http.client.HTTPException, ConnectionError):
+                self._line.close()
+        return 0
+
+
+LOGINS = {"users": {"ann": passwords.make("correct horse")}}
+CONFIGURATIONS = {
+    "a login": ({"basic_auth": LOGINS}, ()),
+    "a login below /rq": ({"basic_auth": LOGINS, "relative_root": "/rq"}, ()),
+    "a login, a proxy": ({"basic_auth": LOGINS}, ("Via: 1.1 proxy",)),
+    "no login, a proxy": ({}, ("X-Forwarded-For: 127.0.0.1",)),
+    "no login, a proxy below /rq": (
+        {"relative_root": "/rq"},
+        ("Forwarded: for=127.0.0.1",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_no_spelling_of_any_route_lets_a_stranger_in(tmp_path, name):
+    settings, headers = CONFIGURATIONS[name]
+    prefix = settings.get("relative_root", "")
+    let_in = []
+    with web_alone(tmp_path, **settings) as web, ExitStack() as opened:
+        stranger = opened.enter_context(closing(Stranger(web.port, headers)))
+        for method, path in ROUTES:
+            paths = {path, prefix + path}
+            for spelled in {s for p in paths for s in spellings(p, web.port)}:
+                status = stranger.status(method, spelled)
+                if status not in REFUSED and status != 0:
+                    let_in.append((method, spelled, status))
+        open_paths = {p for path in HEALTH for p in (path, prefix + path)}
+        for path in open_paths:
+            assert stranger.status("GET", path) in (200, 503)
+    assert let_in == []
+
+
+def test_a_stranger_learns_nothing_of_what_there_is(tmp_path):
+    with web_alone(tmp_path, basic_auth=LOGINS) as web, ExitStack() as opened:
+        stranger = opened.enter_context(closing(Stranger(web.port)))
+        answers = {
+            path: stranger.status("GET", path)
+            for path in ("/q/there", "/nothing", "/q.json", "/static/rq.css")
+        }
+    assert set(answers.values()) == {401}, answers
+
+
+# ---- roles
+
+PAGES = {
+    "/": "viewer",
+    "/overview.json": "viewer",
+    "/css/rq.css": "viewer",
+    "/favicon.ico": "viewer",
+    "/static/{path:path}": "viewer",
+    "/timers": "viewer",
+    "/timers.json": "viewer",
+    "/system": "viewer",
+    "/system.json": "viewer",
+    "/history": "viewer",
+    "/history.json": "viewer",
+    "/relay.json": "viewer",
+    "/relay/confirm/{verb}": "operator",
+    "/relay/{msg_id}/confirm/{verb}": "operator",
+    "/owed/{name}/{key}/confirm/{verb}": "operator",
+    "/q/{name}": "viewer",
+    "/q/{name}/queue.json": "viewer",
+    "/q/{name}/history": "viewer",
+    "/q/{name}/history.json": "viewer",
+    "/q/{name}/confirm/{verb}": "operator",
+    "/q/{name}/txn": "viewer",
+    "/q/{name}/txn.json": "viewer",
+    "/q/{name}/txn/{txn}/confirm/{verb}": "operator",
+    "/q/{name}/{msg_id}/confirm/{verb}": "operator",
+    "/q/{name}/{msg_id}/log": "viewer",
+    "/q/{name}/{msg_id}/log.json": "viewer",
+    "/q/{name}/{msg_id}/follow": "viewer",
+    "/q/{name}/{msg_id}/tailviewlog/{file}": "viewer",
+    "/q/{name}/{msg_id}/tailview/{file}": "viewer",
+}
+# Those of the routes for programs stand in PROTOCOLS.md (test_routes.py).
+
+
+def test_each_page_names_the_role_that_may_see_it():
+    routes = table()
+    rights = {path: routes.right(path, "GET").role for path in PAGES}
+    assert rights == PAGES
+    for path in routes.paths:
+        for method in routes.methods(path):
+            right = routes.right(path, method)
+            assert right.role in Role, (path, method)
+            shows = method in ("GET", "HEAD") or path in LOGIN
+            assert shows or right.role is not Role.VIEWER
+
+
+SHARED = {
+    "/login",
+    "/logout",
+    "/",
+    "/overview.json",
+    "/q.txt",
+    "/q.json",
+    "/css/rq.css",
+    "/favicon.ico",
+    "/static/{path:path}",
+}
+
+
+def test_what_is_about_no_queue_is_closed_to_who_may_ask_of_some():
+    routes = table()
+    ann = Principal(name="ann", role=Role.ADMIN, queues=("mail-*",))
+    for path in routes.paths:
+        for method in routes.methods(path):
+            right = routes.right(path, method)
+            assert right.shared == (path in SHARED), (path, method)
+            if right.shared:
+                continue
+            with pytest.raises(NotPermitted, match="mail-"):
+                rights.check_right(ann, right, {"name": "other"})
+            if "{name}" in path:
+                rights.check_right(ann, right, {"name": "mail-1"})
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_role_may_do_what_those_before_it_may_and_nothing_more(role):
+    somebody = Principal(name="somebody", role=role)
+    order = list(Role)
+    for needed in order:
+        right = Right(role=needed)
+        if order.index(needed) <= order.index(role):
+            rights.check_right(somebody, right, {})
+        else:
+            with pytest.raises(NotPermitted, match=f"is {role} here; .* {needed}"):
+                rights.check_right(somebody, right, {})
+
+
+def test_nobody_may_use_what_names_no_right():
+    with pytest.raises(NotPermitted):
+        rights.check_right(Principal(name="a", role=Role.ADMIN), Right(role=None), {})
+    with pytest.raises(NotPermitted):
+        rights.check_right(None, Right(role=Role.VIEWER), {})
+
+
+def test_to_change_a_message_takes_more_than_to_send_one():
+    roles = {method: role for method, (_, _, role) in messages.CHANGES.items()}
+    assert roles.pop("commit") is Role.PRODUCER
+    assert set(roles.values()) == {Role.OPERATOR}

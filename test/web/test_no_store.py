@@ -1,0 +1,94 @@
+"""No answer but the files of the pages may be kept, and no secret is for viewers."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import webbing
+from supervising import wait_until
+
+from rq.access.roles import Principal, Role
+from rq.config import secrets
+from rq.config.settings import RootConfig
+from rq.layout import Root
+from rq.web import answers, app, site
+
+pytestmark = pytest.mark.process
+
+KEPT = ("/static/{path:path}", "/css/rq.css", "/favicon.ico")
+FIELD = re.compile(r"\{(\w+)[^}]*\}")
+SECRETS = {"API_TOKEN": "sesame1", "DB": "postgres://u:sesame2@h/d", "LANG": "C"}
+
+
+def every_get():
+    table = app.table(site.make(Root(Path("/nowhere")), RootConfig(), b"x" * 32))
+    stream = "/follow"  # it has a test of its own
+    return [
+        path
+        for path in table.paths
+        if "GET" in table.methods(path) and not path.endswith(stream)
+    ]
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    with webbing.served(tmp_path_factory.mktemp("root") / "rq") as served:
+        name = served.queue("echo done >&3; echo x > file", "kept", env_vars=SECRETS)
+        served.done = served.send(name)
+        wait_until(lambda: served.state(name, served.done) == "done")
+        yield served
+
+
+@pytest.mark.parametrize("path", every_get())
+@pytest.mark.parametrize("accept", [webbing.BROWSER, "application/json"])
+def test_nothing_is_kept_by_a_browser_but_the_files_of_the_pages(web, path, accept):
+    known = {"name": "kept", "msg_id": web.done, "path": "rq.css", "file": "stdio.log"}
+    address = FIELD.sub(lambda field: known.get(field[1], "x"), path)
+    answer = web.get(address, Accept=accept)
+    wanted = "no-cache" if path in KEPT else "no-store"
+    assert answer.headers["cache-control"] == wanted, answer
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing/here", "/q/kept/{done}/follow", "/livez", "/readyz", "/%00"]
+)
+def test_neither_are_errors_and_streams(web, path):
+    answer = web.get(path.format(done=web.done))
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_answers_to_forms_are_not_kept(web):
+    for path in ("/q/kept/new_message", "/new_queue", "/q/kept/restart"):
+        assert web.post(path, {}).headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "name", ["PASSWORD", "db_passwd", "Token", "AWS_SECRET_ACCESS_KEY", "API_KEY",
+             "apikey", "SSH_PRIVATE_KEY", "spark.hadoop.fs.s3a.secret.key", "PGPASS"]
+)  # fmt: skip
+def test_a_value_whose_name_says_secret_is_hidden(name):
+    config = {"env_vars": {name: "sesame"}, "deep": [{"er": {name: ["sesame"]}}]}
+    assert "sesame" not in json.dumps(secrets.masked(config))
+
+
+@pytest.mark.parametrize("name", ["LANG", "PATH", "MONKEY", "KEYBOARD", "HOST", "TZ"])
+def test_a_value_whose_name_does_not_is_shown(name):
+    assert secrets.masked({"env_vars": {name: "x"}}) == {"env_vars": {name: "x"}}
+
+
+@pytest.mark.parametrize(
+    ("role", "sees"),
+    [(None, False), *((role, role is Role.ADMIN) for role in Role)],
+)
+def test_secrets_are_for_admins(role, sees):
+    principal = role and Principal(name="x", role=role)
+    asking = SimpleNamespace(context=SimpleNamespace(principal=principal))
+    assert answers.sees_secrets(asking) is sees
+
+
+def test_who_owns_rq_sees_its_config_as_it_is(web):
+    assert web.get("/q/kept/config.json").json["env_vars"] == SECRETS
+    assert web.get("/q/kept/config").json["env_vars"] == SECRETS
+    assert "sesame1" in web.page("/q/kept")
