@@ -157,7 +157,7 @@ def test_a_queue_that_comes_later_gets_its_message_then(running):
     assert "t" in running.ask("status")["timers"]["errors"]
     running.create("q")
     wait_until(lambda: fired(running, "q") == 1, 20)
-    assert row(running, "t")["error"] == ""
+    wait_until(lambda: row(running, "t")["error"] == "")
     wait_until(lambda: running.ask("status")["timers"]["errors"] == {})
 
 

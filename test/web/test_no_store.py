@@ -62,6 +62,8 @@ def test_neither_are_errors_and_streams(web, path):
 def test_answers_to_forms_are_not_kept(web):
     for path in ("/q/kept/new_message", "/new_queue", "/q/kept/restart"):
         assert web.post(path, {}).headers["cache-control"] == "no-store"
+    # The restart was done: the tests after this one ask the queue that comes back.
+    wait_until(lambda: "env_vars" in web.get("/q/kept/config").json)
 
 
 @pytest.mark.parametrize(
