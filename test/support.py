@@ -115,6 +115,22 @@ def open_to_others(path: Path) -> None:
         place.chmod(place.stat().st_mode | 0o011)
 
 
+def ask_at_once(socket: Path, pid: int, *requests: tuple[str, object]) -> list[Any]:
+    """Ask on a connection each, all of which process `pid` reads in one turn; return the
+    replies."""
+    with contextlib.ExitStack() as stack:
+        lines = [
+            stack.enter_context(client.Connection(socket, timeout=20)) for _ in requests
+        ]
+        for line in lines:
+            line.ask("ping")  # it was accepted
+        os.kill(pid, signal.SIGSTOP)
+        for line, (command, arg) in zip(lines, requests, strict=True):
+            line.send(command, arg)
+        os.kill(pid, signal.SIGCONT)
+        return [line.receive() for line in lines]
+
+
 class RunningQueue:
     """A queue and the process that owns it."""
 

@@ -57,19 +57,26 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
         raise WrongState(
             "the batch that it was in has not ended; ask again when it has"
         )
+    if msg_id in ctx.owner.retrying:
+        # Another search for its old processes would find those of its next attempt.
+        raise WrongState("msg is being sent round again")
+    ctx.owner.retrying.add(msg_id)
     return _retried(ctx.owner, msg_id, who)
 
 
 async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
     # Whoever hid from the sweep of the last attempt must not meet the next one.
-    left = await owner.loop.run_in_executor(
-        None,
-        leases.end_processes,
-        owner.opened.lease_prefix,
-        [],
-        owner.main.grace,
-        msg_id,
-    )
+    try:
+        left = await owner.loop.run_in_executor(
+            None,
+            leases.end_processes,
+            owner.opened.lease_prefix,
+            [],
+            owner.main.grace,
+            msg_id,
+        )
+    finally:
+        owner.retrying.discard(msg_id)
     for one in left:
         os.close(one.pidfd)
     if left:

@@ -50,6 +50,7 @@ async def take_copy(
     message = owner.make(asked).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
+    _check_still_open(owner, message.msg_id)
     known = None if key is None else owner.spool.keys.get(key)
     if known is None:
         owner.accept(message, **({} if key is None else {"key": key}))
@@ -57,6 +58,16 @@ async def take_copy(
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
     await owner.committed()
     return owner.full_id(message.msg_id if known is None else known[0])
+
+
+def _check_still_open(owner: Owner, copy: str) -> None:
+    """Refused, and the copy is discarded, when nothing can be accepted any more."""
+    try:
+        owner.check_open()
+    except Refused:
+        if owner.spool.find(copy) is State.PREP:
+            owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)
+        raise
 
 
 async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:

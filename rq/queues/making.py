@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -134,14 +136,20 @@ def delete_attach_message(ctx: Context, arg: bytes) -> Any:
 def commit_message(ctx: Context, arg: bytes) -> Any:
     """Accept a prepared message."""
     asked, msg_id = with_id(arg)
-    owner = ctx.owner
+    return _commit(ctx.owner, asked, msg_id)
+
+
+def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
     state = owner.spool.find(msg_id)
     if state is not State.PREP:
         if state is None and not keyed.was_committed(owner, asked, msg_id):
             raise NoSuchMessage("cannot find message")
         return ["ok", keyed.ALREADY]
     owner.check_open()
-    if owner.spool.entries[msg_id].busy:
+    entry = owner.spool.entries[msg_id]
+    if entry.committing is not None:
+        return _commit_again(owner, asked, msg_id, entry.committing)
+    if entry.busy:
         raise WrongState("msg is being worked on: an attach has not ended; ask again")
     message = owner.spool.read(msg_id)
     place = owner.queue.message(State.PREP, msg_id) / ATTACH
@@ -152,12 +160,22 @@ def commit_message(ctx: Context, arg: bytes) -> Any:
         attach.sweep(owner.spool, message)
     if not message.attachments and not ancestors:
         return ["ok", keyed.accept(owner, message)]
-    entry = owner.spool.entries[msg_id]
-    entry.busy, entry.committing = entry.busy + 1, True
-    return _commit_with_files(owner, msg_id)
+    entry.busy, entry.committing = entry.busy + 1, owner.loop.create_future()
+    return _commit_with_files(owner, msg_id, entry.committing)
 
 
-async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
+async def _commit_again(
+    owner: Owner, asked: dict[str, Any], msg_id: str, first: asyncio.Future[None]
+) -> Any:
+    """Answer a commit that was asked for while an equal one waits for the disk."""
+    await asyncio.wait([first])
+    reply = _commit(owner, asked, msg_id)
+    return await reply if inspect.isawaitable(reply) else reply
+
+
+async def _commit_with_files(
+    owner: Owner, msg_id: str, ended: asyncio.Future[None]
+) -> Any:
     spool = owner.spool
     message = spool.read(msg_id)
     entry = spool.entries[msg_id]
@@ -177,7 +195,9 @@ async def _commit_with_files(owner: Owner, msg_id: str) -> Any:
             raise
         raise Refused(f"attachments are not on disk: {error.strerror}") from None
     finally:
-        entry.busy, entry.committing = entry.busy - 1, False
+        entry.busy, entry.committing = entry.busy - 1, None
+        ended.set_result(None)
+    owner.check_open()  # much may have happened since it was asked
     return ["ok", keyed.accept(owner, message)]
 
 

@@ -84,6 +84,7 @@ class Owner:
         self.left_at_door: dict[str, str] = {}
         self.undelivered: dict[str, str] = {}  # queue: why it has not what it is owed
         self.prepared: dict[str, str] | None = None  # key: message in prep
+        self.retrying: set[str] = set()  # their old processes are being searched for
         self.argv_prefix = config.argv_prefix
         self.base_env = environment.fixed(root.path, main, config)
         self.queue = self.spool.queue

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
+import inspect
 import logging
 import os
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -61,15 +65,40 @@ def _ttl(value: object) -> float:
     raise BadInput(f"ttl is not seconds from 1 to {LONGEST:.0f}: {value!r:.60}")
 
 
-def prepare_txn(ctx: Context, arg: bytes) -> Any:
+_Verb = Callable[[Owner, Transaction, dict[str, Any]], Any]
+
+
+def _once_decided(verb: _Verb) -> Callable[[Context, bytes], Any]:
+    """Return the handler of a verb that changes a transaction: what comes while the disk
+    is waited for in a commit finds out, when that has ended, how it went."""
+
+    @functools.wraps(verb)
+    def handler(ctx: Context, arg: bytes) -> Any:
+        asked = object_in(arg)
+        one = _named(ctx.owner, asked)
+        if one.deciding is None:
+            return verb(ctx.owner, one, asked)
+        return _afterwards(verb, ctx.owner, one, asked)
+
+    return handler
+
+
+async def _afterwards(
+    verb: _Verb, owner: Owner, one: Transaction, asked: dict[str, Any]
+) -> Any:
+    while one.deciding is not None:
+        await asyncio.wait([one.deciding])
+    reply = verb(owner, one, asked)
+    return await reply if inspect.isawaitable(reply) else reply
+
+
+@_once_decided
+def prepare_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     """Prepare messages in a transaction, all or none of them; answer their ids."""
-    asked = object_in(arg)
-    owner, one = ctx.owner, _named(ctx.owner, asked)
     wanted = asked.get("messages")
     if not isinstance(wanted, list):
         raise BadInput("lacking 'messages', a list of messages")
     owner.check_open()
-    _check_quiet(one)
     deciding.check_open(one, len(wanted))
     made = [_made(owner, fields, at) for at, fields in enumerate(wanted)]
     for message in made:
@@ -90,18 +119,18 @@ def _made(owner: Owner, fields: Any, at: int) -> Message:
     return message
 
 
-def commit_txn(ctx: Context, arg: bytes) -> Any:
+@_once_decided
+def commit_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     """Accept the messages that are named and discard the others of the transaction."""
-    asked = object_in(arg)
-    owner, one = ctx.owner, _named(ctx.owner, asked)
     ids = _ids(asked.get("ids"))
-    _check_quiet(one)
     if deciding.is_repeated(one, ids):
         return ["ok", shown(one)]
     owner.check_open()
     deciding.check_whole(owner.spool, one, ids)
     _check_free(owner, ids)
-    return _committed(owner, one, ids)
+    # Before anything else can be asked: the next may come in this very turn.
+    one.deciding = owner.loop.create_future()
+    return _committed(owner, one, ids, one.deciding)
 
 
 def _ids(value: object) -> list[str]:
@@ -116,13 +145,16 @@ def _check_free(owner: Owner, ids: list[str]) -> None:
             raise Refused(f"message {msg_id} is being worked on; ask again")
 
 
-async def _committed(owner: Owner, one: Transaction, ids: list[str]) -> Any:
+async def _committed(
+    owner: Owner, one: Transaction, ids: list[str], ended: asyncio.Future[None]
+) -> Any:
     """Commit, once the files of the messages are on disk."""
-    one.deciding = True
     try:
         await _make_durable(owner, one, ids)
     finally:
-        one.deciding = False
+        one.deciding = None
+        ended.set_result(None)
+    owner.check_open()
     deciding.check_whole(owner.spool, one, ids)
     deciding.commit(owner.spool, one, ids)
     for msg_id in ids:
@@ -164,10 +196,9 @@ def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
     return frozenset(i for i in ids if os.path.isdir(f"{place}/{i}/{ATTACH}"))
 
 
-def abort_txn(ctx: Context, arg: bytes) -> Any:
+@_once_decided
+def abort_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     """Discard all that was prepared; asked again, it is done already."""
-    owner, one = ctx.owner, _named(ctx.owner, object_in(arg))
-    _check_quiet(one)
     if one.is_open:
         deciding.abort(owner.spool, one)
         owner.wake()
@@ -216,11 +247,6 @@ def _named(owner: Owner, asked: dict[str, Any]) -> Transaction:
     return one
 
 
-def _check_quiet(one: Transaction) -> None:
-    if one.deciding:
-        raise Refused(f"transaction {one.txn_id} is being committed; ask again")
-
-
 def shown(one: Transaction) -> dict[str, Any]:
     """Return what a client is told of a transaction."""
     number = len(one.members) if one.is_open else one.number
@@ -237,7 +263,7 @@ def mind(owner: Owner, now: float) -> None:
     """Abort what was left alone; drop the lists of what a checkpoint covers."""
     spool = owner.spool
     for one in spool.txns.open_ones():
-        if now > one.ends and not one.deciding:
+        if now > one.ends and one.deciding is None:
             _log.warning(
                 "a transaction was left alone; RQ aborts it: %s",
                 fields(txn=one.txn_id, messages=len(one.members), ttl=one.ttl),

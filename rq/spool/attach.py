@@ -51,7 +51,8 @@ def _check_open(spool: Spool, msg_id: str) -> None:
     if spool.find(msg_id) is not State.PREP:
         raise WrongState("cannot find message")
     txn = spool.txns.of(msg_id)
-    if spool.entries[msg_id].committing or (txn is not None and txn.deciding):
+    commits = (spool.entries[msg_id].committing, txn.deciding if txn else None)
+    if commits != (None, None):
         raise WrongState("msg is being committed: nothing can be attached any more")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,7 +64,8 @@ class Entry:
         self.lost = 0  # how often its batch died, and was parted for it
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = 0  # threads that work in its folder; none in any state but prep
-        self.committing = False  # its attachments may not change any more
+        # Ends with its commit; until then its attachments may not change.
+        self.committing: Future[None] | None = None
         self.rests_until = 0.0  # performance counter: its folder waits while it runs
         self.written = False  # body and status are probably in its files already
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from asyncio import Future
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -49,7 +50,7 @@ class Transaction:
     number: int = 0  # how many messages it has committed
     digest: str = ""  # of their ids
     manifest: int = 0  # seq of the decision whose ids lie in a file; 0: no file
-    deciding: bool = False  # its commit has been asked for and waits for the disk
+    deciding: Future[None] | None = None  # ends with its commit, which awaits the disk
 
     @property
     def is_open(self) -> bool:

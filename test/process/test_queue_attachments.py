@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, running_queue, short
+from support import CHECKOUT, ask_at_once, running_queue, short
 
 pytestmark = pytest.mark.process
 CONTENT = b"a picture of a cat\n" * 5000
@@ -226,3 +226,11 @@ def test_a_stranger_attaches_only_what_it_may_read_itself(queue, tmp_path):
         "nobody may not ask mind: it is for RQ's own user and root alone",
         "nobody may not ask take_copy: it is for RQ's own user and root alone",
     ], ran.stderr
+
+
+def test_equal_commits_in_one_turn_accept_it_once(queue, msg_id, cat):
+    assert attach(queue, msg_id, cat)[0] == "ok"
+    asked = ("commit_message", {"msg_id": msg_id})
+    replies = ask_at_once(queue.dir.socket, queue.pid, asked, asked, asked)
+    again = ["ok", "msg already commited"]
+    assert sorted(replies) == sorted([["ok", "msg commited"], again, again])

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from support import running_queue, short, wait_until
+from support import ask_at_once, running_queue, short, wait_until
 
 from rq import client
 from rq.queues.commands import COMMANDS
@@ -326,6 +326,22 @@ def test_an_error_can_be_sent_round_again_with_the_same_id(queue):
     assert message["status"] == "done - 0"
     assert message["result"]["attempt"] == 2
     assert "RQ END" in queue.output(message["msg_id"])
+
+
+def test_sent_round_again_twice_in_one_turn_it_runs_once(queue):
+    # A second search for its old processes would end those of the new attempt.
+    script = (
+        f"[ -e again ] && {{ sleep 0.2; echo done >&3; exit; }}; touch again; {ERR}"
+    )
+    msg_id = queue.run(param1=script)["msg_id"]
+    asked = ("retry_message", {"msg_id": msg_id})
+    replies = ask_at_once(queue.dir.socket, queue.pid, asked, asked)
+    sent, refused = (
+        ["ok", "msg sent round again"],
+        ["fail", "msg is being sent round again"],
+    )
+    assert sorted(replies) == [refused, sent]
+    assert queue.until(msg_id, "done")["result"]["attempt"] == 2
 
 
 @pytest.mark.parametrize("dismissed", [False, True])

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from crashing import short, site_at
 from supervising import wait_until
+from support import ask_at_once
 from support_cli import rq
 
 pytestmark = pytest.mark.process
@@ -82,6 +83,47 @@ def test_the_same_commit_answers_the_same_and_all_else_is_refused(queue):
         assert "committed already" in refused(queue, "abort_txn", txn=txn)
         queue.restart()
     assert len(queue.site.ran("start")) == 2
+    queue.prove()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_equal_commits_in_one_turn_answer_the_same(queue, number):
+    txn = opened(queue)
+    ids = prepare(queue, txn, number)
+    asked = ("commit_txn", {"txn": txn, "ids": ids})
+    replies = ask_at_once(queue.dir.socket, queue.process.pid, asked, asked, asked)
+    queue.promised += ids
+    assert [one[0] for one in replies] == ["ok"] * 3, replies
+    assert replies[0] == replies[1] == replies[2]
+    all_done(queue, ids)
+    assert len(queue.site.ran("start")) == number
+    queue.prove()
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "text"),
+    [
+        ("prepare_txn", {"messages": [{}]}, "nothing can be added to it"),
+        ("abort_txn", {}, "committed already"),
+        ("commit_txn", {"ids": []}, "committed, with other messages than these"),
+    ],
+)
+def test_what_comes_while_a_commit_waits_for_the_disk_hears_of_it(
+    queue, command, more, text
+):
+    txn = opened(queue)
+    ids = prepare(queue, txn)
+    first, other = ask_at_once(
+        queue.dir.socket,
+        queue.process.pid,
+        ("commit_txn", {"txn": txn, "ids": ids}),
+        (command, {"txn": txn, **more}),
+    )
+    if first[0] == "ok":  # else the other one was read first: it has its own tests
+        queue.promised += ids
+        assert other[0] == "fail"
+        assert text in other[1]
+    assert "ask again" not in str(first) + str(other)
     queue.prove()
 
 
