@@ -10,7 +10,7 @@ from rq import config, logs
 from rq.config import files
 from rq.errors import Refused
 from rq.layout import Root
-from rq.proc import daemon, descriptors, locks
+from rq.proc import daemon, descriptors, locks, turnlimit
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ def start(name: str, argv: list[str] | None) -> Helper:
     os.chdir("/")
     os.umask(0o027)
     daemon.title(f"rq-{name}")
+    turnlimit.watch()
     logs.open_log(f"rq-{name}", root.log / f"{name}.log" if given else None)
     # Held until the process ends.
     if locks.lock(root.config_dir / f"{name}.lock") is None:

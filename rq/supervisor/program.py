@@ -15,7 +15,7 @@ from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
-from rq.proc import daemon, descriptors, locks
+from rq.proc import daemon, descriptors, locks, turnlimit
 from rq.states import Child
 from rq.supervisor import definitions, fingerprint
 from rq.supervisor.children import Kind
@@ -49,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         _settle(root, options.foreground)
         _allow_earlier_hosts(root)
+        turnlimit.watch()
         asyncio.run(_Program(root, settings, options.ready_fd).run())
     finally:
         files.remove_link(root.supervisor_pid)
