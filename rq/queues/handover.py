@@ -46,7 +46,7 @@ async def take_copy(
     owner.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
         run = owner.loop.run_in_executor
-        attachments = await run(owner.threads, attach.unnamed, source)
+        attachments = await run(owner.hands.files, attach.unnamed, source)
     message = owner.make(asked).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
@@ -78,8 +78,8 @@ async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
     entry.busy += 1
     try:
         run = owner.loop.run_in_executor
-        await run(owner.threads, attach.share, spool, source, message, copied)
-        await run(owner.threads, attach.verify, spool.dir_fd, message, False)
+        await run(owner.hands.files, attach.share, spool, source, message, copied)
+        await run(owner.hands.files, attach.verify, spool.dir_fd, message, False)
     except (OSError, BadInput) as error:
         entry.busy -= 1
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)

@@ -107,7 +107,7 @@ async def _take(
 ) -> Any:
     spool = owner.spool
     try:
-        taken = await owner.loop.run_in_executor(owner.threads, take)
+        taken = await owner.loop.run_in_executor(owner.hands.files, take)
     except OSError as error:
         why = error.strerror or error
         raise Refused(f"not accepted: {upload.name}: {why}") from None
@@ -184,11 +184,11 @@ async def _commit_with_files(
         if not message.attachments:
             place = spool.queue.message(State.PREP, msg_id)
             found = await owner.loop.run_in_executor(
-                owner.threads, attach.unnamed, place
+                owner.hands.files, attach.unnamed, place
             )
             message, deep = message.with_(attachments=found), False
         await owner.loop.run_in_executor(
-            owner.threads, attach.verify, spool.dir_fd, message, deep
+            owner.hands.files, attach.verify, spool.dir_fd, message, deep
         )
     except OSError as error:
         if is_busy(error):

@@ -23,6 +23,7 @@ from rq.queues import batching, coalesce, environment
 from rq.queues.batch import Batch
 from rq.queues.batching import Gathering, Rule
 from rq.queues.coalesce import Groups
+from rq.queues.hands import Hands
 from rq.queues.rates import Rates
 from rq.queues.resident import Resident
 from rq.queues.room import Room
@@ -60,7 +61,8 @@ class Owner:
         self.main = main
         self.config = config
         self.loop = loop
-        self.threads = threads
+        self.threads = threads  # the journal's
+        self.hands = Hands()
         self.wake: Callable[[], None] = lambda: None
         self.workers: dict[str, Worker] = {}
         self.claimed: set[str] = set()  # claimed, not yet started

@@ -16,7 +16,7 @@ from rq import client, config, logs
 from rq.config import files
 from rq.errors import BadConfig, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
-from rq.proc import daemon, descriptors
+from rq.proc import daemon, descriptors, turnlimit
 from rq.queues import delivery
 from rq.queues.connection import Connection
 from rq.queues.housekeeping import Housekeeping
@@ -121,6 +121,7 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
     """
     descriptors.own_descriptors(fd for fd in (ready_fd, life_fd) if fd is not None)
     daemon.own_signals()
+    turnlimit.watch()
     ready = None if ready_fd is None else descriptors.move_above(ready_fd)
     life = None if life_fd is None else descriptors.move_above(life_fd)
     null = descriptors.park_descriptors()
@@ -152,12 +153,13 @@ def _serve(
         owes = functools.partial(delivery.webhooks, main_config, name)
         opened = open_spool(queue, threads=threads, grace=main_config.grace, owes=owes)
         loop = asyncio.new_event_loop()
+        owner = Owner(root, name, opened, main_config, queue_config, loop, threads)
         try:
-            owner = Owner(root, name, opened, main_config, queue_config, loop, threads)
             status = loop.run_until_complete(
                 _live(owner, opened, queue, ready, life, null)
             )
         finally:
+            owner.hands.close()
             loop.close()
     return status
 

@@ -89,7 +89,7 @@ async def forget_history(owner: Owner) -> int | None:
         size=int(kept["bytes"]) if "bytes" in kept else None,
     )
     removed, held = await owner.loop.run_in_executor(
-        owner.threads,
+        owner.hands.looks,
         history.forget,
         owner.queue,
         owner.spool.journal.journal_id,
@@ -115,7 +115,7 @@ async def expire(
     owing = frozenset(one.msg_id for one in spool.owed.values())
     going = frozenset(i for i, one in spool.unsettled.items() if one.at is state)
     found = await owner.loop.run_in_executor(
-        owner.threads,
+        owner.hands.looks,
         ageing.select,
         spool.queue,
         state,

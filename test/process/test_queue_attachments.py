@@ -1,14 +1,19 @@
 """Attachments over the control socket: what is taken, and what is refused."""
 
+import contextlib
 import hashlib
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, ask_at_once, running_queue, short
+from support import CHECKOUT, ask_at_once, end, running_queue, short, wait_until
+
+from rq import wire
 
 pytestmark = pytest.mark.process
 CONTENT = b"a picture of a cat\n" * 5000
@@ -234,3 +239,37 @@ def test_equal_commits_in_one_turn_accept_it_once(queue, msg_id, cat):
     replies = ask_at_once(queue.dir.socket, queue.pid, asked, asked, asked)
     again = ["ok", "msg already commited"]
     assert sorted(replies) == sorted([["ok", "msg commited"], again, again])
+
+
+def test_attachments_that_take_long_hold_up_nobody_else(tmp_path, cat):
+    """Each read of the file takes a minute: the journal goes on to other segments, and
+    messages are accepted, run and found, long before."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is missing -> apt-get install strace")
+    slow = ("-e", "inject=pread64:delay_enter=60000000", "-P", str(cat))
+    trace = ("strace", "-D", "-f", "-qq", "-o", "/dev/null", *slow)
+    with running_queue(tmp_path / "root") as queue:
+        queue.stop()
+        queue.start(command=trace)
+        with contextlib.ExitStack() as stack:
+            stack.callback(end, tracer_of(queue.pid))
+            for number in range(4):
+                made = short(queue.ok("prep_message", {"dest": "t"}))
+                line = stack.enter_context(socket.socket(socket.AF_UNIX))
+                line.connect(str(queue.dir.socket))
+                asked = {"msg_id": made, "pathname": str(cat), "name": f"x{number}"}
+                line.sendall(wire.request("attach_message", json.dumps(asked).encode()))
+                line.setblocking(False)
+            attaches = f"/proc/{queue.pid}/task"
+            wait_until(lambda: len(os.listdir(attaches)) > 4)
+            for _ in range(3):
+                assert queue.run(param1="echo done >&3")["state"] == "done"
+                assert queue.ok("seal")["sealed"] is True
+            assert len(queue.ok("list", {"state": "done"})) == 3
+            with pytest.raises(BlockingIOError):
+                line.recv(1)
+
+
+def tracer_of(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("TracerPid:")[2].split()[0])
