@@ -82,16 +82,14 @@ def _resolve(root: Root, key: str, how: str) -> int:
 
 
 def _owing(root: Root, key: str) -> str:
-    """Return the queue whose journal a key begins with."""
+    """Return the queue that owes something under a key."""
     silent = []
     for name in place.queue_names(root):
         try:
-            found = owner.demand(root, name, "detail")
+            if owner.demand(root, name, "owed", {"key": key}):
+                return name
         except RQError as error:
             silent.append(str(error))
-            continue
-        if found.get("journal_id") == key.partition("/")[0]:
-            return name
     if silent:
         raise Unreachable(f"none that answers owes {key:.80}; {'; '.join(silent)}")
     raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")

@@ -27,7 +27,6 @@ from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
 from rq.queues import handover
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
-from rq.spool import outbox
 from rq.spool.outbox import Of, Owed
 
 WEBHOOK = "webhook"
@@ -72,7 +71,7 @@ def webhooks(
     if len(text.encode()) > ENV_STRING_LIMIT - 1024:
         text = orjson.dumps(_cut(told)).decode()
     return [
-        _to_webhook(url, text, _webhook_id(told, number))
+        _to_webhook(url, text, _webhook_id(told, number, text))
         for number, url in enumerate(message.post_run_webhook)
     ]
 
@@ -120,10 +119,14 @@ def _cut(told: Mapping[str, Any]) -> dict[str, Any]:
     return {**cut, "status": told["status"][:_TEXT], "outcome": outcome, "cut": True}
 
 
-def _webhook_id(told: Mapping[str, Any], number: int) -> str:
+def _webhook_id(told: Mapping[str, Any], number: int, text: str) -> str:
     """Return what names this telling for ever: no dot, and nothing that a sender of
-    messages could choose."""
-    of = f"{told['msg_id']}\n{told['attempt']}\n{told['state']}\n{number}"
+    messages could choose.
+
+    The text is part of it: a message that a backup brought back may end once more, with
+    the same id, attempt and state, and what is told of that end is not known yet.
+    """
+    of = f"{told['msg_id']}\n{told['attempt']}\n{told['state']}\n{number}\n{text}"
     return f"msg_{hashlib.sha256(of.encode()).hexdigest()[:32]}"
 
 
@@ -212,13 +215,15 @@ class Delivery:
 
     async def _deliver(self, of: Of, one: Owed) -> None:
         spool = self._owner.spool
-        key = outbox.key(spool.journal.journal_id, *of)
-        command, asked = "create_message", {**one.message, "_key": key}
+        command, asked = "create_message", {**one.message, "_key": one.key}
         if one.files:
             if one.msg_id in spool.unsettled:
                 spool.settle(one.msg_id)  # its attachments lie where it ended
             whose = {"queue": self._owner.name, "msg_id": one.msg_id}
-            command, asked = "take_copy", {"message": one.message, **whose, "_key": key}
+            command, asked = (
+                "take_copy",
+                {"message": one.message, **whose, "_key": one.key},
+            )
         socket = self._owner.root.queue(one.dest).socket
         handover.accepted(await client.ask_async(socket, command, asked))
         spool.sent(*of)

@@ -23,12 +23,16 @@ _SAID = {
 
 
 def owed(ctx: Context, arg: bytes) -> Any:
-    """Answer what is owed, those in doubt first, then as it was owed."""
+    """Answer what is owed, those in doubt first, then as it was owed; with `key` what
+    is owed under that one."""
     asked = object_in(arg) if arg.strip() else {}
+    owner = ctx.owner
+    if "key" in asked:
+        of = _place(owner, str(asked["key"]))
+        return ["ok", [] if of is None else [_row(owner, of)]]
     limit = asked.get("limit", MOST)
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise BadInput(f"limit is not a whole number: {limit!r:.40}")
-    owner = ctx.owner
     most = min(limit, MOST) if limit > 0 else MOST
     # What was owed first is in doubt first.
     return ["ok", [_row(owner, of) for of in islice(owner.spool.owed, most)]]
@@ -38,7 +42,7 @@ def _row(owner: Owner, of: Of) -> dict[str, Any]:
     one = owner.spool.owed[of]
     in_doubt = delivery.in_doubt(owner, one)
     return {
-        "key": outbox.key(owner.spool.journal.journal_id, *of),
+        "key": one.key,
         "dest": one.dest,
         "target": _target(one),
         "msg_id": one.msg_id,
@@ -83,12 +87,16 @@ def resolve_owed(ctx: Context, arg: bytes) -> Any:
 
 
 def _find(owner: Owner, key: str) -> Of:
-    journal, _, rest = key.partition("/")
-    seq, _, number = rest.partition("/")
-    is_key = journal == owner.spool.journal.journal_id and (seq + number).isdecimal()
-    if is_key and seq and number and (int(seq), int(number)) in owner.spool.owed:
-        return int(seq), int(number)
+    of = _place(owner, key)
+    if of is not None:
+        return of
     raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")
+
+
+def _place(owner: Owner, key: str) -> Of | None:
+    of = outbox.place_of(key)
+    one = None if of is None else owner.spool.owed.get(of)
+    return of if one is not None and one.key == key else None
 
 
 COMMANDS: dict[str, Command] = {

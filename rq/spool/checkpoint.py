@@ -68,7 +68,7 @@ def read(queue: QueueDir) -> Checkpoint | None:
             **{
                 **data,
                 "counts": counts_from(data["counts"]),
-                "owed": outbox.from_json(data["owed"]),
+                "owed": outbox.from_json(data["owed"], data["journal"]),
             }
         )
     except (OSError, ValueError, KeyError, TypeError):

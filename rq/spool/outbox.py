@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 Of = tuple[int, int]  # seq of the line that owes, and which of its entries
 
@@ -20,12 +24,29 @@ class Owed:
     since: float  # epoch seconds
     msg_id: str = ""  # whose end owes it
     files: bool = False  # the attachments of that one go along
+    key: str = ""  # under which the receiver knows this delivery, for ever
 
 
-def owed(out: Mapping[str, Any], msg_id: str, since: float) -> Owed:
-    """Return what an entry of `out`, in the line that ended `msg_id`, owes."""
+def stamped(out: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a new entry of `out` with the end of its key: random bits, and 64 bits of
+    the digest of its message.
+
+    In a copy of the directory, or in one that a backup brought back, another message
+    gets the same journal, seq and number; its receiver must not take it for this one.
+    """
+    said = orjson.dumps(out["message"], option=orjson.OPT_SORT_KEYS)
+    digest = hashlib.sha256(said).hexdigest()[:16]
+    return {**out, "bits": f"{secrets.token_hex(8)}{digest}"}
+
+
+def owed(
+    out: Mapping[str, Any], msg_id: str, since: float, journal: str, of: Of
+) -> Owed:
+    """Return what an entry of `out`, in the line that ended `msg_id`, owes; `of` is its
+    place in the journal."""
     files = bool(out.get("files"))
-    return Owed(out["dest"], out["message"], since, msg_id, files)
+    known = key(journal, of, str(out.get("bits", "")))
+    return Owed(out["dest"], out["message"], since, msg_id, files, known)
 
 
 def renewed(one: Owed, since: float) -> Owed:
@@ -33,9 +54,18 @@ def renewed(one: Owed, since: float) -> Owed:
     return dataclasses.replace(one, since=since)
 
 
-def key(journal: str, seq: int, number: int) -> str:
-    """Return the key under which the receiver knows this delivery."""
-    return f"{journal}/{seq}/{number}"
+def key(journal: str, of: Of, bits: str = "") -> str:
+    """Return the key of an entry; those that older versions wrote have no bits."""
+    seq, number = of
+    return f"{journal}/{seq}/{number}{'/' if bits else ''}{bits}"
+
+
+def place_of(known: str) -> Of | None:
+    """Return the place in its journal that a key names; None when it is no key."""
+    _, _, rest = known.partition("/")
+    seq, number, *_ = (*rest.split("/"), "")
+    is_place = (seq + number).isascii() and seq.isdecimal() and number.isdecimal()
+    return (int(seq), int(number)) if is_place else None
 
 
 class Outbox(MutableMapping[Of, Owed]):
@@ -128,10 +158,15 @@ class Outbox(MutableMapping[Of, Owed]):
 
 def to_json(owed: Mapping[Of, Owed]) -> list[list[Any]]:
     return [
-        [seq, number, one.dest, one.message, one.since, one.msg_id, one.files]
+        [seq, number, one.dest, one.message, one.since, one.msg_id, one.files, one.key]
         for (seq, number), one in owed.items()
     ]
 
 
-def from_json(data: list[list[Any]]) -> dict[Of, Owed]:
-    return {(int(seq), int(number)): Owed(*rest) for seq, number, *rest in data}
+def from_json(data: list[list[Any]], journal: str) -> dict[Of, Owed]:
+    """Return what a checkpoint of `journal` says is owed."""
+    found = {(int(seq), int(number)): Owed(*rest) for seq, number, *rest in data}
+    return {
+        of: one if one.key else dataclasses.replace(one, key=key(journal, of))
+        for of, one in found.items()
+    }

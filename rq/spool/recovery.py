@@ -162,7 +162,8 @@ def _remember(spool: Spool, found: Found) -> None:
     spool.keys, spool.txns = found.keys, found.txns
     owed = dict(found.checkpoint.owed) if found.checkpoint else {}
     for seq, number, out, since in found.folded.owed:
-        owed[seq, number] = outbox.owed(out, out["msg"], since)
+        of = seq, number
+        owed[of] = outbox.owed(out, out["msg"], since, found.journal, of)
     for sent in found.folded.sent:
         owed.pop(sent, None)
     for of, since in found.folded.again.items():

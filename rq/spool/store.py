@@ -212,6 +212,8 @@ class Spool:
             record.update(facts)
             entry.status = status_file(record)
         record.update(more)
+        if "out" in record:
+            record["out"] = [outbox.stamped(one) for one in record["out"]]
         seq = record["seq"] = self.journal.append(record)
         if message is not None:
             entry.said = seq
@@ -265,7 +267,8 @@ class Spool:
 
     def _note_owed(self, record: Mapping[str, Any], seq: int, now: float) -> None:
         for number, one in enumerate(record.get("out", ())):
-            self.owed[seq, number] = outbox.owed(one, record["msg"], now)
+            of, journal = (seq, number), self.journal.journal_id
+            self.owed[of] = outbox.owed(one, record["msg"], now, journal, of)
 
     def expire(self, state: State, ids: Iterable[str]) -> list[str]:
         """Remove messages that have ended in `state`, by one line; return which.

@@ -15,7 +15,7 @@ from spooling import Owner
 
 from rq.errors import RQError
 from rq.layout import ATTACH, folder
-from rq.spool import check, folders, leases, outbox
+from rq.spool import check, folders, leases
 from rq.spool.entry import COUNTED
 from rq.states import State
 
@@ -197,10 +197,9 @@ def look(owner: Owner, found: Recovered) -> dict[str, Seen]:
 
 def _owed(owner: Owner) -> dict[str, str]:
     """Return what other queues are owed, by its token there."""
-    journal_id = owner.spool.journal.journal_id
     return {
-        f"{one.dest}/{one.message.get('src')}": outbox.key(journal_id, *number)
-        for number, one in owner.spool.owed.items()
+        f"{one.dest}/{one.message.get('src')}": one.key
+        for one in owner.spool.owed.values()
     }
 
 

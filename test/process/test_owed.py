@@ -110,8 +110,9 @@ def test_what_had_arrived_after_all_and_is_tried_again_stays_one(a, b):
     a.run(param1=ON, seconds=30)
     wait_until(lambda: len(got(b)) == 1, 30)
     [line] = [one for one in events(a) if one.get("out")]
-    key = f"{a.ok('detail')['journal_id']}/{line['seq']}/0"
-    message = {**line["out"][0]["message"], "_key": key}
+    [out] = line["out"]
+    key = f"{a.ok('detail')['journal_id']}/{line['seq']}/0/{out['bits']}"
+    message = {**out["message"], "_key": key}
     assert b.ok("create_message", message).endswith(got(b)[0])
     assert len(got(b)) == 1
 
