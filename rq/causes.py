@@ -211,6 +211,12 @@ _PLAIN: dict[State, Story] = {
 }
 
 
+_HELD = Story(
+    "Its script has ended, and what that left behind has not; attempt {attempt}.",
+    "{held}",
+    "End that process, and the message goes on by itself: until then two attempts could "
+    "be at work at once.",
+)
 _TOGETHER = Story(
     "It is being prepared.",
     "It belongs to transaction {txn}, which has not been committed yet.",
@@ -223,7 +229,8 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     """Return the three sentences for a message in `state`.
 
     `facts` is its file `status` with `id`, `count`, `max_count` and, for a message
-    in que, `waiting` (why it has not started). A fact that is missing reads "?".
+    in que, `waiting` (why it has not started), for one in run `held` (who keeps it there
+    though its script has ended). A fact that is missing reads "?".
     """
     cause = facts.get("cause")
     known = Cause.__members__.get(str(cause).upper()) if cause else None
@@ -231,6 +238,8 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     template = _PLAIN[state] if plain or known is None else STORIES[known]
     if state is State.PREP and "txn" in facts:
         template = _TOGETHER
+    if state is State.RUN and facts.get("held"):
+        template = _HELD
     filled = _Facts(facts)
     why = wording.ended(template.why.format_map(filled))
     waiting = str(facts.get("waiting") or "")

@@ -154,6 +154,8 @@ def _warnings(row: Mapping[str, Any]) -> None:
         print(term.plain(f"{row['name']} takes no messages: {reason}"))
     elif detail.get("reason"):
         print(term.plain(f"{row['name']}: {detail['reason']}"))
+    for one in detail.get("held") or []:
+        print(term.plain(f"{row['name']}/{one['msg_id']} stays in run: {one['by']}"))
     _tell_owed(str(row["name"]), detail)
     lag = detail.get("lag")
     if isinstance(lag, int) and lag > 1000:

@@ -14,6 +14,7 @@ from rq.proc import standin
 
 LEASE_NAME = "RQ_LEASE"
 _PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def boot_id() -> str:
@@ -52,7 +53,10 @@ def open_pidfd(pid: int) -> int:
 
 
 def has_ended(pidfd: int) -> bool:
-    """Return whether the process behind a pidfd has ended."""
+    """Return whether the process behind a pidfd has ended; a lock file stands for
+    whoever holds it."""
+    if standin.is_lock(pidfd):
+        return standin.is_free(pidfd)
     if standin.is_place(pidfd):
         return standin.is_empty(pidfd)
     poll = select.poll()
@@ -136,6 +140,42 @@ def _environment(pid: int) -> dict[str, str]:
         return {}
     pairs = (one.partition(b"=") for one in data.split(b"\0"))
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, _, v in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A process of our user that does not let us see what it holds open."""
+
+    pid: int
+    name: str
+
+
+def find_hidden(since: float) -> list[Hidden]:
+    """Find processes of our user, started no earlier than `since` (seconds since boot),
+    that may hold a lease and hide it: those that made themselves undumpable."""
+    names = os.listdir(_PROC) if _PROC.is_dir() else []
+    found = (_look_hidden(int(one), since) for one in names if one.isdigit())
+    return [one for one in found if one is not None]
+
+
+def _look_hidden(pid: int, since: float) -> Hidden | None:
+    try:
+        os.listdir(_PROC / str(pid) / "fd")
+        return None
+    except PermissionError:
+        pass
+    except OSError:
+        return None
+    try:
+        lines = (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    told = dict(one.split(":\t", 1) for one in lines if ":\t" in one)
+    began = start_time(pid)
+    if began is None or began < int(since * _TICKS) - 1:
+        return None
+    ours = told.get("Uid", "").split()[:1] == [str(os.getuid())]
+    return Hidden(pid, told.get("Name", "?")) if ours else None
 
 
 def _holds(pid: int, slots: set[tuple[int, int]]) -> bool:

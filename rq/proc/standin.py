@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import signal
 import stat
@@ -76,6 +77,20 @@ def place_of(pid: int) -> int:
 
 def is_place(fd: int) -> bool:
     return stat.S_ISDIR(os.fstat(fd).st_mode)
+
+
+def is_lock(fd: int) -> bool:
+    return stat.S_ISREG(os.fstat(fd).st_mode)
+
+
+def is_free(lock: int) -> bool:
+    """Whether nobody holds the lock file that is open as `lock`."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return True
 
 
 def is_empty(place: int) -> bool:

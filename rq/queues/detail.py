@@ -45,6 +45,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "left_at_door": owner.left_at_door,
         "num_workers": owner.config.num_workers,
         "running": _all_running(owner),
+        "held": _held(owner),
         "gathering": len(owner.gathering),
         "workers": [_resident(one) for one in owner.residents],
         "next_due": first,
@@ -56,6 +57,17 @@ def detail(owner: Owner) -> dict[str, Any]:
         "seq": spool.journal.position.seq,
         "checkpoint_seq": owner.checkpoint_seq,
     }
+
+
+def _held(owner: Owner) -> list[dict[str, str]]:
+    """Return the messages in run whose scripts have ended, and who keeps them there; of
+    a batch the first."""
+    at_work = {one.slot.number: i for i, one in reversed(owner.workers.items())}
+    known = {at_work[n]: who for n, who in owner.held.items() if n in at_work}
+    return [
+        {"msg_id": msg_id, "by": who}
+        for msg_id, who in {**owner.left_running, **known}.items()
+    ]
 
 
 def _resident(one: Resident) -> dict[str, Any]:

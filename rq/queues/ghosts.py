@@ -6,27 +6,45 @@ import os
 
 from rq.causes import Cause
 from rq.proc import processes
+from rq.proc.processes import Found
 from rq.queues.owner import Owner
-from rq.spool import lost
+from rq.queues.slots import Slots
+from rq.spool import leases, lost, work
 from rq.states import State
 
 
 class Ghosts:
     """Processes that would not end; their messages stay in run until they do."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, slots: Slots) -> None:
         self._owner = owner
+        self._slots = slots
         self._left = list(owner.opened.ghosts)
+        for one in self._left:
+            if one.msg_id:
+                owner.left_running.setdefault(one.msg_id, _sentence(one))
+            if (slot := self._slot_of(one)) is not None:
+                slots.keep(slot)
 
     def look(self) -> None:
         """Take back messages whose processes have all ended since."""
         ended = [one for one in self._left if processes.has_ended(one.pidfd)]
+        if not ended:
+            return
         self._left = [one for one in self._left if one not in ended]
         at_work = {one.msg_id for one in self._left}
+        kept = {self._slot_of(one) for one in self._left}
         for one in ended:
             os.close(one.pidfd)
+            slot = self._slot_of(one)
+            if slot is not None and slot not in kept:
+                self._slots.free(slot)
             if one.msg_id and one.msg_id not in at_work:
+                self._owner.left_running.pop(one.msg_id, None)
                 self._take_back(one.msg_id)
+
+    def _slot_of(self, one: Found) -> int | None:
+        return work.slot_of(one.lease, self._owner.opened.lease_prefix)
 
     def _take_back(self, msg_id: str) -> None:
         owner = self._owner
@@ -36,3 +54,10 @@ class Ghosts:
         if owner.spool.find(msg_id) is State.QUE:
             owner.waits(msg_id)
         owner.wake()
+
+
+def _sentence(one: Found) -> str:
+    if one.pid == 0:  # its slot is locked, and nobody shows that it holds it
+        return leases.hidden_sentence(0.0)
+    state = processes.state_letter(one.pid)
+    return f"Process {one.pid} (state {state}) holds its slot and does not end."

@@ -68,6 +68,10 @@ class Owner:
         self.claimed: set[str] = set()  # claimed, not yet started
         self.residents: list[Resident] = []  # workers that stay, with or without one
         self.riders: dict[str, list[str]] = {}  # leader: its riders
+        self.held: dict[int, str] = {}  # slot: who holds it though its script has ended
+        self.left_running: dict[
+            str, str
+        ] = {}  # message: who, of an earlier owner, has it
         self.busy_keys: dict[str, str] = {}  # exclusion key: who runs with it
         self.waiting = Waiting(self._is_waiting, self._dest_of)
         self.groups = Groups()
@@ -193,6 +197,13 @@ class Owner:
     def batch_of(self, msg_id: str) -> Batch | None:
         """Return the batch that a message runs in, unless it has ended."""
         return next((one for one in self.batches if one.has(msg_id)), None)
+
+    def held_by(self, msg_id: str) -> str:
+        """Return, in a sentence, who keeps a message in run whose script has ended."""
+        worker = self.workers.get(msg_id)
+        if worker is None:
+            return self.left_running.get(msg_id, "")
+        return self.held.get(worker.slot.number, "")
 
     def first_due(self) -> float | None:
         """Return the smallest due of all that wait; None when nothing waits."""

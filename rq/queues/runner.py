@@ -53,7 +53,7 @@ class Runner:
             owner.spool.journal.start,
         )
         self.tasks = Tasks(owner.loop)
-        self.ghosts = Ghosts(owner)
+        self.ghosts = Ghosts(owner, self._slots)
         self._file = ScriptFile(owner)
         self._hearing = Hearing(owner, self.tasks, self._exited)
         self._starter = Starter(owner, self._file, null, self._hearing.hear)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rq.proc import locks
+
+
+def _since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,7 @@ class Slot:
     number: int
     fd: int  # locked
     lease: str  # RQ_LEASE, another one each time
+    since: float = field(default_factory=_since_boot)
 
 
 class Slots:
@@ -36,6 +42,10 @@ class Slots:
         self._counter += 1
         lease = f"{self._prefix}{number}/{self._start}.{self._counter}"
         return Slot(number, fd, lease)
+
+    def keep(self, number: int) -> None:
+        """Let nobody take a slot that a process of an earlier owner holds."""
+        self._used.add(number)
 
     def free(self, number: int) -> None:
         self._used.discard(number)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 
 from rq.logs import fields
-from rq.proc import locks, processes
+from rq.proc import locks
 from rq.queues.owner import Owner
-from rq.queues.script import TERM, Script
+from rq.queues.script import KILL, TERM, Script
 from rq.queues.slots import Slot, Slots
 from rq.queues.tasks import Tasks
 from rq.spool import leases
+
+PAUSE = 2.0  # seconds between attempts to end what does not end
 
 log = logging.getLogger(__name__)
 
@@ -46,33 +47,36 @@ class Sweeper:
                 fields(lease=slot.lease, pid=script.pid),
             )
             script.signal_left(TERM)
-            self._tasks.spawn(self._sweep(slot, then))
+            self._tasks.spawn(self._sweep(script, slot, then))
         elif thoroughly:
-            self._tasks.spawn(self._sweep(slot, then))
+            self._tasks.spawn(self._sweep(script, slot, then))
         else:
             then()
 
-    async def _sweep(self, slot: Slot, then: Callable[[], None]) -> None:
-        while left := await self._end_left(slot):
-            for one in left:
+    async def _sweep(
+        self, script: Script, slot: Slot, then: Callable[[], None]
+    ) -> None:
+        """Go on when nobody is found and the slot is free: who is hidden may be at work
+        on the message."""
+        held = self._owner.held
+        while holder := await self._end_left(slot):
+            if held.get(slot.number) != holder:
                 log.error(
-                    "a process does not end; its message stays in run: %s",
-                    fields(
-                        lease=slot.lease,
-                        pid=one.pid,
-                        state=processes.state_letter(one.pid),
-                    ),
+                    "a slot is not free; its message stays in run: %s",
+                    fields(lease=slot.lease, reason=holder),
                 )
-                os.close(one.pidfd)
-            await asyncio.sleep(5.0)
+            held[slot.number] = holder
+            script.signal_left(KILL)  # in its group nobody can hide
+            await asyncio.sleep(PAUSE)
+        held.pop(slot.number, None)
         then()
 
-    async def _end_left(self, slot: Slot) -> list[processes.Found]:
+    async def _end_left(self, slot: Slot) -> str:
         path, grace = self._slots.path(slot.number), min(2.0, self._owner.main.grace)
         while True:
             try:
                 return await self._owner.loop.run_in_executor(
-                    None, leases.end_processes, slot.lease, [path], grace
+                    None, leases.clear, slot.lease, path, slot.since, grace
                 )
             except OSError as error:  # no descriptors, say: nobody has been looked for
                 log.error("cannot end what a script left; RQ tries again: %s", error)

@@ -155,6 +155,8 @@ def _story(
         "count": fields["count"],
         "id": msg_id,
     }
+    if state is State.RUN:
+        facts["held"] = owner.held_by(msg_id)
     if state is State.QUE:
         facts["waiting"] = why_waiting(owner, msg_id)
     if (txn := owner.spool.txns.of(msg_id)) is not None:

@@ -7,12 +7,14 @@ import os
 import signal
 import time
 import zlib
+from pathlib import Path
 from typing import Any
 
-from rq.errors import Refused
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.proc import locks, processes
+
+NAMED = 3  # processes in one sentence
 
 _log = logging.getLogger(__name__)
 
@@ -24,9 +26,8 @@ def prefix_of(queue: QueueDir, journal: str) -> str:
 
 
 def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Found]:
-    """End every process that an earlier owner left; return those that do not end.
-
-    Refused when one holds a lease and cannot be found.
+    """End every process that an earlier owner left; return those that do not end, and
+    for a slot whose holder cannot be found the lock of that slot.
     """
     slots = [queue.path / "lease" / name for name in os.listdir(queue.path / "lease")]
     held = [slot for slot in slots if locks.is_locked(slot)]
@@ -37,14 +38,39 @@ def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Found
         )
         os.close(one.pidfd)
     left = end_processes(prefix, held, grace)
-    hidden = [] if left else [slot for slot in held if locks.is_locked(slot)]
-    if hidden:
-        # Without /proc, say: its message would run a second time beside it.
-        raise Refused(
-            f"a process of an earlier owner holds {hidden[0]} and cannot be found here: "
-            "end it, and the queue starts"
-        )
-    return left
+    return left + _hidden_in(held, prefix)
+
+
+def _hidden_in(held: list[Path], prefix: str) -> list[processes.Found]:
+    """Return one for each slot that is locked though nobody was found who holds it."""
+    found = []
+    for slot in held:
+        if locks.is_locked(slot):
+            fd = os.open(slot, os.O_RDWR | os.O_CLOEXEC)
+            found.append(processes.Found(0, fd, f"{prefix}{slot.name}/", ""))
+    return found
+
+
+def clear(lease: str, slot: Path, since: float, grace: float) -> str:
+    """End all that holds a lease whose slot was taken `since` seconds after boot; return
+    who holds it still, in a sentence, or "". Blocks."""
+    left = end_processes(lease, [slot], grace)
+    if left:
+        one = left[0]
+        state = processes.state_letter(one.pid)
+        for each in left:
+            os.close(each.pidfd)
+        return f"Process {one.pid} (state {state}) holds its slot and does not end."
+    return hidden_sentence(since) if locks.is_locked(slot) else ""
+
+
+def hidden_sentence(since: float) -> str:
+    """Say who may hold a slot and hides it."""
+    found = processes.find_hidden(since)
+    if not found:
+        return "A process that RQ cannot see holds its slot (descriptor 963)."
+    who = " or ".join(f"process {one.pid} ({one.name})" for one in found[:NAMED])
+    return f"Its slot (descriptor 963) is held by what hides that: {who}."
 
 
 def _found(prefix: str, slots: list[Any], msg_id: str | None) -> list[processes.Found]:

@@ -123,15 +123,17 @@ def with_theirs(
     found = []
     for one in ghosts:
         found.append(one)
-        for msg_id in [] if one.msg_id else _on_slot(_slot(one.lease, prefix), running):
+        for msg_id in (
+            [] if one.msg_id else _on_slot(slot_of(one.lease, prefix), running)
+        ):
             found.append(replace(one, msg_id=msg_id, pidfd=os.dup(one.pidfd)))
     return found
 
 
-def _slot(lease: str, prefix: str) -> int | None:
+def slot_of(lease: str, prefix: str) -> int | None:
     """Return the number of a slot in a lease.
 
-    >>> _slot("q/1234/7/1600000000.3", "q/1234/"), _slot("", "q/1234/")
+    >>> slot_of("q/1234/7/1600000000.3", "q/1234/"), slot_of("", "q/1234/")
     (7, None)
     """
     number = lease.removeprefix(prefix).partition("/")[0]

@@ -192,7 +192,15 @@ def _queue_trouble(row: Mapping[str, Any]) -> list[dict[str, str]]:
     if row.get("lag", 0) > 1000:
         said = f"has {row['lag']:,} folders still to make or move"
         found.append(_trouble("warn", name, said, None, name))
-    return found
+    return found + _held(name, row)
+
+
+def _held(name: str, row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Tell of messages whose scripts have ended and whose slots are held."""
+    return [
+        _trouble("warn", name, f"keeps {one['msg_id']} in run", one["by"], name)
+        for one in row.get("held") or ()
+    ]
 
 
 def _trouble(
