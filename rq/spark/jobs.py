@@ -204,7 +204,8 @@ def _summary(sent: Sequence[Prepared]) -> str:
 
 def _failure(error: Exception) -> tuple[Verb, str]:
     """Return how all messages end that have not."""
-    if isinstance(error, (Unreachable, OutcomeUnknown)):
+    if isinstance(error, (Unreachable, OutcomeUnknown, Refused)):
+        # Nobody answers, or the queue takes nothing now: DOWN, no space. Both pass.
         return Verb.RESEND, f"{_AGAIN}-{error}"
     if isinstance(error, RQError):
         return Verb.ERR, str(error)

@@ -187,13 +187,18 @@ FAILING = """
 def run(q):
     if q.messages[0]["param1"] == "nowhere":
         q.send("nowhere")
-    elif q.messages[0]["param1"] == "asleep":
-        q.send("asleep")
+    elif q.messages[0]["param1"] in ("asleep", "down"):
+        q.send(q.messages[0]["param1"])
     elif q.messages[0]["param1"] == "unsent":
         q.attach("text", "lost.txt")
     else:
         raise ValueError("there is no column x\\nor y")
 """
+
+
+def tried_once(queue, msg_id):
+    """Return a message when its first attempt has ended."""
+    return wait_until(lambda: (one := queue.get(msg_id))["count"] and one, PATIENCE)
 
 
 def test_how_a_job_fails_is_said_in_one_line(jobs):
@@ -209,9 +214,15 @@ def test_how_a_job_fails_is_said_in_one_line(jobs):
         failed = logs.run(PATIENCE, param1=param)
         assert failed["status"] == text
         assert "Traceback" not in logs.output(failed["msg_id"])
-    later = logs.send(param1="asleep")
-    found = wait_until(lambda: (one := logs.get(later))["count"] and one, PATIENCE)
-    assert found["due"] > time.time() + 5
+    down = jobs(TAKE, "down")
+    down.root.down("down").touch()
+    wait_until(lambda: down.ask("status") == ["DOWN"])
+    for param, why in (("asleep", "nobody answers"), ("down", "down: status: DOWN")):
+        later = logs.send(param1=param)
+        found = tried_once(logs, later)
+        assert found["due"] > time.time() + 5
+        assert why in found["status"]
+    down.root.down("down").unlink()
 
 
 SLOW = """
