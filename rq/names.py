@@ -17,6 +17,8 @@ ATTACHMENT_BYTES = 200
 REMOTE = re.compile(r"https?://[^/\s]+", re.ASCII)
 URL_LIMIT = 8192  # characters
 IDS_PER_MILLISECOND = 1000
+_ID_DIGITS = 13  # of the last part of an id that RQ gave, until 2286
+_FIRST_OF_RQ = "1600000000000"  # given in 2020, when there was no RQ yet
 
 
 def queue_name(text: object) -> str:
@@ -50,8 +52,16 @@ def is_msg_id(text: str) -> bool:
 
 def is_ancestors(short: str) -> bool:
     """Return whether an id was given by the ancestor: its last part is the number of an
-    inode, where that of RQ begins with a START and has 13 digits at least."""
-    return len(short.rpartition(".")[2]) < 13
+    inode, where that of RQ is a START, in epoch seconds of its making, and three digits.
+    Inode numbers have up to 20 digits; none in use comes near the 13 of RQ.
+
+    >>> is_ancestors("20250301.1000.00.001.1099511627776")
+    True
+    >>> is_ancestors("20250301.1000.00.001.1740823200000")
+    False
+    """
+    number = short.rpartition(".")[2]
+    return len(number) != _ID_DIGITS or number < _FIRST_OF_RQ
 
 
 def created(short: str) -> float:

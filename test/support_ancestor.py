@@ -161,12 +161,17 @@ def _place(queue: Path, msg_id: str) -> Path:
 
 def _message(queue: Path, msg_id: str, stale: str, **fields: Any) -> Path:
     """Make a message whose file still says the state it was last written in."""
-    folder = _place(queue, msg_id)
+    return message_at(_place(queue, msg_id), queue.name, stale, **fields)
+
+
+def message_at(folder: Path, queue: str, stale: str, **fields: Any) -> Path:
+    """Make the folder of a message of the ancestor; return it."""
+    msg_id = folder.name.removeprefix(".")
     folder.mkdir(parents=True)
-    full = f"{HOST}/q/{queue.name}/{msg_id}"
+    full = f"{HOST}/q/{queue}/{msg_id}"
     message = {
         "msg_id": msg_id,
-        "dest": queue.name,
+        "dest": queue,
         "src": "ancestor",
         "count": 0,
         "max_count": 15,
@@ -174,7 +179,7 @@ def _message(queue: Path, msg_id: str, stale: str, **fields: Any) -> Path:
         "orig_msg_id": full,
         "status": stale,
         "state": stale,
-        "path": f"queue/{queue.name}/prep/{msg_id}",
+        "path": f"queue/{queue}/prep/{msg_id}",
         "child_pid": 4194998,
         "_attachments": {},
         "invoice": {"kept": True},

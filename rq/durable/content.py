@@ -70,14 +70,32 @@ def is_ours(fd: int, info: os.stat_result) -> bool:
     return stat.S_IMODE(info.st_mode) == ATTACHMENT_MODE and info.st_uid == os.geteuid()
 
 
-def open_attachment(path: str, dir_fd: int) -> int:
-    """Open an attachment: a regular file of one name, or one that clones share."""
-    return beneath.open_plain(path, dir_fd, shared=is_ours)
+def open_attachment(path: str, dir_fd: int, linked: bool = False) -> int:
+    """Open an attachment: a regular file of one name, or one that clones share.
+
+    `linked`: or one of the ancestor's, who gave the sender's own file a second name. In
+    a directory of our user that is closed to others nobody else can have done it.
+    """
+    shared = _in_ours(path, dir_fd) if linked else is_ours
+    return beneath.open_plain(path, dir_fd, shared=shared)
 
 
-def digests(path: str, dir_fd: int) -> tuple[str, str, int]:
+def _in_ours(path: str, dir_fd: int) -> beneath.Shared:
+    with beneath.parent(path, dir_fd) as (place, _):
+        found = os.fstat(place)
+    closed = found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
+    return lambda fd, info: closed or is_ours(fd, info)
+
+
+def is_own(fd: int) -> bool:
+    """Whether an open file has one name only, and belongs to our user."""
+    found = os.fstat(fd)
+    return found.st_nlink == 1 and found.st_uid == os.geteuid()
+
+
+def digests(path: str, dir_fd: int, linked: bool = False) -> tuple[str, str, int]:
     """Return (SHA-256, MD5, bytes) of a file; OSError if it grows meanwhile."""
-    fd = open_attachment(path, dir_fd)
+    fd = open_attachment(path, dir_fd, linked)
     sha, md5, size = hashlib.sha256(), hashlib.md5(usedforsecurity=False), 0
     try:
         whole = os.fstat(fd).st_size

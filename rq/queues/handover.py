@@ -22,7 +22,7 @@ from rq.layout import folder
 from rq.message import Attachment, Message
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
-from rq.spool import attach, folders
+from rq.spool import attach, folders, unnamed
 from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
@@ -45,8 +45,7 @@ async def take_copy(
     full id once it is durable. Of those with one `key` the first is taken."""
     owner.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
-        run = owner.loop.run_in_executor
-        attachments = await run(owner.hands.files, attach.unnamed, source)
+        attachments = await _unnamed(owner, source)
     message = owner.make(asked).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
@@ -68,6 +67,16 @@ def _check_still_open(owner: Owner, copy: str) -> None:
         if owner.spool.find(copy) is State.PREP:
             owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)
         raise
+
+
+async def _unnamed(owner: Owner, source: Path) -> Mapping[str, Attachment]:
+    """Return what the ancestor attached to the message in `source`; Refused when that
+    cannot travel."""
+    try:
+        run = owner.loop.run_in_executor
+        return await run(owner.hands.files, unnamed.digests, source)
+    except (OSError, BadInput) as error:
+        raise Refused(f"its attachments cannot be copied: {error}") from None
 
 
 async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:

@@ -13,13 +13,15 @@ from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, Refused, WrongState, is_busy
 from rq.layout import ATTACH
-from rq.message import Attachment
+from rq.message import Attachment, Message
 from rq.proc import peers
 from rq.queues import handover, keyed, lists
 from rq.queues.owner import Owner
 from rq.queues.verbs import Command, Context, object_in, with_id
-from rq.spool import attach
+from rq.spool import attach, unnamed
 from rq.states import State
+
+DELETED = "Attachment deleted successfully"
 
 
 def create_message(ctx: Context, arg: bytes) -> Any:
@@ -118,8 +120,28 @@ async def _take(
     if sha256 not in (None, taken.sha256):
         attach.drop(spool, upload)
         raise BadInput(f"attachment {upload.name} is not whole; attach it again")
+    try:
+        await _name_all(owner, upload.msg_id)
+    except (OSError, WrongState):
+        attach.drop(spool, upload)
+        raise
     attach.end(spool, upload, taken)
     return ["ok", f"{taken.md5}-Attached successfully"]
+
+
+async def _name_all(owner: Owner, msg_id: str) -> None:
+    """Name in `msg` what the ancestor attached, before anything else changes there."""
+    spool = owner.spool
+    if not names.is_ancestors(msg_id) or (entry := spool.entries.get(msg_id)) is None:
+        return
+    known = set(spool.read(msg_id).attachments)
+    take = functools.partial(unnamed.take, spool.dir_fd, msg_id, known)
+    entry.busy += 1
+    try:
+        taken = await owner.loop.run_in_executor(owner.hands.files, take)
+    finally:
+        entry.busy -= 1
+    unnamed.write_names(spool, msg_id, taken)
 
 
 def delete_attach_message(ctx: Context, arg: bytes) -> Any:
@@ -127,10 +149,17 @@ def delete_attach_message(ctx: Context, arg: bytes) -> Any:
     asked, msg_id = with_id(arg)
     if ctx.owner.spool.state_of(msg_id) is not State.PREP:
         raise WrongState("msg not in prep")
-    attach.remove(
-        ctx.owner.spool, msg_id, names.attachment(asked.get("attachment_name"))
-    )
-    return ["ok", "Attachment deleted successfully"]
+    name = names.attachment(asked.get("attachment_name"))
+    if names.is_ancestors(msg_id):
+        return _delete_of_ancestor(ctx.owner, msg_id, name)
+    attach.remove(ctx.owner.spool, msg_id, name)
+    return ["ok", DELETED]
+
+
+async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Any:
+    await _name_all(owner, msg_id)
+    attach.remove(owner.spool, msg_id, name)
+    return ["ok", DELETED]
 
 
 def commit_message(ctx: Context, arg: bytes) -> Any:
@@ -153,13 +182,11 @@ def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
         raise WrongState("msg is being worked on: an attach has not ended; ask again")
     message = owner.spool.read(msg_id)
     place = owner.queue.message(State.PREP, msg_id) / ATTACH
-    ancestors = (
-        names.is_ancestors(msg_id) and not message.attachments and place.is_dir()
-    )
+    ancestors = names.is_ancestors(msg_id) and place.is_dir()
     if not ancestors:
         attach.sweep(owner.spool, message)
-    if not message.attachments and not ancestors:
-        return ["ok", keyed.accept(owner, message)]
+        if not message.attachments:
+            return ["ok", keyed.accept(owner, message)]
     entry.busy, entry.committing = entry.busy + 1, owner.loop.create_future()
     return _commit_with_files(owner, msg_id, entry.committing)
 
@@ -181,12 +208,8 @@ async def _commit_with_files(
     entry = spool.entries[msg_id]
     deep = entry.since < owner.began_at
     try:
-        if not message.attachments:
-            place = spool.queue.message(State.PREP, msg_id)
-            found = await owner.loop.run_in_executor(
-                owner.hands.files, attach.unnamed, place
-            )
-            message, deep = message.with_(attachments=found), False
+        if names.is_ancestors(msg_id):
+            message = await _all_named(owner, message)
         await owner.loop.run_in_executor(
             owner.hands.files, attach.verify, spool.dir_fd, message, deep
         )
@@ -199,6 +222,19 @@ async def _commit_with_files(
         ended.set_result(None)
     owner.check_open()  # much may have happened since it was asked
     return ["ok", keyed.accept(owner, message)]
+
+
+async def _all_named(owner: Owner, message: Message) -> Message:
+    """Return a message that is being committed with all that the ancestor attached;
+    BadInput when a file cannot be taken."""
+    spool, msg_id = owner.spool, message.msg_id
+    known = set(message.attachments)
+    take = functools.partial(unnamed.take, spool.dir_fd, msg_id, known)
+    taken = await owner.loop.run_in_executor(owner.hands.files, take)
+    message = unnamed.give_names(spool, message, taken)
+    unnamed.check(spool, message)
+    attach.sweep(spool, message)
+    return message
 
 
 def clone_message(ctx: Context, arg: bytes) -> Any:

@@ -12,10 +12,10 @@ from typing import Any
 
 from rq import message as messages
 from rq import names
-from rq.errors import NotPlain, Refused
+from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message
-from rq.spool import attach, kept
+from rq.spool import kept, unnamed
 
 _NOT_THERE = (
     FileNotFoundError,
@@ -85,13 +85,21 @@ def read(env: Mapping[str, str], job: Path) -> Task:
     data = kept.read(job.parent, MSG)
     found = messages.from_disk(data, env["RQ_MSG_ID"], time.time())
     if not found.attachments and names.is_ancestors(found.msg_id):
-        found = found.with_(attachments=attach.unnamed(job.parent))
+        found = found.with_(attachments=_unnamed(job.parent))
     return Task(
         Root(Path(env["RQ_ROOT"])),
         job,
         found.with_(count=int(env.get("RQ_COUNT") or 0)),
         env["RQ_FULL_MSG_ID"],
     )
+
+
+def _unnamed(folder: Path) -> Mapping[str, Attachment]:
+    """Return what the ancestor attached; Refused when it cannot travel."""
+    try:
+        return unnamed.digests(folder)
+    except BadInput as error:
+        raise Refused(str(error)) from None
 
 
 def travels(task: Task) -> dict[str, Any]:

@@ -6,7 +6,6 @@ owner's thread only, between them the message is marked busy by its caller.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import stat
@@ -37,7 +36,7 @@ class Upload:
 def begin(spool: Spool, msg_id: str, name: str) -> Upload:
     """Choose where a file for `name` is copied to; the message must be in prep."""
     names.attachment(name)
-    _check_open(spool, msg_id)
+    check_open(spool, msg_id)
     spool.settle(msg_id)  # in a transaction its folder may be still to be made
     attach = f"{folder(State.PREP, msg_id)}/{ATTACH}"
     durable.make_dirs(attach, spool.dir_fd)
@@ -45,7 +44,7 @@ def begin(spool: Spool, msg_id: str, name: str) -> Upload:
     return Upload(msg_id, name, f"{attach}/{UPLOAD_PREFIX}{number}")
 
 
-def _check_open(spool: Spool, msg_id: str) -> None:
+def check_open(spool: Spool, msg_id: str) -> None:
     """WrongState unless the attachments of a message may change: what its commit has
     found to be on disk is what it accepts."""
     if spool.find(msg_id) is not State.PREP:
@@ -98,14 +97,14 @@ def drop(spool: Spool, upload: Upload) -> None:
 def end(spool: Spool, upload: Upload, attachment: Attachment) -> None:
     """Give a copied file its name, and write it into the message."""
     try:
-        _check_open(spool, upload.msg_id)  # much may have happened since `begin`
+        check_open(spool, upload.msg_id)  # much may have happened since `begin`
     except WrongState:
         drop(spool, upload)
         raise
     message = spool.read(upload.msg_id)
     there = f"{folder(State.PREP, upload.msg_id)}/{ATTACH}/{upload.name}"
     durable.move(upload.path, there, spool.dir_fd)
-    _write(spool, message, {**message.attachments, upload.name: attachment})
+    write(spool, message, {**message.attachments, upload.name: attachment})
 
 
 def abandon(spool: Spool, upload: Upload) -> None:
@@ -116,16 +115,17 @@ def abandon(spool: Spool, upload: Upload) -> None:
 def remove(spool: Spool, msg_id: str, name: str) -> None:
     """Remove an attachment of a message in prep."""
     names.attachment(name)
-    _check_open(spool, msg_id)
+    check_open(spool, msg_id)
     message = spool.read(msg_id)
     if name not in message.attachments:
         raise BadInput(f"there is no attachment {name}")
     # In this order: a file that msg does not name is swept, a name without file is not.
-    _write(spool, message, {k: v for k, v in message.attachments.items() if k != name})
+    write(spool, message, {k: v for k, v in message.attachments.items() if k != name})
     durable.unlink(f"{folder(State.PREP, msg_id)}/{ATTACH}/{name}", spool.dir_fd)
 
 
-def _write(spool: Spool, message: Message, now: Mapping[str, Attachment]) -> None:
+def write(spool: Spool, message: Message, now: Mapping[str, Attachment]) -> None:
+    """Let the file `msg` of a message in prep name the attachments `now`."""
     changed = message.with_(attachments=dict(now))
     txn = spool.txns.of(message.msg_id)
     if txn is not None:
@@ -165,20 +165,6 @@ def _size(path: str, dir_fd: int) -> int:
         os.close(fd)
 
 
-def unnamed(place: Path) -> dict[str, Attachment]:
-    """Return what lies in `attach/` of a message of the ancestor, who wrote no digests
-    into `msg`; for a thread."""
-    found = {}
-    with beneath.top(place, os.O_NOFOLLOW) as folder_fd:
-        for name in sorted(beneath.names(ATTACH, folder_fd)):
-            with contextlib.suppress(NotPlain, FileNotFoundError):
-                if names.ATTACHMENT.fullmatch(name):
-                    digests = content.digests(f"{ATTACH}/{name}", folder_fd)
-                    sha, md5, size = digests
-                    found[name] = Attachment(sha256=sha, md5=md5, size=size)
-    return found
-
-
 def sweep(spool: Spool, message: Message) -> None:
     """Remove unfinished uploads of a message that is about to be committed, and files
     that a crash kept from being written into it."""
@@ -190,18 +176,19 @@ def sweep(spool: Spool, message: Message) -> None:
 
 def share(spool: Spool, source: Path, message: Message, copied: bool) -> None:
     """Give a prepared message the attachments of the folder `source`, by hard link,
-    or as files of their own when `copied`."""
+    or as files of their own when `copied`, or when others may have them as well."""
+    linked = names.is_ancestors(source.name)
     if not message.attachments:
         return
     attach = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     durable.make_dirs(attach, spool.dir_fd)
     with beneath.top(source, os.O_NOFOLLOW) as source_fd:
         for name in message.attachments:
-            old = content.open_attachment(
-                f"{ATTACH}/{names.attachment(name)}", source_fd
-            )
+            path = f"{ATTACH}/{names.attachment(name)}"
+            old = content.open_attachment(path, source_fd, linked)
+            own = copied or (linked and not content.is_own(old))
             try:
-                _share(old, f"{attach}/{name}", spool.dir_fd, copied)
+                _share(old, f"{attach}/{name}", spool.dir_fd, own)
             finally:
                 os.close(old)
 

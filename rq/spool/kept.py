@@ -9,7 +9,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from rq import beneath, durable
+from rq import beneath, durable, names
 from rq.durable import content
 from rq.layout import ATTACH
 from rq.spool import folders
@@ -42,6 +42,7 @@ def attachment(folder: Path, name: str) -> BufferedReader:
 
     def opener(_path: str, _flags: int) -> int:
         with beneath.top(folder, os.O_NOFOLLOW) as top:
-            return content.open_attachment(f"{ATTACH}/{name}", top)
+            linked = names.is_ancestors(folder.name)
+            return content.open_attachment(f"{ATTACH}/{name}", top, linked)
 
     return open(folder / ATTACH / name, "rb", opener=opener)

@@ -1,0 +1,146 @@
+"""Attachments of messages of the ancestor, whose file `msg` names none of them.
+
+All that lies in `attach/` belongs to such a message. What RQ cannot hand on is refused
+with a sentence, never left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq import beneath, durable, names
+from rq.durable import ATTACHMENT_MODE, content
+from rq.errors import BadInput, NotPlain, WrongState
+from rq.layout import ATTACH, UPLOAD_PREFIX, folder
+from rq.message import Attachment, Message
+from rq.spool import attach
+from rq.spool.store import Spool
+from rq.states import State
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A file that is about to be named in `msg`."""
+
+    name: str
+    attachment: Attachment
+    copy: str | None  # where the file lies that takes its place, relative to the queue
+
+
+def digests(place: Path) -> dict[str, Attachment]:
+    """Return what lies in `attach/` of the folder `place`; for a thread.
+
+    BadInput says which file cannot travel with its message, and why.
+    """
+    found = {}
+    with beneath.top(place, os.O_NOFOLLOW) as top:
+        for name in _listed(ATTACH, top):
+            _check(name)
+            try:
+                known = content.digests(f"{ATTACH}/{name}", top, linked=True)
+            except NotPlain as error:
+                raise _not_plain(name, error) from None
+            found[name] = _attachment(known)
+    return found
+
+
+def take(spool_fd: int, msg_id: str, known: Collection[str]) -> list[Taken]:
+    """Make the files of a message in prep that are not among the `known` those of RQ:
+    with a name of their own, so that no sender changes them any more. For a thread.
+
+    What cannot travel is not among those returned; `check` says so.
+    """
+    place = f"{folder(State.PREP, msg_id)}/{ATTACH}"
+    wanted = [name for name in _listed(place, spool_fd) if name not in known]
+    return list(_taken(spool_fd, place, filter(names.is_attachment, wanted)))
+
+
+def _taken(spool_fd: int, place: str, wanted: Iterator[str]) -> Iterator[Taken]:
+    for name in wanted:
+        path = f"{place}/{name}"
+        try:
+            source = content.open_attachment(path, spool_fd, linked=True)
+        except (NotPlain, FileNotFoundError):
+            continue
+        try:
+            if content.is_own(source):
+                durable.allow(path, ATTACHMENT_MODE, spool_fd)
+                yield Taken(name, _attachment(content.digests(path, spool_fd)), None)
+            else:
+                copy = f"{place}/{UPLOAD_PREFIX}own-{os.getpid()}-{next(_numbers)}"
+                found = _attachment(content.copy_hashed(source, copy, spool_fd))
+                yield Taken(name, found, copy)
+        finally:
+            os.close(source)
+
+
+def give_names(spool: Spool, message: Message, taken: Collection[Taken]) -> Message:
+    """Put files that were taken into their places; return the message that names them."""
+    place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
+    named = dict(message.attachments)
+    for one in taken:
+        if one.name in named:  # attached again meanwhile
+            drop(spool, [one])
+            continue
+        if one.copy is not None:
+            durable.move(one.copy, f"{place}/{one.name}", spool.dir_fd)
+        named[one.name] = one.attachment
+    return message.with_(attachments=named)
+
+
+def write_names(spool: Spool, msg_id: str, taken: Collection[Taken]) -> None:
+    """As `give_names`, and write it into `msg`; WrongState when it is committed."""
+    try:
+        attach.check_open(spool, msg_id)  # much may have happened meanwhile
+    except WrongState:
+        drop(spool, taken)
+        raise
+    if taken:
+        message = give_names(spool, spool.read(msg_id), taken)
+        attach.write(spool, message, message.attachments)
+
+
+def drop(spool: Spool, taken: Collection[Taken]) -> None:
+    """Remove the copies of files that are not to be named."""
+    for one in taken:
+        if one.copy is not None:
+            durable.unlink(one.copy, spool.dir_fd)
+
+
+def check(spool: Spool, message: Message) -> None:
+    """BadInput when a file of a message in prep is not named in it: the commit would
+    lose it."""
+    place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
+    for name in _listed(place, spool.dir_fd):
+        if name not in message.attachments:
+            _check(name)
+            raise _not_plain(name, "it is not a regular file of our user")
+
+
+def _listed(place: str, dir_fd: int) -> list[str]:
+    """Return what the ancestor counts as an attachment: all without a dot in front."""
+    return sorted(n for n in beneath.names(place, dir_fd) if not n.startswith("."))
+
+
+def _check(name: str) -> None:
+    try:
+        names.attachment(name)
+    except BadInput as error:
+        raise BadInput(f"{error}; rename the file in its {ATTACH}/") from None
+
+
+def _not_plain(name: str, why: object) -> BadInput:
+    return BadInput(
+        f"attachment {name} cannot be read: {why}; put a copy of it in its place"
+    )
+
+
+def _attachment(found: tuple[str, str, int]) -> Attachment:
+    sha, md5, size = found
+    return Attachment(sha256=sha, md5=md5, size=size)
