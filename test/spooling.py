@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rq.layout import QueueDir
 from rq.message import Message, from_request
-from rq.spool import Opened, Spool, checkpoint, open_spool
+from rq.spool import Opened, Spool, check, checkpoint, door, open_spool
 from rq.spool.check import close_cleanly
 from rq.states import Event, Role
 
@@ -107,3 +107,33 @@ class Owner:
         self.apply()
         point = checkpoint.begin(self.spool, "boot")
         checkpoint.finish(self.spool.dir_fd, self.queue, point)
+
+
+# ---- the door
+
+
+def deposit(
+    owner: Owner,
+    name: str,
+    msg: str | None = '{"dest": "q", "param1": "x"}',
+    attach: Mapping[str, bytes] | None = None,
+) -> Path:
+    """Make a folder elsewhere and rename it in, as a depositor does."""
+    made = owner.queue.path.parent / f"made-{name}"
+    made.mkdir()
+    if msg is not None:
+        (made / "msg").write_text(msg)
+    for file, content in (attach or {}).items():
+        (made / "attach").mkdir(exist_ok=True)
+        (made / "attach" / file).write_bytes(content)
+    return made.rename(owner.queue.path / "new" / name)
+
+
+def look(owner: Owner) -> list[Message]:
+    """Look at the door once; return the messages that came in."""
+    adopted = door.adopt(owner.spool, ORIGIN, {})
+    assert adopted.left == {}
+    owner.apply()
+    assert check.check_live(owner.spool) == []
+    assert os.listdir(owner.queue.path / "new") == []
+    return adopted.messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
@@ -9,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rq import names
 from rq.causes import story
 from rq.config.admin import Admin, admin_status
-from rq.errors import NoSuchMessage, RQError
+from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.spool import folders, kept
 from rq.states import State
@@ -88,13 +90,12 @@ def _attachments(
     """Return what is attached; the ancestor's messages do not name their digests."""
     place = queue.message(state, msg_id)
     named: Mapping[str, Any] = message.get("attachments", {})
-    return {
-        name: {
-            **(named.get(name) or _digests(place, name)),
-            "path": str(place / ATTACH / name),
-        }
-        for name in folders.attachments(queue, state, msg_id)
-    }
+    found = {}
+    for name in filter(names.is_attachment, folders.attachments(queue, state, msg_id)):
+        with contextlib.suppress(NotPlain, FileNotFoundError):
+            digests = named.get(name) or _digests(place, name)
+            found[name] = {**digests, "path": str(place / ATTACH / name)}
+    return found
 
 
 def _digests(place: Path, name: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import time
 from typing import Any
 
+from rq import visible
 from rq.queues import delivery, views
 from rq.queues.owner import Owner
 from rq.queues.resident import Resident
@@ -42,7 +43,9 @@ def detail(owner: Owner) -> dict[str, Any]:
         "lag": spool.lag,
         "lag_bytes": spool.lag_bytes,
         "stuck": spool.stuck,
-        "left_at_door": owner.left_at_door,
+        "left_at_door": {
+            visible.line(name): why for name, why in owner.left_at_door.items()
+        },
         "num_workers": owner.config.num_workers,
         "running": _all_running(owner),
         "held": _held(owner),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rq import durable, names
+from rq import durable, names, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
@@ -155,8 +155,8 @@ def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Probl
     if state is State.PREP:
         odd &= wanted  # one that is not yet in msg goes at the commit
     if odd:
-        text = f"msg and attach/ differ in: {', '.join(sorted(odd))}"
-        yield Problem("attachment", msg_id, text)
+        text = visible.line(", ".join(sorted(odd)))
+        yield Problem("attachment", msg_id, f"msg and attach/ differ in: {text}")
 
 
 def _check_modes(msg_id: str, path: str) -> Iterator[Problem]:
@@ -171,6 +171,7 @@ def _orphans(queue: QueueDir) -> Iterator[Problem]:
     for state in ("prep", "que", "run", "err"):
         for name in os.listdir(queue.path / state):
             if not names.is_msg_id(name.removeprefix(".")):
-                yield Problem("orphan", f"{state}/{name}", "it is not a message")
+                shown = visible.line(name)
+                yield Problem("orphan", f"{state}/{shown}", "it is not a message")
     for name in os.listdir(queue.path / "gone"):
-        yield Problem("orphan", f"gone/{name}", "it was on its way out")
+        yield Problem("orphan", f"gone/{visible.line(name)}", "it was on its way out")

@@ -7,8 +7,10 @@ user is copied: it could change what it keeps open.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +29,7 @@ from rq.spool.store import Spool
 from rq.states import Event, Role, State
 
 BATCH = 64  # folders adopted in one turn
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +56,48 @@ def adopt(spool: Spool, origin: str, known_left: dict[str, str]) -> Adopted:
         if room <= 0:
             break  # the next look goes on, when others have had their turn
         try:
-            message = _adopt_one(spool, name, origin)
+            message = _let_in(spool, _named(spool, name), origin)
+        except OSError as error:
+            left[name] = error.strerror or str(error)
+        except Exception as error:  # what was taken before it must not be forgotten
+            log.exception("a folder at the door could not be looked at")
+            left[name] = f"RQ failed over it: {error!r:.200}"
+        else:
             if message is not None:
                 messages.append(message)
                 room -= sum(one.size for one in message.attachments.values())
-        except BadInput as error:
-            _refuse(spool, name, str(error))
-        except OSError as error:
-            left[name] = error.strerror or str(error)
     for name in left.keys() - known_left.keys():
-        _log.error(
+        log.error(
             "a folder at the door cannot be taken; it stays in new/: %s",
             fields(name=name, reason=left[name]),
         )
     return Adopted(messages, left)
+
+
+def _named(spool: Spool, name: str) -> str:
+    """Return the name of a deposit; one that is no UTF-8 gets another, for it could
+    stand in no line of the journal."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        fresh = spool.new_id()
+        durable.move(f"new/{name}", f"new/{fresh}", spool.dir_fd)
+        durable.sync_path("new", spool.dir_fd)
+        log.warning(
+            "a name at the door is no UTF-8; RQ has renamed the folder: %s",
+            fields(name=name, now=fresh),
+        )
+        return fresh
+    return name
+
+
+def _let_in(spool: Spool, name: str, origin: str) -> Message | None:
+    """Take a deposit, or send it to err; None when it has become no new message."""
+    try:
+        return _adopt_one(spool, name, origin)
+    except BadInput as error:
+        _refuse(spool, name, str(error))
+        return None
 
 
 def _adopt_one(spool: Spool, name: str, origin: str) -> Message | None:
@@ -92,11 +122,21 @@ def _take(spool: Spool, deposit: Deposit, message: Message, name: str) -> Messag
     message = message.with_(attachments=deposit.digests())
     message.encode_new()  # BadMessage before anything remembers it
     _sync(spool.dir_fd, f"new/{name}", message)
-    entry = Entry(State.NOWHERE, None, message.due, 0)
-    entry.at_new = name
-    spool.entries[message.msg_id] = entry
-    spool.submit(message, via="door", **{"from": name})
+    with _at_door(spool, message.msg_id, name, message.due):
+        spool.submit(message, via="door", **{"from": name})
     return message
+
+
+@contextlib.contextmanager
+def _at_door(spool: Spool, msg_id: str, name: str, due: float) -> Iterator[None]:
+    """Know for its event that a message lies in new/; forget it if there is none."""
+    entry = spool.entries[msg_id] = Entry(State.NOWHERE, None, due, 0)
+    entry.at_new = name
+    try:
+        yield
+    except BaseException:
+        del spool.entries[msg_id]
+        raise
 
 
 def _copy(spool: Spool, deposit: Deposit, message: Message) -> Message:
@@ -110,7 +150,7 @@ def _copy(spool: Spool, deposit: Deposit, message: Message) -> Message:
         message = message.with_(attachments=deposit.copied(spool.dir_fd, attach))
         message.encode_new()
         attaching.verify(spool.dir_fd, message, deep=False)
-    except (BadInput, OSError):
+    except Exception:
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise
     spool.submit(message, via="door", key=deposit.key)
@@ -142,12 +182,11 @@ def _sync(dir_fd: int, path: str, message: Message) -> None:
 def _refuse(spool: Spool, name: str, reason: str) -> None:
     """Let a malformed folder go to err, with the reason."""
     msg_id = spool.new_id()
-    _log.error(
+    log.error(
         "what came through the door cannot be used; RQ moves it to err: %s",
         fields(name=name, msg_id=msg_id, reason=reason),
     )
-    entry = spool.entries[msg_id] = Entry(State.NOWHERE, None, 0.0, 0)
-    entry.at_new = name
     facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
     source: dict[str, Any] = {"via": "door", "from": name}
-    spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **source)
+    with _at_door(spool, msg_id, name, 0.0):
+        spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **source)

@@ -87,9 +87,13 @@ class Journal:
     # ---- appending
 
     def append(self, record: dict[str, Any]) -> int:
-        """Add an event to the open group; return its seq."""
+        """Add an event to the open group; return its seq.
+
+        TypeError when it cannot be written; it takes no seq then, for one without a
+        line would be missed for ever.
+        """
+        body = line.body({"seq": self.seq + 1, **record})
         self.seq += 1
-        body = line.body({"seq": self.seq, **record})
         self._bodies.append(body)
         self._bytes += len(body) + LINE_EXTRA
         return self.seq

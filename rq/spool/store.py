@@ -198,23 +198,27 @@ class Spool:
             "state": target,
             "was": source,
         }
-        entry.written = False
+        body, due = entry.body, entry.due
+        count, attempt = entry.count, entry.attempt
         if message is not None:
             new = event is Event.COMMIT
-            entry.body = message.encode_new() if new else message.encode()
-            entry.count, entry.attempt = message.count, message.attempt
-            entry.due = message.due
-            record["message"] = orjson.Fragment(entry.body)
-        record["count"], record["attempt"] = entry.count, entry.attempt
+            body = message.encode_new() if new else message.encode()
+            count, attempt, due = message.count, message.attempt, message.due
+            record["message"] = orjson.Fragment(body)
+        record["count"], record["attempt"] = count, attempt
         if target is State.QUE:
-            record["due"] = entry.due
+            record["due"] = due
         if facts is not None:
             record.update(facts)
-            entry.status = status_file(record)
+        status = entry.status if facts is None else status_file(record)
         record.update(more)
         if "out" in record:
             record["out"] = [outbox.stamped(one) for one in record["out"]]
+        # What cannot be written fails here, and has changed nothing.
         seq = record["seq"] = self.journal.append(record)
+        entry.written = False
+        entry.body, entry.status, entry.due = body, status, due
+        entry.count, entry.attempt = count, attempt
         if message is not None:
             entry.said = seq
         if target is State.QUE:

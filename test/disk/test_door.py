@@ -8,35 +8,13 @@ import subprocess
 import sys
 
 import pytest
-from spooling import ORIGIN
+from spooling import ORIGIN, deposit, look
 
 from rq.layout import folder
 from rq.spool import check, door, folders
 from rq.states import State
 
 FOREIGN = "20200101.0000.00.000.7"
-
-
-def deposit(owner, name, msg='{"dest": "q", "param1": "x"}', attach=None):
-    """Make a folder elsewhere and rename it in, as a depositor does."""
-    made = owner.queue.path.parent / f"made-{name}"
-    made.mkdir()
-    if msg is not None:
-        (made / "msg").write_text(msg)
-    for file, content in (attach or {}).items():
-        (made / "attach").mkdir(exist_ok=True)
-        (made / "attach" / file).write_bytes(content)
-    return made.rename(owner.queue.path / "new" / name)
-
-
-def look(owner):
-    """Look at the door once; return the messages that came in."""
-    adopted = door.adopt(owner.spool, ORIGIN, {})
-    assert adopted.left == {}
-    owner.apply()
-    assert check.check_live(owner.spool) == []
-    assert os.listdir(owner.queue.path / "new") == []
-    return adopted.messages
 
 
 def refused(owner):
