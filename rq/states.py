@@ -67,6 +67,7 @@ class Note(StrEnum):
     TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     CLOCK = "clock"  # the wall clock stepped
+    VOID = "void"  # a number that an earlier RQ counted for an event it never wrote
     STOPPED = "stopped"  # last line of a clean stop
 
 

@@ -16,7 +16,7 @@ from rq import durable, names, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
-from rq.spool import act, checkpoint, folders, history, recovery
+from rq.spool import act, checkpoint, folders, history, mend, recovery
 from rq.spool.entry import COUNTED
 from rq.spool.store import Spool
 from rq.states import HASHED, State
@@ -37,17 +37,21 @@ class Problem:
 def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
     """Check a queue that has no owner; Refused when it has one.
 
-    With `fix` the journal is replayed onto the folders first, and a clean end written.
+    With `fix` the journal is replayed onto the folders first, and a clean end written;
+    what was mended in the journal for that is told, too.
     """
     lock = locks.lock(queue.lock)
     if lock is None:
         raise Refused(f"queue {queue.name} has a running owner: ask it")
     try:
+        mended: list[Problem] = []
         if fix:
+            said = mend.fill_gaps(queue)
+            mended = [Problem("mended", str(queue.journal), one) for one in said]
             os.close(lock)
             lock = None
             _replay(queue)
-        return list(_problems(queue))
+        return [*mended, *_problems(queue)]
     except Damaged as error:
         return [Problem("damage", str(queue.journal), str(error))]
     finally:

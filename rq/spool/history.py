@@ -31,6 +31,15 @@ def segment_name(first: int) -> str:
     return f"{first:0{DIGITS}d}"
 
 
+def sealed_name(first: int, last: int) -> str:
+    """Return the name of a segment that has become history.
+
+    >>> sealed_name(1, 20)
+    '0000000000000001-0000000000000020.jsonl'
+    """
+    return f"{first:0{DIGITS}d}-{last:0{DIGITS}d}.jsonl"
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A file of events."""
@@ -61,7 +70,8 @@ def seal(
     durable.sync_path("history", dir_fd)  # what is moved into it must be found there
     durable.cut(f"journal/{name}", end, dir_fd)
     durable.checkpoint("seal:cut")
-    durable.move(f"journal/{name}", f"{target}/{name}-{last:0{DIGITS}d}.jsonl", dir_fd)
+    sealed = sealed_name(int(name), last)
+    durable.move(f"journal/{name}", f"{target}/{sealed}", dir_fd)
     for path in (target, "journal"):
         durable.sync_path(path, dir_fd)
 
@@ -279,7 +289,7 @@ def _seal_anew(
     durable.sync_path(queue.history)
     last = read.events[-1]["seq"]
     data = one.path.read_bytes()[: read.end]
-    durable.write_durable(target / f"{one.name}-{last:0{DIGITS}d}.jsonl", data)
+    durable.write_durable(target / sealed_name(one.first, last), data)
     durable.checkpoint("seal:written")
     durable.unlink(f"journal/{one.name}", dir_fd)
     durable.sync_path("journal", dir_fd)
