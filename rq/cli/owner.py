@@ -118,9 +118,10 @@ class Reader:
         return "-" if admin is Admin.UP else admin.value
 
     def counts(self, queue: str) -> dict[str, int]:
-        reply = self.answer(queue, "num_messages")
-        if isinstance(reply, dict):
-            return {str(k): int(v) for k, v in reply.items()}
+        """Return how many messages are in each state; `errack`: dismissed."""
+        reply = self.answer(queue, "detail")  # unlike num_messages it tells all seven
+        if _is_ok(reply):
+            return {str(k): int(v) for k, v in reply[1]["counts"].items()}
         from rq.cli import offline
 
         return offline.counts(self.root.queue(queue))

@@ -18,7 +18,7 @@ from rq.layout import MSG, QueueDir
 from rq.logs import fields
 from rq.message import from_disk, to_keep
 from rq.proc import processes
-from rq.spool import folders, work
+from rq.spool import byhand, folders, work
 from rq.spool import lost as losing
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
@@ -74,7 +74,7 @@ def act(opened: Opened, found: Found, lost: Cause) -> None:
             _believe(opened, msg_id, at, lost, ghosts, found)
             _commit_when_full(spool)
     _read_unknown(spool, unknown)
-    if found.checkpoint is None:
+    if found.checkpoint is None or (opened.clean and byhand.has_changed(spool.queue)):
         count_final(spool)
 
 
@@ -91,7 +91,7 @@ def _running(found: Found, places: Mapping[str, State]) -> dict[str, int | None]
 
 
 def count_final(spool: Spool) -> None:
-    """Count what has ended by listing it: there is no checkpoint that tells."""
+    """Count what has ended by listing it: no checkpoint tells, or none that is true."""
     for state in HASHED:
         there = set(folders.list_state(spool.queue, state))
         coming = {i for i, one in spool.unsettled.items() if one.state is state}
