@@ -30,7 +30,7 @@ MAIN = """
 import os, signal, sys
 from pathlib import Path
 from rq import durable
-from rq.queues import housekeeping
+from rq.queues import housekeeping, standstill
 from rq.queues.process import main
 
 root, name, ready, user = sys.argv[1:]
@@ -39,6 +39,8 @@ signal.signal(signal.SIGUSR1, lambda *_: durable.arm(asked.read_text()))
 if hour := os.environ.get("TEST_HOUR"):
     housekeeping.HOUR = float(hour)
     housekeeping.TICK = housekeeping.SETTLED_IN = float(hour) / 4
+if patience := os.environ.get("TEST_PATIENCE"):
+    standstill.PATIENCE = float(patience)
 if user:
     os.setgroups([])
     os.setgid(int(user))

@@ -52,7 +52,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "samples:demo",
         "send three sample messages and show what becomes of them",
     ),
-    "status": ("status:status", "what runs, what waits, what is wrong"),
+    "status": (
+        "status:status",
+        "what runs, waits, is wrong; exits with 1 unless all is well",
+    ),
     "send": ("send:send", "send a message to a queue"),
     "ls": ("listing:ls", "list messages"),
     "show": ("show:show", "all about a message: what happened, why, what to do"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rq import config
+from rq import config, health
 from rq.access import warnings
-from rq.cli import owner, place, term
+from rq.cli import FAILED, OK, UNREACHABLE, owner, place, term
+from rq.config.admin import admin_status
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.outbound import earlier
@@ -18,7 +19,11 @@ _COUNTED = ("prep", "que", "run", "done", "relayed", "err")
 
 
 def status(root: Root, words: list[str]) -> int:
-    made = term.parser("status", "Show what runs, what waits, what is wrong.")
+    made = term.parser(
+        "status",
+        "Show what runs, what waits, what is wrong; exit with 1 if something is, with 6"
+        " if RQ is not running.",
+    )
     term.json_option(made)
     args = made.parse_args(words)
     running = place.is_running(root)
@@ -27,28 +32,61 @@ def status(root: Root, words: list[str]) -> int:
     with owner.Reader(root) as reader:
         rows = [queue_row(reader, name) for name in place.queue_names(root)]
     _add_child_states(rows, facts)
+    found = list(_trouble(root, running, facts, rows))
+    well = running and all(one.passing for one in found)
     if args.json:
         term.print_json(
             {
                 "root": str(root.path),
                 "running": running,
+                "well": well,
+                "trouble": [one.to_json() for one in found],
                 "supervisor": facts,
                 "queues": rows,
                 "warnings": _access(root),
             }
         )
-        return 0
-    print(_headline(root, running, facts))
-    _trouble(facts)
+    else:
+        _show(root, _headline(root, running, facts), rows, found)
+    return OK if well else FAILED if running else UNREACHABLE
+
+
+def _show(
+    root: Root,
+    headline: str,
+    rows: list[dict[str, Any]],
+    found: Sequence[health.Trouble],
+) -> None:
+    print(headline)
     _tell_hosts(root)
     if rows:
         print()
         queue_table(rows)
+    for one in found:
+        colour = "yellow" if one.passing or one.kind == "warn" else "red"
+        print(f"{term.colour('!', colour)} {term.plain(one.sentence)}")
     for row in rows:
-        _warnings(row)
+        _tell_owed(str(row["name"]), row["detail"])
     for sentence in _access(root):
         print(f"{term.colour('warning:', 'yellow')} {term.plain(sentence)}")
-    return 0
+
+
+def _trouble(
+    root: Root, running: bool, facts: Mapping[str, Any], rows: list[dict[str, Any]]
+) -> Iterator[health.Trouble]:
+    """Give what is not well: what keeps messages from going on, then what has failed."""
+    known = {one.get("name"): one for one in health.children(facts)}
+    yield from health.of_helpers(facts)
+    for row in rows:
+        name = row["name"]
+        if row["detail"]:
+            yield from health.of_queue(name, row["detail"])
+        elif running:
+            admin, child = str(admin_status(root, name)), known.get(name, {})
+            why = f"log/queue-{name}.log may say why"
+            yield from health.of_silent(name, admin, child, why)
+    for row in rows:
+        yield from health.of_errors(row["name"], row["counts"])
 
 
 def _access(root: Root) -> list[str]:
@@ -61,7 +99,7 @@ def _access(root: Root) -> list[str]:
 
 def _add_child_states(rows: list[dict[str, Any]], facts: Mapping[str, Any]) -> None:
     """Say STARTING, BACKOFF or FATAL of a queue whose owner cannot say it."""
-    states = {one.get("name"): one.get("state") for one in _children(facts)}
+    states = {one.get("name"): one.get("state") for one in health.children(facts)}
     for row in rows:
         if not row["detail"] and states.get(row["name"]):
             row["status"] = states[row["name"]]
@@ -116,20 +154,6 @@ def _headline(root: Root, running: bool, facts: Mapping[str, Any]) -> str:
     )
 
 
-def _trouble(facts: Mapping[str, Any]) -> None:
-    """Name the children that are not up, each with the reason."""
-    for child in _children(facts):
-        state = str(child.get("state", ""))
-        if state in ("UP", ""):
-            continue
-        reason = child.get("reason") or child.get("why") or ""
-        text = f"{child.get('name', '?')} is {state}"
-        print(term.plain(f"  {text}: {reason}" if reason else f"  {text}"))
-    for helper in ("scandir", "timers"):
-        for name, text in ((facts.get(helper) or {}).get("errors") or {}).items():
-            print(term.plain(f"  {helper}/{name}: {text}"))
-
-
 def _tell_hosts(root: Root) -> None:
     """Tell once which internal hosts the relay may ask since the update."""
     if hosts := earlier.news(root):
@@ -140,33 +164,8 @@ def _tell_hosts(root: Root) -> None:
         earlier.told(root)
 
 
-def _children(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = facts.get("children") or []
-    if isinstance(found, Mapping):
-        return [{"name": name, **one} for name, one in found.items()]
-    return [one for one in found if isinstance(one, Mapping)]
-
-
-def _warnings(row: Mapping[str, Any]) -> None:
-    detail: Mapping[str, Any] = row["detail"]
-    if detail.get("accepting") is False:
-        reason = detail.get("closed_reason") or "no reason given"
-        print(term.plain(f"{row['name']} takes no messages: {reason}"))
-    elif detail.get("reason"):
-        print(term.plain(f"{row['name']}: {detail['reason']}"))
-    for one in detail.get("held") or []:
-        print(term.plain(f"{row['name']}/{one['msg_id']} stays in run: {one['by']}"))
-    _tell_owed(str(row["name"]), detail)
-    lag = detail.get("lag")
-    if isinstance(lag, int) and lag > 1000:
-        print(f"{row['name']}: {lag} folders are still to be made or moved")
-
-
 def _tell_owed(name: str, detail: Mapping[str, Any]) -> None:
     """Tell what ended messages still owe to other queues."""
-    in_doubt = int(detail.get("in_doubt") or 0)
-    waiting = int(detail.get("owed") or 0) - in_doubt
+    waiting = int(detail.get("owed") or 0) - int(detail.get("in_doubt") or 0)
     if waiting:
         print(f"{name}: {waiting} copies or webhooks are still to be delivered")
-    if in_doubt:
-        print(f"{name}: {in_doubt} were not delivered in six days: `rq owed ls`")

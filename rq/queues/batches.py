@@ -218,6 +218,7 @@ class Batches:
         owner.workers.update(made.workers)
         owner.claimed.difference_update(made.workers)
         self._file.started()
+        self.owner.started += 1
         log.info(
             "a batch starts: %s",
             fields(batch=made.batch_id, messages=len(made.claims), pid=script.pid),

@@ -163,6 +163,11 @@ class Gathering:
             heapq.heapreplace(alarms, (starts, key))  # whoever was first has gone
         return None
 
+    def starts_by(self, now: float) -> bool:
+        """Whether a batch is ready to start at a moment."""
+        found = self._soonest()
+        return found is not None and (bool(self._full) or found[0] <= now)
+
     def oldest(self) -> float | None:
         """Return since when the one that waits longest could run."""
         found = self._soonest()

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from rq import visible
-from rq.queues import delivery, views
+from rq.queues import delivery, standstill, views
 from rq.queues.owner import Owner
 from rq.queues.resident import Resident
 from rq.spool.entry import COUNTED
@@ -28,6 +28,7 @@ def detail(owner: Owner) -> dict[str, Any]:
     spool = owner.spool
     closed = owner.closed()
     first = owner.first_due()
+    stalled = standstill.told(owner)
     return {
         "name": owner.name,
         "pid": os.getpid(),
@@ -46,6 +47,8 @@ def detail(owner: Owner) -> dict[str, Any]:
         "left_at_door": {
             visible.line(name): why for name, why in owner.left_at_door.items()
         },
+        "stalled": None if stalled is None else stalled[1],
+        "stalled_by": None if stalled is None else stalled[0],
         "num_workers": owner.config.num_workers,
         "running": _all_running(owner),
         "held": _held(owner),

@@ -100,6 +100,10 @@ class Holds(Generic[_Item]):
             if one.items and one.until <= now:
                 yield heapq.heappop(one.items)[1]
 
+    def awaited(self) -> list[tuple[str, float]]:
+        """Return the names that messages wait for, each with when it is tried again."""
+        return [(name, one.until) for name, one in self._holds.items() if one.items]
+
     def release(self) -> list[_Item]:
         """Leave nobody alone any more; return all that wait."""
         items = [item for one in self._holds.values() for _, item in one.items]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rq.config.admin import Admin
 from rq.errors import DiskFailed, RQError
-from rq.queues import retention, transactions
+from rq.queues import retention, standstill, transactions
 from rq.queues.owner import Owner
 from rq.queues.points import Points
 from rq.queues.runner import Runner
@@ -85,6 +85,7 @@ class Housekeeping:
             self._watch_clocks,
             self.owner.spool.gone.try_again,
             self._look_at_files,
+            self._look_whether_it_stands,
             self.server.drop_silent,
             self.owner.spool.journal.look_again,
             self.runner.pool.retire_worn,
@@ -101,6 +102,9 @@ class Housekeeping:
 
     def _mind_transactions(self) -> None:
         transactions.mind(self.owner, self.owner.spool.clock())
+
+    def _look_whether_it_stands(self) -> None:
+        standstill.look(self.owner)
 
     def _watch_clocks(self) -> None:
         wall, mono = time.time(), time.monotonic()

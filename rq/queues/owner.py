@@ -84,7 +84,12 @@ class Owner:
         self.began_at = time.time()
         self.stopping = False
         self.checkpoint_seq = 0
+        self.started = 0  # attempts, since this process began
+        self.went_well = 0  # of them
         self.oper: str | None = None  # SCRIPTERROR, with its reason
+        self.lacks: str | None = None  # what the last start failed for, but the script
+        self.standing: tuple[str, int] | None = None  # what holds up what is due
+        self.standing_since = 0.0  # monotonic
         self.config_error: str | None = None
         self.disk_failed: str | None = None
         self.left_at_door: dict[str, str] = {}
@@ -310,6 +315,7 @@ class Owner:
 
     def count(self, what: str) -> None:
         """Count an event of the last hour: accepted, done or err."""
+        self.went_well += what == "done"
         self.rates.count(what, time.monotonic(), self.spool.counts.of(State.QUE))
 
     def run_now(self, msg_id: str) -> None:

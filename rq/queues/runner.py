@@ -194,6 +194,7 @@ class Runner:
         else:
             worker = self._starter.spawn(claim, self._script_ended)
             self._file.started()
+        self.owner.started += 1
         self.owner.workers[claim.msg_id] = worker
         self._running[claim.msg_id] = claim
 

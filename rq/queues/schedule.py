@@ -102,6 +102,10 @@ class Waiting:
         """Return what a message waits for outside, and until when; None: nothing."""
         return self._holds.about(self._dest_of(msg_id)) if self._holds else None
 
+    def held_outside(self) -> list[tuple[str, float]]:
+        """Return what messages that are due wait for, and until when each."""
+        return self._holds.awaited()
+
     def hurry(self, msg_id: str) -> None:
         """Try a message though what it waits for is left alone."""
         if self._holds:
@@ -135,13 +139,22 @@ class Waiting:
         for item in self._holds.release():
             heapq.heappush(self._heap, item)
 
+    def has_due(self, now: float) -> bool:
+        """Whether a message may start now that waits for no other."""
+        first = self._first()
+        return first is not None and first.due <= now
+
+    def _first(self) -> Item | None:
+        while self._heap and not self._valid(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
     def first_due(self) -> float | None:
         """Return the smallest due of all that wait; None when nothing waits."""
         dues = [item.due for held in self._held.values() for item in held[:1]]
-        while self._heap and not self._valid(self._heap[0]):
-            heapq.heappop(self._heap)
-        if self._heap:
-            dues.append(self._heap[0].due)
+        first = self._first()
+        if first is not None:
+            dues.append(first.due)
         look = self._holds.next_look()
         if look is not None:
             dues.append(look)

@@ -97,6 +97,7 @@ class ScriptFile:
             if now >= self._hold_until:  # those who fail together have failed once
                 self._failures += 1
             self._hold_until = now + retry.delay(self._failures, 0.5, 30.0)
+            self._owner.lacks = text
 
     def lacks(self, error: Exception, now: float) -> None:
         """What a claim needs cannot be had: nothing is started for a while."""
@@ -105,6 +106,7 @@ class ScriptFile:
 
     def started(self) -> None:
         self._failures = 0
+        self._owner.lacks = None
         self.is_back()
 
     def _refuse(self, text: str, now: float) -> None:

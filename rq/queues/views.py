@@ -194,7 +194,7 @@ def _why_next(owner: Owner, msg_id: str) -> str:
         return f"All {owner.config.num_workers} slots are taken (num_workers)."
     if msg_id in owner.gathering:
         return _why_gathering(owner, msg_id)
-    return _why_no_worker(owner) if _lacks_worker(owner) else "It is next."
+    return why_no_worker(owner) if lacks_worker(owner) else "It is next."
 
 
 def _why_gathering(owner: Owner, msg_id: str) -> str:
@@ -208,7 +208,8 @@ def _why_gathering(owner: Owner, msg_id: str) -> str:
     )
 
 
-def _why_no_worker(owner: Owner) -> str:
+def why_no_worker(owner: Owner) -> str:
+    """Return in a sentence why no worker that stays is free."""
     starting = [one for one in owner.residents if one.phase is Phase.STARTING]
     age = time.monotonic() - starting[0].began if starting else 0.0
     if age < SLOW_START:
@@ -219,6 +220,7 @@ def _why_no_worker(owner: Owner) -> str:
     )
 
 
-def _lacks_worker(owner: Owner) -> bool:
+def lacks_worker(owner: Owner) -> bool:
+    """Whether messages wait for a worker that stays to be ready."""
     free = any(one.phase is Phase.FREE for one in owner.residents)
     return owner.config.worker == PERSISTENT and not free

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from falcon.asgi import App, Request, Response
 
-from rq.errors import RQError
 from rq.states import Child
+from rq.web.pages import facts
 from rq.web.site import Site
 
 
@@ -38,26 +37,23 @@ def _say(resp: Response, status: int, text: str) -> None:
 
 
 async def _problem(site: Site) -> str:
-    """Return why messages cannot be taken now; "" when they can.
+    """Return why messages cannot be taken now, or cannot run; "" when they can.
 
-    A queue that an operator took down or that its own config broke is not a problem of
-    the whole.
+    Strangers read it, so it names queues and says no more than it must. A queue that an
+    operator took down or paused is as it should be, and messages that failed are no
+    reason to send the next ones elsewhere.
     """
-    try:
-        found = await site.owners.supervisor("status")
-    except RQError:
+    told = await facts.supervisor(site)
+    if not told:
         return "the supervisor does not answer"
-    queues = [one for one in found["children"] if one["kind"] == "queue"]
-    starting = sum(one["state"] == Child.STARTING for one in queues)
+    rows = await facts.queues(site, told)
+    starting = sum(row["status"] == Child.STARTING for row in rows)
     if starting:
-        return f"{starting} of {len(queues)} queues are starting"
-    return await _closed(site, [o["name"] for o in queues if o["state"] == Child.UP])
-
-
-async def _closed(site: Site, names: Sequence[str]) -> str:
-    """Return why a queue that works takes nothing, a full disk, say; "" if all do."""
-    told = await site.owners.each(names, "detail")
-    for name, one in zip(names, told, strict=True):
-        if isinstance(one, list) and one[0] == "ok" and one[1]["closed_reason"]:
-            return f"queue {name} takes no messages: {one[1]['closed_reason']}"
+        return f"{starting} of {len(rows)} queues are starting"
+    for row in rows:
+        for one in facts.queue_trouble(row):
+            if one.stops:
+                closed = row["closed_reason"]
+                why = f": {closed}" if closed and row["answers"] else ""
+                return f"queue {one.who} {one.said}{why}"
     return ""

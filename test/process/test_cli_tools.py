@@ -102,7 +102,6 @@ READING = [
     ["show", f"http://any.example.com:1/x/q/work/{ancestor.RELAYED}"],
     ["show", ancestor.ACKNOWLEDGED],
     ["logs", ancestor.FAILED],
-    ["status"],
     ["queue", "ls"],
     ["timer", "ls"],
 ]
@@ -115,6 +114,15 @@ def test_reading_verbs_work_with_rq_stopped_and_say_so(old_root, words):
     assert done.returncode == 0, done.stderr
     assert done.stdout != ""
     assert done.stderr.count("RQ is not running: read from the folders") == 1
+    assert ancestor.everything(old_root) == before
+
+
+def test_status_says_by_its_exit_code_that_rq_is_stopped(old_root):
+    before = ancestor.everything(old_root)
+    done = rq("status", root=old_root)
+    assert done.returncode == 6
+    assert "RQ is not running in" in done.stdout
+    assert "work has a message that failed" in done.stdout
     assert ancestor.everything(old_root) == before
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rq import disk, names
+from rq import disk, health, names
 from rq.config.admin import admin_status
 from rq.errors import RQError
 from rq.layout import Root
@@ -93,6 +93,7 @@ def queue_row(
         "name": name,
         "answers": False,
         "built_in": name in BUILT_IN,
+        "child": dict(child),
         "status": admin if admin != "UP" else silent,
         "admin": admin,
         "oper": UNKNOWN,
@@ -150,69 +151,21 @@ def running(rows: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any
 
 def trouble(
     facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> list[dict[str, str]]:
-    """Return what a person should look at, a sentence each, worst first."""
-    found = [
-        _trouble("bad", one["name"], f"is {one['state']}", one.get("reason"))
-        for one in children(facts)
-        if one["state"] in ("BACKOFF", "FATAL") and one["kind"] != "queue"
-    ]
+) -> list[dict[str, Any]]:
+    """Return what a person should look at, a sentence each, worst first; not what has
+    failed: the counts tell that."""
+    found = list(health.of_helpers(facts))
     for row in rows:
-        found.extend(_queue_trouble(row))
-    for helper in ("scandir", "timers"):
-        errors = (facts.get(helper) or {}).get("errors") or {}
-        found += [
-            _trouble("warn", f"{helper}/{name}", "", text)
-            for name, text in errors.items()
-        ]
-    return sorted(found, key=lambda one: one["kind"])
+        found.extend(queue_trouble(row))
+    return [one.to_json() for one in sorted(found, key=lambda one: one.kind)]
 
 
-def _queue_trouble(row: Mapping[str, Any]) -> list[dict[str, str]]:
+def queue_trouble(row: Mapping[str, Any]) -> Iterator[health.Trouble]:
+    """Give what is wrong with a queue, by its row."""
     name = row["name"]
-    if not row["answers"]:
-        if row["admin"] != "UP":
-            return []  # somebody wanted it so
-        silent = row["status"] == UNKNOWN
-        said = "does not answer" if silent else f"is {row['status']}"
-        return [_trouble("bad", name, said, row["reason"], name)]
-    found = []
-    if row["closed_reason"] and row["admin"] == "UP":
-        found.append(
-            _trouble("bad", name, "takes no messages", row["closed_reason"], name)
-        )
-    if row["reason"]:
-        said = "cannot start its script" if row["oper"] != "UP" else "has trouble"
-        found.append(_trouble("bad", name, said, row["reason"], name))
-    if row.get("in_doubt"):
-        number = row["in_doubt"]
-        what = "a copy or webhook" if number == 1 else f"{number:,} copies or webhooks"
-        said = f"could not deliver {what} in six days"
-        found.append(_trouble("bad", name, said, None, name))
-    if row.get("lag", 0) > 1000:
-        said = f"has {row['lag']:,} folders still to make or move"
-        found.append(_trouble("warn", name, said, None, name))
-    return found + _held(name, row)
-
-
-def _held(name: str, row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Tell of messages whose scripts have ended and whose slots are held."""
-    return [
-        _trouble("warn", name, f"keeps {one['msg_id']} in run", one["by"], name)
-        for one in row.get("held") or ()
-    ]
-
-
-def _trouble(
-    kind: str, who: str, said: str, why: Any, queue: str = ""
-) -> dict[str, str]:
-    return {
-        "kind": kind,
-        "who": who,
-        "said": said,
-        "why": str(why) if why else "",
-        "queue": queue,
-    }
+    if row["answers"]:
+        return health.of_queue(name, row)
+    return health.of_silent(name, row["admin"], row["child"], row["reason"])
 
 
 class Disk:

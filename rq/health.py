@@ -1,0 +1,135 @@
+"""What is not well: one rule for `rq status`, for /readyz and for the pages.
+
+What somebody wanted (a queue that is paused or down) is well, and so is what passes by
+itself, though it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rq.states import Child
+
+# A start takes a moment; one that takes long, or comes after a failure, has a reason.
+_PASSING = (Child.STARTING, Child.STOPPING)
+_MUCH_LAG = 1000  # folders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Something that a person should look at."""
+
+    who: str  # a queue, a helper, a file
+    said: str
+    why: str = ""
+    queue: str = ""  # its name, if it is about one
+    kind: str = "bad"  # or "warn"
+    passing: bool = False  # it ends by itself
+    stops: bool = False  # messages cannot be taken, or cannot run
+
+    @property
+    def sentence(self) -> str:
+        text = f"{self.who} {self.said}" if self.said else self.who
+        return f"{text}: {self.why}" if self.why else text
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def of_helpers(facts: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Give what is wrong with helpers, scandir's links and timers; `facts` is the
+    supervisor's `status`."""
+    for child in children(facts):
+        if child.get("kind") != "queue" and (found := _of_helper(child)):
+            yield found
+    for helper in ("scandir", "timers"):
+        errors = (facts.get(helper) or {}).get("errors") or {}
+        for name, text in errors.items():
+            yield Trouble(who=f"{helper}/{name}", said="", why=str(text), kind="warn")
+
+
+def children(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found = facts.get("children") or []
+    return [one for one in found if isinstance(one, Mapping)]
+
+
+def _of_helper(child: Mapping[str, Any]) -> Trouble | None:
+    state, reason = str(child.get("state")), str(child.get("reason") or "")
+    if state in (Child.UP, Child.DOWN) or child.get("wanted") == "DOWN":
+        return None
+    passing = state in _PASSING and not reason
+    kind = "warn" if passing else "bad"
+    who = str(child.get("name", "?"))
+    return Trouble(who=who, said=f"is {state}", why=reason, kind=kind, passing=passing)
+
+
+def of_silent(
+    name: str, admin: str, child: Mapping[str, Any], why: str
+) -> Iterator[Trouble]:
+    """Give what is wrong with a queue that nobody answers for: `admin` is what is wanted
+    of it, `child` what the supervisor says of its process, `why` is told if it has no
+    reason."""
+    if admin == "DOWN":
+        return
+    state, reason = str(child.get("state") or ""), str(child.get("reason") or "")
+    passing = state in _PASSING and not reason
+    yield Trouble(
+        who=name,
+        said="does not answer" if state in ("", Child.UP) else f"is {state}",
+        why=reason or ("" if passing else why),
+        queue=name,
+        kind="warn" if passing else "bad",
+        passing=passing,
+        stops=True,
+    )
+
+
+def of_queue(name: str, detail: Mapping[str, Any]) -> Iterator[Trouble]:
+    """Give what is wrong with a queue, by its answer to `detail`; not its errors."""
+    if detail["admin"] == "DOWN":
+        return
+    for one in (*_stops(detail), *_hampers(detail)):
+        yield Trouble(who=name, queue=name, **one)
+
+
+def _stops(detail: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give what keeps a queue from taking messages, or from running them."""
+    if detail["closed_reason"]:
+        why = detail["closed_reason"]
+        yield {"said": "takes no messages", "why": why, "stops": True}
+    if detail["oper"] != "UP":
+        why = detail["reason"] or ""
+        yield {"said": "cannot start its script", "why": why, "stops": True}
+    if detail.get("stalled"):
+        # What waits for others runs as soon as they answer; it is not this machine.
+        here = detail.get("stalled_by") != "outside"
+        yield {"said": "stands still", "why": detail["stalled"], "stops": here}
+
+
+def _hampers(detail: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give what else a person should look at."""
+    if detail["reason"] and detail["oper"] == "UP":
+        yield {"said": "has trouble", "why": detail["reason"]}
+    if detail.get("stuck") and not detail["closed_reason"]:
+        yield {"said": "cannot make folders", "why": str(detail["stuck"])}
+    if number := detail.get("in_doubt"):
+        what = "a copy or webhook" if number == 1 else f"{number:,} copies or webhooks"
+        yield {"said": f"could not deliver {what} in six days (`rq owed ls`)"}
+    for left, why in (detail.get("left_at_door") or {}).items():
+        yield {"said": f"cannot take new/{left}", "why": str(why), "kind": "warn"}
+    for one in detail.get("held") or ():
+        said = f"keeps {one['msg_id']} in run"
+        yield {"said": said, "why": one["by"], "kind": "warn"}
+    if (lag := detail.get("lag") or 0) > _MUCH_LAG:
+        said = f"has {lag:,} folders still to make or move"
+        yield {"said": said, "kind": "warn", "passing": True}
+
+
+def of_errors(name: str, counts: Mapping[str, int]) -> Iterator[Trouble]:
+    """Give that messages of a queue have failed, and nobody has acknowledged them."""
+    if number := counts.get("err", 0):
+        what = "a message" if number == 1 else f"{number:,} messages"
+        todo = f"`rq ls {name} --state err`, then `rq retry` or `rq ack`"
+        yield Trouble(who=name, queue=name, said=f"has {what} that failed", why=todo)

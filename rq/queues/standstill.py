@@ -1,0 +1,80 @@
+"""Whether a queue stands still: messages are due, and nothing comes of it.
+
+Not while somebody wants it so (paused, down), while all slots are at work, nor while its
+script cannot be started, which is told by itself. What may pass is told after a while.
+"""
+
+from __future__ import annotations
+
+import time
+
+from rq.config.admin import Admin
+from rq.queues import views
+from rq.queues.owner import Owner
+from rq.spool.store import LAG_MESSAGES
+from rq.wording import duration
+
+PATIENCE = 60.0  # seconds, after which it is told
+_NAMED = 3
+
+
+def look(owner: Owner) -> None:
+    """Look whether messages that are due are held up by the same thing as at the last
+    look; what went on between the two shows in a number that went up."""
+    found = _standing(owner)
+    if found != owner.standing:
+        owner.standing, owner.standing_since = found, time.monotonic()
+
+
+def told(owner: Owner) -> tuple[str, str] | None:
+    """Return what holds up a queue that stands still (slots, start or outside) and a
+    sentence about it; None while it is well."""
+    look(owner)
+    if owner.standing is None:
+        return None
+    kind, _ = owner.standing
+    if kind == "slots":  # this does not pass
+        return kind, "messages are due, and num_workers is 0: nothing runs"
+    age = time.monotonic() - owner.standing_since
+    if age < PATIENCE:
+        return None
+    if kind == "outside":
+        return kind, f"messages are due, and {_whom(owner)}"
+    nothing = f"nothing has started for {duration(age)}"
+    why = _why(owner).removesuffix(".")
+    return kind, f"messages are due, slots are free, and {nothing}: {why}"
+
+
+def _standing(owner: Owner) -> tuple[str, int] | None:
+    """Return what holds up due messages, and what has gone up when it does no longer."""
+    if owner.admin is not Admin.UP or owner.stopping or owner.oper is not None:
+        return None
+    if owner.disk_failed or owner.spool.journal.failed:
+        return None  # `closed` tells
+    now = owner.spool.clock()
+    if owner.waiting.has_due(now) or owner.gathering.starts_by(now):
+        if owner.config.num_workers == 0:
+            return "slots", 0
+        return ("start", owner.started) if owner.slots_free > 0 else None
+    held = owner.waiting.held_outside()
+    return ("outside", owner.went_well) if held else None
+
+
+def _why(owner: Owner) -> str:
+    if owner.spool.lag >= LAG_MESSAGES:
+        return f"{owner.spool.lag} folders have to be made first"
+    if owner.lacks is not None:
+        return f"no process could be started: {owner.lacks}"
+    if views.lacks_worker(owner):
+        return views.why_no_worker(owner)
+    return f"log/queue-{owner.name}.log may say why"
+
+
+def _whom(owner: Owner) -> str:
+    """Say what messages wait for outside, the next one first."""
+    held = sorted(owner.waiting.held_outside(), key=lambda one: one[1])
+    name, until = held[0]
+    names = ", ".join(one for one, _ in held[:_NAMED])
+    more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
+    away = max(0.0, until - owner.spool.clock())
+    return f"wait for {names}{more}; {name} is tried again in {duration(away)}"
