@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rq.layout import QueueDir
 from rq.message import Message, from_request
@@ -21,6 +21,29 @@ NOW = 1_800_000_000.0  # 2027-01-15, 08:00 UTC
 def a_message(msg_id: str = "20270115.0800.00.000.1", **fields: Any) -> Message:
     """Return a message as a client asks for it."""
     return from_request({"dest": "q", **fields}, msg_id, NOW, ORIGIN + msg_id)
+
+
+class Look(NamedTuple):
+    """What one look at the door has brought."""
+
+    messages: list[Message]
+    left: dict[str, str]
+
+
+def adopt(spool: Spool, known_left: dict[str, str] | None = None) -> Look:
+    """Look at the door once, as the owner does it with threads."""
+    messages: list[Message] = []
+
+    async def aside(call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
+
+    keeper = door.Keeper(spool, ORIGIN, aside, messages.append, lambda: True)
+    looking = door.adopt(keeper, known_left or {})
+    try:
+        looking.send(None)
+    except StopIteration as ended:
+        return Look(messages, ended.value.left)
+    raise AssertionError("nothing was to be waited for")
 
 
 class Clock:
@@ -131,7 +154,7 @@ def deposit(
 
 def look(owner: Owner) -> list[Message]:
     """Look at the door once; return the messages that came in."""
-    adopted = door.adopt(owner.spool, ORIGIN, {})
+    adopted = adopt(owner.spool)
     assert adopted.left == {}
     owner.apply()
     assert check.check_live(owner.spool) == []

@@ -96,7 +96,11 @@ def mind(ctx: Context, arg: bytes) -> Any:
 
 def wake(ctx: Context, arg: bytes) -> Any:
     """Look at config, admin files and the door at once."""
-    ctx.look()
+    return _woken(ctx)
+
+
+async def _woken(ctx: Context) -> Any:
+    await ctx.look()
     return ["ok"]
 
 

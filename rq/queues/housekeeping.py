@@ -9,17 +9,18 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from rq.config.admin import Admin
 from rq.errors import DiskFailed, RQError
 from rq.queues import retention, standstill, transactions
+from rq.queues.doorkeeper import Doorkeeper
 from rq.queues.owner import Owner
 from rq.queues.points import Points
 from rq.queues.runner import Runner
 from rq.queues.server import Server
-from rq.spool import Spool, door
+from rq.spool import Spool
 from rq.spool.store import PREP_SECONDS, key_seconds
 from rq.states import Event, Note, Role, State
 
+PATIENCE = 2.0  # seconds that who asks for a look waits for the door
 TICK = 5.0  # seconds between looks at files, at the latest
 HOUR = 3600.0
 SETTLED_IN = 60.0  # seconds after its start a queue first looks for what is old
@@ -34,6 +35,7 @@ class Housekeeping:
         self.owner = owner
         self.runner = runner
         self.server: Server
+        self.door = Doorkeeper(owner)
         self._points = points
         self._config_seen = _stamp(owner.queue.config)
         self._hour = int(time.time() // 3600)
@@ -44,10 +46,12 @@ class Housekeeping:
 
     # ---- looking at files
 
-    def look(self) -> None:
-        """Look, as somebody asks for, at all that may have changed."""
+    async def look(self) -> None:
+        """Look, as somebody asks for, at all that may have changed; what lies at the door
+        is taken then, if it does not take long."""
         self.runner.look_at_script()
         self._look_at_files()
+        await self.door.rest(PATIENCE)
 
     def _look_at_files(self) -> None:
         """Look at config, admin files and the door."""
@@ -59,15 +63,8 @@ class Housekeeping:
             owner.reload()
             self.runner.pool.renew()
             self.runner.look_at_script()
-        if owner.admin is not Admin.DOWN and owner.closed() is None:
-            adopted = door.adopt(owner.spool, owner.full_id(""), owner.left_at_door)
-            owner.left_at_door = adopted.left
-            for message in adopted.messages:
-                owner.waits(message.msg_id, message)
-            if adopted.messages:
-                owner.wake()
-                owner.loop.call_soon(self._look_at_files)
-        self.owner.wake()
+        self.door.look()
+        owner.wake()
 
     def reload(self) -> None:
         """Read the config at once (SIGHUP)."""

@@ -74,6 +74,7 @@ class Process:
             await self.runner.stop()
             self._delivery.cancel()
             self.housekeeping.stop_retaining()
+            await self.housekeeping.door.rest()
             await self.owner.committed()
             await asyncio.sleep(0)
             self.server.close()

@@ -31,6 +31,11 @@ class Tasks:
         self._all.add(task)
         task.add_done_callback(self._done)
 
+    async def ended(self) -> None:
+        """Wait until none goes on."""
+        while self._all:
+            await asyncio.wait(list(self._all))
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._all.discard(task)
         if not task.cancelled() and task.exception() is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ class Context:
     runner: Runner
     connection: Connection
     stop: Callable[[], None]
-    look: Callable[[], None]  # at files: config, admin, door
+    look: Callable[[], Awaitable[None]]  # at files: config, admin, door
     seal: Callable[[], Future[None] | None]
 
 

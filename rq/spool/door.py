@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from rq import durable, names
@@ -19,70 +19,99 @@ from rq.causes import Cause
 from rq.errors import BadInput
 from rq.layout import ATTACH, MSG, folder
 from rq.logs import fields
-from rq.message import Message, from_request
+from rq.message import Attachment, Message, from_request
 from rq.nesting import from_json
 from rq.spool import attach as attaching
 from rq.spool import deposits
-from rq.spool.deposits import Deposit
 from rq.spool.entry import Entry
 from rq.spool.store import Spool
 from rq.states import Event, Role, State
 
-BATCH = 64  # folders adopted in one turn
+BATCH = 64  # folders that are looked at together
 log = logging.getLogger(__name__)
+
+# Calls something in a thread; what it returns or raises comes to whoever awaits it.
+Aside = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
-    """What came through the door in one look."""
+class Keeper:
+    """On whose behalf the door is looked at."""
 
-    messages: list[Message]
-    left: dict[str, str]  # name: why it stays in new/
+    spool: Spool
+    origin: str  # what the full id of a message starts with
+    aside: Aside
+    take: Callable[[Message], None]  # called with each message as it is accepted
+    is_open: Callable[[], bool]  # asked before each: whether anything may come in
 
 
-def adopt(spool: Spool, origin: str, known_left: dict[str, str]) -> Adopted:
-    """Take what lies in new/: fires its events, which the caller commits.
+@dataclass(slots=True)
+class Look:
+    """What one look at the door has done."""
 
-    `origin` is what the full id of a message starts with. Attachments are hashed here,
-    and those of other users copied; large ones belong on the control socket or the web.
+    taken: int = 0  # deposits that will leave new/: messages, copies, refusals
+    left: dict[str, str] = field(default_factory=dict)  # name: why it stays in new/
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A deposit as a thread has found it: all of it on disk, unless it is foreign."""
+
+    name: str
+    inode: int = 0
+    foreign: bool = False
+    key: str = ""
+    asked: Any = None
+    attachments: dict[str, Attachment] = field(default_factory=dict)
+    error: Exception | None = None
+
+
+async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
+    """Take what lies in new/, up to a batch: fires its events, which the caller commits.
+
+    What is there is read, hashed and synced aside; whether it still can come in is looked
+    at again in the turn in which it does.
     """
-    messages: list[Message] = []
-    left: dict[str, str] = {}
+    spool, aside, look = keeper.spool, keeper.aside, Look()
+    listed = await aside(os.listdir, spool.queue.path / "new")
     taken = {one.at_new for one in spool.unsettled.values() if one.at_new}
-    waiting = set(os.listdir(spool.queue.path / "new")) - taken
+    waiting = [name for name in listed if name not in taken]
     # What could not be taken the last time must not stand in the way of the others.
-    room = deposits.MOST_BYTES
-    for name in sorted(waiting, key=lambda one: (one in known_left, one))[:BATCH]:
-        if room <= 0:
-            break  # the next look goes on, when others have had their turn
+    waiting.sort(key=lambda one: (one in known_left, one))
+    known = [await _named(keeper, name, look) for name in waiting[:BATCH]]
+    coming = [aside(_found, spool.dir_fd, name) for name in known if name is not None]
+    found = [await one for one in coming]
+    unsynced = await _sync_door(keeper, found)
+    for one in found:
+        if not keeper.is_open():
+            break
         try:
-            message = _let_in(spool, _named(spool, name), origin)
+            look.taken += await _let_in(keeper, one, unsynced)
         except OSError as error:
-            left[name] = error.strerror or str(error)
-        except Exception as error:  # what was taken before it must not be forgotten
+            look.left[one.name] = error.strerror or str(error)
+        except Exception as error:  # what comes after it must not wait for it
             log.exception("a folder at the door could not be looked at")
-            left[name] = f"RQ failed over it: {error!r:.200}"
-        else:
-            if message is not None:
-                messages.append(message)
-                room -= sum(one.size for one in message.attachments.values())
-    for name in left.keys() - known_left.keys():
+            look.left[one.name] = f"RQ failed over it: {error!r:.200}"
+    for name in look.left.keys() - known_left.keys():
         log.error(
             "a folder at the door cannot be taken; it stays in new/: %s",
-            fields(name=name, reason=left[name]),
+            fields(name=name, reason=look.left[name]),
         )
-    return Adopted(messages, left)
+    return look
 
 
-def _named(spool: Spool, name: str) -> str:
+async def _named(keeper: Keeper, name: str, look: Look) -> str | None:
     """Return the name of a deposit; one that is no UTF-8 gets another, for it could
-    stand in no line of the journal."""
+    stand in no line of the journal. None: it has to stay as it is."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        fresh = spool.new_id()
-        durable.move(f"new/{name}", f"new/{fresh}", spool.dir_fd)
-        durable.sync_path("new", spool.dir_fd)
+        fresh = keeper.spool.new_id()
+        try:
+            await keeper.aside(_rename, keeper.spool.dir_fd, name, fresh)
+        except OSError as error:
+            look.left[name] = error.strerror or str(error)
+            return None
         log.warning(
             "a name at the door is no UTF-8; RQ has renamed the folder: %s",
             fields(name=name, now=fresh),
@@ -91,40 +120,109 @@ def _named(spool: Spool, name: str) -> str:
     return name
 
 
-def _let_in(spool: Spool, name: str, origin: str) -> Message | None:
-    """Take a deposit, or send it to err; None when it has become no new message."""
+async def _sync_door(keeper: Keeper, found: list[_Found]) -> OSError | None:
+    """Make the names of deposits durable, all at once; return why they are not."""
+    if all(one.foreign or one.error for one in found):
+        return None
     try:
-        return _adopt_one(spool, name, origin)
+        await keeper.aside(durable.sync_path, "new", keeper.spool.dir_fd)
+    except OSError as error:
+        return error
+    return None
+
+
+# ---- aside, in a thread
+
+
+def _rename(dir_fd: int, name: str, fresh: str) -> None:
+    durable.move(f"new/{name}", f"new/{fresh}", dir_fd)
+    durable.sync_path("new", dir_fd)
+
+
+def _found(dir_fd: int, name: str) -> _Found:
+    """Look at a deposit; one of our own user's is durable then, but for its name."""
+    try:
+        with deposits.opened(dir_fd, f"new/{name}") as deposit:
+            asked = from_json(deposit.msg(), "msg")
+            attachments = {} if deposit.foreign else deposit.digests()
+            if not deposit.foreign:
+                _sync(dir_fd, f"new/{name}", attachments)
+            inode = os.fstat(deposit.fd).st_ino
+            about = inode, deposit.foreign, deposit.key
+            return _Found(name, *about, asked, attachments)
+    except Exception as error:  # noqa: BLE001 - raised again when its turn comes
+        return _Found(name, error=error)
+
+
+def _sync(dir_fd: int, path: str, attachments: dict[str, Attachment]) -> None:
+    """Make the folder durable before its line promises it."""
+    durable.allow(path, durable.DIR_MODE, dir_fd)
+    for name in attachments:
+        durable.allow(f"{path}/{ATTACH}/{name}", durable.ATTACHMENT_MODE, dir_fd)
+        durable.sync_path(f"{path}/{ATTACH}/{name}", dir_fd)
+    if attachments:
+        durable.sync_path(f"{path}/{ATTACH}", dir_fd)
+    durable.sync_path(f"{path}/{MSG}", dir_fd)
+    durable.sync_path(path, dir_fd)
+
+
+def _copied(
+    dir_fd: int, found: _Found, message: Message, attach: str
+) -> dict[str, Attachment]:
+    """Copy another user's attachments, durably; BadInput if they are not those any more
+    that were looked at."""
+    with deposits.opened(dir_fd, f"new/{found.name}") as deposit:
+        if deposit.key != found.key:
+            raise OSError(None, "it changes while it is looked at")
+        if deposit.files:
+            durable.make_dirs(attach, dir_fd)
+        copied = deposit.copied(dir_fd, attach)
+    attaching.verify(dir_fd, message.with_(attachments=copied), deep=False)
+    return copied
+
+
+# ---- in the owner's turn
+
+
+async def _let_in(keeper: Keeper, found: _Found, unsynced: OSError | None) -> bool:
+    """Accept a deposit or send it to err; OSError when it has to stay. Return whether it
+    will leave new/."""
+    spool, name = keeper.spool, found.name
+    try:
+        if found.error is not None:
+            if not _is_there(spool, found):
+                return False  # its depositor has taken it away
+            raise found.error
+        if found.foreign:
+            return await _let_copy_in(keeper, found)
+        if not _is_there(spool, found):
+            return False
+        if unsynced is not None:
+            raise unsynced
+        _take(keeper, found)
     except BadInput as error:
         _refuse(spool, name, str(error))
-        return None
+    return True
 
 
-def _adopt_one(spool: Spool, name: str, origin: str) -> Message | None:
-    """Take one deposit; None when it was taken already and only has to go."""
-    with deposits.opened(spool.dir_fd, f"new/{name}") as deposit:
-        if deposit.foreign and (known := spool.keys.get(deposit.key)) is not None:
-            _let_go(spool, name, known[0])
-            return None
-        msg_id = (
-            name if names.is_msg_id(name) and spool.free_id(name) else spool.new_id()
-        )
-        message = _message(spool, deposit.msg(), msg_id, origin)
-        if msg_id != name and names.is_msg_id(name):
-            message = message.with_(orig_msg_id=name)
-        if deposit.foreign:
-            return _copy(spool, deposit, message)
-        return _take(spool, deposit, message, name)
+def _is_there(spool: Spool, found: _Found) -> bool:
+    """Whether a deposit lies where it was found, and no other in its place."""
+    path = f"new/{found.name}"
+    try:
+        info = os.stat(path, dir_fd=spool.dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return found.error is not None or info.st_ino == found.inode
 
 
-def _take(spool: Spool, deposit: Deposit, message: Message, name: str) -> Message:
+def _take(keeper: Keeper, found: _Found) -> None:
     """Take the folder itself: whoever made it is our user."""
-    message = message.with_(attachments=deposit.digests())
+    spool = keeper.spool
+    message = _message(keeper, found).with_(attachments=found.attachments)
     message.encode_new()  # BadMessage before anything remembers it
-    _sync(spool.dir_fd, f"new/{name}", message)
-    with _at_door(spool, message.msg_id, name, message.due):
-        spool.submit(message, via="door", **{"from": name})
-    return message
+    with _at_door(spool, message.msg_id, found.name, message.due):
+        spool.submit(message, via="door", **{"from": found.name})
+    keeper.take(message)
 
 
 @contextlib.contextmanager
@@ -139,22 +237,32 @@ def _at_door(spool: Spool, msg_id: str, name: str, due: float) -> Iterator[None]
         raise
 
 
-def _copy(spool: Spool, deposit: Deposit, message: Message) -> Message:
+async def _let_copy_in(keeper: Keeper, found: _Found) -> bool:
     """Take a copy: another user may keep a descriptor of what it has deposited, or a
     second name, and change it at any time. The deposit goes once its line is on disk."""
+    spool = keeper.spool
+    if (known := spool.keys.get(found.key)) is not None:
+        _let_go(spool, found.name, known[0])
+        return False
+    message = _message(keeper, found)
     attach = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     spool.prepare(message)
+    entry = spool.entries[message.msg_id]
+    entry.busy += 1
     try:
-        if deposit.files:
-            durable.make_dirs(attach, spool.dir_fd)
-        message = message.with_(attachments=deposit.copied(spool.dir_fd, attach))
+        copied = await keeper.aside(_copied, spool.dir_fd, found, message, attach)
+        message = message.with_(attachments=copied)
         message.encode_new()
-        attaching.verify(spool.dir_fd, message, deep=False)
+        if not keeper.is_open():
+            raise OSError(None, "nothing can be accepted any more")
     except Exception:
+        entry.busy -= 1
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise
-    spool.submit(message, via="door", key=deposit.key)
-    return message
+    entry.busy -= 1
+    spool.submit(message, via="door", key=found.key)
+    keeper.take(message)
+    return True
 
 
 def _let_go(spool: Spool, name: str, msg_id: str) -> None:
@@ -164,19 +272,15 @@ def _let_go(spool: Spool, name: str, msg_id: str) -> None:
         spool.gone.doom(f"new/{name}", f"door.{msg_id}")
 
 
-def _message(spool: Spool, data: bytes, msg_id: str, origin: str) -> Message:
-    asked = from_json(data, "msg")
-    return from_request(asked, msg_id, spool.clock(), f"{origin}{msg_id}")
-
-
-def _sync(dir_fd: int, path: str, message: Message) -> None:
-    """Make the folder durable before its line promises it."""
-    durable.allow(path, durable.DIR_MODE, dir_fd)
-    for name in message.attachments:
-        durable.allow(f"{path}/{ATTACH}/{name}", durable.ATTACHMENT_MODE, dir_fd)
-    if message.attachments:
-        durable.sync_files(f"{path}/{ATTACH}", message.attachments, dir_fd)
-    durable.sync_files(path, [MSG], dir_fd)
+def _message(keeper: Keeper, found: _Found) -> Message:
+    spool, name = keeper.spool, found.name
+    keeps = names.is_msg_id(name) and spool.free_id(name)
+    msg_id = name if keeps else spool.new_id()
+    full_id = f"{keeper.origin}{msg_id}"
+    message = from_request(found.asked, msg_id, spool.clock(), full_id)
+    if msg_id != name and names.is_msg_id(name):
+        message = message.with_(orig_msg_id=name)
+    return message
 
 
 def _refuse(spool: Spool, name: str, reason: str) -> None:

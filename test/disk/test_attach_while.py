@@ -98,7 +98,9 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
     async def story():
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(2) as threads:
-            queue = SimpleNamespace(spool=spool, loop=loop, threads=threads)
+            queue = SimpleNamespace(
+                spool=spool, loop=loop, hands=SimpleNamespace(files=threads)
+            )
 
             def attached(name, take):
                 upload = attach.begin(spool, msg_id, name)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from spooling import ORIGIN, deposit, look
+from spooling import ORIGIN, adopt, deposit, look
 
 from rq.layout import folder
 from rq.spool import check, door, folders
@@ -73,7 +73,7 @@ def test_an_id_that_is_taken_is_remembered_and_replaced(owner, state):
 
 def test_a_line_that_is_on_disk_brings_its_folder_in_after_a_crash(owner):
     deposit(owner, "one", attach={"a": b"x"})
-    (message,) = door.adopt(owner.spool, ORIGIN, {}).messages
+    (message,) = adopt(owner.spool).messages
     owner.spool.commit()
     owner.again()
     assert owner.spool.find(message.msg_id) is State.QUE
@@ -83,7 +83,7 @@ def test_a_line_that_is_on_disk_brings_its_folder_in_after_a_crash(owner):
 
 def test_without_a_line_the_folder_is_still_the_depositors(owner):
     deposit(owner, "one")
-    door.adopt(owner.spool, ORIGIN, {})
+    adopt(owner.spool)
     owner.again()
     assert os.listdir(owner.queue.path / "new") == ["one"]
     assert len(look(owner)) == 1
@@ -91,10 +91,10 @@ def test_without_a_line_the_folder_is_still_the_depositors(owner):
 
 def test_what_is_taken_is_not_taken_twice_before_it_has_moved(owner):
     deposit(owner, "one")
-    assert len(door.adopt(owner.spool, ORIGIN, {}).messages) == 1
-    assert door.adopt(owner.spool, ORIGIN, {}).messages == []
+    assert len(adopt(owner.spool).messages) == 1
+    assert adopt(owner.spool).messages == []
     owner.spool.commit()
-    assert door.adopt(owner.spool, ORIGIN, {}).messages == []
+    assert adopt(owner.spool).messages == []
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_planted_file_is_refused_and_harms_nobody(owner, plant):
 def test_a_plain_file_is_refused_and_harms_nobody(owner):
     (owner.queue.path / "new" / "file").write_text("x")
     deposit(owner, "good")
-    adopted = door.adopt(owner.spool, ORIGIN, {})
+    adopted = adopt(owner.spool)
     owner.apply()
     assert len(adopted.messages) == 1
     assert owner.spool.counts.of(State.ERR) == 1
@@ -217,7 +217,7 @@ def test_a_symlink_to_a_directory_is_refused_and_nothing_written_through_it(owne
 
 def test_a_refusal_survives_a_crash_before_the_folder_has_moved(owner):
     deposit(owner, "bad", msg="{")
-    door.adopt(owner.spool, ORIGIN, {})
+    adopt(owner.spool)
     owner.spool.commit()
     owner.again()
     assert "not JSON" in refused(owner)
@@ -247,7 +247,7 @@ def test_what_was_refused_is_kept_for_its_depositor_to_see(owner):
 def test_a_hundred_folders_are_taken_in_turns(owner):
     for n in range(100):
         deposit(owner, f"n{n:03d}")
-    taken = door.adopt(owner.spool, ORIGIN, {}).messages
+    taken = adopt(owner.spool).messages
     assert len(taken) == door.BATCH
     owner.apply()
     assert len(look(owner)) == 100 - door.BATCH
@@ -278,7 +278,7 @@ def test_a_folder_that_cannot_be_moved_stays_and_is_shown(request, owner):
         return
     path = deposit(owner, "bad")
     path.chmod(0o500)
-    adopted = door.adopt(owner.spool, ORIGIN, {})
+    adopted = adopt(owner.spool)
     assert list(adopted.left) == ["bad"]
     path.chmod(0o700)
 
@@ -290,8 +290,8 @@ def test_folders_that_cannot_be_moved_do_not_block_the_door(request, owner):
     for path in stuck:
         path.chmod(0o500)
     deposit(owner, "good")
-    left = door.adopt(owner.spool, ORIGIN, {}).left
-    assert len(door.adopt(owner.spool, ORIGIN, left).messages) == 1
+    left = adopt(owner.spool).left
+    assert len(adopt(owner.spool, left).messages) == 1
     for path in stuck:
         path.chmod(0o700)
 
@@ -310,7 +310,7 @@ def of_another(path):
 
 def taken_from_another(owner):
     """Look at the door until the deposit has gone; return the one message."""
-    (message,) = door.adopt(owner.spool, ORIGIN, {}).messages
+    (message,) = adopt(owner.spool).messages
     assert os.listdir(owner.queue.path / "new") != []  # its line is not on disk yet
     owner.apply()
     assert look(owner) == []
@@ -341,10 +341,10 @@ def test_a_single_file_of_another_user_makes_a_copy_of_all(owner):
 
 def test_a_copied_deposit_makes_one_message_though_the_owner_dies(owner):
     of_another(deposit(owner, "theirs", attach={"a": b"x"}))
-    (message,) = door.adopt(owner.spool, ORIGIN, {}).messages
+    (message,) = adopt(owner.spool).messages
     owner.spool.commit()
     owner.again()
-    assert door.adopt(owner.spool, ORIGIN, {}).messages == []
+    assert adopt(owner.spool).messages == []
     owner.apply()
     assert os.listdir(owner.queue.path / "new") == []
     assert owner.spool.counts.of(State.QUE) == 1

@@ -5,7 +5,7 @@ import os
 
 import orjson
 import pytest
-from spooling import ORIGIN, deposit, look
+from spooling import adopt, deposit, look
 
 from rq.cli import offline
 from rq.layout import Root
@@ -27,7 +27,7 @@ def test_a_name_that_is_no_utf_8_does_not_keep_the_queue_from_its_next_start(own
     deposit(owner, "a")
     deposit(owner, BYTES)
     deposit(owner, f"{BYTES}-bad", msg="{")
-    door.adopt(owner.spool, ORIGIN, {})
+    adopt(owner.spool)
     owner.spool.commit()
     owner.spool.journal.seal()
     owner.submit()
@@ -45,15 +45,15 @@ def test_a_folder_that_nobody_foresaw_strands_no_other(owner, monkeypatch):
         deposit(owner, name, msg=json.dumps({"dest": "q", "param1": name}))
     message_of = door._message
 
-    def trip(spool, data, msg_id, origin):
-        message = message_of(spool, data, msg_id, origin)
+    def trip(keeper, found):
+        message = message_of(keeper, found)
         if message.params["param1"] == "odd":
             raise RecursionError("too deep")
         return message
 
     monkeypatch.setattr(door, "_message", trip)
     before = set(owner.spool.entries)
-    adopted = door.adopt(owner.spool, ORIGIN, {})
+    adopted = adopt(owner.spool)
     assert [one.params["param1"] for one in adopted.messages] == ["a", "z"]
     assert list(adopted.left) == ["odd"]
     taken = {one.msg_id for one in adopted.messages}
@@ -143,7 +143,7 @@ def test_a_copy_that_nobody_foresaw_leaves_nothing_half_made(owner, monkeypatch)
         raise MemoryError
 
     monkeypatch.setattr(door.attaching, "verify", trip)
-    assert list(door.adopt(owner.spool, ORIGIN, {}).left) == ["theirs"]
+    assert list(adopt(owner.spool).left) == ["theirs"]
     owner.apply()
     assert folders.list_state(owner.queue, State.PREP) == []
 

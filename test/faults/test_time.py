@@ -131,13 +131,13 @@ def test_a_crash_after_a_jump_back_gives_no_id_again(site, clock):
     queue.prove()
 
 
-def test_a_chore_that_fails_keeps_no_other_from_its_turn(site, clock):
+def test_a_door_that_cannot_be_looked_at_keeps_no_chore_from_its_turn(site, clock):
     queue = site.queue().start(TEST_TICK="0.2", **clock.env)
     queue.submit(due=LATER)
     door = queue.dir.path / "new"
     door.rmdir()
     door.write_text("no directory")
-    wait_until(lambda: "housekeeping failed" in queue.log(), 30)
+    wait_until(lambda: "the door cannot be looked at" in queue.log(), 30)
     clock.set(2 * HOUR)  # the journal is sealed by the hour
     wait_until(lambda: list(queue.dir.history.glob("*/*.jsonl")), 30)
     door.unlink()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from power.trace import MARKS
-from spooling import NOW, Clock, Owner, a_message
+from spooling import NOW, Clock, Owner, a_message, adopt
 
 from rq.durable import content
 from rq.errors import DiskFailed
@@ -27,7 +27,6 @@ from rq.spool import (
     attach,
     checkpoint,
     deciding,
-    door,
     history,
     index,
     segments,
@@ -280,7 +279,7 @@ class Tale:
         names = [one for one in lying if known.get(one, NOWHERE) == NOWHERE]
         for name in names:
             self.may_be(name, state="que", files=self._deposited[name])
-        adopted = door.adopt(self.spool, "http://127.0.0.1:3333/q/q/", {})
+        adopted = adopt(self.spool)
         assert [one.msg_id for one in adopted.messages] == names, (adopted, names)
 
     def sent(self) -> None:

@@ -1,0 +1,69 @@
+"""Who looks at the other door of a queue: one look at a time, beside the turns of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+
+from rq.config.admin import Admin
+from rq.errors import RQError
+from rq.message import Message
+from rq.queues.owner import Owner
+from rq.queues.tasks import Tasks
+from rq.spool import door
+
+log = logging.getLogger(__name__)
+
+
+class Doorkeeper:
+    """Lets in what lies in `new/`."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._tasks = Tasks(owner.loop)
+        self._again = False  # somebody asked while a look was going on
+        self._keeper = door.Keeper(
+            owner.spool,
+            owner.full_id(""),
+            functools.partial(owner.loop.run_in_executor, owner.hands.looks),
+            self._take,
+            self._is_open,
+        )
+
+    def look(self) -> None:
+        """Begin to look, or look once more when the look that goes on has ended."""
+        if self._tasks:
+            self._again = True
+        elif self._is_open():
+            self._tasks.spawn(self._look())
+
+    async def rest(self, seconds: float | None = None) -> None:
+        """Wait for the end of a look that goes on, or for `seconds`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._tasks.ended()
+
+    async def _look(self) -> None:
+        try:
+            await self._let_in()
+        except (OSError, RQError) as error:
+            log.error("the door cannot be looked at: %s; RQ tries again", error)
+
+    async def _let_in(self) -> None:
+        owner, more = self._owner, True
+        while more and self._is_open():
+            self._again = False
+            look = await door.adopt(self._keeper, owner.left_at_door)
+            owner.left_at_door = look.left
+            more = look.taken > 0 or self._again
+            owner.wake()
+
+    def _take(self, message: Message) -> None:
+        self._owner.waits(message.msg_id, message)
+        self._owner.wake()
+
+    def _is_open(self) -> bool:
+        owner = self._owner
+        return owner.admin is not Admin.DOWN and owner.closed() is None
