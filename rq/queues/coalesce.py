@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -34,6 +35,7 @@ class Groups:
             if not members:
                 del self._members[group]
 
-    def others(self, group: str, msg_id: str) -> list[str]:
-        """Return the members of a group but `msg_id`, in the order they came."""
-        return [one for one in self._members.get(group, ()) if one != msg_id]
+    def others(self, group: str, msg_id: str, most: int) -> list[str]:
+        """Return up to `most` members of a group but `msg_id`, in the order they came."""
+        others = (one for one in self._members.get(group, ()) if one != msg_id)
+        return list(islice(others, most))

@@ -109,7 +109,7 @@ def _tell(worker: Worker, claim: Claim, decided: Outcome) -> None:
 def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
     """Return who ends together with a message; give the others back to que."""
     if event in WELL:
-        return owner.riders.pop(msg_id, [])
+        return owner.ride_on(msg_id)
     owner.release_riders(msg_id)
     return []
 

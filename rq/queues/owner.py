@@ -24,10 +24,11 @@ from rq.queues.batch import Batch
 from rq.queues.batching import Gathering, Rule
 from rq.queues.coalesce import Groups
 from rq.queues.hands import Hands
+from rq.queues.item import Item
 from rq.queues.rates import Rates
 from rq.queues.resident import Resident
 from rq.queues.room import Room
-from rq.queues.schedule import Item, Waiting, turn
+from rq.queues.schedule import Waiting, turn
 from rq.queues.worker import Worker
 from rq.spool import Opened
 from rq.spool.entry import Entry
@@ -67,13 +68,13 @@ class Owner:
         self.workers: dict[str, Worker] = {}
         self.claimed: set[str] = set()  # claimed, not yet started
         self.residents: list[Resident] = []  # workers that stay, with or without one
-        self.riders: dict[str, list[str]] = {}  # leader: its riders
+        self.riders: dict[str, dict[str, None]] = {}  # leader: its riders
         self.held: dict[int, str] = {}  # slot: who holds it though its script has ended
         self.left_running: dict[
             str, str
         ] = {}  # message: who, of an earlier owner, has it
         self.busy_keys: dict[str, str] = {}  # exclusion key: who runs with it
-        self.waiting = Waiting(self._is_waiting, self._dest_of)
+        self.waiting = Waiting(self._is_waiting, self._dest_of, self._leader_of)
         self.groups = Groups()
         self.gathering = Gathering(_NO_BATCHES)  # who waits for a batch to start
         self.hurried: set[str] = set()  # who lets it start at once
@@ -125,7 +126,7 @@ class Owner:
         for _, one in que:
             if one.due > now:
                 one.due = turn(one.due, one.since, one.attempt > 0, now)
-        self.waiting = Waiting(self._is_waiting, self._dest_of)
+        self.waiting = Waiting(self._is_waiting, self._dest_of, self._leader_of)
         self.waiting.fill(Item(one.due, one.seq, msg_id) for msg_id, one in que)
         self.gathering = Gathering(batching.rule(self.config.batch) or _NO_BATCHES)
         return que
@@ -146,8 +147,10 @@ class Owner:
             and entry.state is State.QUE
             and entry.seq == item.seq
             and entry.due == item.due
-            and entry.rider_of is None
         )
+
+    def _leader_of(self, msg_id: str) -> str | None:
+        return self.spool.entries[msg_id].rider_of
 
     def _dest_of(self, msg_id: str) -> str:
         try:
@@ -179,9 +182,7 @@ class Owner:
             self.groups.remove(entry.key, msg_id)
             entry.key = None
         if entry.rider_of is not None:
-            mates = self.riders.get(entry.rider_of, [])
-            if msg_id in mates:
-                mates.remove(msg_id)
+            self.riders.get(entry.rider_of, {}).pop(msg_id, None)
             entry.rider_of = None
 
     def gather(self, msg_id: str) -> None:
@@ -229,19 +230,28 @@ class Owner:
         """Let all other waiting messages that equal the leader ride with it."""
         if key is None:
             return
-        riders = self.groups.others(key, leader)[:MOST_RIDERS]
+        riders = self.groups.others(key, leader, MOST_RIDERS)
         for rider in riders:
             self.leaves(rider)
             entry = self.spool.entries[rider]
-            entry.rider_of = leader
+            entry.rider_of, entry.key = leader, key
         if riders:
-            self.riders[leader] = riders
+            self.riders[leader] = dict.fromkeys(riders)
+
+    def ride_on(self, leader: str) -> list[str]:
+        """Return the riders of a message that ends well; they end with it."""
+        self.waiting.forget_riders(leader)
+        return list(self.riders.pop(leader, ()))
 
     def release_riders(self, leader: str) -> None:
         """Give riders back to que: their leader did not succeed."""
-        for rider in self.riders.pop(leader, []):
-            if self.spool.find(rider) is State.QUE:
-                self.waits(rider)
+        for rider in self.riders.pop(leader, ()):
+            entry = self.spool.entries.get(rider)
+            if entry is not None and entry.state is State.QUE:
+                entry.rider_of = None
+                if entry.key is not None:
+                    self.groups.add(entry.key, rider)
+        self.waiting.part(leader)
 
     @property
     def riding(self) -> int:

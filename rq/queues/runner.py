@@ -22,10 +22,10 @@ from rq.queues.batches import Batches
 from rq.queues.claim import Claim
 from rq.queues.ghosts import Ghosts
 from rq.queues.hearing import Hearing
+from rq.queues.item import Item
 from rq.queues.owner import Owner
 from rq.queues.refusal import Refusal
 from rq.queues.resident import Resident
-from rq.queues.schedule import Item
 from rq.queues.script import KILL, TERM
 from rq.queues.scriptfile import ScriptFile
 from rq.queues.slots import Slot, Slots

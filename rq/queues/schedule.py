@@ -4,21 +4,14 @@ none that waits for a host that is left alone."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable
 
+from rq.queues.excluded import Excluded
 from rq.queues.holds import Holds
+from rq.queues.item import Item
 
 _AT_ONCE = 0.001  # seconds; a line of the journal tells microseconds
-_LOOKS = 500  # messages put aside in one go: their files are read
-
-
-class Item(NamedTuple):
-    """A waiting message; sorts by when it may run."""
-
-    due: float  # epoch seconds
-    seq: int  # order of arrival
-    msg_id: str
+_LOOKS = 500  # messages put aside in one go: the files of some are read
 
 
 def turn(due: float, since: float, tried: bool, now: float) -> float:
@@ -33,16 +26,22 @@ def turn(due: float, since: float, tried: bool, now: float) -> float:
 
 
 class Waiting:
-    """Messages in que, soonest first. An item whose message has moved on or changed its
-    due since is dropped when it is met: `valid` tells."""
+    """Messages in que, soonest first, each in one place. An item whose message has moved
+    on or changed its due since is dropped when it is met: `valid` tells. `leader_of`
+    tells with whom a message rides."""
 
     def __init__(
-        self, valid: Callable[[Item], bool], dest_of: Callable[[str], str]
+        self,
+        valid: Callable[[Item], bool],
+        dest_of: Callable[[str], str],
+        leader_of: Callable[[str], str | None],
     ) -> None:
         self._valid = valid
         self._dest_of = dest_of
+        self._leader_of = leader_of
         self._heap: list[Item] = []
-        self._held: dict[str, list[Item]] = {}
+        self._excluded = Excluded()
+        self._riding: dict[str, list[Item]] = {}  # by leader
         self._holds: Holds[Item] = Holds()
 
     def fill(self, items: Iterable[Item]) -> None:
@@ -53,34 +52,56 @@ class Waiting:
     def add(self, item: Item) -> None:
         heapq.heappush(self._heap, item)
 
+    def __len__(self) -> int:
+        """Return how many may run as soon as they are due, and those that are dropped
+        when they are met."""
+        return len(self._heap)
+
     def next_due(
-        self, now: float, key_of: Callable[[str], str | None], busy: Iterable[str]
+        self, now: float, key_of: Callable[[str], str | None], busy: Container[str]
     ) -> tuple[str | None, float | None]:
         """Return (message to claim now, None) or (None, when to look again).
 
         A message whose exclusion key is `busy` is held until `release` of that key.
         """
-        heap = self._heap
         self._try_held(now)
-        looks = 0
-        while heap:
-            first = heap[0]
-            if not self._valid(first):
-                heapq.heappop(heap)
+        for _ in range(_LOOKS):
+            if not self._heap:
+                return None, self._holds.next_look()
+            first = self._heap[0]
+            if self._put_away(first):
                 continue
             if first.due > now:
                 return None, self._sooner(first.due)
-            if looks == _LOOKS:
-                return None, now
-            key = key_of(first.msg_id)
-            heapq.heappop(heap)
+            heapq.heappop(self._heap)
+            key = self._excluded.key_of(first.msg_id) or key_of(first.msg_id)
             if key is not None and key in busy:
-                self._held.setdefault(key, []).append(first)
-            elif not self._waits_outside(first, now):
+                self._excluded.keep(key, first)
+                continue
+            self._left(first)
+            if not self._waits_outside(first, now):
                 return first.msg_id, None
-            else:
-                looks += 1
-        return None, self._holds.next_look()
+        return None, now
+
+    def _put_away(self, first: Item) -> bool:
+        """Take the first out of the heap if it cannot run, whenever it is due."""
+        if not self._valid(first):
+            heapq.heappop(self._heap)
+        elif (leader := self._leader_of(first.msg_id)) is not None:
+            heapq.heappop(self._heap)
+            self._riding.setdefault(leader, []).append(first)
+        else:
+            return False
+        self._left(first)
+        return True
+
+    def _left(self, item: Item) -> None:
+        """Let the next one stand for those for which a message stood that has left."""
+        self._enter(self._excluded.leaves(item.msg_id))
+
+    def _enter(self, item: Item | None) -> None:
+        if item is not None:
+            heapq.heappush(self._heap, item)
 
     # ---- what waits for something outside
 
@@ -129,14 +150,21 @@ class Waiting:
     # ---- what waits for another message
 
     def release(self, key: str) -> None:
-        """Let messages that waited for an exclusion key run again."""
-        for item in self._held.pop(key, ()):
+        """Let messages that waited for an exclusion key run again, one after the other."""
+        self._enter(self._excluded.release(key))
+
+    def part(self, leader: str) -> None:
+        """Let those run by themselves again that rode with a message."""
+        for item in self._riding.pop(leader, ()):
             heapq.heappush(self._heap, item)
 
+    def forget_riders(self, leader: str) -> None:
+        """Those that ride with a message end with it."""
+        self._riding.pop(leader, None)
+
     def release_all(self) -> None:
-        for key in list(self._held):
-            self.release(key)
-        for item in self._holds.release():
+        """Look anew at all that wait for another message or for something outside."""
+        for item in (*self._excluded.release_all(), *self._holds.release()):
             heapq.heappush(self._heap, item)
 
     def has_due(self, now: float) -> bool:
@@ -145,13 +173,13 @@ class Waiting:
         return first is not None and first.due <= now
 
     def _first(self) -> Item | None:
-        while self._heap and not self._valid(self._heap[0]):
-            heapq.heappop(self._heap)
+        while self._heap and self._put_away(self._heap[0]):
+            pass
         return self._heap[0] if self._heap else None
 
     def first_due(self) -> float | None:
         """Return the smallest due of all that wait; None when nothing waits."""
-        dues = [item.due for held in self._held.values() for item in held[:1]]
+        dues = [item.due for item in self._excluded.firsts()]
         first = self._first()
         if first is not None:
             dues.append(first.due)

@@ -6,12 +6,15 @@ from hypothesis import strategies as st
 
 from rq.queues import coalesce
 from rq.queues.holds import MOST, PROBE
-from rq.queues.schedule import Item, Waiting
+from rq.queues.item import Item
+from rq.queues.schedule import Waiting
 
 
 def waiting(*items, gone=()):
     """Return a schedule; the dest of `a1` is `a`."""
-    made = Waiting(lambda item: item.msg_id not in gone, lambda msg_id: msg_id[0])
+    made = Waiting(
+        lambda item: item.msg_id not in gone, lambda msg_id: msg_id[0], {}.get
+    )
     made.fill(items)
     return made
 
@@ -165,9 +168,10 @@ def test_a_group_gives_the_others_in_the_order_they_came():
     groups = coalesce.Groups()
     for one in ("c", "a", "b"):
         groups.add("k", one)
-    assert groups.others("k", "a") == ["c", "b"]
+    assert groups.others("k", "a", 9) == ["c", "b"]
+    assert groups.others("k", "a", 1) == ["c"]
     groups.remove("k", "c")
     groups.remove("k", "c")
     groups.remove("unknown", "x")
-    assert groups.others("k", "a") == ["b"]
-    assert groups.others("unknown", "x") == []
+    assert groups.others("k", "a", 9) == ["b"]
+    assert groups.others("unknown", "x", 9) == []
