@@ -20,6 +20,10 @@ MAX_COUNT = 15
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
 MESSAGE_LIMIT = 1024 * 1024 - 4096  # bytes; with its journal line under 1 MiB
 PARAMS = ("param1", "param2", "param3", "param4")
+# By these RQ says how a message stands, when it shows one: no sender may say it.
+SAID_BY_RQ = frozenset(
+    {"phase", "acknowledged", "_txn", "_attachments", "removed_at", "_silent"}
+)
 
 # Bookkeeping of the ancestor that leaked into its files, and words of its forms.
 _DROPPED = frozenset(

@@ -122,7 +122,7 @@ class Reader:
         reply = self.answer(queue, "detail")  # unlike num_messages it tells all seven
         if _is_ok(reply):
             return {str(k): int(v) for k, v in reply[1]["counts"].items()}
-        from rq.cli import offline
+        from rq import offline
 
         return offline.counts(self.root.queue(queue))
 
@@ -131,7 +131,7 @@ class Reader:
         reply = self.answer(queue, "list", {"state": str(state), "limit": limit})
         if _is_ok(reply):
             return [{"queue": queue, "state": str(state), **one} for one in reply[1]]
-        from rq.cli import offline
+        from rq import offline
 
         return offline.rows(self.root.queue(queue), state, limit)
 
@@ -147,13 +147,16 @@ class Reader:
     def message(self, queue: str, msg_id: str) -> dict[str, Any]:
         """Return all about a message, as the owner's get_message shows it."""
         reply = self.answer(queue, "get_message", {"msg_id": msg_id})
-        from rq.cli import offline
+        from rq import offline
 
         if _is_ok(reply):
             return {"queue": queue, **reply[1], "attempt": offline.attempts(reply[1])}
         if reply is not None and "DOWN" not in str(reply):
             raise client.refusal(f"{queue}/{msg_id}: {reply[1]}", str(reply[1]))
-        return offline.message(self.root, queue, msg_id)
+        why = place.is_running(self.root) and "nobody answers for it"
+        return offline.message(
+            self.root, queue, msg_id, why or "RQ is not running; it starts with `rq up`"
+        )
 
 
 def _is_ok(reply: Any) -> bool:

@@ -281,6 +281,6 @@ COMMANDS: dict[str, Command] = {
     "prepare_txn": Command(prepare_txn, Role.PRODUCER, creates=True),
     "commit_txn": Command(commit_txn, Role.PRODUCER, creates=True),
     "abort_txn": Command(abort_txn, Role.PRODUCER),
-    "show_txn": Command(show_txn, Role.VIEWER),
-    "list_txns": Command(list_txns, Role.VIEWER),
+    "show_txn": Command(show_txn, Role.VIEWER, down=True),
+    "list_txns": Command(list_txns, Role.VIEWER, down=True),
 }

@@ -12,7 +12,7 @@ from rq.config.admin import Admin
 from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage
 from rq.layout import folder
-from rq.message import Message
+from rq.message import SAID_BY_RQ, Message
 from rq.queues import retention
 from rq.queues.batch import Batch
 from rq.queues.owner import Owner
@@ -22,7 +22,6 @@ from rq.states import State
 from rq.wording import duration, moment
 
 SLOW_START = 5.0  # seconds; then it is told who has not said `ready`
-_FACTS = frozenset({"phase", "acknowledged", "_txn", "_attachments", "removed_at"})
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -89,7 +88,7 @@ def _asked(found: Message) -> dict[str, Any]:
     """Return the fields of a message, but those by which RQ says how it stands: a sender
     may not say it."""
     return {
-        name: value for name, value in found.to_json().items() if name not in _FACTS
+        name: value for name, value in found.to_json().items() if name not in SAID_BY_RQ
     }
 
 

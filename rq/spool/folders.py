@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import re
 from collections.abc import Iterator
@@ -42,18 +43,24 @@ def find_final(dir_fd: int, msg_id: str) -> State | None:
     return None
 
 
-def list_state(queue: QueueDir, state: State, limit: int | None = None) -> list[str]:
-    """Return ids of the messages in a state, newest first, `limit` of them."""
+def list_state(
+    queue: QueueDir, state: State, limit: int | None = None, after: str = ""
+) -> list[str]:
+    """Return ids of the messages in a state, newest first, `limit` of them; `after`:
+    only those older than that id."""
     if state in HASHED:
-        return _take(_hashed(queue, state), limit)
+        return _take(_hashed(queue, state, after), limit)
     dotted = state is State.DISMISSED
-    found = [
+    found = (
         name.removeprefix(".")
         for name in _names(queue.path / ("err" if dotted else state))
         if name.startswith(".") == dotted and names.is_msg_id(name.removeprefix("."))
-    ]
-    found.sort(reverse=True)
-    return found[:limit]
+    )
+    older = (one for one in found if not after or one < after)
+    if limit is None:
+        return sorted(older, reverse=True)
+    # Bit by bit: to sort a million in one go would stop all other threads.
+    return heapq.nlargest(limit, older)
 
 
 def newest_first(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
@@ -63,7 +70,7 @@ def newest_first(queue: QueueDir, state: State, after: str = "") -> Iterator[str
     """
     if state in HASHED:
         return _hashed(queue, state, after)
-    return (one for one in list_state(queue, state) if not after or one < after)
+    return iter(list_state(queue, state, after=after))
 
 
 def _take(ids: Iterator[str], limit: int | None) -> list[str]:

@@ -19,6 +19,7 @@ import orjson
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.spool import folders
+from rq.web import reading
 from rq.web.pages import progress
 
 if TYPE_CHECKING:
@@ -235,15 +236,14 @@ class Watch:
         self._chunks.clear()
 
     async def _ask_owner(self) -> None:
-        name, asked = self._queue.name, {"msg_id": self._msg_id}
         try:
-            told = await self._site.owners.demand(name, "get_message", asked)
+            told = await reading.message(self._site, self._queue.name, self._msg_id)
         except NoSuchMessage as error:
             self.lost = str(error)
             self.wake()
             return
         except RQError:
-            return  # restarting, or down: the file is still there to be followed
+            return  # it cannot be read now: its log is still there to be followed
         shown = state_of(told)
         final = shown["state"] in _FINAL
         if final and not self.final:

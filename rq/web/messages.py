@@ -25,7 +25,7 @@ from rq.errors import (
 )
 from rq.nesting import from_json
 from rq.router import switch
-from rq.web import forms, rights
+from rq.web import forms, reading, rights
 from rq.web.answers import back_of, go, say, say_json, succeeded
 from rq.web.forms import Form
 from rq.web.routes import Routes
@@ -110,13 +110,10 @@ class Messages:
     # ---- asking
 
     async def json(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
-        asked = {"msg_id": checked(msg_id)}
-        say_json(resp, await self._site.owners.demand(name, "get_message", asked))
+        say_json(resp, await reading.message(self._site, name, checked(msg_id)))
 
     async def state(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
-        asked = {"msg_id": checked(msg_id)}
-        found = await self._site.owners.demand(name, "get_message_state", asked)
-        say_json(resp, [found])
+        say_json(resp, [await reading.state(self._site, name, checked(msg_id))])
 
     # ---- changing
 

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from spooling import adopt, deposit, look
 
-from rq.cli import offline
+from rq import offline
 from rq.layout import Root
 from rq.spool import check, door, folders
 from rq.states import State
@@ -175,6 +175,6 @@ def test_a_message_of_a_stopped_rq_is_shown_whatever_lies_among_its_files(owner)
     (attach / "plain").write_bytes(b"x")
     owner.stop()
     root = Root(owner.queue.path.parent.parent)
-    found = offline.message(root, "q", msg_id)
+    found = offline.message(root, "q", msg_id, "RQ is not running")
     assert list(found["_attachments"]) == ["plain"]
     assert orjson.dumps(found)

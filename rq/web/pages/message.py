@@ -12,6 +12,7 @@ from falcon.asgi import Request, Response
 from rq import names, wording
 from rq.errors import NoSuchMessage
 from rq.message import PARAMS
+from rq.web import reading
 from rq.web.pages import page, progress
 from rq.web.pages.queue import known
 
@@ -28,7 +29,8 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
-_TOLD_ELSEWHERE = wording.TOLD | {"acknowledged", "_txn", *PARAMS}
+_HELD = frozenset({"_txn", reading.SILENT})  # facts with which nothing can be done
+_TOLD_ELSEWHERE = wording.TOLD | {"acknowledged", *_HELD, *PARAMS}
 
 
 class MessagePage:
@@ -56,13 +58,11 @@ class MessagePage:
 
 
 async def facts_of(site: Site, name: str, msg_id: str) -> dict[str, Any]:
-    """Return all that the owner knows of a message; NoSuchMessage for what is no id."""
+    """Return all that is known of a message; NoSuchMessage for what is no id."""
     known(site, name)
     if not names.is_msg_id(msg_id.removeprefix(".")):
         raise NoSuchMessage(f"There is no message {msg_id!r:.80} in queue {name}.")
-    asked = {"msg_id": msg_id}
-    told: dict[str, Any] = await site.owners.demand(name, "get_message", asked)
-    return told
+    return await reading.message(site, name, msg_id)
 
 
 def shown(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,8 @@ def shown(told: Mapping[str, Any]) -> dict[str, Any]:
         "running_for": max(0.0, now - started) if started else None,
         "due_in": float(told["due"]) - now,
         "part": progress.part_done(text) if told["state"] == "run" else None,
-        "actions": () if "_txn" in told else actions(state, result),
+        "silent": str(told.get(reading.SILENT, "")),
+        "actions": () if told.keys() & _HELD else actions(state, result),
         "life": life(told, now),
         "params": [(one, told[one]) for one in PARAMS if one in told],
         "results": wording.results(result),

@@ -14,7 +14,8 @@ from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, NoSuchQueue
 from rq.layout import QueueDir
 from rq.message import PARAMS
-from rq.web import owing
+from rq.states import State
+from rq.web import owing, reading
 from rq.web.answers import sees_secrets
 from rq.web.pages import facts, page, progress
 from rq.web.txn import listed as listed_txn
@@ -73,15 +74,16 @@ class QueuePage:
         )
         children = {one["name"]: one for one in facts.children(told)}
         row = facts.queue_row(site, name, reply, children.get(name, {}))
-        sections = []
         owes = row["answers"] and row["owed"] > 0
-        if row["answers"] and row["admin"] != "DOWN":
-            sections = await self._sections(row, tab, wanted, after)
+        if not row["answers"]:
+            row["counts"] = await reading.counts(site, name)
+        sections = await self._sections(row, tab, wanted, after)
         return {
             "time": now,
             "operational": bool(told),
             "queue": row,
             "child": children.get(name, {}),
+            "silent": _silence(site, row),
             "trouble": facts.trouble({}, [row]),
             "running": facts.running([row], now),
             "sections": sections,
@@ -104,7 +106,9 @@ class QueuePage:
         else:
             counts = row["counts"]
             limit = _SEARCHED if wanted else 0
-            shown = {one: limit or n for one, n in _FIRST.items() if counts.get(one)}
+            # Where nobody has counted, each state is looked into.
+            there = [one for one in _FIRST if counts.get(one, not counts)]
+            shown = {one: limit or _FIRST[one] for one in there}
         lists = await asyncio.gather(
             *(self._list(row, one, limit, after) for one, limit in shown.items())
         )
@@ -116,13 +120,15 @@ class QueuePage:
     async def _list(
         self, row: Mapping[str, Any], tab: str, limit: int, after: str
     ) -> list[dict[str, Any]]:
-        asked = {"state": TABS[tab][0], "limit": limit}
-        if after:
-            asked["after"] = after
-        rows: list[dict[str, Any]] = await self._site.owners.demand(
-            row["name"], "list", asked
-        )
-        return rows
+        state = State(TABS[tab][0])
+        return await reading.rows(self._site, row["name"], state, limit, after)
+
+
+def _silence(site: Site, row: Mapping[str, Any]) -> str:
+    """Return why the folders are read, and not the owner asked; "" when it is."""
+    if row["answers"] and row["admin"] != "DOWN":
+        return ""
+    return reading.why_silent(site, row["name"])
 
 
 def known(site: Site, name: str) -> None:
@@ -153,7 +159,7 @@ def _section(
     return {
         "tab": tab,
         "title": TABS[tab][1],
-        "count": row["counts"].get(tab, 0),
+        "count": row["counts"].get(tab),
         "rows": found,
         "next": rows[-1]["msg_id"] if len(rows) == limit else "",
     }

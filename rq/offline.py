@@ -15,13 +15,14 @@ from rq.causes import story
 from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
+from rq.message import SAID_BY_RQ
 from rq.spool import folders, kept
 from rq.states import State
 from rq.wording import duration
 
 
-def message(root: Root, queue: str, msg_id: str) -> dict[str, Any]:
-    """Return all about a message, as the owner would."""
+def message(root: Root, queue: str, msg_id: str, silent: str) -> dict[str, Any]:
+    """Return all about a message, as the owner would; `silent` says why it does not."""
     directory = root.queue(queue)
     state = folders.find(directory, msg_id)
     if state is None:
@@ -34,20 +35,21 @@ def message(root: Root, queue: str, msg_id: str) -> dict[str, Any]:
         "count": found.count,
         "max_count": found.max_count,
         "attempt": attempts({"attempt": found.attempt, "result": status}),
-        "waiting": _waiting(root, queue, found.due, time.time()),
+        "waiting": _waiting(root, queue, found.due, time.time(), silent),
     }
     text = status.get("job_status")
-    return {
+    shown = {
         "queue": queue,
-        **found.to_json(),
+        **{k: v for k, v in found.to_json().items() if k not in SAID_BY_RQ},
         "path": f"queue/{queue}/{folder(state, msg_id)}",
-        "state": _shown_state(state),
-        "status": f"{_shown_state(state)} - {text}" if text else _shown_state(state),
+        "state": shown_state(state),
+        "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
         "result": status,
         "attempt": attempts({"attempt": found.attempt, "result": status}),
         "story": story(state, facts).to_json(),
         "_attachments": _attachments(directory, state, msg_id, found.to_json()),
     }
+    return {**shown, "acknowledged": True} if state is State.DISMISSED else shown
 
 
 def attempts(found: Mapping[str, Any]) -> int:
@@ -63,23 +65,28 @@ def counts(queue: QueueDir) -> dict[str, int]:
     return listed
 
 
-def rows(queue: QueueDir, state: State, limit: int) -> list[dict[str, Any]]:
-    """Return the newest messages of a state, a short object each."""
-    found = (_row(queue, state, one) for one in folders.list_state(queue, state, limit))
-    return [one for one in found if one]
+def rows(
+    queue: QueueDir, state: State, limit: int, after: str = ""
+) -> list[dict[str, Any]]:
+    """Return the newest messages of a state, a short object each; `after`: only those
+    older than that id."""
+    found = folders.list_state(queue, state, limit, after)
+    return [_row(queue, state, one) for one in found]
 
 
-def _waiting(root: Root, queue: str, due: float, now: float) -> str:
-    """Return why a queued message has not started, while its queue is stopped."""
+def _waiting(root: Root, queue: str, due: float, now: float, silent: str) -> str:
+    """Return why a queued message has not started, while nobody owns its queue."""
     admin = admin_status(root, queue)
+    if admin is Admin.DOWN:
+        return "The queue is DOWN."
     if admin is not Admin.UP:
-        return f"The queue is {admin}, and RQ is not running."
+        return f"The queue is {admin}, and {silent}."
     if due > now:
-        return f"It is due in {duration(due - now)}, and RQ is not running."
-    return "RQ is not running; it starts with `rq up`."
+        return f"It is due in {duration(due - now)}, and {silent}."
+    return f"{silent[0].upper()}{silent[1:]}."
 
 
-def _shown_state(state: State) -> str:
+def shown_state(state: State) -> str:
     """Return a state as the ancestor's tools know it."""
     return "err" if state is State.DISMISSED else str(state)
 
@@ -108,7 +115,7 @@ def _digests(place: Path, name: str) -> dict[str, Any]:
         return {"sha256": sha256, "md5": md5, "size": file.seek(0, os.SEEK_END)}
 
 
-def _row(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any] | None:
+def _row(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any]:
     try:
         message = folders.read_message(queue, state, msg_id)
     except (RQError, OSError):
@@ -117,11 +124,11 @@ def _row(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any] | None:
     text = status.get("job_status")
     return {
         "queue": queue.name,
-        "state": _shown_state(state),
+        "state": shown_state(state),
         "msg_id": msg_id,
         "due": message.due,
         "count": message.count,
         "attempt": attempts({"attempt": message.attempt, "result": status}),
-        "status": f"{_shown_state(state)} - {text}" if text else _shown_state(state),
+        "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
         **message.params,
     }
