@@ -186,6 +186,11 @@ class QueueDir:
         return self.path / "scandir.json"
 
     @property
+    def adopted(self) -> Path:
+        """Since when a queue is ours whose messages another RQ made."""
+        return self.path / "adopted.json"
+
+    @property
     def journal(self) -> Path:
         return self.path / "journal"
 

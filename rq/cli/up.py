@@ -13,6 +13,7 @@ from rq.access import gate, kernel
 from rq.cli import (
     FAILED,
     OK,
+    adopting,
     install,
     mgr,
     place,
@@ -53,6 +54,9 @@ def up(root: Root, words: list[str]) -> int:
         help=f"send {spark_demo.MESSAGES} sample messages, show what Spark counts",
     )
     args = made.parse_args(words)
+    if not adopting.agreed(root):
+        print("nothing was started")
+        return FAILED
     first = not root.config.exists()
     _set_up(root, first=first)
     started = _start_or_renew(root)

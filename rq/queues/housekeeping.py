@@ -16,6 +16,7 @@ from rq.queues.owner import Owner
 from rq.queues.points import Points
 from rq.queues.runner import Runner
 from rq.queues.server import Server
+from rq.queues.trust import Trust
 from rq.spool import Spool
 from rq.spool.store import PREP_SECONDS, key_seconds
 from rq.states import Event, Note, Role, State
@@ -42,6 +43,10 @@ class Housekeeping:
         self._clocks = (time.time(), time.monotonic())
         self._retaining: asyncio.Task[None] | None = None
         self._last_hourly = time.monotonic() - HOUR + SETTLED_IN
+        self._trust = Trust(owner.spool.seen, *self._clocks, HOUR)
+        if not self._trust.holds(*self._clocks):
+            away = (self._clocks[0] - owner.spool.seen) / HOUR
+            log.warning("the clock went %.0f h on: nothing grows old for an hour", away)
         self._ended = False
 
     # ---- looking at files
@@ -97,8 +102,15 @@ class Housekeeping:
             except Exception:
                 log.exception("housekeeping failed; RQ tries again in %d s", TICK)
 
+    def _believed(self) -> bool:
+        """Whether the clock may make anything old now."""
+        holds = self._trust.holds(time.time(), time.monotonic())
+        self.owner.spool.seen = self._trust.seen
+        return holds
+
     def _mind_transactions(self) -> None:
-        transactions.mind(self.owner, self.owner.spool.clock())
+        if self._believed():
+            transactions.mind(self.owner, self.owner.spool.clock())
 
     def _look_whether_it_stands(self) -> None:
         standstill.look(self.owner)
@@ -113,8 +125,7 @@ class Housekeeping:
             if step < 0:
                 self.runner.clock_went_back()
                 self.owner.clock_went_back()
-            # It may be put right: what it makes old by mistake stays for that long.
-            self._last_hourly = mono
+            self._trust.jumped(mono)
 
     def _seal_hourly(self) -> None:
         hour = int(time.time() // 3600)
@@ -134,7 +145,7 @@ class Housekeeping:
 
     def _housekeep(self) -> None:
         now = time.monotonic()
-        if now - self._last_hourly < HOUR:
+        if now - self._last_hourly < HOUR or not self._believed():
             return
         self._last_hourly = now
         self.expire()
@@ -153,6 +164,8 @@ class Housekeeping:
     def expire(self) -> None:
         """Remove prepared messages that nobody committed; forget old delivery keys and
         what was decided long ago."""
+        if not self._believed():
+            return
         spool = self.owner.spool
         now = spool.clock()
         for msg_id, one in list(spool.entries.items()):
@@ -177,9 +190,7 @@ class Housekeeping:
 
 def is_old(spool: Spool, msg_id: str, now: float) -> bool:
     with contextlib.suppress(OSError):
-        return (
-            now - spool.queue.message(State.PREP, msg_id).stat().st_mtime > PREP_SECONDS
-        )
+        return now - retention.prepared(spool, msg_id) > PREP_SECONDS
     return False
 
 

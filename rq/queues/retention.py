@@ -11,11 +11,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from rq.config.settings import QueueConfig
 from rq.errors import BadInput
 from rq.logs import fields
 from rq.queues.owner import Owner
-from rq.spool import ageing, checkpoint, history, index
+from rq.spool import Spool, ageing, checkpoint, history, index
 from rq.spool.ageing import Limits
 from rq.spool.store import PREP_SECONDS
 from rq.states import State
@@ -38,7 +37,7 @@ async def apply(owner: Owner) -> int:
     for state in STATES:
         more = True
         while more and not owner.stopping and not owner.disk_failed:
-            limits = limits_of(owner.config, state, owner.spool.clock())
+            limits = _limits(owner, state, owner.spool.clock())
             if limits == Limits():
                 break
             gone, more = await expire(owner, state, limits)
@@ -48,11 +47,15 @@ async def apply(owner: Owner) -> int:
     return removed
 
 
-def limits_of(config: QueueConfig, state: State, now: float) -> Limits:
-    """Return the limits of a state as of `now`."""
-    kept = config.retention.get(str(state), {})
+def _limits(owner: Owner, state: State, now: float) -> Limits:
+    """Return the limits of a state as of `now`. What had ended before the queue was
+    adopted counts as if it had ended then."""
+    kept = owner.config.retention.get(str(state), {})
+    before = now - kept["days"] * DAY if "days" in kept else None
+    if before is not None and before < owner.spool.adopted:
+        before = None
     return Limits(
-        before=now - kept["days"] * DAY if "days" in kept else None,
+        before=before,
         keep=int(kept["count"]) if "count" in kept else None,
         size=int(kept["bytes"]) if "bytes" in kept else None,
     )
@@ -65,13 +68,20 @@ def removed_at(owner: Owner, msg_id: str, state: State) -> float | None:
         if (txn := owner.spool.txns.of(msg_id)) is not None:
             return txn.ends
         if state is State.PREP:
-            began = owner.spool.queue.message(state, msg_id).stat().st_mtime
-            return began + PREP_SECONDS
+            return prepared(owner.spool, msg_id) + PREP_SECONDS
         if state not in STATES or "days" not in kept:
             return None
-        return ageing.ended(owner.spool.queue, state, msg_id) + kept["days"] * DAY
+        ended = ageing.ended(owner.spool.queue, state, msg_id)
+        return max(ended, owner.spool.adopted) + kept["days"] * DAY
     except OSError:
         return None  # its folder is on its way
+
+
+def prepared(spool: Spool, msg_id: str) -> float:
+    """Return since when a message is in prep, in epoch seconds: one of another RQ since
+    the queue was adopted. FileNotFoundError when its folder is gone."""
+    began = spool.queue.message(State.PREP, msg_id).stat().st_mtime
+    return max(began, spool.adopted)
 
 
 async def forget_history(owner: Owner) -> int | None:

@@ -39,6 +39,7 @@ class Checkpoint:
     running: Mapping[str, int] = field(default_factory=dict)  # msg_id: attempt
     owed: Mapping[tuple[int, int], Owed] = field(default_factory=dict)
     clean: bool = False  # written by a clean stop
+    seen: float = 0.0  # the last time that could be believed; 0: not known
 
     def encode(self) -> bytes:
         shown: dict[str, Any] = {
@@ -53,6 +54,7 @@ class Checkpoint:
             "running": self.running,
             "owed": outbox.to_json(self.owed),
             "clean": self.clean,
+            "seen": self.seen,
         }
         return line.sealed(line.body(shown), _SEED)
 
@@ -97,6 +99,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
         running=running,
         owed=spool.owed.copy(),
         clean=clean,
+        seen=spool.seen,
     )
 
 

@@ -34,6 +34,7 @@ class Found:
     keys: dict[str, tuple[str, float]]  # of deliveries: message, time
     txns: Transactions
     fresh: bool  # nothing was ever written here
+    seen: float  # the last time, in epoch seconds, that could be believed
 
 
 def look(queue: QueueDir, now: float) -> Found:
@@ -65,6 +66,7 @@ def look(queue: QueueDir, now: float) -> Found:
         keys=keys,
         txns=txns,
         fresh=point is None and journal is None,
+        seen=(point and point.seen) or end.start or now,
     )
 
 

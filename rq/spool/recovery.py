@@ -18,7 +18,16 @@ from rq.causes import Cause
 from rq.errors import BadConfig, NotPlain, Refused
 from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
 from rq.proc import locks, processes
-from rq.spool import checkpoint, deciding, folders, history, leases, outbox, work
+from rq.spool import (
+    adoption,
+    checkpoint,
+    deciding,
+    folders,
+    history,
+    leases,
+    outbox,
+    work,
+)
 from rq.spool.act import Opened, act
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.journal import Journal
@@ -89,6 +98,7 @@ def _open(
     immortal = {one.msg_id for one in ghosts}
     if found.fresh:
         _adopt_modes(queue)
+        adoption.note(queue, clock())
     history.seal_last(queue, dir_fd, found.journal)
     journal = Journal(
         queue, dir_fd, found.journal, found.start, found.last, boot, threads
@@ -97,6 +107,8 @@ def _open(
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock, threads)
     spool.owes = owes
+    spool.adopted = adoption.at(queue)
+    spool.seen = found.seen
     _remember(spool, found)
     trusted = same_boot and not found.folded.suspect
     opened = Opened(spool, lock, prefix, was_clean(found), trusted)

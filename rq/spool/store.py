@@ -85,6 +85,8 @@ class Spool:
         self.clock = clock
         self.threads = threads
         self.owes: Owes = owes_nothing
+        self.adopted = 0.0  # since when its messages are ours: epoch seconds
+        self.seen = 0.0  # the last time that could be believed: epoch seconds
         self.txns = Transactions()
         self.ids = names.IdSource(journal.start)
         self.gone = Gone(queue, dir_fd, journal)

@@ -116,6 +116,29 @@ def test_a_decision_is_not_forgotten_while_the_clock_is_wrong(site, clock, jump)
     queue.prove()
 
 
+def test_a_start_with_a_clock_that_is_ahead_makes_nothing_old(site, clock):
+    queue = site.queue().start()
+    sent = queue.ok("create_message", {"dest": "t", "_key": "k"})
+    queue.promised.append(short(sent))
+    txn = queue.ok("open_txn", {"key": "k"})["txn"]
+    held = queue.ok("open_txn", {"key": "held"})["txn"]
+    queue.ok("commit_txn", {"txn": txn, "ids": []})
+    made = short(queue.ok("prep_message", {"dest": "t"}))
+    clock.set(40 * DAY)
+    queue.kill()
+    queue.start(TEST_TICK="0.2", **clock.env)
+    assert queue.ok("create_message", {"dest": "t", "_key": "k"}) == sent
+    wait_until(lambda: "nothing grows old" in queue.log(), 30)
+    queue.restart()  # the clock has been put right
+    again = queue.ok("open_txn", {"key": "k"})
+    assert (again["txn"], again["state"]) == (txn, "committed")
+    assert queue.ok("show_txn", {"txn": held})["state"] == "open"
+    assert queue.state(made) == "prep"
+    queue.ok("delete_message", {"msg_id": made})
+    queue.until(short(sent), "done", 30)
+    queue.prove()
+
+
 def _jumps(queue):
     return sum(one["ev"] == "clock" for one in queue.events())
 
