@@ -12,27 +12,19 @@ from typing import Any
 
 import orjson
 
-from rq import names
+from rq import fieldnames, names
 from rq.errors import BadInput, BadMessage
+from rq.fieldnames import DROPPED, OWN
 from rq.nesting import check_depth
 
 MAX_COUNT = 15
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
 MESSAGE_LIMIT = 1024 * 1024 - 4096  # bytes; with its journal line under 1 MiB
-PARAMS = ("param1", "param2", "param3", "param4")
+PARAMS = fieldnames.PARAMS
+URLS_CUT = fieldnames.URLS_CUT
 # By these RQ says how a message stands, when it shows one: no sender may say it.
 SAID_BY_RQ = frozenset(
     {"phase", "acknowledged", "_txn", "_attachments", "removed_at", "_silent"}
-)
-
-# Bookkeeping of the ancestor that leaked into its files, and words of its forms.
-_DROPPED = frozenset(
-    {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
-)
-# What only RQ itself writes into a message.
-URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
-_NOT_ASKED = frozenset(
-    {"msg_id", "attempt", "dup", "dups", "attachments", "_key", URLS_CUT}
 )
 MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
 _WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
@@ -123,7 +115,7 @@ _OPTIONAL = (
     "dup",
     "dups",
 )
-_KNOWN = frozenset(
+_KEPT = frozenset(
     {"msg_id", "dest", "due", "count", "max_count", "attachments", *PARAMS, *_OPTIONAL}
 )
 
@@ -137,7 +129,7 @@ def from_request(
     """
     if not isinstance(fields, Mapping):
         raise BadMessage("a message is a JSON object")
-    asked = {name: fields[name] for name in fields if name not in _NOT_ASKED}
+    asked = {name: fields[name] for name in fields if name not in OWN}
     if not asked.get("orig_msg_id"):
         asked["orig_msg_id"] = origin
     message = _from_fields(asked, msg_id, now)
@@ -194,12 +186,12 @@ def _from_fields(fields: Mapping[str, Any], msg_id: str, now: float) -> Message:
         dup=_text(fields, "dup"),
         dups=_texts(fields, "dups"),
         attachments=_attachments(fields.get("attachments")),
-        extra={} if fields.keys() <= _KNOWN else _extra(fields),
+        extra={} if fields.keys() <= _KEPT else _extra(fields),
     )
 
 
 def _extra(fields: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = fields.keys() - _KNOWN - _DROPPED
+    unknown = fields.keys() - _KEPT - DROPPED
     for name in unknown:
         _json(name, fields[name])
     return {name: fields[name] for name in fields if name in unknown}

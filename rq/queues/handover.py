@@ -46,7 +46,7 @@ async def take_copy(
     owner.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
         attachments = await _unnamed(owner, source)
-    message = owner.make(asked).with_(attachments=dict(attachments))
+    message = owner.make_copy(asked).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
     _check_still_open(owner, message.msg_id)
@@ -200,6 +200,7 @@ def forwarded(owner: Owner, message: Message, dest: str) -> dict[str, Any]:
     """Return the entry of the outbox that hands a message on, attachments included."""
     copy = _copied(message, _NOT_DUPED)
     copy.update(dest=dest, due=owner.spool.clock(), count=0)
+    copy.setdefault("orig_msg_id", owner.full_id(message.msg_id))
     out = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
     files = bool(message.attachments) or names.is_ancestors(message.msg_id)
     return {**out, "files": True} if files else out

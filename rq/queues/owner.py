@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rq import config as configs
+from rq import fieldnames
 from rq.config.admin import Admin, admin_status
 from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, BadMessage, NoSuchMessage, Refused, WrongState
@@ -311,8 +312,16 @@ class Owner:
         if reason is not None:
             raise Refused(f"not accepted: {reason}")
 
-    def make(self, asked: Mapping[str, Any]) -> Message:
-        """Return a new message with its id; BadMessage when it cannot be one."""
+    def make(self, asked: Mapping[str, Any], key: str | None = None) -> Message:
+        """Return a new message with its id, named by `key`; BadMessage when it cannot be
+        one, or would be silent about what was meant."""
+        if not fieldnames.is_handed_on(asked, key):
+            fieldnames.check(asked)
+        return self.make_copy(asked)
+
+    def make_copy(self, asked: Mapping[str, Any]) -> Message:
+        """As `make`, of a message that was accepted before, whatever its fields are
+        called."""
         msg_id = self.spool.new_id()
         return from_request(asked, msg_id, self.spool.clock(), self.full_id(msg_id))
 

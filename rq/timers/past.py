@@ -24,13 +24,16 @@ class Past:
     error: str = ""
     failures: int = 0  # in a row; a failed fire is tried again
     tried: float = 0.0  # epoch seconds
+    # Of the fire that was begun and of which it is not known whether it was sent: its
+    # time, which names its message.
+    begun: float | None = None
 
 
 def due(timer: Timer, past: Past, now: float) -> float:
     """Return when the timer fires next; never more than a period from now."""
     if past.failures:
         return min(past.tried, now) + retry.delay(past.failures)
-    if past.last is None:
+    if past.last is None or past.begun is not None:
         return now
     return min(past.last, now) + timer.period
 
@@ -53,7 +56,22 @@ def beat(timer: Timer, past: Past, now: float) -> float:
     """
     if past.last is None:
         return now
-    planned = past.last + timer.period
+    return _kept(past.last + timer.period, now)
+
+
+def nominal(timer: Timer, past: Past, now: float) -> float:
+    """Return the time of the fire that is due: while it is not known whether it was
+    sent, the same one, also after a crash."""
+    return beat(timer, past, now) if past.begun is None else past.begun
+
+
+def counts_from(begun: float, sent: float) -> float:
+    """Return what the next fire counts from: `begun`, unless its message was accepted
+    much later than that."""
+    return _kept(begun, max(begun, sent))
+
+
+def _kept(planned: float, now: float) -> float:
     return planned if 0 <= now - planned <= ON_TIME else now
 
 

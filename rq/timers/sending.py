@@ -8,19 +8,18 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from rq import client, config
+from rq import client, config, names
 from rq.access.roles import Role
 from rq.access.sockets import Asker
 from rq.config import files
-from rq.errors import BadConfig, BadInput, OutcomeUnknown, Refused, RQError, Unreachable
+from rq.errors import BadConfig, BadInput, Refused, RQError
 from rq.layout import Root
 from rq.nesting import from_json
-from rq.timers.past import Past, beat, due, not_ahead
+from rq.timers.past import Past, counts_from, due, nominal, not_ahead
 from rq.timers.timer import Timer, parse, refusal
 
 LOOK = 1.0  # seconds between looks at the directory and at the clock
@@ -137,53 +136,58 @@ class Timers:
         task.add_done_callback(ended)
 
     async def fire(self, timer: Timer, now: float) -> None:
-        """Send the message of a timer, or note why not."""
+        """Send the message of a timer, or note why not.
+
+        Its time is on disk before the message is sent under it: after a crash, or an
+        answer that was lost, the same message is asked for again.
+        """
         past = self.past.get(timer.name, Past())
-        done = replace(past, last=beat(timer, past, now), failures=0, tried=now)
+        past = replace(past, begun=nominal(timer, past, now))
+        self._note(timer, past)
         try:
-            result = await self._send(timer)
-        except OutcomeUnknown as error:
-            # It may be there: sent again it might run twice, so it waits its period.
-            self._failed(timer, replace(done, error=str(error)))
-        except RQError as error:
-            again = replace(past, failures=past.failures + 1, tried=now)
-            self._failed(timer, replace(again, error=str(error)))
+            self.save()
+            done = await self._sent(timer, past, now)
+        except (RQError, OSError) as error:
+            self._failed(timer, past, now, str(error))
         except Exception as error:
             # Whatever speaks there is no queue of ours: asked at once again and again,
             # it would keep a core busy.
             log.exception("timer %s could not be sent", timer.name)
-            again = replace(past, failures=past.failures + 1, tried=now)
-            self._failed(
-                timer, replace(again, error=f"{type(error).__name__}: {error}")
-            )
+            self._failed(timer, past, now, f"{type(error).__name__}: {error}")
         else:
-            log.info("timer %s: %s", timer.name, result)
-            self._note(timer, replace(done, result=result, error=""))
-        self.save()
+            log.info("timer %s: %s", timer.name, done.result)
+            self._note(timer, done)
 
     def _note(self, timer: Timer, past: Past) -> None:
         if timer.name in self.past:  # else it was removed meanwhile
             self.past[timer.name] = past
 
-    async def _send(self, timer: Timer) -> str:
+    async def _sent(self, timer: Timer, past: Past, now: float) -> Past:
+        """Send the message of the fire that was begun; return what is done then."""
+        begun = now if past.begun is None else past.begun
+        done = replace(past, begun=None, error="", failures=0, tried=now)
         socket = self.root.queue(timer.queue).socket
-        [status] = await _status_at(socket)
+        [status] = await client.ask_async(socket, "status", timeout=ASK_TIMEOUT)
         if status != "UP":
-            return f"skipped: queue {timer.queue} is {status}"
-        message = {"dest": timer.dest, **timer.params}
+            result = f"skipped: queue {timer.queue} is {status}"
+            return replace(done, last=counts_from(begun, now), result=result)
+        message = {**timer.fields, "dest": timer.dest, "_key": timer.key(begun)}
         reply = await client.ask_async(
             socket, "create_message", message, timeout=ASK_TIMEOUT
         )
         if reply[0] != "ok":
             raise Refused(f"queue {timer.queue} refused it: {reply[-1]}")
         self.sent += 1
-        return f"sent {reply[1]}"
+        last = counts_from(begun, min(_accepted_at(reply[1]), time.time()))
+        return replace(done, last=last, result=f"sent {reply[1]}")
 
-    def _failed(self, timer: Timer, past: Past) -> None:
-        if past.error != self.past.get(timer.name, past).error:
-            log.warning("timer %s: %s", timer.name, past.error)
+    def _failed(self, timer: Timer, past: Past, now: float, error: str) -> None:
+        if error != past.error:
+            log.warning("timer %s: %s", timer.name, error)
         self.failed += 1
-        self._note(timer, replace(past, result="failed"))
+        failures = past.failures + 1
+        failed = replace(past, failures=failures, tried=now, error=error)
+        self._note(timer, replace(failed, result="failed"))
 
     # ---- telling
 
@@ -259,9 +263,6 @@ COMMANDS: dict[str, tuple[Callable[[Timers, float], Any], Role]] = {
 }
 
 
-async def _status_at(socket: Path) -> Any:
-    try:
-        return await client.ask_async(socket, "status", timeout=ASK_TIMEOUT)
-    except OutcomeUnknown as error:
-        # Nothing was sent yet, so that it need not wait its period.
-        raise Unreachable(str(error)) from None
+def _accepted_at(full_id: str) -> float:
+    """Return when a message was accepted, in epoch seconds."""
+    return names.created(full_id.rpartition("/")[2])

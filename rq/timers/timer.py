@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
+import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rq import config, names
-from rq.errors import BadConfig
-from rq.message import PARAMS
+from rq import config, fieldnames, names
+from rq.errors import BadConfig, BadMessage
+from rq.message import from_request
 
 SHORTEST = 60  # seconds of a period
 LONGEST = 100 * 366 * 86400
+_KEYS = ("period", "msg")
+_LONGEST_NAME = 100  # characters that go into a key as they are
+_ANY_ID = "19700101.0000.00.000.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +28,38 @@ class Timer:
     name: str
     period: int  # seconds
     dest: str
-    params: Mapping[str, Any]
+    fields: Mapping[str, Any]  # of its messages, but for `dest`
 
     @property
     def queue(self) -> str:
         """The local queue that takes the message."""
         return "relay" if names.is_remote(self.dest) else self.dest
 
+    def key(self, nominal: float) -> str:
+        """Return what names the message of one fire: sent again, it is the same."""
+        named = self.name
+        if not named.isprintable() or len(named) > _LONGEST_NAME:
+            named = hashlib.sha256(os.fsencode(named)).hexdigest()
+        return f"timer/{named}/{nominal!r}"
+
 
 def parse(path: Path) -> Timer:
     """Return the timer in a file; BadConfig says in a sentence what is wrong."""
-    name = path.name.removesuffix(".json")
     data = config.read_json(path)
-    period, message = data.get("period"), data.get("msg")
+    for one in data:
+        if one not in _KEYS:
+            raise BadConfig(f"{path}: {_unknown(one)}")
+    period = data.get("period")
     if isinstance(period, bool) or not isinstance(period, int):
         raise BadConfig(f"{path}: 'period' is missing or not a whole number of seconds")
     if not SHORTEST <= period <= LONGEST:
         raise BadConfig(f"{path}: 'period' is {period} s; the least is {SHORTEST}")
+    fields = _message(data.get("msg"), path)
+    return Timer(path.name.removesuffix(".json"), period, fields.pop("dest"), fields)
+
+
+def _message(message: object, path: Path) -> dict[str, Any]:
+    """Return the fields of a timer's message that are set."""
     if not isinstance(message, dict):
         raise BadConfig(f"{path}: 'msg' is missing or not an object")
     dest = message.get("dest")
@@ -46,8 +67,28 @@ def parse(path: Path) -> Timer:
         raise BadConfig(f"{path}: 'dest' of 'msg' is missing")
     if not names.is_remote(dest) and not names.is_queue_name(dest):
         raise BadConfig(f"{path}: 'dest' is neither a queue nor a URL: {dest!r}")
-    params = {one: message[one] for one in PARAMS if message.get(one) is not None}
-    return Timer(name, period, dest, params)
+    try:
+        _check(message)
+    except BadMessage as error:
+        raise BadConfig(f"{path}: 'msg': {error}") from None
+    return {name: value for name, value in message.items() if value is not None}
+
+
+def _unknown(key: str) -> str:
+    """Return why a timer has no such key."""
+    if key in fieldnames.ASKED:
+        return f"{key!r} is a field of the message: put it into 'msg'"
+    close = difflib.get_close_matches(key, _KEYS, 1)
+    hint = f"did you mean {close[0]!r}?" if close else "a timer has 'period' and 'msg'"
+    return f"unknown key {key!r:.60}; {hint}"
+
+
+def _check(message: Mapping[str, Any]) -> None:
+    """BadMessage unless a queue would take the message as it is meant."""
+    for one in sorted(fieldnames.OWN & message.keys()):
+        raise BadMessage(f"{one!r} is RQ's to say, not a timer's")
+    fieldnames.check(message)
+    from_request(message, _ANY_ID, 0.0, "").encode_new()
 
 
 def refusal(name: str) -> str:

@@ -48,6 +48,7 @@ CHANGES = {
     "ack": ("ack_errs", "message", Role.OPERATOR),
 }
 CLEANER = "cleaner"
+_FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
 _NO_METHOD = "400 - Invalid method param"
 _NOT_NOW = ("status: ", "not accepted: ", "not done, ", "the journal cannot")
 _IS_DOWN = "503 - Service Unavailable - Operationally Down"
@@ -207,7 +208,8 @@ def who(req: Request) -> str:
 
 def check_dest(req: Request, queue: str, fields: Mapping[str, Any]) -> None:
     """Refuse a message of somebody who may not send it: one for the cleaner removes
-    messages, and a router could take one to a queue that is not theirs to ask of."""
+    messages, and a router could take one to a queue that is not theirs to ask of; and
+    one that would run in another queue than it says."""
     principal: Principal = req.context.principal
     dest = fields.get("dest")
     if CLEANER in (queue, str(dest).rstrip("/").rpartition("/")[2]):
@@ -216,4 +218,17 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, Any]) -> None:
         raise NotPermitted(
             f"{principal.name} may send to {', '.join(principal.queues)}; a message of "
             f"this route goes to {queue}, not to {dest!r:.80}."
+        )
+    if isinstance(dest, str) and dest and queue not in _FOR_OTHERS:
+        _check_same(queue, dest)
+
+
+def _check_same(queue: str, dest: str) -> None:
+    """BadMessage when a message says that it is for another queue than the one that
+    would take it; which host it names does not matter, for one has many names."""
+    named = f"/{dest}".partition("/q/")[2].partition("/")[0] or dest
+    if named != queue:
+        raise BadMessage(
+            f"dest is {dest!r:.80}, and this route's messages go to {queue}: send it to "
+            "the route of its own queue, or to that of relay when it is elsewhere"
         )

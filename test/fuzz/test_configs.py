@@ -134,7 +134,8 @@ def test_any_timer_is_read_and_can_be_sent_or_refused(root, data, name):
     with contextlib.suppress(BadConfig):
         timer = parse(path)
         assert timer.queue
-        assert orjson.dumps({"dest": timer.dest, **timer.params})
+        assert timer.key(1.5).isprintable()
+        assert orjson.dumps({"dest": timer.dest, **timer.fields})
     assert isinstance(refusal(name), str)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rq.errors import BadConfig
 from rq.timers import timer
-from rq.timers.past import Past, beat, due, not_ahead
+from rq.timers.past import Past, beat, counts_from, due, nominal, not_ahead
 from rq.timers.timer import Timer
 
 DAILY = Timer("daily", 86400, "cleaner", {})
@@ -96,11 +96,81 @@ def test_a_wrong_file_is_refused_in_a_sentence(tmp_path, text, told):
         timer.parse(path)
 
 
-def test_only_dest_and_params_are_taken(tmp_path):
+def written(tmp_path, message, **more):
     path = tmp_path / "t.json"
-    message = {"dest": "q", "param1": "a", "param4": 4, "due": 5, "src": "x"}
-    path.write_text(json.dumps({"period": 60, "msg": message}))
-    assert timer.parse(path) == Timer("t", 60, "q", {"param1": "a", "param4": 4})
+    path.write_text(json.dumps({"period": 60, "msg": message, **more}))
+    return path
+
+
+def test_every_field_of_a_message_is_taken(tmp_path):
+    fields = {
+        "param1": "a",
+        "param4": 4,
+        "due": 5,
+        "src": "x",
+        "max_count": 3,
+        "post_run_webhook": ["http://h/x"],
+        "force_remote": True,
+        "colour": "red",
+    }
+    message = {"dest": "q", **fields, "param2": None}
+    assert timer.parse(written(tmp_path, message)) == Timer("t", 60, "q", fields)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"perod": 5}, "unknown key 'perod'; did you mean 'period'"),
+        ({"at": "03:00"}, "unknown key 'at'; a timer has 'period' and 'msg'"),
+        ({"timezone": "UTC"}, "unknown key 'timezone'"),
+        ({"max_count": 2}, "'max_count' is a field of the message: put it into 'msg'"),
+        ({"post_run_webhook": ["http://h/x"]}, "put it into 'msg'"),
+    ],
+)
+def test_a_key_that_no_timer_has_is_refused_with_the_right_one(tmp_path, more, told):
+    with pytest.raises(BadConfig, match=told):
+        timer.parse(written(tmp_path, {"dest": "q"}, **more))
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"delay": 60}, "'delay' is no field of a message: say due"),
+        ({"retries": 3}, "say max_count"),
+        ({"priority": 1}, "'priority' is reserved"),
+        ({"max_cuont": 1}, "did you mean 'max_count'"),
+        ({"max_count": "many"}, "max_count is not a whole number"),
+        ({"post_run_webhook": "no url"}, "not a list of http URLs"),
+        ({"param1": "a\0b"}, "NUL"),
+        ({"_key": "k"}, "'_key' is RQ's to say"),
+        ({"msg_id": "20270115.0800.00.000.1"}, "'msg_id' is RQ's to say"),
+    ],
+)
+def test_a_field_that_would_be_without_effect_is_refused(tmp_path, fields, told):
+    with pytest.raises(BadConfig, match=told):
+        timer.parse(written(tmp_path, {"dest": "q", **fields}))
+
+
+def test_a_fire_keeps_its_time_until_it_is_known_to_be_sent():
+    past = Past(last=1000.0, begun=4600.0)
+    for now in (4600.5, 4700.0, 90_000.0):
+        assert nominal(HOUR, past, now) == 4600.0
+        assert due(HOUR, past, now) == now
+    assert HOUR.key(4600.0) == "timer/hour/4600.0"
+
+
+def test_the_next_fire_counts_from_when_the_message_was_accepted():
+    assert counts_from(4600.0, 4600.4) == 4600.0
+    assert counts_from(4600.0, 4599.9996) == 4600.0  # ids hold milliseconds
+    assert counts_from(4600.0, 9000.0) == 9000.0
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 240, "a\nb", "\udcff"])
+def test_every_name_of_a_file_makes_a_key_of_its_own(name):
+    key = Timer(name, 60, "q", {}).key(1_800_000_000.123456)
+    assert key.isprintable()
+    assert len(key) <= 200
+    assert key != Timer(name + "x", 60, "q", {}).key(1_800_000_000.123456)
 
 
 @pytest.mark.parametrize("dest", ["http://h:1/q/x", "https://h/q/x"])

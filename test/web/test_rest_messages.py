@@ -45,6 +45,43 @@ def test_a_message_is_sent_urlencoded_and_multipart_alike(web):
         assert found["param1"] == 'a & b = "c" é'
 
 
+def test_a_field_that_would_be_without_effect_is_refused_by_its_right_name(web):
+    for name, right in (
+        ("delay", "say due"),
+        ("max_cuont", "did you mean 'max_count'"),
+    ):
+        mesg = json.dumps({"dest": "plain", name: 5})
+        word, text = web.post("/q/plain/new_message", {"mesg": mesg}).json
+        assert (word, right in text) == ("fail", True)
+        form = {"mesg[dest]": "plain", f"mesg[{name}]": "5", "x_format": "html"}
+        answer = web.post("/q/plain/new_message", form, Accept=BROWSER)
+        assert answer.status == 422
+        assert right in html.unescape(answer.text)
+    web.send("plain", x_delay=5, param5="own")
+
+
+@pytest.mark.parametrize("method", ["commit", "prep", "single_que"])
+@pytest.mark.parametrize(
+    "dest", ["other", "http://127.0.0.1:3333/q/other", "/q/other", "http://h:1/plain"]
+)
+def test_a_message_for_another_queue_than_that_of_the_route_is_refused(
+    web, dest, method
+):
+    mesg = json.dumps({"dest": dest, "_method": method})
+    answer = web.post("/q/plain/new_message", {"mesg": mesg})
+    assert answer.status == 422
+    assert "messages go to plain" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    "dest",
+    ["plain", "http://other.example:9/any/q/plain", "https://h/q/plain/", "/q/plain"],
+)
+def test_a_message_may_name_its_queue_by_any_address(web, dest):
+    mesg = json.dumps({"dest": dest})
+    assert web.post("/q/plain/new_message", {"mesg": mesg}).json[0] == "ok"
+
+
 def test_fields_of_a_form_are_a_message_too(web):
     fields = {
         "mesg[dest]": "plain",

@@ -229,7 +229,9 @@ def test_to_send_to_the_cleaner_takes_who_may_remove_messages(web):
     for path, dest in (("cleaner", "cleaner"), ("mail", "cleaner"), ("mail", url)):
         form = {"mesg": json.dumps({"dest": dest, "param1": "mail"})}
         assert web.post(f"/q/{path}/new_message", form, **sender).status == 403
-        assert web.post(f"/q/{path}/new_message", form, **operator).status == 404
+        # Nobody serves these queues; and one that is for another is wrong.
+        wrong = 404 if path == "cleaner" else 422
+        assert web.post(f"/q/{path}/new_message", form, **operator).status == wrong
     clone = "/q/cleaner/20260102.0304.05.006.7/clone"
     assert web.post(clone, **sender).status == 403
 

@@ -1,0 +1,188 @@
+"""The names of a message's fields, and what a new message may not call one.
+
+A field that RQ does not know survives, for scripts to read. One that looks as if it told
+RQ what to do, and does not, would do so in silence: it is refused where somebody creates a
+message. What was accepted elsewhere or before (relay, `new/`, copies, folders) is taken as
+it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from rq.errors import BadMessage
+
+PARAMS = ("param1", "param2", "param3", "param4")
+URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
+KEY = "_key"
+
+# What a client says of a message.
+ASKED = frozenset(
+    {
+        "dest",
+        "due",
+        "count",
+        "max_count",
+        "src",
+        "post_run_webhook",
+        "orig_msg_id",
+        "force_remote",
+        *PARAMS,
+    }
+)
+# What only RQ itself writes into a message; from a client it is not taken.
+OWN = frozenset({"msg_id", "attempt", "dup", "dups", "attachments", KEY, URLS_CUT})
+# Bookkeeping of the ancestor that leaked into its files, and words of its forms.
+DROPPED = frozenset(
+    {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
+)
+KNOWN = ASKED | OWN | DROPPED | {"cloned_from"}
+
+# What steering a message will be called; until RQ knows it, nobody may rely on it.
+RESERVED = frozenset(
+    {
+        "after",
+        "cpu_seconds",
+        "deadline",
+        "heartbeat",
+        "hold",
+        "key",
+        "log_bytes",
+        "memory",
+        "open_files",
+        "priority",
+        "processes",
+        "retry",
+        "timeout",
+        "unique",
+    }
+)
+_OTHERS: Mapping[str, tuple[str, ...]] = {  # our name: what other queues call it
+    "due": (
+        "at",
+        "countdown",
+        "defer_until",
+        "delay",
+        "delay_seconds",
+        "eta",
+        "not_before",
+        "run_at",
+        "run_in",
+        "schedule_at",
+        "schedule_in",
+        "scheduled_at",
+        "start_at",
+    ),
+    "max_count": (
+        "attempts",
+        "max_attempts",
+        "max_retries",
+        "max_retry",
+        "max_tries",
+        "retries",
+        "retry_limit",
+        "tries",
+    ),
+    "post_run_webhook": ("webhook", "webhooks", "webhook_url"),
+    "_key": ("dedup_id", "dedup_key", "deduplication_id", "idempotency_key"),
+    "deadline": ("expire", "expires", "expires_at", "expires_in", "max_age", "ttl"),
+    "priority": ("prio",),
+    "retry": ("backoff", "retry_delay", "retry_wait"),
+    "timeout": ("job_timeout", "reserve_for", "time_limit", "ttr"),
+    "unique": ("unique_for", "unique_key"),
+    "after": ("depends_on",),
+}
+_SHORTEST = 5  # characters of a field that a name one edit away is taken for
+_LONGEST = 40  # characters of a name that can be like one of ours
+_PARAM = re.compile(r"param\d+", re.ASCII)
+_MEANS = {
+    "due": "say due, the epoch seconds before which it is not run",
+    "max_count": "say max_count, the retry that is one too many",
+    "post_run_webhook": "say post_run_webhook, a list of URLs",
+    "_key": "say _key, which names the request and is remembered for seven days",
+}
+
+
+def check(fields: Mapping[str, object]) -> None:
+    """BadMessage when a field of a new message is called like one that steers it."""
+    if fields.keys() <= KNOWN:
+        return
+    for name in fields:
+        if isinstance(name, str) and len(name) <= _LONGEST and name not in KNOWN:
+            sentence = _refusal(name)
+            if sentence:
+                raise BadMessage(sentence)
+
+
+def is_handed_on(fields: Mapping[str, object], key: str | None) -> bool:
+    """Return whether another RQ hands on what it has accepted: its key says so, or, of
+    the ancestor's relay, that there was a first message."""
+    return bool(fields.get("orig_msg_id")) or (key or "").startswith("relay/")
+
+
+@functools.lru_cache(maxsize=1024)
+def _refusal(name: str) -> str:
+    """Return why no field may be called `name`, "" when one may."""
+    if name.lower().startswith(("x_", "x-")) or _PARAM.fullmatch(name):
+        return ""
+    plain = _plain(name)
+    ours = _BY_OTHERS.get(plain)
+    if ours in RESERVED:
+        again = "" if plain == _plain(ours) else f" for {ours}"
+        return (
+            f"{name!r} is reserved{again}: RQ will know it and does not yet; a field of "
+            f"your own can be called x_{name}"
+        )
+    if ours is not None:
+        return f"{name!r} is no field of a message: {_MEANS[ours]}"
+    field = next((one for one in sorted(KNOWN) if _is_like(name, plain, one)), None)
+    if field is None:
+        return ""
+    whose = ", which RQ alone writes" if field not in ASKED else ""
+    return (
+        f"{name!r} is no field of a message; did you mean {field!r}{whose}? A field of "
+        f"your own can be called x_{name}"
+    )
+
+
+def _plain(name: str) -> str:
+    """Return a name without what people write differently: capitals, dashes, blanks."""
+    return name[:1].lower() + re.sub(r"[-_ ]", "", name[1:].lower())
+
+
+def _is_like(name: str, plain: str, field: str) -> bool:
+    if field in DROPPED:
+        return False
+    return plain == _plain(field) or (
+        len(field) >= _SHORTEST and _one_edit(name, field)
+    )
+
+
+def _one_edit(one: str, other: str) -> bool:
+    """Return whether a letter more, less, changed, or two in the other order make one of
+    the other.
+
+    >>> [_one_edit("max_count", n) for n in ("maxcount", "max_coutn", "max_kount", "max")]
+    [True, True, True, False]
+    """
+    if len(one) > len(other):
+        one, other = other, one
+    at = next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None
+    )
+    if at is None:
+        return len(other) - len(one) <= 1
+    if len(one) < len(other):
+        return one[at:] == other[at + 1 :]
+    swapped = one[at : at + 2] == other[at : at + 2][::-1]
+    return one[at + 1 :] == other[at + 1 :] or (
+        swapped and one[at + 2 :] == other[at + 2 :]
+    )
+
+
+_BY_OTHERS = {
+    **{_plain(other): ours for ours, others in _OTHERS.items() for other in others},
+    **{_plain(one): one for one in RESERVED},
+}
