@@ -42,9 +42,10 @@ class Handle:
             self.line.close()
 
     def is_process(self, pid: int) -> None:
-        """Take `pid`, which was just started and not yet reaped, as the process."""
+        """Take `pid`, which was just started, as the process; OSError when it cannot be
+        watched."""
         self.pid = pid
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and was reaped
             self.pidfd = processes.open_pidfd(pid)
 
     def on_end(self, call: Callable[[], None]) -> None:
@@ -86,6 +87,12 @@ class Handle:
             elif self.popen is not None:
                 self.popen.send_signal(number)
 
+    def give_up(self) -> None:
+        """Kill an exec'ed child that cannot be watched, and reap it."""
+        if self.popen is not None:
+            self.popen.kill()
+            self.popen.wait()
+
     def status(self) -> int | None:
         """Return the exit status of an exec'ed child that has ended."""
         return self.popen.wait() if self.popen else None
@@ -114,8 +121,18 @@ def run_helper(module: str, root: Path, life: int) -> Handle:
         raise
     finally:
         os.close(theirs)
-    handle = Handle(ready=ready, popen=popen)
-    handle.is_process(popen.pid)
+    return _watched(Handle(ready=ready, popen=popen))
+
+
+def _watched(handle: Handle) -> Handle:
+    """Watch what was just exec'ed; it does not live on when that fails."""
+    assert handle.popen is not None
+    try:
+        handle.is_process(handle.popen.pid)
+    except BaseException:
+        handle.give_up()
+        handle.close()
+        raise
     return handle
 
 
@@ -133,14 +150,20 @@ def run_fork_server(root: Path) -> tuple[Handle, socket.socket]:
         except OSError:
             ours.close()
             raise
-    handle = Handle(popen=popen)
-    handle.is_process(popen.pid)
+    try:
+        handle = _watched(Handle(popen=popen))
+    except BaseException:
+        ours.close()
+        raise
     ours.setblocking(False)
     return handle, ours
 
 
 def adopt(socket_path: Path) -> Handle | None:
-    """Ask a queue that may live from before to be ours; None when there is none."""
+    """Ask a queue that may live from before to be ours; None when there is none.
+
+    OSError: there is one, and it cannot be watched.
+    """
     try:
         line = client.Connection(socket_path, MIND_TIMEOUT)
     except RQError:
@@ -150,8 +173,12 @@ def adopt(socket_path: Path) -> Handle | None:
     except (RQError, ValueError, TypeError):
         word, pid = "fail", None
     handle = Handle(line=line)
-    if word == "ok" and isinstance(pid, int):
-        handle.is_process(pid)
+    try:
+        if word == "ok" and isinstance(pid, int):
+            handle.is_process(pid)
+    except OSError:
+        line.close()
+        raise
     if handle.pidfd is None:
         line.close()
         return None

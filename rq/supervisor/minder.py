@@ -77,29 +77,44 @@ class Minder:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
         process.started(now)
+        try:
+            self._launch(key, process)
+        except Exception as error:  # noqa: BLE001 (the pass goes on with the others)
+            self._not_started(key, error)
+
+    def _launch(self, key: Key, process: Process) -> None:
         if process.kind is Kind.QUEUE and locks.is_locked(self._lock_of(process.name)):
             self._run_errand(self._adopt_late(process.name))
             return
         log.info("starting %s", logs.fields(kind=process.kind, name=process.name))
-        try:
-            self._launch(key, process)
-        except OSError as error:
-            self._ended(key, None, f"cannot be started: {error}")
+        started = self._run(process)
+        self._hold(key, process, started)
+        started.on_word(lambda word: self._word(key, started, word))
 
-    def _launch(self, key: Key, process: Process) -> None:
+    def _run(self, process: Process) -> Handle:
+        """Begin the process of a child, which nobody watches yet."""
         if process.kind is Kind.QUEUE:
             if self._forks is None:
                 raise OSError("the fork server is gone")
             process.patience = self.table.patience(process.kind)
-            started = Handle(ready=self._forks.ask(process.name))
-        elif process.kind is Kind.FORKS:
+            return Handle(ready=self._forks.ask(process.name))
+        if process.kind is Kind.FORKS:
             started, line = handle.run_fork_server(self.root.path)
-            self._forks = Forks(line, self._life, self._hear)
-        else:
-            module = HELPERS[process.kind]
-            started = handle.run_helper(module, self.root.path, self._life)
-        self._hold(key, process, started)
-        started.on_word(lambda word: self._word(key, started, word))
+            try:
+                self._forks = Forks(line, self._life, self._hear)
+            except BaseException:
+                started.give_up()
+                started.close()
+                line.close()
+                raise
+            return started
+        return handle.run_helper(HELPERS[process.kind], self.root.path, self._life)
+
+    def _not_started(self, key: Key, error: Exception) -> None:
+        """Count what could not be started, or not be watched, as an end."""
+        if held := self._handles.get(key):
+            held.give_up()
+        self._ended(key, None, f"cannot be started: {error or type(error).__name__}")
 
     def _can_fork(self) -> bool:
         return self.table.children[FORKS].state is Child.UP
@@ -120,8 +135,13 @@ class Minder:
         process.killed = True
         name = logs.fields(kind=process.kind, name=process.name)
         log.warning("killing %s: it did not do what it was asked in time", name)
-        if key in self._handles:
-            self._handles[key].send(signal.SIGKILL)
+        held = self._handles.get(key)
+        if held is None or held.pid is None:
+            # There is nothing to kill: the fork server may be stuck. What it forks yet
+            # ends with the supervisor.
+            self._ended(key, None, "was asked for and never came")
+            return
+        held.send(signal.SIGKILL)
 
     # ---- what happens
 
@@ -142,9 +162,13 @@ class Minder:
         if said["pid"] is None:
             self._ended(key, None, f"cannot be forked: {said['error']}")
             return
-        held.is_process(said["pid"])
         process = self.table.children[key]
-        self._hold(key, process, held)
+        try:
+            held.is_process(said["pid"])
+            self._hold(key, process, held)
+        except OSError as error:  # it lives, and is adopted when it can be watched
+            self._ended(key, None, f"cannot be watched: {error}")
+            return
         if process.state is Child.STOPPING:
             held.send(signal.SIGTERM)
 
@@ -265,14 +289,21 @@ class Minder:
         paths = [self.root.queue(name).socket for name in names]
         # Threads, since a stuck queue may take its whole time-out; they end here.
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(handle.adopt, paths))
+            found = list(pool.map(_adopted_if_there, paths))
         for name, held in zip(names, found, strict=True):
             if held:
                 self._adopted(name, held)
 
     async def _adopt_late(self, name: str) -> None:
         """Ask a process that owns a queue and is not ours to be; it may be ending."""
-        held = await asyncio.to_thread(handle.adopt, self.root.queue(name).socket)
+        try:
+            held = await asyncio.to_thread(handle.adopt, self.root.queue(name).socket)
+            self._take_late(name, held)
+        except Exception as error:  # noqa: BLE001 (the pass goes on with the others)
+            self._not_started((Kind.QUEUE, name), error)
+        self.table.wake()
+
+    def _take_late(self, name: str, held: Handle | None) -> None:
         process = self.table.queue(name)
         if held is None:
             why = "another process owns this queue and does not answer"
@@ -284,7 +315,6 @@ class Minder:
         else:
             self._hold((Kind.QUEUE, name), process, held)
             held.send(signal.SIGTERM)
-        self.table.wake()
 
     def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(errand)
@@ -308,3 +338,12 @@ class Minder:
             held.close()
         for fd in (self._life, self._alive):
             os.close(fd)
+
+
+def _adopted_if_there(socket: Path) -> Handle | None:
+    """Adopt a queue at the start; what cannot be watched now is asked again."""
+    try:
+        return handle.adopt(socket)
+    except OSError as error:
+        log.warning("a queue is not adopted yet: %s", logs.fields(reason=error))
+        return None

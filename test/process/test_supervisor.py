@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -471,3 +472,51 @@ def test_status_tells_what_the_command_line_needs(running):
         "reason",
     }
     assert abs(one["since"] - time.time()) < 30
+
+
+# ---- what cannot be started
+
+
+def test_a_queue_whose_lock_cannot_be_opened_is_tried_again_and_ends(running):
+    running.create("a")
+    running.create("b")
+    lock = running.root.queue("a").lock
+    spare = lock.with_name("lock.spare")
+    lock.rename(spare)
+    lock.mkdir()
+    running.kill("a")
+    wait_until(lambda: "lock" in running.child("a")["reason"])
+    assert running.ask_queue("b", "ping") == ["pong"]
+    lock.rmdir()
+    spare.rename(lock)
+    running.until_up("a", 40)
+    lock.unlink()
+    lock.mkdir()
+    running.kill("a")
+    wait_until(lambda: "lock" in running.child("a")["reason"])
+    assert running.stop() == 0
+    assert running.processes() == []
+
+
+def test_a_supervisor_without_descriptors_tries_again_and_ends(running):
+    running.create("a")
+    pid = running.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    line = client.Connection(running.root.supervisor_socket, 20)
+    with line:
+        assert line.ask("ping") == ["pong"]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (1, before[1]))
+
+        def child(name):
+            children = line.ask("status")["children"]
+            return next(one for one in children if one["name"] == name)
+
+        for name in ("timers", "scandir", "a"):
+            os.kill(child(name)["pid"], signal.SIGKILL)
+        for name in ("timers", "scandir", "a"):
+            wait_until(lambda name=name: "open files" in child(name)["reason"])
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    for name in ("timers", "scandir", "a"):
+        running.until_up(name, 60)
+    assert running.stop() == 0
+    assert running.processes() == []
