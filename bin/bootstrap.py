@@ -5,11 +5,13 @@ not installed: a .pth file names the checkout, so an update needs no second inst
 """
 
 import compileall
+import contextlib
 import fcntl
 import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -61,10 +63,7 @@ def bring_up_to_date(wanted: set[str]) -> None:
     if not os.access(CHECKOUT, os.W_OK):
         return use_as_it_is(wanted)
     refuse_links()
-    # Nothing is written to it, whatever somebody has put there.
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(LOCK, flags, 0o600)) as lock:
-        wait_for(lock)
+    with locked():
         present = extras_present()
         extras = wanted | (present or set())
         demand_pins(extras)
@@ -113,6 +112,19 @@ def refuse_links() -> None:
     for path in (VENV, VENV / "bin", VENV / "lib", TMP, LOCK):
         if path.is_symlink():
             raise Refused(f"{path} is a link, which may lead anywhere: remove it")
+
+
+@contextlib.contextmanager
+def locked() -> Iterator[None]:
+    """Hold the lock file that is there: one that was removed keeps out nobody."""
+    # Nothing is written to it, whatever somebody has put there.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        with open(os.open(LOCK, flags, 0o600)) as lock:
+            wait_for(lock)
+            if LOCK.exists() and os.path.samestat(os.fstat(lock.fileno()), LOCK.stat()):
+                yield
+                return
 
 
 def wait_for(lock: TextIO) -> None:

@@ -44,6 +44,8 @@ def of_helpers(facts: Mapping[str, Any]) -> Iterator[Trouble]:
     for child in children(facts):
         if child.get("kind") != "queue" and (found := _of_helper(child)):
             yield found
+    for name, why in (facts.get("unusable") or {}).items():
+        yield Trouble(who=f"queue/{name}", said="is not used", why=why, kind="warn")
     for helper in ("scandir", "timers"):
         errors = (facts.get(helper) or {}).get("errors") or {}
         for name, text in errors.items():

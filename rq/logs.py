@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import logging.handlers
@@ -72,12 +73,22 @@ def _open_end(path: Path) -> int:
 def _rotate_alone(path: Path, fd: int) -> None:
     """Rotate while no other process does. The lock is a file of its own: whoever may
     read the log could hold the log's, and all who write would wait."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    lock = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
+    lock = _turn(path.with_name(f".{path.name}.lock"))
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         _rotate(path, fd)
     finally:
+        os.close(lock)
+
+
+def _turn(path: Path) -> int:
+    """Wait for the lock of the file that is called `path` once it is ours."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        lock = os.open(path, flags, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(path)):
+                return lock
         os.close(lock)
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from rq.errors import BadInput
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
+RULE = "letters, digits, _ and -, at most 128, not starting with -"  # of queue names
 MSG_ID = re.compile(r"\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20}", re.ASCII)
 ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
 ATTACHMENT_BYTES = 200
@@ -25,10 +26,7 @@ def queue_name(text: object) -> str:
     """Return `text` if a queue may be called that."""
     if isinstance(text, str) and QUEUE_NAME.fullmatch(text):
         return text
-    raise BadInput(
-        f"queue name has invalid characters: {_shown(text)}; "
-        "use letters, digits, _ and -, at most 128, not starting with -"
-    )
+    raise BadInput(f"queue name has invalid characters: {_shown(text)}; use {RULE}")
 
 
 def is_queue_name(text: str) -> bool:

@@ -32,6 +32,7 @@ class Trashed:
     removed: float  # epoch seconds
     kept: bool  # it stays here when its name is linked again
     mark: dict[str, Any]  # whose it was, as queue/NAME/scandir.json had it
+    is_alias: bool = False  # a link to a queue, which is not in the trash
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -45,18 +46,24 @@ class Trashed:
 def ls(root: Root) -> list[Trashed]:
     """Return what is in the trash, newest first."""
     with contextlib.suppress(FileNotFoundError):
-        found = [one for path in root.trash.iterdir() if (one := _look(path))]
+        found = [one for path in root.trash.iterdir() if (one := _look(root, path))]
         return sorted(found, key=lambda one: one.removed, reverse=True)
     return []
 
 
 def newest(root: Root, name: str) -> Trashed | None:
-    """Return what was removed last under `name` and is not kept."""
-    return next((one for one in ls(root) if one.name == name and not one.kept), None)
+    """Return the queue that was removed last under `name` and is not kept."""
+    found = (one for one in ls(root) if not (one.kept or one.is_alias))
+    return next((one for one in found if one.name == name), None)
 
 
 def put(root: Root, queue: QueueDir, now: float | None = None) -> Path:
-    """Move a queue to the trash; Refused while somebody owns it."""
+    """Move a queue to the trash; Refused while somebody owns it. Of a link to another
+    queue the link goes, and nothing of that is touched."""
+    if is_alias(root, queue.path):
+        target = root.trash / f"{queue.name}.{queue.path.lstat().st_ino}"
+        files.move_queue(queue.path, target)
+        return target
     target = root.trash / f"{queue.name}.{queue.path.stat().st_ino}"
     with _locked(queue):
         removed = time.time() if now is None else now
@@ -64,6 +71,12 @@ def put(root: Root, queue: QueueDir, now: float | None = None) -> Path:
         files.remove_link(queue.socket)
         files.move_queue(queue.path, target)
     return target
+
+
+def is_alias(root: Root, path: Path) -> bool:
+    """Whether a path is a link to a queue of this root, so that lock, config, mark and
+    messages behind it are not its own. A link that leads elsewhere is a queue."""
+    return path.is_symlink() and path.resolve().parent == root.queues.resolve()
 
 
 def take_back(root: Root, trashed: Trashed) -> None:
@@ -78,7 +91,11 @@ def take_back(root: Root, trashed: Trashed) -> None:
 
 def keep(root: Root, name: str) -> list[Trashed]:
     """Let all that was removed under `name` stay in the trash; return it."""
-    found = [one for one in ls(root) if one.name == names.queue_name(name)]
+    found = [
+        one
+        for one in ls(root)
+        if one.name == names.queue_name(name) and not one.is_alias
+    ]
     if not found:
         raise NoSuchQueue(f"there is no {name} in the trash; see `rq trash ls`")
     for one in found:
@@ -90,15 +107,23 @@ def keep(root: Root, name: str) -> list[Trashed]:
 def empty(found: Iterable[Trashed]) -> Iterator[Trashed]:
     """Delete these and no others; yield each that is deleted."""
     for one in found:
-        if one.path.is_dir():  # else it was taken back, or another hand was faster
+        if one.is_alias:
+            files.remove_link(one.path)
+            yield one
+        elif one.path.is_dir():  # else it was taken back, or another hand was faster
             with _locked(QueueDir(one.path)):
                 files.remove_queue(one.path)
             yield one
 
 
-def _look(path: Path) -> Trashed | None:
+def _look(root: Root, path: Path) -> Trashed | None:
     name = path.name.rpartition(".")[0]
-    if not names.is_queue_name(name) or not path.is_dir():
+    if not names.is_queue_name(name):
+        return None
+    # A link that was put as `queue/b -> a` leads nowhere from here.
+    if is_alias(root, path) or (path.is_symlink() and not path.is_dir()):
+        return Trashed(name, path, path.lstat().st_ctime, False, {}, is_alias=True)
+    if not path.is_dir():
         return None
     note = _read(path / _NOTE)
     removed = note.get("removed", path.stat().st_ctime)

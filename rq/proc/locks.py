@@ -19,23 +19,42 @@ def lock(path: Path) -> int | None:
 
     The lock lives as long as the returned descriptor and is never inherited.
     """
-    fd = _opened(path)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
+    return _taken(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def lock_waiting(path: Path) -> int:
     """Take the lock file `path`, waiting for it."""
-    fd = _opened(path)
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    fd = _taken(path, fcntl.LOCK_EX)
+    assert fd is not None  # it was waited for
     return fd
+
+
+def _taken(path: Path, how: int) -> int | None:
+    """Open and lock the file that is called `path` when both are done: who locks one
+    that was removed or moved meanwhile keeps out nobody who comes later."""
+    while True:
+        fd = _opened(path)
+        try:
+            fcntl.flock(fd, how)
+            held = True
+        except BlockingIOError:
+            held = False
+        except BaseException:
+            os.close(fd)
+            raise
+        is_it = _is_at(fd, path)
+        if held and is_it:
+            return fd
+        os.close(fd)
+        if is_it:
+            return None
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _opened(path: Path) -> int:
@@ -50,14 +69,18 @@ def _opened(path: Path) -> int:
 
 def is_locked(path: Path) -> bool:
     """Return whether some process holds the lock file `path`."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = False
+        except BlockingIOError:
+            held = True
+        finally:
+            is_it = _is_at(fd, path)
+            os.close(fd)
+        if is_it:
+            return held

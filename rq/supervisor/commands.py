@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rq import __version__, client, config, logs, wire
+from rq import __version__, client, config, logs, names, trash, wire
 from rq.access.roles import Role
 from rq.access.sockets import Asker
 from rq.config import admin
@@ -97,6 +97,7 @@ class Commands:
             "children": [one.to_json(now, wall) for one in table.values()],
             "scandir": _read(self._root.scandir_state),
             "timers": _read(self._root.timers_state),
+            "unusable": definitions.unusable(self._root),
         }
 
     async def _shutdown(self, _arg: str) -> Any:
@@ -205,6 +206,10 @@ class Commands:
         return ["ok", name]
 
     async def _delete(self, name: str) -> Any:
+        if names.is_queue_name(name) and definitions.is_alias(self._root, name):
+            put = trash.put(self._root, self._root.queue(name))
+            log.info("a link to a queue was moved to %s", put)
+            return ["ok", "started deleting queue"]
         if name not in self._table.queues():
             return ["fail", "no such queue"]
         definitions.begin_deletion(self._root, name)

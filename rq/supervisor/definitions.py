@@ -26,8 +26,33 @@ def queues_of(root: Root) -> list[str]:
     return sorted(
         path.name
         for path in root.queues.iterdir()
-        if names.is_queue_name(path.name) and QueueDir(path).config.is_file()
+        if names.is_queue_name(path.name)
+        and QueueDir(path).config.is_file()
+        and not is_alias(root, path.name)
     )
+
+
+def is_alias(root: Root, name: str) -> bool:
+    """Whether `queue/NAME` is a link to another queue of this root."""
+    return trash.is_alias(root, root.queue(name).path)
+
+
+def unusable(root: Root) -> dict[str, str]:
+    """Return what lies in `queue/` and is not minded as a queue, and why."""
+    found = {}
+    for path in root.queues.iterdir() if root.queues.is_dir() else ():
+        if not path.is_dir():
+            continue
+        if not names.is_queue_name(path.name):
+            found[path.name] = (
+                f"a queue is named with {names.RULE}; rename it while RQ is down"
+            )
+        elif is_alias(root, path.name):
+            found[path.name] = (
+                f"it is a link to queue {path.resolve().name}; remove the link, or ask "
+                "for that queue"
+            )
+    return found
 
 
 def mark_of(queue: QueueDir) -> dict[str, Any]:
@@ -43,7 +68,7 @@ def create(root: Root, data: Mapping[str, Any]) -> str:
     name = names.queue_name(data.get("name"))
     queue = root.queue(name)
     checked = config.queue_config(data, queue.config)
-    if queue.config.exists():
+    if queue.path.is_symlink() or queue.config.exists():
         raise Refused("already created")
     files.make_queue(queue, checked.to_json(), API_MARK)
     return name
@@ -60,6 +85,8 @@ def define(root: Root, data: Mapping[str, Any]) -> str:
     name = names.queue_name(wanted.get("name"))
     queue = root.queue(name)
     checked = config.queue_config(wanted, queue.config)
+    if is_alias(root, name):
+        raise Refused(f"{queue.path} is a link to another queue: remove it")
     if mark_of(queue).get("owner") == "api" and queue.config.exists():
         raise Refused(
             f"queue {name} was made through the API; delete it there or rename the link"

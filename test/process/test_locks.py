@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,31 @@ def test_a_lock_file_of_an_older_rq_is_closed_to_others(tmp_path):
     assert held is not None
     os.close(held)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("after", ["another", "nothing"])
+def test_who_waited_for_a_lock_file_has_the_one_that_is_there(tmp_path, after):
+    path = tmp_path / "lock"
+    first = locks.lock(path)
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(locks.lock_waiting, path)
+        wait_until(lambda: f":{path.stat().st_ino} " in waiters())
+        path.rename(tmp_path / "away")
+        if after == "another":
+            path.touch()
+        os.close(first)
+        held = waiting.result(20)
+    try:
+        assert os.path.samestat(os.fstat(held), path.stat())
+        assert locks.lock(path) is None
+    finally:
+        os.close(held)
+
+
+def waiters() -> str:
+    """Return the lines of those that wait for a lock."""
+    lines = Path("/proc/locks").read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if "->" in line)
 
 
 HOLD = """

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from supervising import annoy, daemon_on, wait_until
 
-from rq import client, config
+from rq import client, config, trash
 from rq.config import files
 from rq.errors import Unreachable
 from rq.states import Child
@@ -520,3 +520,48 @@ def test_a_supervisor_without_descriptors_tries_again_and_ends(running):
         running.until_up(name, 60)
     assert running.stop() == 0
     assert running.processes() == []
+
+
+# ---- what lies in queue/ and is none
+
+
+def test_a_link_to_a_queue_is_no_queue_and_its_deletion_harms_none(running):
+    running.create("a")
+    kept = running.ask_queue("a", "create_message", {"dest": "a", "due": 4e9})
+    pid = running.child("a")["pid"]
+    queues = running.root.queues
+    (queues / "b").symlink_to("a")
+    running.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "link to queue a" in running.ask("status")["unusable"]["b"])
+    assert running.ask("queues") == ["a"]
+    made = {"name": "b", "script": str(running.script)}
+    assert running.ask("create_queue", made) == ["fail", "already created"]
+    word, why = running.ask("define_queue", {"config": made, "link": "b"})
+    assert (word, "link to another queue" in why) == ("fail", True)
+    assert running.ask("delete_queue", "b") == ["ok", "started deleting queue"]
+    wait_until(lambda: not os.path.lexists(queues / "b"))
+    assert running.ask("status")["unusable"] == {}
+    (link,) = trash.ls(running.root)
+    assert (link.name, os.readlink(link.path)) == ("b", "a")
+    assert [one.path for one in trash.empty([link])] == [link.path]
+    running.process.send_signal(signal.SIGHUP)
+    assert running.stop() == 0
+    running.start()
+    assert running.until_up("a")["pid"] != pid
+    found = running.ask_queue("a", "get_message", {"msg_id": kept[1].split("/")[-1]})
+    assert found[1]["state"] == "que"
+    assert not os.path.lexists(link.path)
+
+
+def test_what_cannot_be_a_queue_is_named(running):
+    odd = running.root.queues / "two words"
+    odd.mkdir()
+    (odd / "config.json").write_text("{}")
+    assert "letters" in running.ask("status")["unusable"]["two words"]
+    done = subprocess.run(
+        **running.command("rq.cli", "status"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "queue/two words is not used: " in done.stdout
