@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from rq.logs import fields
 from rq.proc.spawn import Ending
 from rq.queues.persistent import READY, Limits, Phase
 from rq.queues.script import Plan, Script, drained
 from rq.queues.slots import Slot
 from rq.queues.stdio import PassedLog
 from rq.queues.worker import Worker
+
+log = logging.getLogger(__name__)
 
 _READ = 64 * 1024
 _ALIVE = Ending(0, None, None, None)  # `ready` stands for exit 0
@@ -40,6 +44,7 @@ class Resident:
         self.messages = 0
         self._handed = 0  # bytes of the line of its message
         self._unread = 0  # of them, when it had ended
+        self._began_to_read = False  # that line
         self.greeted = False  # it has said `ready`
         self.hung_up = False  # it was asked to end
         self.began = time.monotonic()
@@ -75,6 +80,7 @@ class Resident:
         self.worker = worker
         self.messages += 1
         self._handed = len(line)
+        self._began_to_read = False
         self.script.send(line)
 
     def retire(self) -> None:
@@ -109,16 +115,52 @@ class Resident:
         if text.strip() == READY:
             self._ready()
         elif self.worker is not None and self.worker.ending is None:
-            self.worker.hear(text)
+            if self._has_read():
+                self.worker.hear(text)
+            else:
+                self._ignore(text)
+
+    def _has_read(self) -> bool:
+        """Whether it has begun to read the line of its message: what it says before is
+        not of that."""
+        if not self._began_to_read:
+            self._began_to_read = self.script.unread < self._handed
+        return self._began_to_read
+
+    def _ignore(self, text: bytes) -> None:
+        log.warning(
+            "a worker spoke before it has read its message; RQ ignores it: %s",
+            fields(pid=self.pid, line=text.decode("utf-8", "replace")[:200]),
+        )
 
     def _ready(self) -> None:
         if self.phase is Phase.STARTING:
             self.phase, self.greeted = Phase.FREE, True
             self._on_ready(self)
         elif self.worker is not None and self.worker.ending is None:
-            self._drain()
-            self.worker.end(_ALIVE)
-            self._on_ready(self)
+            if not self._has_read() or self.script.sending:
+                self._ignore(READY)
+            elif self.worker.said.word is None:
+                self._doubt()
+            else:
+                self._drain()
+                self.worker.end(_ALIVE)
+                self._on_ready(self)
+
+    def _doubt(self) -> None:
+        """It is ready without a word of its message, which it may have begun a moment
+        after it had said `ready` twice: what it does at the end of what it reads tells.
+
+        One that has nothing at work exits; one that works says how it went. It gets no
+        other message, which its next word would end.
+        """
+        if not self.hung_up:
+            log.warning(
+                "a worker said `ready` and no word of its message; RQ lets it end: %s",
+                fields(pid=self.pid),
+            )
+        self.renewing = self.hung_up = True
+        self.script.hang_up()
 
     def _printed(self) -> None:
         try:

@@ -168,6 +168,11 @@ class Script:
             return len(self._unsent)
         return int.from_bytes(waiting, sys.byteorder) + len(self._unsent)
 
+    @property
+    def sending(self) -> bool:
+        """Whether something is still to be sent."""
+        return bool(self._unsent)
+
     def hang_up(self) -> None:
         """Let the script read the end of what it is sent."""
         if self._writer < 0:

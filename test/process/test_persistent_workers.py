@@ -156,6 +156,53 @@ def test_one_that_dies_with_a_message_ends_that_one_only(tmp_path):
             assert (message["count"], message["attempt"]) == (0, 1)
 
 
+TWICE = """#!/bin/sh
+hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.02; done; }
+echo ready >&3
+hold handed
+echo ready >&3
+echo said $$ >> "$RQ_ROOT/notes"
+before
+while read -r line <&4; do
+    touch "$RQ_ROOT/read"
+    hold go
+    line="${line#*RQ_PARAM1\\":\\"}"
+    echo "done ${line%%\\"*}" >&3
+    echo ready >&3
+done
+"""
+
+
+@pytest.mark.parametrize("before", ["hold go", ":"])
+def test_ready_twice_ends_no_message_that_was_not_read(tmp_path, before):
+    script = TWICE.replace("before\n", f"{before}\n")
+    with workers(tmp_path, script) as queue:
+        first, second = queue.send(param1="one"), queue.send(param1="two")
+        queue.until(first, "run")
+        wait_until(lambda: queue.ok("detail")["workers"][0]["phase"] == "taken")
+        (tmp_path / "handed").touch()
+        wait_until(lambda: notes(queue, "said"))
+        if before == ":":
+            wait_until((tmp_path / "read").exists)
+        for _ in range(3):  # turns of its loop, in which it has heard the second
+            queue.ok("check")
+        go(queue)
+        assert queue.ended(first)["status"] == "done - one"
+        assert queue.ended(second)["status"] == "done - two"
+
+
+def test_a_word_before_the_message_is_read_is_none_of_it(tmp_path):
+    script = TWICE.replace("before\n", "echo done early >&3; hold go\n")
+    with workers(tmp_path, script) as queue:
+        msg_id = queue.send(param1="one")
+        queue.until(msg_id, "run")
+        wait_until(lambda: queue.ok("detail")["workers"][0]["phase"] == "taken")
+        (tmp_path / "handed").touch()
+        wait_until(lambda: "before it has read its message" in queue.log())
+        go(queue)
+        assert queue.ended(msg_id)["status"] == "done - one"
+
+
 def test_what_it_leaves_behind_is_ended_with_it(queue):
     act = "setsid sleep 300 & echo $! > child; sleep 300 & kill -9 $$"
     message = queue.run(param1=act)
