@@ -97,7 +97,7 @@ class Commands:
             "children": [one.to_json(now, wall) for one in table.values()],
             "scandir": _read(self._root.scandir_state),
             "timers": _read(self._root.timers_state),
-            "unusable": definitions.unusable(self._root),
+            "unusable": _unusable(self._root),
         }
 
     async def _shutdown(self, _arg: str) -> Any:
@@ -246,6 +246,13 @@ class Commands:
         "undefine_queue": Command(_undefine, Role.ADMIN, own=True),
         "shutdown": Command(_shutdown, Role.ADMIN),
     }
+
+
+def _unusable(root: Root) -> dict[str, str]:
+    try:
+        return definitions.unusable(root)
+    except OSError:  # no descriptors: the rest is told all the same
+        return {}
 
 
 def _object(arg: str) -> dict[str, Any] | None:
