@@ -229,8 +229,9 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     """Return the three sentences for a message in `state`.
 
     `facts` is its file `status` with `id`, `count`, `max_count` and, for a message
-    in que, `waiting` (why it has not started), for one in run `held` (who keeps it there
-    though its script has ended). A fact that is missing reads "?".
+    in que, `waiting` (why it has not started) and `needs` (what a person has to do
+    before it can, if anything), for one in run `held` (who keeps it there though its
+    script has ended). A fact that is missing reads "?".
     """
     cause = facts.get("cause")
     known = Cause.__members__.get(str(cause).upper()) if cause else None
@@ -245,9 +246,9 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     waiting = str(facts.get("waiting") or "")
     if state is State.QUE and known is not None and not _tells(filled, waiting):
         why = f"{why.rstrip('.')}. {waiting}"
-    return Story(
-        template.what.format_map(filled), why, template.todo.format_map(filled)
-    )
+    needs = str(facts.get("needs") or "") if state is State.QUE else ""
+    todo = needs or template.todo.format_map(filled)
+    return Story(template.what.format_map(filled), why, todo)
 
 
 def _tells(filled: Mapping[str, Any], waiting: str) -> bool:

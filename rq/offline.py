@@ -12,7 +12,7 @@ from typing import Any
 
 from rq import names
 from rq.causes import story
-from rq.config.admin import Admin, admin_status
+from rq.config.admin import Admin, admin_status, needed
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import SAID_BY_RQ
@@ -35,6 +35,7 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> dict[str, Any]:
         "count": found.count,
         "max_count": found.max_count,
         "attempt": attempts({"attempt": found.attempt, "result": status}),
+        "needs": needed(admin_status(root, queue), queue),
         "waiting": _waiting(root, queue, found.due, time.time(), silent),
     }
     text = status.get("job_status")

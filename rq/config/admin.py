@@ -27,6 +27,12 @@ def admin_status(root: Root, name: str) -> Admin:
     return Admin.UP
 
 
+def needed(admin: Admin, name: str) -> str:
+    """Return what lets a queue go on that somebody has stopped; "" for one that is UP."""
+    verb = {Admin.PAUSE: "resume", Admin.DOWN: "up"}.get(admin)
+    return "" if verb is None else f"`rq queue {verb} {name}` lets it go on."
+
+
 def set_down(root: Root, name: str, wanted: bool) -> None:
     """Make or remove `config/NAME.down`, durably."""
     _set_flag(root.down(names.queue_name(name)), wanted)

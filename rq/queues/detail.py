@@ -50,6 +50,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "stalled": None if stalled is None else stalled[1],
         "stalled_by": None if stalled is None else stalled[0],
         "num_workers": owner.config.num_workers,
+        "slots_used": owner.config.num_workers - owner.slots_free,
         "running": _all_running(owner),
         "held": _held(owner),
         "gathering": len(owner.gathering),

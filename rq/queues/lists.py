@@ -152,6 +152,8 @@ def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
     together = owner.batch_of(msg_id)
     if together is not None:
         row.update(views.batch(together))
+    if entry is not None and entry.state is State.QUE:
+        row["waiting"] = views.why_waiting(owner, msg_id)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         row["txn"] = txn.txn_id
     return {**row, **{p: found.params[p] for p in PARAMS if p in found.params}}

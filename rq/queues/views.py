@@ -8,7 +8,7 @@ from typing import Any
 
 from rq import names
 from rq.causes import story
-from rq.config.admin import Admin
+from rq.config.admin import Admin, needed
 from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage
 from rq.layout import folder
@@ -158,6 +158,7 @@ def _story(
         facts["held"] = owner.held_by(msg_id)
     if state is State.QUE:
         facts["waiting"] = why_waiting(owner, msg_id)
+        facts["needs"] = _what_it_needs(owner)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         facts["txn"] = txn.txn_id
     return story(state, facts).to_json()
@@ -188,11 +189,29 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     return _why_next(owner, msg_id)
 
 
+def _what_it_needs(owner: Owner) -> str:
+    """Return what a person has to do before a message can start; "": nothing."""
+    if owner.admin is not Admin.UP:
+        return needed(owner.admin, owner.name)
+    if owner.oper is not None:
+        return (
+            "Mend the script (path, x bit, first line); the message then starts by "
+            "itself within seconds."
+        )
+    if owner.config.num_workers == 0:
+        return "Give the queue slots: `num_workers` in its config.json."
+    return ""
+
+
 def _why_next(owner: Owner, msg_id: str) -> str:
     if owner.slots_free <= 0:
-        return f"All {owner.config.num_workers} slots are taken (num_workers)."
+        number = owner.config.num_workers
+        which = "The only slot is" if number == 1 else f"All {number} slots are"
+        return f"{which} taken (num_workers)."
     if msg_id in owner.gathering:
         return _why_gathering(owner, msg_id)
+    if owner.lacks is not None:
+        return f"No process could be started just now: {owner.lacks}."
     return why_no_worker(owner) if lacks_worker(owner) else "It is next."
 
 

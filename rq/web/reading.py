@@ -24,7 +24,10 @@ def is_down(site: Site, name: str) -> bool:
 def why_silent(site: Site, name: str) -> str:
     """Return the sentence for a reader of what the folders of a queue say."""
     if is_down(site, name):
-        return "The queue is DOWN. What is shown is what its folders hold."
+        return (
+            "The queue is DOWN: nothing starts and nothing is accepted. What is shown is "
+            "what its folders hold."
+        )
     return (
         "Nobody answers for the queue. What is shown is what its folders hold; its "
         "journal may know more."
@@ -45,6 +48,7 @@ async def message(site: Site, name: str, msg_id: str) -> dict[str, Any]:
 
 def _from_disk(site: Site, name: str, msg_id: str) -> dict[str, Any]:
     found = offline.message(site.root, name, msg_id, "nobody answers for it")
+    del found["queue"]  # the address says it
     if not found["_attachments"]:
         del found["_attachments"]
     return {**found, SILENT: why_silent(site, name)}

@@ -14,7 +14,10 @@ echo "hello $RQ_PARAM1"
 case $RQ_PARAM1 in bad) echo "err it broke" >&3 ;; *) echo "done fine" >&3 ;; esac
 """
 NOBODY = "20260102.0304.05.006.7"
-DOWN = "The queue is DOWN. What is shown is what its folders hold."
+DOWN = (
+    "The queue is DOWN: nothing starts and nothing is accepted. What is shown is what its "
+    "folders hold."
+)
 SILENT = "Nobody answers for the queue. What is shown is what its folders hold"
 
 

@@ -102,6 +102,7 @@ def queue_row(
         "accepting": False,
         "closed_reason": None,
         "num_workers": 0,
+        "slots_used": 0,
         "running": [],
         "oldest_due_age": None,
         "next_due": None,
@@ -127,6 +128,7 @@ def totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         **sums,
         "slots": sum(row["num_workers"] for row in rows),
+        "slots_used": sum(row.get("slots_used", 0) for row in rows),
         "oldest_due_age": oldest,
         "oldest_in": where if oldest else "",
         "err_in": [row["name"] for row in rows if row["counts"].get("err")],

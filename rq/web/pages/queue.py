@@ -192,18 +192,18 @@ def listed(
 
 
 def waiting(queue: Mapping[str, Any], row: Mapping[str, Any], now: float) -> str:
-    """Return in a few words why a message waits, as far as the queue's facts tell."""
+    """Return why a message waits, as its owner says it."""
     if queue["admin"] != "UP":
-        return "the queue is paused"
+        return (
+            "the queue is paused" if queue["admin"] == "PAUSE" else "the queue is down"
+        )
+    if not queue["answers"]:
+        return "nobody answers for the queue"
     if queue["oper"] != "UP":
         return "the script cannot be started"
     if float(row["due"]) > now:
         return ""  # its due time says it
-    if len(queue["running"]) >= queue["num_workers"]:
-        return "waits for a slot"
-    if queue.get("gathering"):
-        return "waits for its batch"
-    return "is next"
+    return str(row.get("waiting") or "")
 
 
 def _config(site: Site, name: str, *, open_to: bool) -> list[tuple[str, Any]]:

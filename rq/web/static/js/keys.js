@@ -11,16 +11,17 @@ const HELP = [
   ["/", "find"],
   ["j  k", "next, previous row"],
   ["Enter", "open the row"],
-  ["l", "log of the message"],
+  ["l", "log of the message, or of the chosen row"],
   ["n", "new message"],
   ["p", "pause the queue"],
-  ["c  r  a", "cancel, retry, acknowledge"],
+  ["c  r  a", "cancel, retry, acknowledge: the chosen row, or what the page is about"],
   ["f  w", "follow, wrap the log"],
   ["t", "light or dark"],
   ["u", "stop or go on with fresh numbers"],
   ["?", "this list"],
 ];
 const PLACES = { o: "", r: "relay", h: "history", t: "timers", s: "system" };
+const ROW_KEYS = "acrl";
 const BUTTONS = { t: "theme", u: "live", "?": "help", f: "follow", w: "wrap" };
 
 let going = false;
@@ -72,7 +73,17 @@ function act(key) {
   if (key === "j" || key === "k") return move(key === "j" ? 1 : -1);
   if (key === "Enter") return openRow();
   if (key in BUTTONS) return press(`#${BUTTONS[key]}`, "click");
-  return /^[a-z]$/.test(key) && press(`[data-key="${key}"]`, "click");
+  return /^[a-z]$/.test(key) && pressOf(key);
+}
+
+// What acts on a message means the chosen row, and nothing else while there is one.
+function pressOf(key) {
+  const row = document.querySelector("tr.at");
+  if (row && ROW_KEYS.includes(key)) {
+    row.querySelector(`[data-row-key="${key}"]`)?.click();
+    return true;
+  }
+  return press(`[data-key="${key}"]`, "click");
 }
 
 function press(selector, verb) {

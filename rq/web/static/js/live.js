@@ -11,6 +11,7 @@ let timer = 0;
 let wait = EVERY;
 let stopped = false;
 let freshAt = Date.now();
+let lost = false; // the last question was not answered
 
 export function startLive() {
   const button = document.getElementById("live");
@@ -33,7 +34,10 @@ export function startLive() {
 function tell() {
   const button = document.getElementById("live");
   const seconds = Math.round((Date.now() - freshAt) / 1000);
-  const text = stopped ? "paused" : seconds > 5 ? `${seconds} s old` : "live";
+  const stale = !stopped && (lost || seconds > 5);
+  const old = lost ? `no answer, ${seconds} s old` : `${seconds} s old`;
+  const text = stopped ? "paused" : stale ? old : "live";
+  button.classList.toggle("stale", stale);
   button.setAttribute("aria-pressed", String(stopped));
   button.title = "Stop or go on with fresh numbers (u)";
   if (button.textContent !== text) button.textContent = text;
@@ -55,10 +59,13 @@ async function refresh() {
       take(new DOMParser().parseFromString(await reply.text(), "text/html"));
       freshAt = Date.now();
       wait = EVERY;
+      lost = false;
     } else {
+      lost = true;
       wait = Math.min(wait * 2, SLOWEST);
     }
   } catch {
+    lost = true;
     wait = Math.min(wait * 2, SLOWEST);
   }
   tell();

@@ -1,0 +1,102 @@
+"""What pages say is so: at each width nothing hides what needs a person, keys mean what
+is chosen, and a page whose server has gone says that it is old."""
+
+from __future__ import annotations
+
+import signal
+
+import browsing
+import pytest
+from supervising import wait_until
+
+SCRIPT = """#!/bin/sh
+echo "err the service at https://example.org/api/v2/reports answered 503 after 30 s" >&3
+"""
+LONGEST = "a_legal_name_" * 9 + "0123456789x"
+LONG_PARAM = "https://example.org/a/rather/long/path/to/a/report/2026/monthly.csv"
+
+
+@pytest.fixture(scope="module")
+def failed(stage):
+    """Give a queue with the longest name, and two messages in it that failed."""
+    assert len(LONGEST) == 128
+    stage.queue(LONGEST, SCRIPT)
+    ids = [stage.send(LONGEST, "bad", param2=LONG_PARAM) for _ in range(2)]
+    for one in ids:
+        wait_until(lambda one=one: stage.state(LONGEST, one) == "err")
+    return ids
+
+
+def overflow(driver, selector):
+    """Return by how many pixels an element's content is wider than what shows it."""
+    part = f"document.querySelector({selector!r})"
+    return driver.execute_script(f"return {part}.scrollWidth - {part}.clientWidth")
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
+    driver = stage.driver
+    browsing.size(driver, width)
+    try:
+        stage.open("/")
+        browsing.until(driver, "document.querySelector('#queue-rows tr')")
+        assert overflow(driver, "html") == 0
+        assert overflow(driver, ".table-box") == 0
+        stage.open(f"/q/{LONGEST}")
+        browsing.until(driver, "document.querySelector('td.says')")
+        assert overflow(driver, "html") == 0
+        assert overflow(driver, ".table-box") == 0
+        said = "document.querySelector('td.says').offsetWidth"
+        assert driver.execute_script(f"return {said}") >= 190
+    finally:
+        browsing.size(driver, browsing.WIDE)
+    stage.clean()
+
+
+def press(driver, keys):
+    driver.find_element("tag name", "body").send_keys(keys)
+
+
+def test_a_key_acts_on_the_chosen_row_and_not_on_all(stage, failed):
+    driver = stage.driver
+    stage.open(f"/q/{LONGEST}?state=err")
+    press(driver, "j")
+    browsing.until(driver, "document.querySelector('tr.at')")
+    chosen = driver.find_element("css selector", "tr.at").get_attribute("id")
+    press(driver, "a")
+    browsing.until(driver, "document.querySelector('dialog[open] form')")
+    action = driver.find_element("css selector", "dialog[open] form").get_attribute(
+        "action"
+    )
+    assert action.endswith(f"/q/{LONGEST}/{chosen.removeprefix('m-')}")
+    driver.find_element("css selector", "dialog[open] [data-close]").click()
+    browsing.until(driver, "!document.querySelector('dialog[open]')")
+    stage.open(f"/q/{LONGEST}?state=err")
+    press(driver, "a")  # nothing is chosen: the page is about the queue
+    browsing.until(driver, "document.querySelector('dialog[open] form')")
+    action = driver.find_element("css selector", "dialog[open] form").get_attribute(
+        "action"
+    )
+    assert action.endswith(f"/q/{LONGEST}/ack_errs")
+    driver.find_element("css selector", "dialog[open] [data-close]").click()
+    assert all(stage.state(LONGEST, one) == "err" for one in failed)
+    stage.clean()
+
+
+def test_a_page_whose_server_is_gone_says_how_old_it_is(stage):
+    driver, daemon = stage.driver, stage.daemon
+    dot = (
+        "getComputedStyle(document.getElementById('live'), '::before').backgroundColor"
+    )
+    stage.open("/")
+    browsing.shows(driver, "live", "#live")
+    fresh = driver.execute_script(f"return {dot}")
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(30) == 0
+    browsing.shows(driver, "no answer", "#live", 30)
+    assert driver.execute_script(f"return {dot}") != fresh
+    daemon.start()
+    daemon.until_up("web")
+    browsing.shows(driver, "live", "#live", 60)
+    browsing.until(driver, f"{dot} === '{fresh}'")
+    driver.get_log("browser")  # that nobody answered is in there
