@@ -31,6 +31,9 @@ class Cause(StrEnum):
     NO_WORD = "no_word"
     SCRIPT = "script"
     SPAWN = "spawn"
+    FOLDER = "folder"
+    FOLDER_LIMIT = "folder_limit"
+    FAULT = "fault"
     TOO_LARGE = "too_large"
     BAD_MESSAGE = "bad_message"
     CRASH = "crash"
@@ -131,6 +134,24 @@ STORIES: dict[Cause, Story] = {
         "The machine is short of something: {text}",
         "Nothing if it passes; it is tried again with growing pauses. Otherwise "
         "look at memory, process and descriptor limits.",
+    ),
+    Cause.FOLDER: Story(
+        "It waits in que; its own folder cannot be used, and the others go on.",
+        "The start failed: {text}",
+        "Nothing if it passes; it is tried again with growing pauses, and goes to err "
+        "after some. Otherwise see what holds the folder: a mount, a flag, the disk.",
+    ),
+    Cause.FOLDER_LIMIT: Story(
+        "It failed before it was started: its own folder cannot be used.",
+        "It was tried again and again: {text}",
+        "See what holds the folder (a mount, a flag, the disk: `dmesg`), then "
+        "`rq retry {id}`.",
+    ),
+    Cause.FAULT: Story(
+        "RQ itself failed over its start; the others go on.",
+        "That is a fault of RQ: {text}",
+        "It is tried again with growing pauses, and goes to err after some. Report it, "
+        "with the log of its queue; `rq retry {id}` sends it round again.",
     ),
     Cause.TOO_LARGE: Story(
         "It failed before it was started.",

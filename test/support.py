@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from rq import client
 from rq.errors import RQError
 from rq.layout import Root
@@ -30,7 +32,7 @@ MAIN = """
 import os, signal, sys
 from pathlib import Path
 from rq import durable
-from rq.queues import housekeeping, standstill
+from rq.queues import housekeeping, refusal, standstill
 from rq.queues.process import main
 
 root, name, ready, user = sys.argv[1:]
@@ -41,6 +43,8 @@ if hour := os.environ.get("TEST_HOUR"):
     housekeeping.TICK = housekeeping.SETTLED_IN = float(hour) / 4
 if patience := os.environ.get("TEST_PATIENCE"):
     standstill.PATIENCE = float(patience)
+if tries := os.environ.get("TEST_FOLDER_TRIES"):
+    refusal.TRIES = int(tries)
 if user:
     os.setgroups([])
     os.setgid(int(user))
@@ -80,6 +84,18 @@ def no_descriptors() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def mounted_on(path: Path) -> Iterator[None]:
+    """Mount a directory on itself while the block runs: to rename it is EBUSY then."""
+    words = ["mount", "--bind", path, path]
+    if os.geteuid() or subprocess.run(words, check=False, stderr=-3).returncode:
+        pytest.skip("nothing can be mounted here -> sudo, outside of a container")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", path], check=True)
 
 
 def wait_until(fact: Callable[[], Any], seconds: float = 20.0) -> Any:
@@ -136,6 +152,8 @@ def ask_at_once(socket: Path, pid: int, *requests: tuple[str, object]) -> list[A
 class RunningQueue:
     """A queue and the process that owns it."""
 
+    program = MAIN
+
     def __init__(self, root: Path, name: str, script: Path | str, **settings: Any):
         self.root = Root(root)
         self.name = name
@@ -181,7 +199,7 @@ class RunningQueue:
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **self.env}
         words = [str(self.root.path), self.name, str(theirs), user]
         self.process = subprocess.Popen(
-            [*command, sys.executable, "-c", MAIN, *words],
+            [*command, sys.executable, "-c", self.program, *words],
             env=env,
             pass_fds=(theirs, *popen.pop("pass_fds", ())),
             **popen,

@@ -16,7 +16,7 @@ from rq.queues.batch import Batch
 from rq.queues.claim import Claim
 from rq.queues.hearing import Hearing
 from rq.queues.owner import Owner
-from rq.queues.refusal import Refusal
+from rq.queues.refusal import Hindered, Refusal
 from rq.queues.script import KILL, TERM, Script
 from rq.queues.scriptfile import ScriptFile
 from rq.queues.slots import Slot, Slots
@@ -46,8 +46,10 @@ class Batches:
         hearing: Hearing,
         sweeper: Sweeper,
         tasks: Tasks,
+        hindered: Hindered,
     ) -> None:
         self.owner = owner
+        self._hindered = hindered
         self._slots = slots
         self._file = file
         self._starter = starter
@@ -148,6 +150,18 @@ class Batches:
             await self._prepare(made)
         except OSError as error:
             self._not_started(made, error)
+        except Exception as error:
+            log.exception(
+                "a batch could not be started: %s", fields(batch=made.batch_id)
+            )
+            if made.script is None:
+                self._hold_back(made, error)
+
+    def _hold_back(self, made: Batch, error: Exception) -> None:
+        """Let nothing of a batch be stranded that nobody has foreseen to fail."""
+        why = Refusal(Event.REQUEUE, Cause.SPAWN, refusal.unforeseen(error))
+        self._file.not_started(why.cause, why.text, self.owner.spool.clock())
+        self._give_back(made, why)
 
     async def _prepare(self, made: Batch) -> None:
         """Make the folders of all its messages; then start."""
@@ -177,10 +191,12 @@ class Batches:
         except OSError as error:
             script = self.owner.config.script
             why = refusal.why_not_started(script, claim.message, error)
-            if why.event is not Event.FAIL:
+            if why.cause is Cause.FOLDER:
+                why = self._hindered.refuse(msg_id, why.cause, why.text)
+            if why.event is not Event.FAIL and not why.wait:
                 raise
             log.error(
-                "a message cannot take part in its batch; RQ moves it to err: %s",
+                "a message cannot take part in its batch, which goes on without it: %s",
                 fields(msg_id=msg_id, batch=made.batch_id, reason=why.text),
             )
             made.drop(claim)
@@ -217,6 +233,8 @@ class Batches:
         made.started(script, output, self._hearing.hear)
         owner.workers.update(made.workers)
         owner.claimed.difference_update(made.workers)
+        for msg_id in made.workers:
+            self._hindered.forget(msg_id)
         self._file.started()
         self.owner.started += 1
         log.info(

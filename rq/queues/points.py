@@ -38,16 +38,16 @@ class Points:
             self._first_open = time.monotonic()
 
     def mind(self) -> bool:
-        """Move a checkpoint on; return whether it waits for folders."""
+        """Move a checkpoint on; return whether it waits for folders that can be made."""
         if self._index is not None and not self.owner.spool.journal.pending:
             self._write_index()  # of what is durable only
         if self._syncing is not None:
             return False
         if self._point is None:
             self._begin_checkpoint()
-        if self._point is None or self.owner.spool.lagging.barrier:
-            return self._point is not None
         spool = self.owner.spool
+        if self._point is None or spool.lagging.barrier:
+            return self._point is not None and not spool.stuck
         self._syncing = self.owner.threads.submit(
             checkpoint.finish, spool.dir_fd, spool.queue, self._point
         )

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from rq import retry
 from rq.causes import Cause
 from rq.message import Message
 from rq.queues.claim import Claim
@@ -22,7 +23,14 @@ _RUINED = MISSING | {
     errno.ENXIO,
     errno.ENAMETOOLONG,
 }
+# What says nothing of one folder: all have the same.
+_OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
+                     errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # fmt: skip
 _NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
+TRIES = 6  # of a message whose folder cannot be used, before it goes to err
+_FIRST, _LONGEST = 1.0, 60.0  # seconds between them
+_MOST_HINDERED = 10_000
+_AT_LAST = {Cause.FOLDER: Cause.FOLDER_LIMIT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,34 @@ class Refusal:
     event: Event
     cause: Cause
     text: str
+    wait: float = 0.0  # seconds that the message waits, and no other
+
+
+class Hindered:
+    """Messages that cannot be started for what is theirs alone, most likely their own
+    folders; with how often they were tried."""
+
+    def __init__(self) -> None:
+        self._tries: dict[str, int] = {}
+
+    def refuse(self, msg_id: str, cause: Cause, text: str) -> Refusal:
+        """Return what becomes of one: it waits, longer each time, and alone; then err."""
+        tries = self._tries.pop(msg_id, 0) + 1
+        if tries >= TRIES:
+            return Refusal(Event.FAIL, _AT_LAST.get(cause, cause), text)
+        self._tries[msg_id] = tries
+        if len(self._tries) > _MOST_HINDERED:  # of who was deleted nobody tells
+            del self._tries[next(iter(self._tries))]
+        wait = retry.delay(tries, _FIRST, _LONGEST)
+        return Refusal(Event.REQUEUE, cause, text, wait)
+
+    def fault(self, msg_id: str, error: Exception) -> Refusal:
+        """As `refuse`, of one over whose start RQ itself has failed."""
+        return self.refuse(msg_id, Cause.FAULT, unforeseen(error))
+
+    def forget(self, msg_id: str) -> None:
+        """It could be used."""
+        self._tries.pop(msg_id, None)
 
 
 def why_not_started(script: str, message: Message, error: OSError) -> Refusal:
@@ -46,9 +82,16 @@ def why_not_started(script: str, message: Message, error: OSError) -> Refusal:
         return Refusal(Event.FAIL, Cause.TOO_LARGE, text)
     if in_folder and error.errno in _RUINED:
         return Refusal(Event.FAIL, Cause.BAD_MESSAGE, text)
+    if in_folder and error.errno not in _OF_ALL:
+        return Refusal(Event.REQUEUE, Cause.FOLDER, text)
     if error.errno in MISSING and not in_folder:
         return Refusal(Event.REQUEUE, Cause.SCRIPT, text)
     return Refusal(Event.REQUEUE, Cause.SPAWN, text)
+
+
+def unforeseen(error: Exception) -> str:
+    """Return in words what no rule of RQ has foreseen."""
+    return f"RQ failed over it ({error!r:.200}); the log of its queue says where"
 
 
 def _in_folder(error: OSError, msg_id: str) -> bool:
@@ -61,7 +104,9 @@ def give_back(owner: Owner, claim: Claim, why: Refusal) -> None:
     message, msg_id = claim.message, claim.msg_id
     unchanged: Message | None = None
     if why.event is Event.REQUEUE:  # this was no attempt
-        unchanged = message = message.with_(attempt=message.attempt - 1)
+        due = owner.spool.clock() + why.wait if why.wait else message.due
+        changed = message.with_(attempt=message.attempt - 1, due=due)
+        unchanged = message = changed
     facts = {"cause": why.cause, "text": why.text, "outcome": _NAMES[why.event]}
     more: dict[str, Any] = {}
     if why.event is Event.FAIL:

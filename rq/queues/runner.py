@@ -24,7 +24,7 @@ from rq.queues.ghosts import Ghosts
 from rq.queues.hearing import Hearing
 from rq.queues.item import Item
 from rq.queues.owner import Owner
-from rq.queues.refusal import Refusal
+from rq.queues.refusal import Hindered, Refusal
 from rq.queues.resident import Resident
 from rq.queues.script import KILL, TERM
 from rq.queues.scriptfile import ScriptFile
@@ -52,6 +52,7 @@ class Runner:
             owner.opened.lease_prefix,
             owner.spool.journal.start,
         )
+        self._hindered = Hindered()
         self.tasks = Tasks(owner.loop)
         self.ghosts = Ghosts(owner, self._slots)
         self._file = ScriptFile(owner)
@@ -71,6 +72,7 @@ class Runner:
             self._hearing,
             self._sweeper,
             self.tasks,
+            self._hindered,
         )
 
     # ---- claiming
@@ -128,6 +130,11 @@ class Runner:
         except (BadMessage, NoSuchMessage) as error:
             self._release(slot, resident)
             lost.fail_malformed(owner.spool, msg_id, str(error))
+            return
+        except Exception as error:
+            log.exception("a message could not be claimed: %s", fields(msg_id=msg_id))
+            self._release(slot, resident)
+            lost.fail_malformed(owner.spool, msg_id, refusal.unforeseen(error))
             return
         owner.gather_riders(msg_id, group)
         owner.claimed.add(msg_id)
@@ -187,6 +194,11 @@ class Runner:
                 self._start(claim)
             except OSError as error:
                 self._not_started(claim, error)
+            except (
+                Exception
+            ) as error:  # the others of this turn are started all the same
+                log.exception("a start failed: %s", fields(msg_id=claim.msg_id))
+                self._give_back(claim, self._hindered.fault(claim.msg_id, error))
 
     def _start(self, claim: Claim) -> None:
         if claim.resident is not None:
@@ -195,11 +207,14 @@ class Runner:
             worker = self._starter.spawn(claim, self._script_ended)
             self._file.started()
         self.owner.started += 1
+        self._hindered.forget(claim.msg_id)
         self.owner.workers[claim.msg_id] = worker
         self._running[claim.msg_id] = claim
 
     def _not_started(self, claim: Claim, error: OSError) -> None:
         why = refusal.why_not_started(self.owner.config.script, claim.message, error)
+        if why.cause is Cause.FOLDER:
+            why = self._hindered.refuse(claim.msg_id, why.cause, why.text)
         log.warning(
             "a script could not be started: %s",
             fields(msg_id=claim.msg_id, reason=why.text),

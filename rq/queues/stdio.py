@@ -34,9 +34,11 @@ class StdioLog:
             self._at = 0 if is_new else self._file.st_size
             os.pwrite(self._head, _head(0, self._began), self._at)
             self.fd = self._again(STDIO_LOG, directory)
-        except BaseException:
+        except BaseException as error:
             for fd in opened:
                 os.close(fd)
+            if isinstance(error, OSError):
+                error.filename = self._path  # a write does not tell whose folder it is
             raise
 
     def _again(self, path: str, dir_fd: int) -> int:
@@ -53,10 +55,10 @@ class StdioLog:
             os.pwrite(self._head, _head(pid, self._began), self._at)
 
     def close(self) -> None:
-        """Close the descriptors: the script has its own."""
-        os.close(self.directory)
-        os.close(self._head)
-        os.close(self.fd)
+        """Close the descriptors: the script has its own, and runs by now."""
+        for fd in (self.directory, self._head, self.fd):
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
     def end(self, last: str, wanted: bool) -> None:
         """Write the last line of the attempt, after the last answer."""

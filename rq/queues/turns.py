@@ -41,6 +41,7 @@ class Turns:
         self._turning = False
         self._alarm: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
         self._failures = 0
         self._sync_at: float | None = None  # when what is written has to be synced
         owner.wake = self.wake
@@ -83,8 +84,8 @@ class Turns:
         more = self._points.mind() or more
         if more or spool.journal.pending:
             self.wake()
-        elif spool.stuck:
-            owner.loop.call_later(1.0, self.wake)
+        elif spool.stuck and self._stuck is None:
+            self._stuck = owner.loop.call_later(1.0, self._try_stuck)
         self._set_alarm(later)
         if spool.owed:
             self._delivery.start()
@@ -121,6 +122,10 @@ class Turns:
         if spool.unsettled and self._quiet is None:
             self._quiet = self.owner.loop.call_later(QUIET, self._is_quiet)
         return False
+
+    def _try_stuck(self) -> None:
+        self._stuck = None
+        self.wake()
 
     def _is_quiet(self) -> None:
         self._quiet = None

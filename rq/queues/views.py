@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rq import names
@@ -161,7 +162,13 @@ def _story(
         facts["needs"] = _what_it_needs(owner)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         facts["txn"] = txn.txn_id
-    return story(state, facts).to_json()
+    told = story(state, facts)
+    stuck = owner.spool.lagging.why_stuck(msg_id)
+    if stuck is not None:
+        why = f"{told.why} Its folder cannot be brought where it belongs: {stuck}."
+        todo = "See what holds the folder (a mount, a flag, the disk); RQ tries again."
+        told = replace(told, why=why, todo=todo)
+    return told.to_json()
 
 
 def why_waiting(owner: Owner, msg_id: str) -> str:

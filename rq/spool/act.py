@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -13,8 +12,8 @@ import orjson
 
 from rq import names
 from rq.causes import Cause
-from rq.errors import BadMessage, NoSuchMessage, is_busy
-from rq.layout import MSG, QueueDir
+from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
+from rq.layout import ATTACH, MSG, QueueDir
 from rq.logs import fields
 from rq.message import from_disk, to_keep
 from rq.proc import processes
@@ -49,7 +48,7 @@ class Opened:
 
 def act(opened: Opened, found: Found, lost: Cause) -> None:
     spool = opened.spool
-    places = _list_places(spool.queue)
+    places = _list_places(spool.queue, found.folded.by_id)
     doors = {one.door: i for i, one in found.folded.by_id.items() if one.door}
     at_door = {doors[n]: n for n in os.listdir(spool.queue.path / "new") if n in doors}
     running = _running(found, places)
@@ -104,15 +103,42 @@ def _commit_when_full(spool: Spool) -> None:
         spool.commit()
 
 
-def _list_places(queue: QueueDir) -> dict[str, State]:
+def _list_places(queue: QueueDir, known: Mapping[str, Fold]) -> dict[str, State]:
     places: dict[str, State] = {}
     for state in (State.PREP, State.QUE, State.RUN, State.ERR):
         for name in os.listdir(queue.path / state):
             dotted = state is State.ERR and name.startswith(".")
-            if names.is_msg_id(name.removeprefix(".") if dotted else name):
-                real = State.DISMISSED if dotted else state
-                places[name.removeprefix(".") if dotted else name] = real
+            msg_id = name.removeprefix(".") if dotted else name
+            if not names.is_msg_id(msg_id):
+                continue
+            at = State.DISMISSED if dotted else state
+            if msg_id in places:
+                at = _truer(queue, msg_id, (at, places[msg_id]), known.get(msg_id))
+            places[msg_id] = at
     return places
+
+
+def _truer(
+    queue: QueueDir, msg_id: str, both: tuple[State, State], said: Fold | None
+) -> State:
+    """Return in which of two places lies the message, and not what a hand has made: the
+    other goes when it is in the way."""
+    whole = [at for at in both if _is_whole(queue, at, msg_id)] or both
+    told = [at for at in whole if said is not None and at is said.state]
+    return (told or whole)[0]
+
+
+def _is_whole(queue: QueueDir, at: State, msg_id: str) -> bool:
+    try:
+        message = folders.read_message(queue, at, msg_id)
+        return all(
+            os.lstat(queue.message(at, msg_id) / ATTACH / name).st_size == one.size
+            for name, one in message.attachments.items()
+        )
+    except Unread:
+        raise
+    except (BadMessage, NoSuchMessage, FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _known(spool: Spool, found: Found, msg_id: str) -> bool:
@@ -201,21 +227,27 @@ def _act_on(
         _recover(opened, msg_id, one.event != Event.CLAIM, lost, ghosts)
         return
     entry.written = opened.trusted and at is one.state
-    spool.unsettled[msg_id] = entry
+    spool.lagging.add(msg_id, entry)
     if one.state not in HASHED and one.state is not State.GONE:
         spool.counts.moved(State.NOWHERE, one.state)
 
 
 def _read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
     """The line of a transaction says who is in que, and no more."""
-    with contextlib.suppress(BadMessage, NoSuchMessage):  # its claim moves it to err
+    try:
         found = spool.read(msg_id)
-        entry.due, entry.count, entry.attempt = found.due, found.count, found.attempt
+    except Unread:
+        raise
+    except (BadMessage, NoSuchMessage):
+        return  # its claim moves it to err
+    entry.due, entry.count, entry.attempt = found.due, found.count, found.attempt
 
 
 def _mark_rider(spool: Spool, msg_id: str, leader: str) -> None:
     try:
         spool.entries[msg_id].body = spool.read(msg_id).with_(dup=leader).encode()
+    except Unread:
+        raise
     except (BadMessage, NoSuchMessage) as error:
         _log.error("a rider cannot be read: %s", fields(msg_id=msg_id, reason=error))
 

@@ -50,7 +50,7 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
             mended = [Problem("mended", str(queue.journal), one) for one in said]
             os.close(lock)
             lock = None
-            _replay(queue)
+            mended += _replay(queue)
         return [*mended, *_problems(queue)]
     except Damaged as error:
         return [Problem("damage", str(queue.journal), str(error))]
@@ -59,11 +59,17 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
             os.close(lock)
 
 
-def _replay(queue: QueueDir) -> None:
+def _replay(queue: QueueDir) -> list[Problem]:
+    """Replay the journal onto the folders; return what keeps some of them from it."""
     opened = recovery.open_spool(queue)
     try:
         act.count_final(opened.spool)
         close_cleanly(opened.spool)
+    except OSError as error:
+        why = opened.spool.stuck or error.strerror or str(error)
+        return [Problem("stuck", queue.name, f"no clean end can be written: {why}")]
+    else:
+        return []
     finally:
         os.close(opened.lock)
         opened.spool.close()

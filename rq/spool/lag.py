@@ -1,11 +1,17 @@
-"""The lag: messages whose folders do not agree with the journal yet, oldest first."""
+"""The lag: messages whose folders do not agree with the journal yet, oldest first.
+
+A folder that cannot be made or moved rests, longer after each try, and holds up no other.
+"""
 
 from __future__ import annotations
 
+import heapq
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
+from rq import retry
 from rq.logs import fields
 from rq.message import Message
 from rq.spool.entry import Counts, Entry
@@ -13,7 +19,20 @@ from rq.spool.gone import Gone
 from rq.spool.mover import Mover
 from rq.states import FINAL, State
 
-_log = logging.getLogger(__name__)
+LOOKS = 512  # folders that are looked at in one turn
+REST = 1.0  # seconds that a folder rests after its first try; then twice as long, …
+LONGEST_REST = 10.0  # … up to this
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Stuck:
+    """A folder that could not be made or moved."""
+
+    reason: str
+    tries: int
+    until: float  # performance counter: it is not tried before
 
 
 class Lag:
@@ -24,19 +43,21 @@ class Lag:
     ) -> None:
         self.unsettled: dict[str, Entry] = {}
         self.size = 0  # bytes of what is to be written
-        self.stuck: str | None = None  # why a folder could not be made or moved
         self.barrier: set[str] = set()  # what a checkpoint still waits for
+        self._due: dict[str, None] = {}  # of the unsettled, those that do not rest
+        self._stuck: dict[str, Stuck] = {}
+        self._resting: list[tuple[float, str]] = []  # a heap: until when, which
         self._entries = entries
         self._counts = counts
         self._mover = mover
         self._gone = gone
-        self._told: dict[str, str] = {}  # what was logged of folders that are stuck
         self._spare: dict[str, Message] = {}
 
     def add(self, msg_id: str, entry: Entry) -> None:
         """Take a message in whose state has changed."""
         if msg_id not in self.unsettled:
             self.unsettled[msg_id] = entry
+            self._due[msg_id] = None
             self.size += len(entry.body or b"")
 
     def keep_spare(self, msg_id: str, message: Message) -> None:
@@ -44,8 +65,24 @@ class Lag:
         self._spare[msg_id] = message
 
     def since(self) -> float | None:
-        """Return since when the oldest has waited, in epoch seconds; None: none does."""
-        return next((one.since for one in self.unsettled.values()), None)
+        """Return since when the oldest has waited that does not rest, in epoch seconds;
+        None: none does."""
+        return next((self.unsettled[one].since for one in self._due), None)
+
+    @property
+    def stuck(self) -> str | None:
+        """Why a folder could not be made or moved when that was last tried."""
+        first = next(iter(self._stuck), None)
+        if first is None:
+            return None
+        reason = f"{self._stuck[first].reason} (folder of {first})"
+        more = len(self._stuck) - 1
+        return f"{reason}, and {more} more" if more else reason
+
+    def why_stuck(self, msg_id: str) -> str | None:
+        """Return why the folder of a message cannot be made or moved; None: it can."""
+        found = self._stuck.get(msg_id)
+        return None if found is None else found.reason
 
     def settle(self, msg_id: str) -> None:
         """Make the folder of a message agree with its state; OSError when it cannot."""
@@ -60,59 +97,84 @@ class Lag:
 
     def _settled(self, msg_id: str, entry: Entry, size: int) -> None:
         del self.unsettled[msg_id]
+        self._due.pop(msg_id, None)
+        self._stuck.pop(msg_id, None)
         self.size = max(0, self.size - size) if self.unsettled else 0
         self.barrier.discard(msg_id)
         self._spare.pop(msg_id, None)
-        self._told.pop(msg_id, None)
         if entry.state in FINAL or entry.state is State.GONE:
             del self._entries[msg_id]
 
     def settle_some(self, seconds: float) -> bool:
-        """Settle the oldest folders for `seconds`; return whether some are left.
+        """Settle the oldest folders for `seconds`; return whether some are left that do
+        not rest.
 
         A folder that cannot be moved now (no space, no permission) stays for later, and
         `stuck` says why.
         """
         now = time.perf_counter()
         until = now + seconds
-        settled, reason = 0, None
-        for msg_id in list(_first(self.unsettled, 512)):
+        self._wake(now)
+        for msg_id in list(_first(self._due, LOOKS)):
             entry = self.unsettled[msg_id]
             if entry.busy or (entry.state is State.RUN and entry.rests_until > now):
                 continue
-            try:
-                self.settle(msg_id)
-                settled += 1
-            except OSError as error:
-                reason = self._stick(msg_id, error)
+            self._try(msg_id)
             if time.perf_counter() > until:
                 break
-        self.stuck = reason
         while self._gone and time.perf_counter() < until:
             self._gone.remove_one()
-        # When all that is left is stuck, the caller comes back later.
-        return bool(self._gone) or bool(self.unsettled and (settled or not reason))
+        return bool(self._gone or self._due)
 
-    def _stick(self, msg_id: str, error: OSError) -> str:
-        reason = f"{error.strerror or error} (folder of {msg_id})"
-        if self._told.get(msg_id) != reason:
-            self._told[msg_id] = reason
-            _log.error(
+    def _try(self, msg_id: str) -> None:
+        try:
+            self.settle(msg_id)
+        except OSError as error:
+            self._stick(msg_id, error.strerror or str(error))
+        except Exception as error:  # no folder may keep the others from being made
+            log.error("RQ failed over the folder of %s", msg_id, exc_info=error)
+            self._stick(msg_id, f"RQ failed over it: {error!r:.200}")
+
+    def _wake(self, now: float) -> None:
+        """Let those be tried again whose rest is over."""
+        while self._resting and self._resting[0][0] <= now:
+            until, msg_id = heapq.heappop(self._resting)
+            found = self._stuck.get(msg_id)
+            if found is not None and found.until == until:
+                self._due[msg_id] = None
+
+    def _stick(self, msg_id: str, reason: str) -> None:
+        """Let a folder rest; until it has been settled it stays the last that is known
+        of it."""
+        before = self._stuck.get(msg_id)
+        tries = before.tries + 1 if before else 1
+        until = time.perf_counter() + retry.delay(tries, REST, LONGEST_REST)
+        self._stuck[msg_id] = Stuck(reason, tries, until)
+        self._due.pop(msg_id, None)
+        heapq.heappush(self._resting, (until, msg_id))
+        if before is None or before.reason != reason:
+            log.error(
                 "a folder cannot be made or moved; the message stays accepted and it "
                 "is tried again: %s",
-                fields(msg_id=msg_id, reason=error.strerror or error),
+                fields(msg_id=msg_id, reason=reason),
             )
-        return reason
 
     def settle_all(self) -> None:
-        """Settle everything; OSError when something cannot be."""
+        """Settle everything that can be; OSError when something cannot."""
+        failed: OSError | None = None
         for msg_id in list(self.unsettled):
-            self.settle(msg_id)
+            try:
+                self.settle(msg_id)
+            except OSError as error:
+                self._stick(msg_id, error.strerror or str(error))
+                failed = failed or error
         self._gone.try_again()
         while self._gone:
             self._gone.remove_one()
+        if failed is not None:
+            raise failed
 
 
-def _first(table: Mapping[str, Entry], number: int) -> Iterable[str]:
+def _first(table: Mapping[str, object], number: int) -> Iterable[str]:
     for _, one in zip(range(number), table, strict=False):
         yield one

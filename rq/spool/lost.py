@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from rq.causes import Cause
-from rq.errors import BadMessage, NoSuchMessage
+from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.spool import recall
 from rq.spool.store import Spool
@@ -39,10 +39,15 @@ def _owing(spool: Spool, msg_id: str, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
-    """Take back an attempt that was lost; `unclaimed` when its start is in no line."""
+    """Take back an attempt that was lost; `unclaimed` when its start is in no line.
+
+    Unread: nothing is known of the message for now, so nothing is said of it.
+    """
     entry = spool.entries[msg_id]
     try:
         message = spool.read(msg_id)
+    except Unread:
+        raise
     except (BadMessage, NoSuchMessage) as error:
         fail_malformed(spool, msg_id, str(error))
         return

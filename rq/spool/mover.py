@@ -10,6 +10,7 @@ import contextlib
 import errno
 import logging
 import os
+import stat
 
 from rq import durable
 from rq.layout import MSG, STATUS, QueueDir, folder
@@ -25,6 +26,8 @@ REFUSED = "refused"  # in a folder in err: what came through the door
 # What a script can make of its own folder: mended, where the disk's troubles are not.
 _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
                      errno.ELOOP, errno.ENXIO, errno.EBUSY, errno.EINVAL})  # fmt: skip
+# What a rename says of something else that has the name already.
+_IN_THE_WAY = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 _log = logging.getLogger(__name__)
 
@@ -78,9 +81,10 @@ class Mover:
         path = folder(entry.state, msg_id)
         try:
             durable.make_dir(path, self._dir_fd)
-        except FileExistsError:  # half made by an earlier try
-            if not os.path.isdir(self._queue.path / path):
-                raise
+        except FileExistsError:  # half made by an earlier try, or in the way
+            if not self._is_directory(path):
+                self._clear(msg_id, path)
+                durable.make_dir(path, self._dir_fd)
         except FileNotFoundError:
             durable.make_dirs(path, self._dir_fd)
         entry.at = entry.state  # though its files fail: no second one is made elsewhere
@@ -96,7 +100,7 @@ class Mover:
         there = folder(entry.state, msg_id)
         try:
             try:
-                self._carry(entry, here, there)
+                self._carry(msg_id, entry, here, there)
             except OSError as error:
                 if error.errno not in _RUINED:
                     raise
@@ -105,12 +109,12 @@ class Mover:
                     fields(msg_id=msg_id, reason=error.strerror),
                 )
                 durable.clear_way(here, (MSG, STATUS), self._dir_fd)
-                self._carry(entry, here, there)
+                self._carry(msg_id, entry, here, there)
         except FileNotFoundError:
             return self._remake(msg_id, entry, here, spare)
         return True
 
-    def _carry(self, entry: Entry, here: str, there: str) -> None:
+    def _carry(self, msg_id: str, entry: Entry, here: str, there: str) -> None:
         body, status = entry.body, entry.status
         if body is not None and not self._is_there(entry, f"{here}/{MSG}", body):
             durable.replace(f"{here}/{MSG}", body, self._dir_fd)
@@ -119,7 +123,33 @@ class Mover:
             write = durable.replace if here == there else durable.write_new
             write(f"{here}/{STATUS}", status, self._dir_fd)
         if here != there:
+            self._move(msg_id, here, there)
+
+    def _move(self, msg_id: str, here: str, there: str) -> None:
+        try:
             durable.move(here, there, self._dir_fd)
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+            try:
+                self._clear(msg_id, there)
+            except FileNotFoundError:  # it is a directory above that is none
+                raise error from None
+            durable.move(here, there, self._dir_fd)
+
+    def _is_directory(self, path: str) -> bool:
+        found = os.stat(path, dir_fd=self._dir_fd, follow_symlinks=False)
+        return stat.S_ISDIR(found.st_mode)
+
+    def _clear(self, msg_id: str, path: str) -> None:
+        """Let what has the place of a message, which lies elsewhere, go its way."""
+        os.stat(path, dir_fd=self._dir_fd, follow_symlinks=False)
+        _log.warning(
+            "something else lies where the folder of a message belongs; RQ moves it to "
+            "gone/: %s",
+            fields(msg_id=msg_id, path=path),
+        )
+        self._gone.doom(path, f"{msg_id}.in-the-way")
 
     def _is_there(self, entry: Entry, path: str, data: bytes) -> bool:
         """Whether recovery need not write a file again: no power cut came between, and

@@ -1,16 +1,17 @@
 """Folders follow the journal: made, moved, removed, and not stopped by one that is stuck."""
 
+import contextlib
 import os
 import stat
 
 import pytest
-from spooling import a_message
-from support import files_of
+from spooling import a_message, deposit, look
+from support import files_of, mounted_on, wait_until
 
 from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import folder
 from rq.message import MESSAGE_LIMIT
-from rq.spool import check, folders
+from rq.spool import check, folders, lag, mover
 from rq.states import Event, Role, State
 
 
@@ -51,20 +52,134 @@ def test_a_message_that_has_ended_lies_where_tools_look_for_it(owner, event, sta
     assert msg_id not in owner.spool.entries
 
 
-def test_a_folder_that_is_stuck_does_not_hold_up_the_others(owner):
-    stuck, free = owner.submit(), owner.submit()
-    owner.spool.commit()
-    obstacle = owner.queue.message(State.QUE, stuck)
-    obstacle.write_text("in the way")
-    assert owner.spool.settle_some(5.0)  # something was done
-    assert not owner.spool.settle_some(5.0)  # all that is left is stuck
-    assert stuck in owner.spool.stuck
-    assert owner.queue.message(State.QUE, free).is_dir()
-    assert owner.spool.find(stuck) is State.QUE
-    obstacle.unlink()
-    assert not owner.spool.settle_some(5.0)
+def in_que(owner, number):
+    """Return messages that wait, with their folders."""
+    ids = [owner.submit() for _ in range(number)]
+    owner.apply()
+    return ids
+
+
+def settled(owner):
+    """Settle all that can be; return how many folders are left."""
+    for _ in range(10):
+        owner.spool.settle_some(5.0)
+    return owner.spool.lag
+
+
+def test_a_folder_that_is_a_mount_point_holds_up_no_other(owner):
+    stuck, free = in_que(owner, 2)
+    with mounted_on(owner.queue.message(State.QUE, stuck)):
+        for one in (stuck, free):
+            owner.spool.claim(one, 0)
+        owner.spool.commit()
+        assert settled(owner) == 1
+        assert "busy" in owner.spool.stuck
+        assert stuck in owner.spool.stuck
+        assert "busy" in owner.spool.lagging.why_stuck(stuck)
+        assert owner.queue.message(State.RUN, free).is_dir()
+        with pytest.raises(OSError, match="busy"):
+            owner.spool.settle_all()
+    owner.apply()
     assert owner.spool.stuck is None
     assert check.check_live(owner.spool) == []
+
+
+def test_many_folders_that_are_stuck_hold_up_no_other(owner, monkeypatch):
+    """More of them than are looked at in a turn, and older than the one that can move."""
+    monkeypatch.setattr(lag, "LOOKS", 8)
+    ids = in_que(owner, 20)
+    with contextlib.ExitStack() as stack:
+        for one in ids[:-1]:
+            stack.enter_context(mounted_on(owner.queue.message(State.QUE, one)))
+        for one in ids:
+            owner.spool.claim(one, 0)
+        owner.spool.commit()
+        assert settled(owner) == 19
+        assert owner.queue.message(State.RUN, ids[-1]).is_dir()
+        assert "and 18 more" in owner.spool.stuck
+        assert owner.spool.settle_some(5.0) is False  # they rest: nothing to do at once
+        assert owner.spool.waited == 0.0
+    owner.apply()
+    assert check.check_live(owner.spool) == []
+
+
+def test_a_folder_that_rests_is_tried_again(owner, monkeypatch):
+    monkeypatch.setattr(lag, "REST", 0.01)
+    (stuck,) = in_que(owner, 1)
+    with mounted_on(owner.queue.message(State.QUE, stuck)):
+        owner.spool.claim(stuck, 0)
+        owner.spool.commit()
+        assert settled(owner) == 1
+    wait_until(lambda: owner.spool.settle_some(5.0) or not owner.spool.lag)
+    assert owner.spool.stuck is None
+
+
+def test_what_nobody_foresaw_of_one_folder_holds_up_no_other(owner, monkeypatch):
+    odd, free = in_que(owner, 2)
+    settle = mover.Mover.settle
+
+    def trip(self, msg_id, entry, spare):
+        if msg_id == odd:
+            raise RecursionError("too deep")
+        return settle(self, msg_id, entry, spare)
+
+    monkeypatch.setattr(mover.Mover, "settle", trip)
+    for one in (odd, free):
+        owner.spool.claim(one, 0)
+    owner.spool.commit()
+    assert settled(owner) == 1
+    assert "too deep" in owner.spool.stuck
+    assert owner.queue.message(State.RUN, free).is_dir()
+
+
+@pytest.mark.parametrize("what", ["file", "empty", "full", "link"])
+@pytest.mark.parametrize("made", [False, True])
+def test_what_lies_in_the_place_of_a_folder_goes_its_way(owner, what, made):
+    msg_id = owner.submit(param1="kept")
+    if made:
+        owner.apply()
+        owner.spool.claim(msg_id, 0)
+    owner.spool.commit()
+    state = owner.spool.find(msg_id)
+    place = owner.queue.message(state, msg_id)
+    victim = owner.queue.path / "victim"
+    victim.mkdir()
+    if what == "file":
+        place.write_text("in the way")
+    elif what == "link":
+        place.symlink_to(victim)
+    else:
+        place.mkdir()
+    if what == "full":
+        (place / "attach").mkdir()
+        (place / "attach" / "file").write_text("in the way")
+    assert settled(owner) == 0
+    assert owner.spool.read(msg_id).params == {"param1": "kept"}
+    assert folders.find(owner.queue, msg_id) is state
+    assert os.listdir(owner.queue.path / "gone") == os.listdir(victim) == []
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_copy_in_another_place_is_not_taken_for_the_message(owner, claimed):
+    deposit(owner, "one", attach={"a": b"whole"})
+    ((msg_id,),) = [[one.msg_id for one in look(owner)]]
+    owner.checkpoint()
+    if claimed:
+        owner.spool.claim(msg_id, 0)
+        owner.spool.commit()
+    copy = owner.queue.message(State.RUN, msg_id)
+    copy.mkdir()
+    (copy / "msg").write_bytes(
+        (owner.queue.message(State.QUE, msg_id) / "msg").read_bytes()
+    )
+    owner.again()
+    owner.apply()
+    owner.spool.claim(msg_id, 0)
+    owner.apply()
+    assert (
+        owner.queue.message(State.RUN, msg_id) / "attach/a"
+    ).read_bytes() == b"whole"
+    assert not owner.queue.message(State.QUE, msg_id).exists()
 
 
 def test_what_was_half_prepared_is_removed_as_soon_as_the_disk_lets_it_go(owner):
@@ -78,8 +193,8 @@ def test_what_was_half_prepared_is_removed_as_soon_as_the_disk_lets_it_go(owner)
     assert msg_id in owner.spool.stuck
     gone.unlink()
     away.rename(gone)
-    while owner.spool.settle_some(5.0):
-        pass
+    wait_until(lambda: owner.spool.settle_some(5.0) or not owner.spool.lag)
+    owner.apply()
     assert os.listdir(owner.queue.path / "prep") == os.listdir(gone) == []
     assert check.check_live(owner.spool) == []
 

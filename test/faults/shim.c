@@ -2,7 +2,8 @@
  *
  * In the directory SHIM_DIR: calls are written down in the file `calls`, one a line.
  * While a file `hold.CALL` exists the call waits, while `fail.CALL` exists it fails with
- * EIO (`full.CALL`: ENOSPC); a text in that file limits it to paths that hold the text.
+ * EIO (`full.CALL`: ENOSPC, `torn.CALL`: EUCLEAN); a text in that file limits it to paths
+ * that hold the text. Of a rename it is the new path, as it was given.
  * A file `short.pwrite` cuts what is written in two, `full.pwrite` refuses it.
  */
 #define _GNU_SOURCE
@@ -24,9 +25,9 @@ static void name_of(int fd, char *file, size_t size)
 	file[got < 0 ? 0 : got] = 0;
 }
 
-static int wanted(const char *what, const char *call, int fd)
+static int wanted_for(const char *what, const char *call, const char *file)
 {
-	char path[4096], text[256], file[4096];
+	char path[4096], text[256];
 	const char *dir = getenv("SHIM_DIR");
 	ssize_t got;
 	int asked;
@@ -40,8 +41,15 @@ static int wanted(const char *what, const char *call, int fd)
 	got = read(asked, text, sizeof text - 1);
 	text[got < 0 ? 0 : got] = 0;
 	close(asked);
-	name_of(fd, file, sizeof file);
 	return strstr(file, text) != NULL;
+}
+
+static int wanted(const char *what, const char *call, int fd)
+{
+	char file[4096];
+
+	name_of(fd, file, sizeof file);
+	return wanted_for(what, call, file);
 }
 
 static void note(const char *call, int fd)
@@ -117,4 +125,22 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t at)
 ssize_t pwrite64(int fd, const void *data, size_t size, off_t at)
 {
 	return written(fd, data, size, at);
+}
+
+int renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+	static int (*real)(int, const char *, int, const char *);
+
+	if (wanted_for("fail", "renameat", to)) {
+		errno = EIO;
+		return -1;
+	}
+	if (wanted_for("torn", "renameat", to)) {
+		errno = EUCLEAN;
+		return -1;
+	}
+	if (!real)
+		real = (int (*)(int, const char *, int, const char *))dlsym(
+			RTLD_NEXT, "renameat");
+	return real(from_dir, from, to_dir, to);
 }

@@ -1,0 +1,141 @@
+"""One message whose folder cannot be used: it waits alone, then goes to err, and says why."""
+
+import contextlib
+
+import pytest
+from support import MAIN, RunningQueue, kept, mounted_on, wait_until
+
+from rq.states import State
+
+pytestmark = pytest.mark.process
+LATER = 4e9
+BATCH = r"""#!/bin/bash
+echo "done all" >&3
+"""
+
+
+@contextlib.contextmanager
+def queue_with(root, tries, env=(), **settings):
+    """Give a queue that tries `tries` times to use the folder of a message."""
+    queue = RunningQueue(root, "t", "obey", num_workers=2, **settings)
+    queue.env = {"TEST_FOLDER_TRIES": str(tries), **dict(env)}
+    with kept(queue) as queue:
+        yield queue
+
+
+def waits_alone(queue, msg_id):
+    """Wait until a message has been tried and waits; the others go on meanwhile."""
+    wait_until(lambda: queue.get(msg_id)["result"].get("cause") == "folder")
+    for _ in range(3):
+        assert queue.run(param1="echo done >&3")["state"] == "done"
+    found = queue.get(msg_id)
+    assert found["state"] == "que"
+    assert "its own folder cannot be used" in found["story"]["what"]
+    return found
+
+
+def in_que(queue, **fields):
+    """Send a message for later; return it with its folder, which is there."""
+    msg_id = queue.send(due=LATER, param1="echo done >&3", **fields)
+    return msg_id, queue.folder(msg_id)
+
+
+def test_a_folder_that_is_a_mount_point_holds_its_own_message_alone(tmp_path):
+    with queue_with(tmp_path, 100) as queue:
+        msg_id, folder = in_que(queue)
+        with mounted_on(folder):
+            queue.ok("run_message", {"msg_id": msg_id})
+            found = waits_alone(queue, msg_id)
+            assert "busy" in found["story"]["why"]
+            assert queue.ok("detail")["reason"] is None
+        assert queue.ended(msg_id)["state"] == "done"
+
+
+def test_a_folder_that_stays_as_it_is_ends_in_err_and_tells_why(tmp_path):
+    with queue_with(tmp_path, 2) as queue:
+        msg_id, folder = in_que(queue)
+        with mounted_on(folder):
+            queue.ok("run_message", {"msg_id": msg_id})
+            found = queue.ended(msg_id)
+            assert found["state"] == "err"
+            assert found["result"]["cause"] == "folder_limit"
+            wait_until(lambda: "busy" in (queue.ok("detail")["stuck"] or ""))
+            assert "cannot be brought" in queue.get(msg_id)["story"]["why"]
+            assert queue.run(param1="echo done >&3")["state"] == "done"
+        wait_until(lambda: queue.ok("detail")["stuck"] is None)
+        queue.ok("retry_message", {"msg_id": msg_id})
+        assert queue.ended(msg_id)["state"] == "done"
+
+
+@pytest.mark.parametrize("what", ["fail", "torn"])
+def test_an_error_of_the_disk_in_one_folder_holds_its_own_message_alone(
+    tmp_path, shim, what
+):
+    with queue_with(tmp_path / "root", 100, shim.env) as queue:
+        msg_id, _ = in_que(queue)
+        shim.set(f"{what}.renameat", f"run/{msg_id}")
+        queue.ok("run_message", {"msg_id": msg_id})
+        waits_alone(queue, msg_id)
+        shim.clear()
+        assert queue.ended(msg_id)["state"] == "done"
+
+
+def test_what_lies_in_its_way_goes_to_gone(tmp_path):
+    with queue_with(tmp_path, 100) as queue:
+        msg_id, _ = in_que(queue)
+        obstacle = queue.dir.message(State.RUN, msg_id)
+        (obstacle / "in the way").mkdir(parents=True)
+        queue.ok("run_message", {"msg_id": msg_id})
+        assert queue.ended(msg_id)["state"] == "done"
+        wait_until(lambda: not list((queue.dir.path / "gone").iterdir()))
+
+
+def test_a_batch_goes_on_without_the_message_whose_folder_cannot_be_used(tmp_path):
+    settings = {"batch": {"max": 3, "wait": 60}}
+    queue = RunningQueue(tmp_path, "t", BATCH, num_workers=1, **settings)
+    queue.env = {"TEST_FOLDER_TRIES": "100"}
+    with kept(queue):
+        sent = [queue.send(param1=str(n), due=LATER) for n in range(3)]
+        with mounted_on(queue.folder(sent[1])):
+            for one in sent:
+                queue.ok("run_message", {"msg_id": one})
+            for one in (sent[0], sent[2]):
+                assert queue.ended(one)["state"] == "done"
+            wait_until(lambda: queue.get(sent[1])["result"].get("cause") == "folder")
+        queue.ok("run_message", {"msg_id": sent[1]})
+        assert queue.ended(sent[1])["state"] == "done"
+
+
+TRIP = """
+from rq.queues.starting import Starter
+
+spawn = Starter.spawn
+
+def tripping(self, claim, on_end):
+    if claim.message.params.get("param2") == "trip":
+        raise RecursionError("a fault")
+    return spawn(self, claim, on_end)
+
+Starter.spawn = tripping
+"""
+
+
+class Tripping(RunningQueue):
+    """A queue whose RQ has a fault that only some messages meet."""
+
+    program = TRIP + MAIN
+
+
+def test_a_start_that_nobody_foresaw_to_fail_strands_nothing(tmp_path):
+    """No rule knows of it: the slot is free again, and the message waits, then is in err."""
+    queue = Tripping(tmp_path, "t", "obey", num_workers=2)
+    queue.env = {"TEST_FOLDER_TRIES": "2"}
+    with kept(queue):
+        fields = {"param1": "echo done >&3"}
+        sent = [queue.send(**fields, param2="trip") for _ in range(4)]
+        assert [queue.run(**fields)["state"] for _ in range(3)] == ["done"] * 3
+        for one in sent:
+            found = queue.ended(one)
+            assert (found["state"], found["result"]["cause"]) == ("err", "fault")
+            assert "RQ failed over it" in found["story"]["why"]
+        assert queue.run(**fields)["state"] == "done"
