@@ -16,6 +16,7 @@ from rq.queues.owner import Owner
 from rq.queues.points import Points
 from rq.queues.runner import Runner
 from rq.queues.server import Server
+from rq.queues.tasks import Tasks
 from rq.queues.trust import Trust
 from rq.spool import Spool
 from rq.spool.store import PREP_SECONDS, key_seconds
@@ -37,6 +38,7 @@ class Housekeeping:
         self.runner = runner
         self.server: Server
         self.door = Doorkeeper(owner)
+        self._tasks = Tasks(owner.loop)
         self._points = points
         self._config_seen = _stamp(owner.queue.config)
         self._hour = int(time.time() // 3600)
@@ -110,7 +112,8 @@ class Housekeeping:
 
     def _mind_transactions(self) -> None:
         if self._believed():
-            transactions.mind(self.owner, self.owner.spool.clock())
+            now = self.owner.spool.clock()
+            transactions.mind(self.owner, now, self._tasks.spawn)
 
     def _look_whether_it_stands(self) -> None:
         standstill.look(self.owner)

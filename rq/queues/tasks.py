@@ -20,12 +20,12 @@ class Tasks:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._all: set[asyncio.Task[None]] = set()
+        self._all: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Begin a task."""
         task = self._loop.create_task(work)
         self._all.add(task)
@@ -36,17 +36,25 @@ class Tasks:
         while self._all:
             await asyncio.wait(list(self._all))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._all.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a task failed", exc_info=task.exception())
 
 
-async def in_slices(items: Iterable[One], act: Callable[[One], None]) -> None:
-    """Act on each item, and let the loop have its turn every few milliseconds."""
+async def in_slices(
+    items: Iterable[One],
+    act: Callable[[One], Any],
+    between: Callable[[], None] = lambda: None,
+) -> None:
+    """Act on each item, and let the loop have its turn every few milliseconds.
+
+    Much may happen in such a turn: `act` has to look again. `between` is called before it.
+    """
     until = time.perf_counter() + SLICE
     for item in items:
         act(item)
         if time.perf_counter() > until:
+            between()
             await asyncio.sleep(0)
             until = time.perf_counter() + SLICE

@@ -8,7 +8,7 @@ import functools
 import inspect
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import Any
 
@@ -68,15 +68,15 @@ def _ttl(value: object) -> float:
 _Verb = Callable[[Owner, Transaction, dict[str, Any]], Any]
 
 
-def _once_decided(verb: _Verb) -> Callable[[Context, bytes], Any]:
-    """Return the handler of a verb that changes a transaction: what comes while the disk
-    is waited for in a commit finds out, when that has ended, how it went."""
+def _one_by_one(verb: _Verb) -> Callable[[Context, bytes], Any]:
+    """Return the handler of a verb that changes a transaction: what comes while another
+    one is at work on it begins when that has ended, and finds out how it went."""
 
     @functools.wraps(verb)
     def handler(ctx: Context, arg: bytes) -> Any:
         asked = object_in(arg)
         one = _named(ctx.owner, asked)
-        if one.deciding is None:
+        if one.pending is None:
             return verb(ctx.owner, one, asked)
         return _afterwards(verb, ctx.owner, one, asked)
 
@@ -86,13 +86,13 @@ def _once_decided(verb: _Verb) -> Callable[[Context, bytes], Any]:
 async def _afterwards(
     verb: _Verb, owner: Owner, one: Transaction, asked: dict[str, Any]
 ) -> Any:
-    while one.deciding is not None:
-        await asyncio.wait([one.deciding])
+    while one.pending is not None:
+        await asyncio.wait([one.pending])
     reply = verb(owner, one, asked)
     return await reply if inspect.isawaitable(reply) else reply
 
 
-@_once_decided
+@_one_by_one
 def prepare_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     """Prepare messages in a transaction, all or none of them; answer their ids."""
     wanted = asked.get("messages")
@@ -100,14 +100,33 @@ def prepare_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
         raise BadInput("lacking 'messages', a list of messages")
     owner.check_open()
     deciding.check_open(one, len(wanted))
-    made = [_made(owner, fields, at) for at, fields in enumerate(wanted)]
-    for message in made:
+    one.filling = owner.loop.create_future()
+    return _prepared(owner, one, wanted, one.filling)
+
+
+async def _prepared(
+    owner: Owner, one: Transaction, wanted: list[Any], ended: asyncio.Future[None]
+) -> Any:
+    """Prepare messages a few at a time, once all of them are known to be good."""
+    made: list[Message] = []
+
+    def prepare(message: Message) -> None:
+        owner.check_open()
         owner.spool.prepare_in(one.txn_id, message)
+
+    try:
+        await in_slices(
+            enumerate(wanted), lambda asked: made.append(_made(owner, *asked))
+        )
+        await in_slices(made, prepare, owner.wake)
+    finally:
+        one.filling = None
+        ended.set_result(None)
     owner.wake()
     return ["ok", [message.msg_id for message in made]]
 
 
-def _made(owner: Owner, fields: Any, at: int) -> Message:
+def _made(owner: Owner, at: int, fields: Any) -> Message:
     """Return the message that is asked for; BadMessage tells which one cannot be."""
     try:
         if not isinstance(fields, dict):
@@ -119,56 +138,75 @@ def _made(owner: Owner, fields: Any, at: int) -> Message:
     return message
 
 
-@_once_decided
+@_one_by_one
 def commit_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     """Accept the messages that are named and discard the others of the transaction."""
-    ids = _ids(asked.get("ids"))
-    if deciding.is_repeated(one, ids):
-        return ["ok", shown(one)]
-    owner.check_open()
-    deciding.check_whole(owner.spool, one, ids)
-    _check_free(owner, ids)
-    # Before anything else can be asked: the next may come in this very turn.
-    one.deciding = owner.loop.create_future()
-    return _committed(owner, one, ids, one.deciding)
-
-
-def _ids(value: object) -> list[str]:
+    value = asked.get("ids")
     if not isinstance(value, list):
         raise BadInput("lacking 'ids', a list of the messages to be accepted")
-    return list(dict.fromkeys(names.msg_id(one) for one in value))
-
-
-def _check_free(owner: Owner, ids: list[str]) -> None:
-    for msg_id in ids:
-        if owner.spool.entries[msg_id].busy:
-            raise Refused(f"message {msg_id} is being worked on; ask again")
+    # Before anything else can be asked: the next may come in this very turn.
+    one.deciding = owner.loop.create_future()
+    return _committed(owner, one, value, one.deciding)
 
 
 async def _committed(
-    owner: Owner, one: Transaction, ids: list[str], ended: asyncio.Future[None]
+    owner: Owner, one: Transaction, value: list[Any], ended: asyncio.Future[None]
 ) -> Any:
-    """Commit, once the files of the messages are on disk."""
+    """Commit, once the files of the messages are on disk.
+
+    Nobody else changes the transaction or its messages until then, so what was looked at
+    a slice ago is still so.
+    """
+    spool = owner.spool
     try:
+        ids = await _ids(value)
+        if deciding.is_repeated(one, ids):
+            return ["ok", shown(one)]
+        owner.check_open()
+        await in_slices(ids, lambda msg_id: deciding.check_there(spool, one, msg_id))
         await _make_durable(owner, one, ids)
+        others = await _left(owner, one, set(ids))
+        owner.check_open()
+        deciding.commit(spool, one, ids, others)
     finally:
         one.deciding = None
         ended.set_result(None)
-    owner.check_open()
-    deciding.check_whole(owner.spool, one, ids)
-    deciding.commit(owner.spool, one, ids)
-    for msg_id in ids:
-        owner.waits(msg_id)
-        owner.count("accepted")
+    await in_slices(ids, lambda msg_id: _waits(owner, msg_id), owner.wake)
     owner.wake()
     return ["ok", shown(one)]
+
+
+async def _ids(value: list[Any]) -> list[str]:
+    ids: dict[str, None] = {}
+    await in_slices(value, lambda one: ids.setdefault(names.msg_id(one)))
+    return list(ids)
+
+
+async def _left(owner: Owner, one: Transaction, chosen: set[str]) -> list[str]:
+    """Return the messages in prep that a decision discards."""
+    left: list[str] = []
+
+    def look(msg_id: str) -> None:
+        if msg_id not in chosen and deciding.is_left(owner.spool, msg_id):
+            left.append(msg_id)
+
+    await in_slices(list(one.members), look)
+    return left
+
+
+def _waits(owner: Owner, msg_id: str) -> None:
+    """Take an accepted message into the schedule; it may be gone again by now."""
+    owner.count("accepted")
+    entry = owner.spool.entries.get(msg_id)
+    if entry is not None and entry.state is State.QUE and entry.rider_of is None:
+        owner.waits(msg_id)
 
 
 async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
     spool = owner.spool
     run = owner.loop.run_in_executor
     try:
-        there = await run(owner.threads, _with_files, spool.queue, ids)
+        there = await run(owner.hands.files, _with_files, spool.queue, ids)
         # Of those before its start a power cut may have taken the directory itself.
         old = {i for i in ids if spool.entries[i].since < owner.began_at}
         found: list[Message] = []
@@ -182,10 +220,10 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
         await in_slices([i for i in ids if i in there or i in old], look)
         for message in found:
             deep = message.msg_id in old
-            await run(owner.threads, attach.verify, spool.dir_fd, message, deep)
+            await run(owner.hands.files, attach.verify, spool.dir_fd, message, deep)
         if len(ids) > transactions.INLINE:
             write = transactions.write_manifest
-            await run(owner.threads, write, spool.queue, one.txn_id, ids)
+            await run(owner.hands.files, write, spool.queue, one.txn_id, ids)
     except OSError as error:
         raise Refused(not_done(error)) from None
 
@@ -196,13 +234,23 @@ def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
     return frozenset(i for i in ids if os.path.isdir(f"{place}/{i}/{ATTACH}"))
 
 
-@_once_decided
+@_one_by_one
 def abort_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     """Discard all that was prepared; asked again, it is done already."""
-    if one.is_open:
-        deciding.abort(owner.spool, one)
-        owner.wake()
     deciding.check_aborted(one)
+    if not one.is_open:
+        return ["ok", shown(one)]
+    one.deciding = owner.loop.create_future()
+    return _aborted(owner, one, one.deciding)
+
+
+async def _aborted(owner: Owner, one: Transaction, ended: asyncio.Future[None]) -> Any:
+    try:
+        deciding.abort(owner.spool, one, await _left(owner, one, set()))
+    finally:
+        one.deciding = None
+        ended.set_result(None)
+    owner.wake()
     return ["ok", shown(one)]
 
 
@@ -259,17 +307,19 @@ def shown(one: Transaction) -> dict[str, Any]:
 # ---- by age
 
 
-def mind(owner: Owner, now: float) -> None:
+def mind(
+    owner: Owner, now: float, spawn: Callable[[Coroutine[Any, Any, Any]], None]
+) -> None:
     """Abort what was left alone; drop the lists of what a checkpoint covers."""
     spool = owner.spool
     for one in spool.txns.open_ones():
-        if now > one.ends and one.deciding is None:
+        if now > one.ends and one.pending is None:
             _log.warning(
                 "a transaction was left alone; RQ aborts it: %s",
                 fields(txn=one.txn_id, messages=len(one.members), ttl=one.ttl),
             )
-            deciding.abort(spool, one)
-            owner.wake()
+            one.deciding = owner.loop.create_future()
+            spawn(_aborted(owner, one, one.deciding))
     for one in spool.txns.with_manifest():
         if one.manifest <= owner.checkpoint_seq:
             with contextlib.suppress(OSError):

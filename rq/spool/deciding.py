@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from rq.errors import DiskFailed, WrongState
+from rq.errors import DiskFailed, Refused, WrongState
 from rq.spool import transactions
 from rq.spool.fold import Folded
 from rq.spool.store import Spool
@@ -69,35 +69,39 @@ def _check_members(one: Transaction, ids: list[str]) -> None:
             )
 
 
-def check_whole(spool: Spool, one: Transaction, ids: list[str]) -> None:
-    """WrongState when a message was taken away by hand while RQ was stopped."""
-    for msg_id in ids:
-        entry = spool.entries.get(msg_id)
-        if entry is None or entry.state is not State.PREP:
-            raise WrongState(
-                f"transaction {one.txn_id} has lost message {msg_id}, removed by hand: "
-                "abort it and send all again"
-            )
+def check_there(spool: Spool, one: Transaction, msg_id: str) -> None:
+    """WrongState when a message was taken away by hand while RQ was stopped, or is being
+    worked on."""
+    if not is_left(spool, msg_id):
+        raise WrongState(
+            f"transaction {one.txn_id} has lost message {msg_id}, removed by hand: "
+            "abort it and send all again"
+        )
+    if spool.entries[msg_id].busy:
+        raise Refused(f"message {msg_id} is being worked on; ask again")
 
 
-def commit(spool: Spool, one: Transaction, ids: list[str]) -> None:
+def commit(
+    spool: Spool, one: Transaction, ids: list[str], others: list[str] | None = None
+) -> None:
     """Accept the messages `ids` and discard all others of the transaction, by one line.
 
-    Ids beyond INLINE lie in its manifest by now.
+    Ids beyond INLINE lie in its manifest by now. `others` are those that are still in
+    prep, if the caller has looked.
     """
     said = {"is": Standing.COMMITTED, "n": len(ids), "sha256": transactions.digest(ids)}
     listed = {"manifest": True} if len(ids) > transactions.INLINE else {"ids": ids}
     line = spool.note(Note.TXN, txn=one.txn_id, **said, **listed)
     spool.txns.take({**line, "ids": ids})
     _leave_prep(spool, ids, Event.COMMIT, one.txn_id)
-    _finish(spool, one)
+    _finish(spool, one, others)
 
 
-def abort(spool: Spool, one: Transaction) -> None:
-    """Discard all messages of an open transaction, by one line."""
+def abort(spool: Spool, one: Transaction, others: list[str] | None = None) -> None:
+    """Discard all messages of an open transaction, by one line; `others` as above."""
     said = {"is": Standing.ABORTED}
     spool.txns.take(spool.note(Note.TXN, txn=one.txn_id, **said))
-    _finish(spool, one)
+    _finish(spool, one, others)
     with contextlib.suppress(OSError):  # of a commit that came to nothing
         transactions.drop_manifest(spool.queue, one)
 
@@ -119,9 +123,14 @@ def finish_all(spool: Spool, folded: Folded) -> None:
             pass
 
 
-def _finish(spool: Spool, one: Transaction) -> None:
-    entries = spool.entries
-    left = [i for i in one.members if i in entries and entries[i].state is State.PREP]
+def is_left(spool: Spool, msg_id: str) -> bool:
+    """Whether a message that was prepared is still in prep."""
+    entry = spool.entries.get(msg_id)
+    return entry is not None and entry.state is State.PREP
+
+
+def _finish(spool: Spool, one: Transaction, others: list[str] | None = None) -> None:
+    left = [i for i in one.members if is_left(spool, i)] if others is None else others
     _leave_prep(spool, left, Event.DISCARD, one.txn_id)
     one.members.clear()
 
@@ -131,11 +140,7 @@ def _leave_prep(spool: Spool, ids: list[str], event: Event, txn_id: str) -> None
     own line, which recovery would do as well."""
     target = next_state(State.PREP, event, Role.CREATOR)
     for chunk, seq in _tell_of(spool, ids, event, txn_id):
-        now = spool.clock()
-        for msg_id in chunk:
-            entry = spool.entries[msg_id]
-            entry.seq, entry.since, entry.written = seq, now, False
-            spool.changed(msg_id, entry, State.PREP, target)
+        spool.all_changed(chunk, State.PREP, target, seq)
         if spool.journal.full:
             with contextlib.suppress(DiskFailed):  # the turn's own commit says so
                 spool.commit()

@@ -87,12 +87,12 @@ class Counts:
 
     by_state: dict[State, int] = field(default_factory=dict)
 
-    def moved(self, source: State, target: State) -> None:
+    def moved(self, source: State, target: State, number: int = 1) -> None:
         by_state = self.by_state
         if source is not State.NOWHERE:
-            by_state[source] = by_state.get(source, 0) - 1
+            by_state[source] = by_state.get(source, 0) - number
         if target is not State.GONE:
-            by_state[target] = by_state.get(target, 0) + 1
+            by_state[target] = by_state.get(target, 0) + number
 
     def of(self, state: State) -> int:
         return self.by_state.get(state, 0)

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -265,6 +265,18 @@ class Spool:
         self.counts.moved(source, target)
         self.entries[msg_id] = entry
         self.lagging.add(msg_id, entry)
+
+    def all_changed(
+        self, ids: Sequence[str], source: State, target: State, seq: int
+    ) -> None:
+        """Let memory follow one event of many messages that are known."""
+        now = self.clock()
+        for msg_id in ids:
+            entry = self.entries[msg_id]
+            entry.state, entry.seq, entry.since = target, seq, now
+            entry.written = False
+            self.lagging.add(msg_id, entry)
+        self.counts.moved(source, target, len(ids))
 
     def _note_key(self, record: Mapping[str, Any], msg_id: str, now: float) -> None:
         key = record.get("key")

@@ -50,11 +50,17 @@ class Transaction:
     number: int = 0  # how many messages it has committed
     digest: str = ""  # of their ids
     manifest: int = 0  # seq of the decision whose ids lie in a file; 0: no file
+    filling: Future[None] | None = None  # ends with a request that prepares messages
     deciding: Future[None] | None = None  # ends with its commit, which awaits the disk
 
     @property
     def is_open(self) -> bool:
         return self.standing is Standing.OPEN
+
+    @property
+    def pending(self) -> Future[None] | None:
+        """What ends with the request that is at work on it; None while none is."""
+        return self.deciding or self.filling
 
     @property
     def ends(self) -> float:

@@ -9,6 +9,8 @@ from supervising import wait_until
 from support import ask_at_once
 from support_cli import rq
 
+from rq import client
+
 pytestmark = pytest.mark.process
 
 
@@ -124,6 +126,25 @@ def test_what_comes_while_a_commit_waits_for_the_disk_hears_of_it(
         assert other[0] == "fail"
         assert text in other[1]
     assert "ask again" not in str(first) + str(other)
+    queue.prove()
+
+
+@pytest.mark.parametrize("verb", ["commit_txn", "abort_txn"])
+def test_a_decision_waits_for_what_is_being_prepared(queue, verb):
+    """Many messages are prepared a few at a time; none is added after the decision."""
+    txn = opened(queue)
+    ids = prepare(queue, txn)
+    with client.Connection(queue.dir.socket, timeout=60) as line:
+        line.send("prepare_txn", {"txn": txn, "messages": [{}] * 5000})
+        wait_until(lambda: queue.ok("show_txn", {"txn": txn})["messages"] > 1)
+        queue.ok(verb, {"txn": txn, **({"ids": ids} if verb == "commit_txn" else {})})
+        word, more = line.receive()
+    assert (word, len(more)) == ("ok", 5000)
+    if verb == "commit_txn":
+        queue.promised += ids
+        all_done(queue, ids)
+    wait_until(lambda: queue.ask("num_messages")["prep"] == 0, 60)
+    assert queue.ask("num_messages")["que"] == 0
     queue.prove()
 
 
