@@ -8,13 +8,16 @@ in smaller ones, so that one which kills its process ends alone.
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import orjson
 
 PARTS = 10  # in how many a batch that died is parted
+_SLACK = 64  # entries of a heap that count no more before it is made anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,11 @@ class _Group:
     """Messages that may go together, in the order in which they may run."""
 
     most: int
-    since: dict[str, float] = field(default_factory=dict)
+    # Ordered: who is first is found at once, however many were before him.
+    since: OrderedDict[str, float] = field(default_factory=OrderedDict)
     parts: int = 0  # how many there will be; 0: nobody says
     hurried: str | None = None  # who lets it start as it is
+    alarm: float | None = None  # of its entries among the alarms the one that counts
 
     @property
     def quota(self) -> int:
@@ -77,8 +82,12 @@ class Gathering:
         self.rule = rule
         self._groups: dict[str, _Group] = {}
         self._of: dict[str, str] = {}  # message: its group
-        self._full: dict[str, None] = {}  # groups that are full or complete
-        # When groups start at the latest; of each that is not empty one entry at least
+        # Groups that are full or complete, with their entry in `_by_age` that counts: not
+        # later than its first has waited since, and which became so before which.
+        self._full: dict[str, tuple[float, int]] = {}
+        self._turn = count()
+        self._by_age: list[tuple[float, int, str]] = []
+        # When groups start at the latest; of each that is not empty the entry that counts
         # is not later than that.
         self._alarms: list[tuple[float, str]] = []
 
@@ -103,14 +112,27 @@ class Gathering:
         group = self._groups.setdefault(key, _Group(most))
         if hurry:
             group.hurried = msg_id
-            group.since = {msg_id: since, **group.since}
+            group.since[msg_id] = since
+            group.since.move_to_end(msg_id, last=False)
         else:
             group.since.setdefault(msg_id, since)
         group.parts = max(group.parts, _parts(params, self.rule.complete))
         if msg_id not in self._of or hurry:
             self._of[msg_id] = key
-            heapq.heappush(self._alarms, (group.starts_at(self.rule), key))
+            self._set_alarm(key, group)
         self._judge(key, group)
+
+    def _set_alarm(self, key: str, group: _Group) -> None:
+        """Look at a group no later than when it starts."""
+        at = group.starts_at(self.rule)
+        if group.alarm is not None and group.alarm <= at:
+            return
+        group.alarm = at
+        heapq.heappush(self._alarms, (at, key))
+        if len(self._alarms) > 2 * len(self._groups) + _SLACK:
+            known = self._groups.items()
+            self._alarms = [(o.alarm, k) for k, o in known if o.alarm is not None]
+            heapq.heapify(self._alarms)
 
     def remove(self, msg_id: str) -> None:
         """Forget a message that has started, or gone."""
@@ -125,13 +147,23 @@ class Gathering:
             return
         if group.hurried == msg_id:
             group.hurried = None
+        # Who came before those that were hurried may have waited longer than they.
+        self._set_alarm(key, group)
         self._judge(key, group)
 
     def _judge(self, key: str, group: _Group) -> None:
-        if len(group.since) >= group.quota:
-            self._full[key] = None
-        else:
+        if len(group.since) < group.quota:
             self._full.pop(key, None)
+            return
+        known = self._full.get(key)
+        if known is not None and known[0] <= group.oldest:
+            return
+        turn = next(self._turn) if known is None else known[1]
+        self._full[key] = group.oldest, turn
+        heapq.heappush(self._by_age, (group.oldest, turn, key))
+        if len(self._by_age) > 2 * len(self._full) + _SLACK:
+            self._by_age = [(at, turn, key) for key, (at, turn) in self._full.items()]
+            heapq.heapify(self._by_age)
 
     def next_batch(self, now: float) -> tuple[list[str], float | None]:
         """Return (who starts now, None) or ([], when to look again)."""
@@ -144,9 +176,21 @@ class Gathering:
         if at > now:
             # Nobody has waited too long. A group that is full again and again must not
             # stand before the others.
-            full = (self._groups[key] for key in self._full)
-            group = min(full, key=lambda one: one.oldest)
+            group = self._longest_full()
         return group.first(group.quota), None
+
+    def _longest_full(self) -> _Group:
+        """Return of the groups that are full the one whose first waits longest."""
+        while True:
+            at, turn, key = self._by_age[0]
+            if self._full.get(key) != (at, turn):
+                heapq.heappop(self._by_age)
+                continue
+            group = self._groups[key]
+            if group.oldest <= at:
+                return group
+            self._full[key] = group.oldest, turn
+            heapq.heapreplace(self._by_age, (group.oldest, turn, key))
 
     def _soonest(self) -> tuple[float, _Group] | None:
         """Return the group that starts first, and when."""
@@ -154,12 +198,13 @@ class Gathering:
         while alarms:
             at, key = alarms[0]
             group = self._groups.get(key)
-            if group is None:
+            if group is None or group.alarm != at:
                 heapq.heappop(alarms)
                 continue
             starts = group.starts_at(self.rule)
             if starts <= at:
                 return starts, group
+            group.alarm = starts
             heapq.heapreplace(alarms, (starts, key))  # whoever was first has gone
         return None
 

@@ -27,7 +27,7 @@ QUEUED = [int(n) for n in os.environ.get("RQ_BENCH_QUEUED", "1000 100000").split
 ROWS = os.environ.get("RQ_BENCH_ROWS", "").split(",")
 PATIENCE = 60.0  # seconds for a row; what has not ended by then counts as it is
 FILL = 200  # requests in flight
-STAYS = """#!/usr/bin/env -S python3 -u
+STAYS = f"""#!{sys.executable} -I
 import os, sys
 out = os.fdopen(3, "w", buffering=1)
 out.write("ready\\n")

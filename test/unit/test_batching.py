@@ -205,3 +205,25 @@ def test_a_group_that_is_full_again_and_again_lets_the_others_have_their_turn():
     assert taken(made, 110.0) == ["c", "d"]
     assert taken(made, 110.0) == ["x", "y"]
     assert taken(made, 110.0) == ["e", "f"]
+
+
+def test_of_full_batches_the_one_starts_whose_first_waits_longest_now():
+    made = gathering(most=2, by="param1")
+    for one, since in (("a1", 100.0), ("a2", 103.0), ("a3", 104.0)):
+        add(made, one, since=since, param1="a")
+    for one, since in (("b1", 101.0), ("b2", 102.0)):
+        add(made, one, since=since, param1="b")
+    made.remove("a1")
+    assert taken(made, 110.0) == ["b1", "b2"]
+    assert taken(made, 110.0) == ["a2", "a3"]
+
+
+def test_who_came_before_one_that_was_hurried_still_starts_in_time():
+    made = gathering(most=5)
+    add(made, "a", since=100.0)
+    made.add("b", 130.0, {}, hurry=True)
+    made.add("c", 140.0, {}, hurry=True)
+    made.remove("c")
+    assert made.next_batch(150.0) == ([], 190.0)
+    made.remove("b")
+    assert made.next_batch(159.0) == ([], 160.0)
