@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rq.spool import outbox
 from rq.states import FINAL, HASHED, Event, Note, State
 
 
@@ -113,7 +114,7 @@ def _take_decision(folded: Folded, record: dict[str, Any]) -> None:
 def _take_others(folded: Folded, record: dict[str, Any]) -> None:
     """Take what a line says beside its own message: what it owes, riders."""
     when = record["ts"] / 1e6
-    for number, out in enumerate(record.get("out", ())):
+    for number, out in enumerate(outbox.unpacked(record.get("out", ()))):
         whose = {**out, "msg": record["msg"]}
         folded.owed.append((record["seq"], number, whose, when))
     for rider in record.get("riders", ()):

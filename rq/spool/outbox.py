@@ -6,12 +6,14 @@ import dataclasses
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+_STORY = "param2"  # of what is owed to many the part that all have in common
+_WHOSE = 4  # since, msg_id, files, key
 Of = tuple[int, int]  # seq of the line that owes, and which of its entries
 
 
@@ -37,6 +39,42 @@ def stamped(out: Mapping[str, Any]) -> dict[str, Any]:
     said = orjson.dumps(out["message"], option=orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(said).hexdigest()[:16]
     return {**out, "bits": f"{secrets.token_hex(8)}{digest}"}
+
+
+def packed(out: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the entries of a line with a text that several have in common, as the
+    story of an end, in the first of them only: `like` says which."""
+    first: dict[str, int] = {}
+    return [
+        _like(one, first.setdefault(text, number), number)
+        if (text := one["message"].get(_STORY))
+        else one
+        for number, one in enumerate(out)
+    ]
+
+
+def _like(one: Mapping[str, Any], at: int, number: int) -> Mapping[str, Any]:
+    if at == number:
+        return one
+    return {**one, "message": _without(one["message"]), "like": at}
+
+
+def _without(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name != _STORY}
+
+
+def unpacked(out: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the entries of a line, each with all of its message."""
+    return [
+        {**one, "message": _told(one["message"], out[one["like"]]["message"])}
+        if "like" in one
+        else one
+        for one in out
+    ]
+
+
+def _told(message: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    return {**message, _STORY: other[_STORY]}
 
 
 def owed(
@@ -157,15 +195,28 @@ class Outbox(MutableMapping[Of, Owed]):
 
 
 def to_json(owed: Mapping[Of, Owed]) -> list[list[Any]]:
-    return [
-        [seq, number, one.dest, one.message, one.since, one.msg_id, one.files, one.key]
-        for (seq, number), one in owed.items()
-    ]
+    """Return a row for each entry; one whose text stands in the row of another entry of
+    its line names that at its end."""
+    first: dict[tuple[int, str], int] = {}
+    rows = []
+    for (seq, number), one in owed.items():
+        message, like = one.message, list[int]()
+        if text := message.get(_STORY):
+            at = first.setdefault((seq, str(text)), number)
+            message, like = (message, []) if at == number else (_without(message), [at])
+        whose = [one.since, one.msg_id, one.files, one.key]
+        rows.append([seq, number, one.dest, message, *whose, *like])
+    return rows
 
 
 def from_json(data: list[list[Any]], journal: str) -> dict[Of, Owed]:
     """Return what a checkpoint of `journal` says is owed."""
-    found = {(int(seq), int(number)): Owed(*rest) for seq, number, *rest in data}
+    found: dict[Of, Owed] = {}
+    for seq, number, dest, message, *rest in data:
+        *whose, like = rest if len(rest) > _WHOSE else (*rest, None)
+        if like is not None:
+            message = _told(message, found[seq, like].message)
+        found[seq, number] = Owed(dest, message, *whose)
     return {
         of: one if one.key else dataclasses.replace(one, key=key(journal, of))
         for of, one in found.items()

@@ -215,7 +215,8 @@ class Spool:
         status = entry.status if facts is None else status_file(record)
         record.update(more)
         if "out" in record:
-            record["out"] = [outbox.stamped(one) for one in record["out"]]
+            out = [outbox.stamped(one) for one in record["out"]]
+            record["out"] = outbox.packed(out)
         # What cannot be written fails here, and has changed nothing.
         seq = record["seq"] = self.journal.append(record)
         entry.written = False
@@ -284,7 +285,7 @@ class Spool:
             self.keys[key] = (msg_id, now)
 
     def _note_owed(self, record: Mapping[str, Any], seq: int, now: float) -> None:
-        for number, one in enumerate(record.get("out", ())):
+        for number, one in enumerate(outbox.unpacked(record.get("out", ()))):
             of, journal = (seq, number), self.journal.journal_id
             self.owed[of] = outbox.owed(one, record["msg"], now, journal, of)
 
