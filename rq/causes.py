@@ -18,6 +18,7 @@ class Cause(StrEnum):
     """Why an attempt ended or did not begin; stored in events and status files."""
 
     DONE = "done"
+    EXITED = "exited"
     RELAYED = "relayed"
     FORWARDED = "forwarded"
     DUPLICATE = "duplicate"
@@ -65,6 +66,11 @@ STORIES: dict[Cause, Story] = {
     Cause.DONE: Story(
         "It succeeded in attempt {attempt} after {run}.",
         "The script reported done and exited with 0: {text}",
+        "Nothing.",
+    ),
+    Cause.EXITED: Story(
+        "It succeeded in attempt {attempt} after {run}.",
+        "The script exited with 0, which is success in this queue: {text}",
         "Nothing.",
     ),
     Cause.RELAYED: Story(

@@ -72,5 +72,17 @@ def uncoloured(written: str) -> str:
     return text("\n".join(one.rstrip("\r").rpartition("\r")[2] for one in lines))
 
 
+def last_line(written: str, length: int) -> str:
+    """Return so many characters of the last line in which a program wrote something,
+    without what cannot be seen.
+
+    >>> last_line("one\\r\\n10 %\\r\\x1b[31mno\\troom\\u202e\\x1b[0m\\n \\n", 200)
+    'no room'
+    """
+    lines = SEQUENCE.sub("", written).replace("\t", " ").splitlines()
+    seen = (_IN_LINE.sub("", one).strip() for one in reversed(lines))
+    return next((one for one in seen if one), "")[:length]
+
+
 def _number(found: re.Match[str]) -> str:
     return f"<U+{ord(found[0]):04X}>"

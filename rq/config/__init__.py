@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rq.config import checks
-from rq.config.settings import ONCE, QueueConfig, RootConfig
+from rq.config.settings import EXIT, ONCE, QueueConfig, RootConfig
 from rq.errors import BadConfig, BadInput, CannotRead, is_busy
 from rq.layout import QueueDir, Root
 from rq.nesting import from_json
@@ -28,6 +28,8 @@ _NOT_WITH_BATCH: Mapping[str, object] = {
     "blocking_params": (),
     "worker": ONCE,
 }
+# What these are where the exit status may say how a script for one message has ended.
+_NOT_BY_EXIT: Mapping[str, object] = {"batch": {}, "worker": ONCE, "spark": {}}
 # Keys of old config files that mean nothing any more.
 _IGNORED = frozenset({"schedule", "schedules", "admin_status", "oper_status", "url"})
 
@@ -119,6 +121,12 @@ def queue_config(data: Mapping[str, Any], path: Path) -> QueueConfig:
         if known.get("batch") and known.get(name, unlike) != unlike:
             raise BadConfig(
                 f"{path}: a queue has batch or {name}, not both; take one of them out"
+            )
+    for name, unlike in _NOT_BY_EXIT.items():
+        if known.get("success") == EXIT and known.get(name, unlike) != unlike:
+            raise BadConfig(
+                f'{path}: success is "exit" for scripts of one message; with {name} '
+                "they have to say how they ended: take one of the two out"
             )
     return QueueConfig(**known)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rq import moments
-from rq.config.settings import ONCE, PERSISTENT, RETENTION
+from rq.config.settings import EXIT, ONCE, PERSISTENT, RETENTION, WORD
 
 TRUE: tuple[object, ...] = (True, "true", "yes", "1")
 _KEPT_BY = ("days", "count", "bytes")
@@ -218,6 +218,12 @@ def _worker(value: Any) -> str:
     raise ValueError(f"{value!r:.60} is neither {ONCE!r} nor {PERSISTENT!r}")
 
 
+def _success(value: Any) -> str:
+    if value in (WORD, EXIT):
+        return str(value)
+    raise ValueError(f"{value!r:.60} is neither {WORD!r} nor {EXIT!r}")
+
+
 ROOT: dict[str, Callable[[Any], Any]] = {
     "env": _text,
     "host": _text,
@@ -256,6 +262,7 @@ QUEUE: dict[str, Callable[[Any], Any]] = {
     "worker_messages": _whole(1, 2**31),
     "worker_seconds": _seconds,
     "worker_dir": _flag,
+    "success": _success,
     "batch": _batch,
     "spark": _spark,
     "retention": _retention,

@@ -18,6 +18,7 @@ from rq import users
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
 ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
+WORD, EXIT = "word", "exit"  # what says how a script has ended
 WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
@@ -97,6 +98,7 @@ class QueueConfig:
     worker_messages: int = 10_000  # a persistent one is renewed after so many
     worker_seconds: float = 3600.0  # and when it has lived so long
     worker_dir: bool = True  # each message of a persistent one gets its directory
+    success: str = WORD  # or "exit": of a script that says nothing, its exit status
     batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
     spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
     retention: Mapping[str, Mapping[str, float]] = field(

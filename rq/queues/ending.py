@@ -34,6 +34,8 @@ def decide(owner: Owner, worker: Worker) -> Outcome:
     )
     if worker.cause == Cause.STOP and decided.cause in _CUT:
         return CUT_SHORT
+    if worker.last_printed is not None and worker.said.word is None:
+        decided = outcome.by_exit(decided, worker.said.text, worker.last_printed)
     return delivery.check_target(owner, decided)
 
 

@@ -5,6 +5,7 @@ The first completion word of a run decides; the text is that of its last line.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rq import pipe, retry
@@ -86,6 +87,17 @@ def decide(
     if exit_status != 0:
         return _improper(said, exit_status, signal)
     return _proper(said, count, max_count)
+
+
+def by_exit(decided: Outcome, text: str, last_printed: Callable[[], str]) -> Outcome:
+    """Return the outcome of a script that need not say how it ended, and has not: its
+    exit status says so. `text` is the last of its progress."""
+    if decided.cause is Cause.NO_WORD:
+        return Outcome(Event.FINISH, Cause.EXITED, text)
+    if decided.cause in (Cause.EXIT, Cause.SIGNAL):
+        text = last_printed() or "it printed nothing"
+        return Outcome(Event.FAIL, decided.cause, text)
+    return decided
 
 
 def decide_in_batch(

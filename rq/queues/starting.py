@@ -7,6 +7,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping
 
+from rq.config.settings import EXIT
 from rq.layout import JOB, folder
 from rq.message import Message
 from rq.pipe import Report
@@ -41,6 +42,8 @@ class Starter:
         claim.stamp = spool.stamp(msg_id)
         log = StdioLog(spool.dir_fd, path, directory, self._file.path)
         worker = Worker(message, slot, log, self._hear)
+        if owner.config.success == EXIT:
+            worker.last_printed = log.last_printed
         try:
             plan = self.plan(
                 slot.lease,

@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from rq import beneath
+from rq import beneath, visible
 from rq.errors import NotPlain
 from rq.layout import STDIO_LOG
 from rq.spool import work
+
+_TAIL = 8192  # bytes of a log in which its last line is looked for
+_SHOWN = 200  # characters of that line
 
 
 class StdioLog:
@@ -41,9 +44,11 @@ class StdioLog:
                 error.filename = self._path  # a write does not tell whose folder it is
             raise
 
-    def _again(self, path: str, dir_fd: int) -> int:
+    def _again(
+        self, path: str, dir_fd: int, flags: int = os.O_WRONLY | os.O_APPEND
+    ) -> int:
         """Open it once more; NotPlain when another file has its name."""
-        fd = beneath.open_any(path, os.O_WRONLY | os.O_APPEND, dir_fd)
+        fd = beneath.open_any(path, flags, dir_fd)
         if not os.path.samestat(os.fstat(fd), self._file):
             os.close(fd)
             raise NotPlain(errno.EINVAL, "another file is in its place", self._path)
@@ -59,6 +64,20 @@ class StdioLog:
         for fd in (self.directory, self._head, self.fd):
             with contextlib.suppress(OSError):
                 os.close(fd)
+
+    def last_printed(self) -> str:
+        """Return the last line that this attempt has printed, as a status shows it; "" if
+        there is none, or the log cannot be read."""
+        with contextlib.suppress(OSError):
+            fd = self._again(self._path, self._dir_fd, os.O_RDONLY)
+            try:
+                begin = self._at + len(_head(0, self._began))
+                at = max(begin, os.fstat(fd).st_size - _TAIL)
+                written = os.pread(fd, _TAIL, at)
+            finally:
+                os.close(fd)
+            return visible.last_line(written.decode(errors="replace"), _SHOWN)
+        return ""
 
     def end(self, last: str, wanted: bool) -> None:
         """Write the last line of the attempt, after the last answer."""

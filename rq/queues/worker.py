@@ -41,6 +41,8 @@ class Worker:
         self.dups = 0  # questions that are not yet answered
         self.cause: str | None = None  # why RQ itself is ending it
         self.batch: Said | None = None  # what the batch that it is in has said
+        # Of a script whose exit status may say how it ended: the last line that it wrote.
+        self.last_printed: Callable[[], str] | None = None
         self._on_report = on_report
 
     @property

@@ -297,6 +297,27 @@ def test_a_queue_has_batches_or_what_they_do_not_go_with(name, value):
     assert queue(batch={}, **{name: value}).batch == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch", {"max": 5}),
+        ("worker", "persistent"),
+        ("spark", {"master": "spark://h:7077"}),
+    ],
+)
+def test_the_exit_status_speaks_for_scripts_of_one_message_alone(name, value):
+    told = refused(queue, success="exit", **{name: value})
+    assert 'success is "exit" for scripts of one message' in told
+    assert f"with {name} they have to say" in told
+    assert queue(success="word", **{name: value}).success == "word"
+    assert queue(success="exit").to_json()["success"] == "exit"
+
+
+@pytest.mark.parametrize("value", ["exits", "", True, 0, ["exit"]])
+def test_what_says_how_a_script_ended_is_a_word_or_its_exit(value):
+    assert "neither 'word' nor 'exit'" in refused(queue, success=value)
+
+
 def test_where_jobs_on_spark_run_is_checked():
     said = {"master": "spark://h:7077", "conf": {"spark.executor.cores": 2}}
     known = {"master": "spark://h:7077", "conf": {"spark.executor.cores": "2"}}

@@ -1,5 +1,6 @@
 """What moves the cursor or cannot be seen never reaches a reader as it is."""
 
+import doctest
 import json
 import unicodedata
 
@@ -94,3 +95,9 @@ def test_a_sequence_that_never_ends_hides_no_more_than_its_share(kind):
         script.take(b) for b in [f"{E}{kind}".encode(), *[b"1" * 1000] * 20]
     )
     assert len(shown + script.end()) > 15_000
+
+
+def test_of_what_a_program_printed_the_last_line_is_shown_without_controls():
+    assert doctest.testmod(visible).failed == 0
+    assert visible.last_line(f"a\n{MARKS}x{E}]0;title\a\x00y\x9b\n\r\n", 9) == "xy"
+    assert visible.last_line("", 9) == visible.last_line(" \n\t\n", 9) == ""
