@@ -61,6 +61,11 @@ class Root:
         return self.path / "scandir"
 
     @property
+    def commands(self) -> Path:
+        """Definitions that `rq queue new` made."""
+        return self.path / "commands"
+
+    @property
     def timers(self) -> Path:
         return self.path / "timers"
 

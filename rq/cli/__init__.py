@@ -66,7 +66,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "cancel": ("change:cancel", "take a waiting message out, end a running one"),
     "delete": ("change:delete", "remove messages for good"),
     "ack": ("change:ack", "mark failed messages as seen"),
-    "queue": ("queue:queue", "ls | pause | resume | down | up | restart"),
+    "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart"),
     "timer": ("timer:timer", "ls: the timers and when they fire"),
     "router": ("router:router", "try | import: routing rules, tried on one message"),
     "owed": ("owed:owed", "ls | resolve: copies and webhooks not yet delivered"),
@@ -170,7 +170,7 @@ def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
 
     found = config.find_root(root)
     act: Callable[..., int] = _function(target)
-    if {"-h", "--help"} & set(rest):
+    if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
         _drop(found)
         return act(found, rest)
     if verb in ANCESTOR:

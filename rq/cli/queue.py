@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rq.cli import owner, place, status, term
+from rq.cli import newqueue, owner, place, status, term
 from rq.errors import Refused
 from rq.layout import Root
 
@@ -26,6 +26,9 @@ def queue(root: Root, words: list[str]) -> int:
     for word, (_, text) in _WANTED.items():
         one = kinds.add_parser(word, help=text)
         one.add_argument("queues", nargs="+", metavar="QUEUE")
+    newqueue.options(kinds)
+    if words[:1] == ["new"]:
+        return newqueue.make(root, made, words)
     args = made.parse_args(words)
     if args.what == "ls":
         return _ls(root, as_json=args.json)

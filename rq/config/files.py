@@ -13,6 +13,7 @@ from rq import durable
 from rq.layout import QUEUE_DIRS, QueueDir, Root
 
 _SECRET_BYTES = 32
+_PROGRAM_MODE = 0o750
 
 
 def write_state(path: Path, data: object) -> None:
@@ -61,6 +62,18 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace a small file that is no text; as `write_text`."""
     durable.replace(str(path), data)
+
+
+def write_definition(path: Path, files: Mapping[str, bytes], run: bytes) -> None:
+    """Make the directory of a queue's definition, durably; FileExistsError if there is
+    one. Its script comes last."""
+    durable.make_dirs(str(path.parent))
+    durable.make_dir(str(path))
+    for name, data in files.items():
+        durable.write_durable(path / name, data)
+    durable.write_durable(path / "run", run, _PROGRAM_MODE)
+    for above in (path.parent, path.parent.parent):
+        durable.sync_path(above)
 
 
 def write_link(target: str, path: Path) -> None:

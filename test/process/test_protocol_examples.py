@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import CHECKOUT, running_queue, short, wait_until
 
-from rq import config
+from rq import command, config
 from rq.layout import Root
 from rq.outbound import peers
 from rq.router import rules
@@ -174,10 +174,17 @@ def test_the_example_of_routing_rules_is_one():
     assert len(rules.parse(json.loads(text)).rules) == 2
 
 
+def test_the_example_of_a_queues_command_is_one():
+    [text] = examples("json", "command")
+    found = command.parse(json.loads(text))
+    command.check(found)
+    assert found.to_json() == json.loads(text)
+
+
 def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
     known |= {("json", one) for one in ("root", "queue", "timer")}
-    known |= {("json", one) for one in ("webhooks", "router", "peers")}
+    known |= {("json", one) for one in ("webhooks", "router", "peers", "command")}
     known |= {(language, "worker") for language in ("sh", "python")}
     known |= {(language, "batch") for language in ("sh", "json")}
     known |= {("sh", "http"), ("python", "job")}  # by test/web and test/spark

@@ -1,0 +1,145 @@
+"""`rq queue new NAME -- COMMAND [ARG …]`: a queue that runs an existing command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import time
+from typing import Any
+
+from rq import command, config, names
+from rq.cli import OK, place, term
+from rq.command import Command
+from rq.config import files, settings
+from rq.errors import BadConfig, BadInput, Refused
+from rq.layout import Root
+
+_PATIENCE = 30.0  # seconds until the queue serves
+_LOOK = 0.05
+_NEW = """\
+Make a queue of a command: it runs once for each message, and its exit status
+says how the message ended.
+
+  rq queue new backup -- /usr/local/bin/backup --to /mnt/backup
+  rq queue new thumbs -- convert {param1} -resize 200x200 -- {param2}
+  rq queue new fetch --append -- curl -sSfO
+
+{param1} to {param4} are replaced within their own argument; no shell reads
+them. --append puts all that the message has behind --.
+"""
+
+
+def options(kinds: Any) -> None:
+    """Add what `rq queue new` takes."""
+    made = kinds.add_parser(
+        "new",
+        help="make one of a command: new NAME -- COMMAND [ARG …]",
+        description=_NEW,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="rq queue new NAME [--append] [--workers N] -- COMMAND [ARG …]",
+    )
+    made.add_argument("name", metavar="NAME")
+    made.add_argument(
+        "--append", action="store_true", help="the message's parameters go behind --"
+    )
+    made.add_argument(
+        "--workers",
+        type=term.at_least(1),
+        default=1,
+        metavar="N",
+        help="messages at a time (1)",
+    )
+
+
+def make(root: Root, parser: argparse.ArgumentParser, words: list[str]) -> int:
+    """Make the queue that the words ask for, and wait until it serves."""
+    at = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:at])
+    name = names.queue_name(args.name)
+    wanted = Command(tuple(words[at + 1 :]), args.append)
+    command.check(wanted)
+    wanted = _found(root, wanted)
+    _check_free(root, name)
+    _write(root, name, wanted, args.workers)
+    print(f"{name} runs {shlex.join(wanted.words)}")
+    _tell(root, name)
+    return OK
+
+
+def _found(root: Root, wanted: Command) -> Command:
+    """Return a command whose program scripts find, too: they work elsewhere, with the
+    PATH of the config."""
+    program, *rest = wanted.words
+    path = _path(root)
+    if "/" in program:
+        program = os.path.abspath(program)
+    if shutil.which(program, path=path) is None:
+        here = shutil.which(program)
+        hint = f"say {here}" if here else "say its whole path"
+        raise BadInput(
+            f"no program {program!r} on the PATH of scripts ({path}): {hint}, or add its "
+            "directory to worker_env"
+        )
+    for word in rest:
+        if not word.startswith(("/", "-")) and os.path.isfile(word):
+            place.note(
+                f"{word!r} is a file here; the command runs in a directory of its "
+                f"message: say {os.path.abspath(word)} if you mean it"
+            )
+    return Command((program, *rest), wanted.append)
+
+
+def _path(root: Root) -> str:
+    known = place.root_config(root).worker_env or settings.default_worker_env()
+    return known.get("PATH", settings.WORKER_PATH)
+
+
+def _check_free(root: Root, name: str) -> None:
+    if name in place.queue_names(root):
+        raise Refused(f"there is a queue {name} already; choose another name")
+    if (place.BUNDLED / name).is_dir():
+        raise Refused(f"{name} is the name of a queue that comes with RQ")
+    for there in (root.scandir / name, root.commands / name):
+        if os.path.lexists(there):
+            raise Refused(
+                f"{there} is there already: link it into {root.scandir} or remove it"
+            )
+
+
+def _write(root: Root, name: str, wanted: Command, workers: int) -> None:
+    """Write the definition, then the link that makes it a queue."""
+    directory = root.commands / name
+    data = {"num_workers": workers, "success": settings.EXIT}
+    try:
+        config.queue_config({"script": "run", **data}, directory / "config.json")
+        files.write_definition(
+            directory,
+            {"config.json": _json(data), command.FILE: _json(wanted.to_json())},
+            command.RUN.encode(),
+        )
+    except BadConfig as error:
+        raise BadInput(str(error)) from None
+    except FileExistsError:
+        raise Refused(f"{directory} was made meanwhile; look at it") from None
+    target = os.path.relpath(directory, root.scandir)
+    files.write_link(target, root.scandir / name)
+
+
+def _json(data: object) -> bytes:
+    return json.dumps(data, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _tell(root: Root, name: str) -> None:
+    """Say how to go on, once the queue serves."""
+    if not place.is_running(root):
+        place.note("RQ is not running: the queue starts with `rq up`")
+        return
+    until = time.monotonic() + _PATIENCE
+    while not place.answers(root.queue(name)):
+        if time.monotonic() > until:
+            raise Refused(f"{name} does not serve yet; `rq status` says why")
+        time.sleep(_LOOK)
+    print(f"send it a message: rq send {name} --follow")
