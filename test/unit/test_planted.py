@@ -1,0 +1,17 @@
+"""The list of planted bugs is true: each can be planted where it says."""
+
+from collections import Counter
+
+import pytest
+from faults.mutants.plant import CHECKOUT, mutants
+
+PLANTED = mutants()
+
+
+@pytest.mark.parametrize("mutant", PLANTED, ids=lambda one: one.name)
+def test_a_planted_bug_has_its_one_place(mutant):
+    assert (CHECKOUT / mutant.file).read_text().count(mutant.old) == 1
+
+
+def test_no_two_planted_bugs_have_one_name():
+    assert Counter(one.name for one in PLANTED).most_common(1)[0][1] == 1
