@@ -239,10 +239,10 @@ _PLAIN: dict[State, Story] = {
 
 
 _HELD = Story(
-    "Its script has ended, and what that left behind has not; attempt {attempt}.",
+    "It stays in run: something of its last attempt is still at work.",
     "{held}",
-    "End that process, and the message goes on by itself: until then two attempts could "
-    "be at work at once.",
+    "Wait, or end that process; the message then goes on by itself. Until then a new "
+    "attempt would run beside it.",
 )
 _TOGETHER = Story(
     "It is being prepared.",

@@ -46,6 +46,8 @@ def of_helpers(facts: Mapping[str, Any]) -> Iterator[Trouble]:
             yield found
     for name, why in (facts.get("unusable") or {}).items():
         yield Trouble(who=f"queue/{name}", said="is not used", why=why, kind="warn")
+    for name, why in (facts.get("scripts") or {}).items():
+        yield Trouble(who=name, said="is not RQ's own", why=why, queue=name)
     for helper in ("scandir", "timers"):
         errors = (facts.get(helper) or {}).get("errors") or {}
         for name, text in errors.items():

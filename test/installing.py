@@ -87,12 +87,21 @@ def python_for_all(place: Path) -> Path:
     if all(path.stat().st_mode & 0o001 for path in (base, *base.parents)):
         return base / "bin" / name
     (place / "python/bin").mkdir(parents=True)
-    shutil.copy((base / "bin" / name).resolve(), place / "python/bin" / name)
+    copied = Path(
+        shutil.copy((base / "bin" / name).resolve(), place / "python/bin" / name)
+    )
+    # It finds its own library, which others may not read where it lies, in the copy: that
+    # of the system may be of another version, which the modules here do not fit.
+    old = os.fsencode(base / "lib") + b"\0"
+    new = b"$ORIGIN/../lib".ljust(len(old), b"\0")
+    copied.write_bytes(copied.read_bytes().replace(old, new))
     shutil.copytree(
         base / "lib" / name,
         place / "python/lib" / name,
         ignore=shutil.ignore_patterns("site-packages", "test", "tests", "config-*"),
     )
+    for library in (base / "lib").glob("libpython*.so*"):
+        shutil.copy(library, place / "python/lib")
     return place / "python/bin" / name
 
 

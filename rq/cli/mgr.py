@@ -14,13 +14,16 @@ from typing import Any
 
 from rq import config
 from rq.access import owner
-from rq.cli import OK, guarded, place, take_root
+from rq.cli import FAILED, OK, guarded, place, take_root
 from rq.config import files
-from rq.errors import BadConfig, OutcomeUnknown, Unreachable
+from rq.errors import BadConfig, OutcomeUnknown, Refused, Unreachable
 from rq.layout import Root
-from rq.proc import processes
+from rq.proc import locks, processes
+from rq.states import Child
 
 START_PATIENCE = 60.0  # seconds from the start to the first pong
+PAGE_PATIENCE = 30.0  # seconds from then on until the page listens
+PAGE_TRIES = 2  # ends of the web after which it is not waited for
 STOP_PATIENCE = 180.0  # seconds for workers to end, folders to be made
 _TELL_EVERY = 5.0
 NOT_RUNNING = 3  # what an init script expects of `status`
@@ -50,8 +53,27 @@ def _start(root: Root) -> int:
     if not start(root, place.note):
         print(f"rq-mgr: already running with pid {pid_of(root)}")
         return OK
-    print(f"rq-mgr: started with pid {pid_of(root)}")
+    print(f"rq-mgr: started with pid {pid_of(root)}", flush=True)
+    why = await_page(root)
+    if why:
+        print(f"rq-mgr: the page does not listen: {why}", file=sys.stderr)
+        return FAILED
     return OK
+
+
+def await_page(root: Root) -> str:
+    """Wait until the web listens; return why it does not, "" when it does or is not
+    wanted. The queues run without it."""
+    until = time.monotonic() + PAGE_PATIENCE
+    while True:
+        facts: Any = place.ask_supervisor(root, "status")
+        web = next((one for one in facts["children"] if one["kind"] == "web"), None)
+        if web is None or web["state"] == Child.UP:
+            return ""
+        given_up = web["state"] == Child.FATAL or web["restarts"] >= PAGE_TRIES
+        if given_up or time.monotonic() > until:
+            return web["reason"] or f"it is {web['state']}; look into {root.log}"
+        time.sleep(0.02)
 
 
 def _stop(root: Root) -> int:
@@ -100,6 +122,11 @@ def command(root: Root) -> list[str]:
 def start(root: Root, say: Say) -> bool:
     """Start the supervisor, detached; return once it answers. False: it ran already."""
     if place.is_running(root):
+        if not locks.is_locked(root.supervisor_lock):
+            raise Refused(
+                f"the Ruby RQ runs in {root.path}: stop it with its own `rq-mgr stop`, "
+                "then start RQ"
+            )
         return False
     place.root_config(root)
     files.make_root(root)

@@ -142,6 +142,36 @@ def _environment(pid: int) -> dict[str, str]:
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, _, v in pairs}
 
 
+def find_worker(pid: int, msg_id: str, directory: Path) -> Found | None:
+    """Return process `pid` if it works on a message: in its directory, or with its id in
+    the environment. So it is no other that was given the number since."""
+    try:
+        pidfd = open_pidfd(pid)
+    except OSError as error:
+        _check_seen(error)
+        return None
+    try:
+        found = _works_on(pid, msg_id, directory) and not has_ended(pidfd)
+    except BaseException:
+        os.close(pidfd)
+        raise
+    if found:
+        return Found(pid, pidfd, "", msg_id)
+    os.close(pidfd)
+    return None
+
+
+def _works_on(pid: int, msg_id: str, directory: Path) -> bool:
+    place = _PROC / str(pid)
+    try:
+        if os.path.samestat(os.stat(place / "cwd"), directory.stat()):
+            return True
+        return f"RQ_MSG_ID={msg_id}".encode() in (place / "environ").read_bytes()
+    except OSError as error:
+        _check_seen(error)
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Hidden:
     """A process of our user that does not let us see what it holds open."""

@@ -59,5 +59,7 @@ class Ghosts:
 def _sentence(one: Found) -> str:
     if one.pid == 0:  # its slot is locked, and nobody shows that it holds it
         return leases.hidden_sentence(0.0)
+    if one.lease == leases.OF_ANCESTOR:
+        return f"Process {one.pid}, which the Ruby RQ started for it, still runs."
     state = processes.state_letter(one.pid)
     return f"Process {one.pid} (state {state}) holds its slot and does not end."

@@ -7,13 +7,18 @@ import os
 import signal
 import time
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rq.layout import QueueDir
+from rq import names
+from rq.errors import is_busy
+from rq.layout import JOB, QueueDir
 from rq.logs import fields
 from rq.proc import locks, processes
+from rq.states import State
 
+OF_ANCESTOR = "ancestor"  # in place of a lease
 NAMED = 3  # processes in one sentence
 
 _log = logging.getLogger(__name__)
@@ -49,6 +54,36 @@ def _hidden_in(held: list[Path], prefix: str) -> list[processes.Found]:
             fd = os.open(slot, os.O_RDWR | os.O_CLOEXEC)
             found.append(processes.Found(0, fd, f"{prefix}{slot.name}/", ""))
     return found
+
+
+def of_ancestor(queue: QueueDir) -> list[processes.Found]:
+    """Return the scripts of the Ruby RQ that still run, by the `pid` in the folders of
+    their messages: its stop leaves them, and they hold no lease."""
+    found = []
+    for pid in (queue.path / str(State.RUN)).glob("*/pid"):
+        number = _number_in(pid)
+        place = pid.parent
+        if number is None or not names.is_msg_id(place.name):
+            continue
+        if one := processes.find_worker(number, place.name, place / JOB):
+            _log.warning(
+                "a script of the Ruby RQ still runs; its message waits for its end: %s",
+                fields(pid=one.pid, msg_id=one.msg_id),
+            )
+            found.append(replace(one, lease=OF_ANCESTOR))
+    return found
+
+
+def _number_in(path: Path) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            text = file.read(20).strip()
+    except OSError as error:
+        if is_busy(error):
+            raise
+        return None
+    return int(text) if text.isdigit() and int(text) > 1 else None
 
 
 def clear(lease: str, slot: Path, since: float, grace: float) -> str:

@@ -95,6 +95,7 @@ def _open(
     prefix = leases.prefix_of(queue, found.journal)
     same_boot = found.boot == boot
     ghosts = leases.end_left(queue, prefix, grace) if same_boot else []
+    ghosts += leases.of_ancestor(queue)
     immortal = {one.msg_id for one in ghosts}
     if found.fresh:
         _adopt_modes(queue)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import rq
 from rq import __version__, client, config, logs, names, trash, wire
 from rq.access.roles import Role
 from rq.access.sockets import Asker
@@ -24,12 +25,14 @@ from rq.errors import BadConfig, BadInput, Refused, RQError
 from rq.layout import Root
 from rq.nesting import from_json
 from rq.states import Child
-from rq.supervisor import definitions
+from rq.supervisor import ancestor, definitions
 from rq.supervisor.children import Process
 from rq.supervisor.minder import Minder
 
 CREATE_WAIT = 10.0  # seconds that create_queue waits for the new queue
 WAKE_TIMEOUT = 5.0
+
+BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +101,7 @@ class Commands:
             "scandir": _read(self._root.scandir_state),
             "timers": _read(self._root.timers_state),
             "unusable": _unusable(self._root),
+            "scripts": ancestor.shipped_scripts(self._root, BUNDLED),
         }
 
     async def _shutdown(self, _arg: str) -> Any:

@@ -6,6 +6,7 @@ declares it. A queue without a mark comes from before there were marks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rq.layout import QueueDir, Root
 
 API_MARK: dict[str, Any] = {"owner": "api"}
 SCANDIR = "scandir"
+_DELETED = re.compile(r".+\.deleted\.\d+")  # by the ancestor
 
 
 def queues_of(root: Root) -> list[str]:
@@ -38,10 +40,10 @@ def is_alias(root: Root, name: str) -> bool:
 
 
 def unusable(root: Root) -> dict[str, str]:
-    """Return what lies in `queue/` and is not minded as a queue, and why."""
+    """Return what lies in `queue/` like a queue and is not minded as one, and why."""
     found = {}
     for path in root.queues.iterdir() if root.queues.is_dir() else ():
-        if not path.is_dir():
+        if not QueueDir(path).config.is_file() or _DELETED.fullmatch(path.name):
             continue
         if not names.is_queue_name(path.name):
             found[path.name] = (

@@ -17,7 +17,7 @@ from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
 from rq.proc import daemon, descriptors, locks, turnlimit
 from rq.states import Child
-from rq.supervisor import definitions, fingerprint
+from rq.supervisor import ancestor, definitions, fingerprint
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
 from rq.supervisor.minder import Minder
@@ -75,6 +75,11 @@ def _lock(root: Root) -> int:
     held = locks.lock(root.supervisor_lock)
     if held is None:
         raise Refused(f"RQ already runs in {root.path}, as process {_pid_of(root)}")
+    try:
+        ancestor.refuse(root)
+    except BaseException:
+        os.close(held)
+        raise
     files.write_state(root.supervisor_pid, os.getpid())
     return held
 
