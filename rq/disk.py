@@ -14,6 +14,8 @@ _NETWORK = frozenset(
 )
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 _JOURNALED = frozenset({"xfs", "btrfs", "zfs", "jfs", "f2fs", "bcachefs"})
+_FULL_BYTES = 1024 * 1024  # with less nothing can start
+_FULL_FILES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,18 @@ class FileSystem:
             "an accepted message survives kill -9 and, on a disk that honours flush, "
             "a power cut"
         )
+
+
+def lack(path: Path) -> str | None:
+    """Return in a sentence that the disk of `path` is full; None while it has room."""
+    room = os.statvfs(path)
+    bytes_free = room.f_bavail * room.f_frsize
+    if bytes_free >= _FULL_BYTES and (not room.f_files or room.f_favail >= _FULL_FILES):
+        return None
+    return (
+        f"the disk of {path} is full ({bytes_free} bytes and {room.f_favail} inodes "
+        "free): free some, then try again"
+    )
 
 
 def describe(path: Path) -> FileSystem:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rq import config
+from rq import config, disk
 from rq.access import owner
 from rq.cli import FAILED, OK, guarded, place, take_root
 from rq.config import files
@@ -165,9 +165,9 @@ def _await_pong(
     told = begun
     while not place.is_running(root):
         if process.poll() is not None and not place.is_running(root):
+            why = disk.lack(root.path) or _tail(root, last_words)
             raise BadConfig(
-                f"the supervisor ended at once with status {process.returncode}: "
-                f"{_tail(root, last_words)}"
+                f"the supervisor ended at once with status {process.returncode}: {why}"
             )
         now = time.monotonic()
         if now - begun > START_PATIENCE:

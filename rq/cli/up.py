@@ -18,6 +18,7 @@ from rq.cli import (
     mgr,
     place,
     ports,
+    room,
     samples,
     spark,
     spark_demo,
@@ -32,6 +33,7 @@ from rq.states import Child
 
 WEB = "web"  # queues do without it: what keeps it from starting is said and left
 READY_PATIENCE = 30.0  # seconds for all queues to be up
+LACK_PATIENCE = 3.0  # the same on a full disk
 _TELL_EVERY = 3.0
 
 
@@ -58,11 +60,13 @@ def up(root: Root, words: list[str]) -> int:
         print("nothing was started")
         return FAILED
     first = not root.config.exists()
-    _set_up(root, first=first)
-    started = _start_or_renew(root)
+    with room.told_of(root):
+        _set_up(root, first=first)
+        started = _start_or_renew(root)
     ready = _await_ready(root)
     if started:
         _warn_of_disk(root)
+    ready = room.all_take_messages(root) and ready
     if first and ready and not args.no_samples:
         samples.send(root)
     if args.spark:
@@ -155,9 +159,10 @@ def _await_ready(root: Root) -> bool:
         if not missing:
             break
         now = time.monotonic()
-        if now - begun > READY_PATIENCE:
+        lack = disk.lack(root.path)
+        if now - begun > (READY_PATIENCE if lack is None else LACK_PATIENCE):
             place.note(f"not ready after {now - begun:.0f} s: {', '.join(missing)}")
-            for line in _not_up(facts):
+            for line in [lack] if lack else _not_up(facts):
                 place.note(line)
             return False
         if now - told > _TELL_EVERY:

@@ -1,0 +1,42 @@
+"""What a full disk means to a start of RQ: it is said, whatever fails first."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from rq import disk
+from rq.cli import owner, place, status
+from rq.config.admin import Admin, admin_status
+from rq.errors import Refused
+from rq.layout import Root
+
+
+@contextlib.contextmanager
+def told_of(root: Root) -> Iterator[None]:
+    """Let a start that fails for want of room say so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise Refused(disk.lack(root.path) or f"{root.path}: {error}") from None
+
+
+def all_take_messages(root: Root) -> bool:
+    """Return whether the queues that answer take messages; say why not."""
+    closed: dict[str, str] = {}
+    with owner.Reader(root) as reader:
+        for name in place.queue_names(root):
+            if admin_status(root, name) is Admin.DOWN:
+                continue
+            if place.answers(root.queue(name)):
+                detail = status.queue_row(reader, name)["detail"]
+                closed[name] = str(detail.get("closed_reason") or "")
+    full = {name: why for name, why in closed.items() if why}
+    if full:  # most likely one disk: once is enough
+        why = next(iter(full.values()))
+        verb = "takes" if len(full) == 1 else "take"
+        place.note(f"warning: {', '.join(full)} {verb} no messages: {why}")
+    return not full

@@ -1,0 +1,66 @@
+"""`rq up` on a full disk says that the disk is full, whatever fails first."""
+
+import os
+import subprocess
+
+import pytest
+from support_cli import free_port, rq, run
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Give a root on a disk of 24 MiB of its own."""
+    disk = tmp_path / "small"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", disk]
+    if os.geteuid() != 0 or subprocess.run(words, check=False, stderr=-3).returncode:
+        pytest.skip("small disks need mount -> sudo ./test/run_tests.sh faults")
+    root = disk / "root"
+    root.mkdir()
+    try:
+        yield root
+    finally:
+        rq("down", root=root)
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def fill(root, left):
+    """Leave so many bytes on the disk of a root."""
+    room = os.statvfs(root)
+    size = room.f_bavail * room.f_frsize - left
+    with open(root.parent / "fill", "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+
+
+def install(root):
+    assert run("rq.cli.install", "--port", free_port(), root=root).returncode == 0
+
+
+def test_a_disk_with_less_than_is_kept_is_told_and_no_success(small):
+    install(small)
+    done = rq("up", "--no-samples", root=small)
+    assert done.returncode == 1, done.stdout
+    assert "take no messages: the disk is full: " in done.stderr
+    assert "free some, or lower min_free_bytes" in done.stderr
+    assert rq("status", root=small).returncode == 1
+
+
+@pytest.mark.parametrize("left", [0, 600 * 1024])
+def test_a_start_that_fails_for_want_of_room_says_so(small, left):
+    install(small)
+    fill(small, left)
+    done = rq("up", "--no-samples", root=small)
+    assert done.returncode == 1
+    assert f"the disk of {small} is full (" in done.stderr
+    assert "free some, then try again" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_fresh_root_on_a_full_disk_is_one_sentence(small):
+    fill(small, 0)
+    done = rq("up", "--no-samples", root=small)
+    assert done.returncode == 4
+    assert done.stderr.startswith(f"rq: the disk of {small} is full (")
+    assert done.stderr.count("\n") == 1
