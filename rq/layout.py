@@ -186,6 +186,11 @@ class QueueDir:
         return self.path / "lock"
 
     @property
+    def rates(self) -> Path:
+        """The counters of the last hour, as they were a minute ago."""
+        return self.path / "rates.json"
+
+    @property
     def scandir_mark(self) -> Path:
         """Names the scandir definition that this queue belongs to, if any."""
         return self.path / "scandir.json"

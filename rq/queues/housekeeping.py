@@ -8,9 +8,13 @@ import logging
 import time
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
-from rq.errors import DiskFailed, RQError
-from rq.queues import retention, standstill, transactions
+from rq import config
+from rq.config import files
+from rq.errors import BadConfig, DiskFailed, RQError
+from rq.layout import QueueDir
+from rq.queues import rates, retention, standstill, transactions
 from rq.queues.doorkeeper import Doorkeeper
 from rq.queues.owner import Owner
 from rq.queues.points import Points
@@ -50,6 +54,9 @@ class Housekeeping:
             away = (self._clocks[0] - owner.spool.seen) / HOUR
             log.warning("the clock went %.0f h on: nothing grows old for an hour", away)
         self._ended = False
+        self._rates_saved = time.monotonic()
+        saved = _saved(owner.queue)
+        owner.rates.restored(saved, time.monotonic(), time.time())
 
     # ---- looking at files
 
@@ -96,6 +103,7 @@ class Housekeeping:
             self.runner.ghosts.look,
             self._seal_hourly,
             self._mind_transactions,
+            self._save_rates,
             self._housekeep,
         )
         for chore in chores:  # one that fails keeps no other from its turn
@@ -117,6 +125,18 @@ class Housekeeping:
 
     def _look_whether_it_stands(self) -> None:
         standstill.look(self.owner)
+
+    def _save_rates(self) -> None:
+        """Save the counters of the hour, once a minute and if they changed."""
+        now = time.monotonic()
+        if self.owner.rates.changed and now - self._rates_saved >= rates.STEP:
+            self._rates_saved = now
+            loop = self.owner.loop
+            loop.run_in_executor(None, _save, self.owner.queue, self._rates())
+
+    def _rates(self) -> dict[str, Any]:
+        depth = self.owner.spool.counts.of(State.QUE)
+        return self.owner.rates.saved(time.monotonic(), time.time(), depth)
 
     def _watch_clocks(self) -> None:
         wall, mono = time.time(), time.monotonic()
@@ -185,10 +205,26 @@ class Housekeeping:
     def end(self) -> None:
         """No more of it: the queue ends."""
         self._ended = True
+        if self.owner.rates.changed:
+            _save(self.owner.queue, self._rates())
 
     def stop_retaining(self) -> None:
         if self._retaining is not None:
             self._retaining.cancel()
+
+
+def _saved(queue: QueueDir) -> dict[str, Any]:
+    """Return the counters of the hour as an earlier process has left them."""
+    try:
+        return config.read_json(queue.rates)
+    except BadConfig:  # there are none, or rubbish: they are no promise
+        return {}
+
+
+def _save(queue: QueueDir, found: dict[str, Any]) -> None:
+    """Write the counters of the hour; without room they stay those of a while ago."""
+    with contextlib.suppress(OSError):
+        files.write_cache(queue.rates, found)
 
 
 def is_old(spool: Spool, msg_id: str, now: float) -> bool:

@@ -1,18 +1,25 @@
-"""Counters by the minute, for the last hour: what came, what ended, what waited."""
+"""Counters by the minute, for the last hour: what came, what ended, what waited.
+
+They outlive the process: `saved` goes into a file now and then, and `restored` takes it
+up again. It is no promise: a kill forgets the last minute.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 STEP = 60  # seconds
 KEPT = 60  # steps
+_COUNTED = ("accepted", "done", "err", "depth")
 
 
 class Rates:
     """Counts events as they happen; nothing is ever counted by listing."""
 
     def __init__(self) -> None:
+        self.changed = False  # since `saved` was asked
         self._minute = 0
         self._steps: deque[dict[str, int]] = deque(maxlen=KEPT)
 
@@ -21,6 +28,7 @@ class Rates:
         step = self._at(now, depth)
         step[what] += 1
         step["depth"] = depth
+        self.changed = True
 
     def _at(self, now: float, depth: int) -> dict[str, int]:
         minute = int(now // STEP)
@@ -35,7 +43,38 @@ class Rates:
         """Return the steps, oldest first, always KEPT of them."""
         self._at(now, depth)["depth"] = depth
         shown: dict[str, Any] = {"step": STEP}
-        for what in ("accepted", "done", "err", "depth"):
+        for what in _COUNTED:
             values = [step[what] for step in self._steps]
             shown[what] = [0] * (KEPT - len(values)) + values
         return shown
+
+    def saved(self, now: float, wall: float, depth: int) -> dict[str, Any]:
+        """Return what `restored` takes; `wall`, the time of day, outlives the machine."""
+        self.changed = False
+        return {**self.to_json(now, depth), "at": int(wall // STEP)}
+
+    def restored(self, found: Mapping[str, Any], now: float, wall: float) -> None:
+        """Go on with what an earlier process has saved, as far as it is of this hour.
+
+        What is no such thing is left, and so is what was saved with other steps.
+        """
+        steps = _steps(found)
+        away = int(wall // STEP) - found["at"] if steps else KEPT
+        if not steps or away >= KEPT:
+            return
+        self._steps.extend(steps)
+        # A clock that was put back meanwhile makes the past end now.
+        self._minute = int(now // STEP) - max(0, away)
+
+
+def _steps(found: Mapping[str, Any]) -> list[dict[str, int]]:
+    """Return the saved steps, oldest first; nothing if they are not as they should be."""
+    columns = [found.get(what) for what in _COUNTED]
+    if found.get("step") != STEP or not isinstance(found.get("at"), int):
+        return []
+    if not all(isinstance(one, list) and len(one) == KEPT for one in columns):
+        return []
+    rows = list(zip(*(one or [] for one in columns), strict=True))
+    if not all(isinstance(n, int) and n >= 0 for row in rows for n in row):
+        return []
+    return [dict(zip(_COUNTED, row, strict=True)) for row in rows]

@@ -98,3 +98,14 @@ def test_a_batch_that_still_gathers_does_not_stand_still(tmp_path, impatient):
         queue.send()
         wait_until(lambda: (queue.ok("detail")["oldest_due_age"] or 0) > 0.5)
         assert is_well(queue)
+
+
+def test_the_counters_of_the_hour_outlive_a_restart(tmp_path):
+    with running_queue(tmp_path, DONE) as queue:
+        queue.run()
+        assert sum(queue.ok("detail")["series"]["done"]) == 1
+        queue.restart()
+        series = queue.ok("detail")["series"]
+        assert (sum(series["done"]), sum(series["accepted"])) == (1, 1)
+        queue.run()
+        assert sum(queue.ok("detail")["series"]["done"]) == 2
