@@ -26,6 +26,7 @@ _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | getattr(os, "O_NOCTTY",
 _OPENAT2 = 437  # the same number on every machine
 _NO_MAGIC_LINKS = 0x02
 _HERE = -100  # AT_FDCWD
+_NO_MOUNTS = 0x01  # NO_XDEV
 _RESOLVE = _NO_MAGIC_LINKS | 0x04 | 0x08  # NO_SYMLINKS, BENEATH
 _FILE_MODE = 0o640  # of a file that O_CREAT makes
 _TRIES = 16  # of a call that was interrupted, or of a name that somebody else makes
@@ -45,9 +46,9 @@ _HOW_BYTES = ctypes.sizeof(_How)
 
 
 @functools.lru_cache
-def _how(flags: int, mode: int) -> _How:
+def _how(flags: int, mode: int, resolve: int = _RESOLVE) -> _How:
     """Return the struct for a call, which only reads it."""
-    return _How(flags, mode, _RESOLVE)
+    return _How(flags, mode, resolve)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -97,6 +98,24 @@ def _opened(path: str, flags: int, mode: int, dir_fd: int) -> int:
 def open_dir(path: str, dir_fd: int) -> int:
     """Open a directory, to list it."""
     return open_any(path, os.O_RDONLY | os.O_DIRECTORY, dir_fd)
+
+
+def open_dir_here(name: str, dir_fd: int) -> int:
+    """As `open_dir`, but EXDEV where something is mounted: what is under a mount is not
+    of this tree, though it may be of this file system."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | _ALWAYS
+    try:
+        if _open is not by_steps:
+            return _tried(name, _how(flags, 0, _RESOLVE | _NO_MOUNTS), dir_fd)
+        fd = by_steps(name, flags, 0, dir_fd)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotPlain(errno.ELOOP, _LINK, name) from None
+        raise
+    if os.fstat(fd).st_dev != os.fstat(dir_fd).st_dev:
+        os.close(fd)
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    return fd
 
 
 def names(path: str, dir_fd: int) -> list[str]:

@@ -87,9 +87,10 @@ def no_descriptors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def mounted_on(path: Path) -> Iterator[None]:
-    """Mount a directory on itself while the block runs: to rename it is EBUSY then."""
-    words = ["mount", "--bind", path, path]
+def mounted_on(path: Path, *what: object) -> Iterator[None]:
+    """Mount something on a directory while the block runs, by default itself: to rename
+    the directory is EBUSY then."""
+    words = ["mount", *map(str, what or ("--bind", path)), str(path)]
     if os.geteuid() or subprocess.run(words, check=False, stderr=-3).returncode:
         pytest.skip("nothing can be mounted here -> sudo, outside of a container")
     try:

@@ -1,4 +1,4 @@
-"""Removes directories by their descriptors: iteratively, and never through a link.
+"""Removes directories by their descriptors: iteratively, never through a link or a mount.
 
 What lies deep is brought to the top first, so that neither the depth of what a script has
 made nor its number of directories costs memory or descriptors.
@@ -22,7 +22,8 @@ _FILLED = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
 
 def remove(name: str, place: int) -> None:
-    """Remove whatever is called `name` in the directory `place`."""
+    """Remove whatever is called `name` in the directory `place`; EXDEV or EBUSY when
+    something is mounted in it, of which nothing is removed."""
     for _ in range(_PASSES):
         try:
             with _opened(name, place) as fd:
@@ -50,10 +51,10 @@ def open_up(name: str, place: int, mode: int = _DIR_MODE) -> None:
 def _opened(name: str, place: int) -> Iterator[int]:
     """Open a directory that its owner may empty, whatever a script made of its mode."""
     try:
-        fd = beneath.open_dir(name, place)
+        fd = beneath.open_dir_here(name, place)
     except PermissionError:
         open_up(name, place)
-        fd = beneath.open_dir(name, place)
+        fd = beneath.open_dir_here(name, place)
     try:
         yield fd
     finally:

@@ -4,7 +4,10 @@ import contextlib
 import os
 import threading
 
-from rq import durable
+import pytest
+from support import mounted_on
+
+from rq import beneath, durable
 
 ROUNDS, FILES = 20, 300
 
@@ -41,3 +44,37 @@ def test_a_directory_that_a_script_has_locked_is_removed(tmp_path):
 
 def test_a_directory_that_is_gone_already_is_no_error(tmp_path):
     durable.remove_tree(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("where", [".", "job", "job/deep"])
+@pytest.mark.parametrize("way", ["openat2", "by_steps"])
+def test_what_is_mounted_in_a_directory_is_not_removed_with_it(
+    tmp_path, monkeypatch, where, way
+):
+    """A script may have left it: what is under it belongs to somebody else."""
+    folder, theirs = tmp_path / "folder", tmp_path / "theirs"
+    place = folder / where
+    place.mkdir(parents=True)
+    theirs.mkdir()
+    kind = ("-t", "tmpfs", "none") if way == "by_steps" else ("--bind", theirs)
+    if way == "by_steps":
+        monkeypatch.setattr(beneath, "_open", beneath.by_steps)
+    with mounted_on(place, *kind):
+        (place / "precious").write_text("kept")
+        with pytest.raises(OSError, match="busy|cross-device"):
+            durable.remove_tree(str(folder))
+        assert (place / "precious").read_text() == "kept"
+    durable.remove_tree(str(folder))
+    assert os.listdir(tmp_path) == ["theirs"]
+
+
+def test_a_tree_deeper_than_any_path_is_removed(tmp_path):
+    fd = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=fd)
+        below = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+    durable.remove_tree(str(tmp_path / "d"))
+    assert os.listdir(tmp_path) == []
