@@ -53,6 +53,7 @@ class Folded:
     stopped: bool = False  # the last line is that of a clean stop
     # By transaction: messages of a decision that no line of their own tells of.
     untold: dict[str, dict[str, None]] = field(default_factory=dict)
+    listed: set[str] = field(default_factory=set)  # decisions whose ids lie in a file
     suspect: bool = False  # a sync failed: no file since the checkpoint can be trusted
     again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
 
@@ -109,6 +110,8 @@ def _take_decision(folded: Folded, record: dict[str, Any]) -> None:
     for msg_id in ids:
         _take(folded, {**said, "msg": msg_id})
     folded.untold[record["txn"]] = dict.fromkeys(ids)
+    if record.get("manifest"):
+        folded.listed.add(record["txn"])
 
 
 def _take_others(folded: Folded, record: dict[str, Any]) -> None:

@@ -8,15 +8,17 @@ repeated by the next one, with the same end.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
-from rq import beneath, durable
+from rq import beneath, durable, names
 from rq.causes import Cause
-from rq.errors import BadConfig, NotPlain, Refused
+from rq.errors import BadConfig, BadInput, NotPlain, Refused, is_busy
 from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
+from rq.logs import fields
 from rq.proc import locks, processes
 from rq.spool import (
     adoption,
@@ -26,6 +28,8 @@ from rq.spool import (
     history,
     leases,
     outbox,
+    transactions,
+    unnamed,
     work,
 )
 from rq.spool.act import Opened, act
@@ -36,6 +40,9 @@ from rq.spool.store import Owes, Spool, owes_nothing
 from rq.states import HASHED, State
 
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
+ADOPTED_BYTES = 256 * 1024 * 1024  # of files that are read at the first start
+
+_log = logging.getLogger(__name__)
 
 
 def stopped_cleanly(queue: QueueDir) -> bool:
@@ -99,6 +106,7 @@ def _open(
     immortal = {one.msg_id for one in ghosts}
     if found.fresh:
         _adopt_modes(queue)
+        _adopt_files(queue)
         adoption.note(queue, clock())
     history.seal_last(queue, dir_fd, found.journal)
     journal = Journal(
@@ -117,6 +125,7 @@ def _open(
     act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
     deciding.finish_all(spool, found.folded)
     spool.commit()
+    transactions.clear_manifests(queue, spool.txns, found.folded.listed)
     work.clear(spool, immortal)
     spool.gone.take_over()
     if opened.clean:
@@ -146,6 +155,35 @@ def _adopt_modes(queue: QueueDir) -> None:
                 with contextlib.suppress(FileNotFoundError, NotPlain):
                     durable.allow(path, durable.DIR_MODE, top)
                     durable.allow(f"{path}/{MSG}", durable.FILE_MODE, top)
+
+
+def _adopt_files(queue: QueueDir) -> None:
+    """Name in `msg` what the ancestor attached, as far as that is soon done: the rest is
+    named when it is wanted, or refused then in the same words."""
+    left = ADOPTED_BYTES
+    with beneath.top(queue.path) as top:
+        for state, msg_id in _of_ancestor(queue):
+            try:
+                left -= unnamed.adopt(top, folder(state, msg_id), msg_id, left)
+            except (BadInput, OSError) as error:
+                if isinstance(error, OSError) and is_busy(error):
+                    raise
+                _log.warning(
+                    "what the Ruby RQ attached to a message cannot be taken; it will "
+                    "not be cloned or relayed without it: %s",
+                    fields(queue=queue.name, msg_id=msg_id, reason=error),
+                )
+
+
+def _of_ancestor(queue: QueueDir) -> Iterator[tuple[State, str]]:
+    """Give its messages, those first that have still to be done; not those in run: a
+    script of the ancestor may be at work in there."""
+    for state in COUNTED:
+        if state is not State.RUN:
+            for msg_id in filter(
+                names.is_ancestors, folders.newest_first(queue, state)
+            ):
+                yield state, msg_id
 
 
 def _renew_que(spool: Spool) -> None:

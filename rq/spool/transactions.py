@@ -217,6 +217,21 @@ def drop_manifest(queue: QueueDir, one: Transaction) -> None:
     one.manifest = 0
 
 
+def clear_manifests(
+    queue: QueueDir, known: Transactions, decided: Iterable[str]
+) -> None:
+    """Remove the manifests of a queue that is opened, but those of decisions: what a
+    crash came before, and what was aborted then, nobody would remove any more.
+
+    `decided`: those that a next recovery would read again.
+    """
+    kept = {_MANIFEST + one for one in decided}
+    kept.update(_MANIFEST + one.txn_id for one in known.with_manifest())
+    for name in os.listdir(queue.journal):
+        if name.removeprefix(".").startswith(_MANIFEST) and name not in kept:
+            durable.unlink(os.fspath(queue.journal / name))
+
+
 def expanded(queue: QueueDir, record: dict[str, Any]) -> dict[str, Any]:
     """Return a line of the journal with the ids that its manifest holds.
 

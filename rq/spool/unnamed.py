@@ -15,9 +15,9 @@ from pathlib import Path
 from rq import beneath, durable, names
 from rq.durable import ATTACHMENT_MODE, content
 from rq.errors import BadInput, NotPlain, WrongState
-from rq.layout import ATTACH, UPLOAD_PREFIX, folder
-from rq.message import Attachment, Message
-from rq.spool import attach
+from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
+from rq.message import Attachment, Message, from_disk
+from rq.spool import attach, folders
 from rq.spool.store import Spool
 from rq.states import State
 
@@ -78,6 +78,49 @@ def _taken(spool_fd: int, place: str, wanted: Iterator[str]) -> Iterator[Taken]:
                 yield Taken(name, found, copy)
         finally:
             os.close(source)
+
+
+def adopt(spool_fd: int, place: str, msg_id: str, most: int) -> int:
+    """Name in `msg` what lies in `attach/` of the folder `place`, durably, and make it
+    RQ's own; return how many bytes that is, 0 when there is nothing to do, or more than
+    `most`: they are named when they are wanted.
+
+    BadInput says which file cannot travel; nothing is named then.
+    """
+    files = f"{place}/{ATTACH}"
+    if not (listed := _listed(files, spool_fd)):
+        return 0
+    message = from_disk(folders.read_file(f"{place}/{MSG}", spool_fd), msg_id, 0.0)
+    wanted = [name for name in listed if name not in message.attachments]
+    if not wanted or _bytes(files, wanted, spool_fd) > most:
+        return 0
+    taken = _made_own(spool_fd, files, wanted)
+    named = {**message.attachments, **{one.name: one.attachment for one in taken}}
+    body = message.with_(attachments=named).encode()
+    durable.replace_durable(f"{place}/{MSG}", body, spool_fd)
+    return sum(one.attachment.size for one in taken)
+
+
+def _made_own(spool_fd: int, files: str, wanted: list[str]) -> list[Taken]:
+    """Make files of the directory `files` those of RQ, durably; BadInput: none is."""
+    for name in wanted:
+        _check(name)
+    taken = list(_taken(spool_fd, files, iter(wanted)))
+    copies = {one.copy: one.name for one in taken if one.copy is not None}
+    if missing := set(wanted) - {one.name for one in taken}:
+        for copy in copies:
+            durable.unlink(copy, spool_fd)
+        raise _not_plain(min(missing), "it is not a regular file")
+    for copy, name in copies.items():
+        durable.move(copy, f"{files}/{name}", spool_fd)
+    durable.sync_path(files, spool_fd)
+    return taken
+
+
+def _bytes(files: str, wanted: list[str], dir_fd: int) -> int:
+    paths = (f"{files}/{name}" for name in wanted)
+    infos = (os.stat(one, dir_fd=dir_fd, follow_symlinks=False) for one in paths)
+    return sum(info.st_size for info in infos)
 
 
 def give_names(spool: Spool, message: Message, taken: Collection[Taken]) -> Message:

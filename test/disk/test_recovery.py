@@ -8,10 +8,13 @@ from collections.abc import Callable
 import orjson
 import pytest
 from spooling import Clock, Owner, a_message
+from support import no_descriptors
 
-from rq.errors import Refused
+from rq.causes import Cause
+from rq.errors import Refused, Unread
 from rq.layout import folder
-from rq.spool import check, deciding, folders, history, open_spool, stopped_cleanly
+from rq.spool import act, check, deciding, folders, history, open_spool, stopped_cleanly
+from rq.spool import lost as losing
 from rq.spool.entry import COUNTED
 from rq.spool.leases import prefix_of
 from rq.states import Event, Role, State
@@ -570,3 +573,27 @@ def test_what_was_on_its_way_out_is_removed_at_the_start(owner):
 def test_the_lease_of_a_queue_names_its_place(tmp_path):
     one, other = Owner(tmp_path / "1"), Owner(tmp_path / "2")
     assert prefix_of(one.queue, "j") != prefix_of(other.queue, "j")
+
+
+# ---- a start that lacks descriptors
+
+
+def test_an_attempt_is_not_taken_back_by_who_cannot_read_its_message(owner):
+    """Of the message nothing is known then: it must not go to err."""
+    msg_id = claimed(old)(owner)
+    owner.apply()
+    with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
+        losing.recover(owner.spool, msg_id, False, Cause.CRASH)
+    assert owner.spool.find(msg_id) is RUN
+    losing.recover(owner.spool, msg_id, False, Cause.CRASH)
+    assert owner.spool.find(msg_id) is QUE
+
+
+def test_when_a_message_is_due_is_not_told_by_who_cannot_read_it(owner):
+    msg_id = old(owner)
+    entry = owner.spool.entries[msg_id]
+    due = entry.due
+    with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
+        act._read_due(owner.spool, msg_id, entry)
+    act._read_due(owner.spool, msg_id, entry)
+    assert entry.due == due

@@ -180,6 +180,35 @@ def test_more_ids_than_a_line_can_hold_lie_in_a_manifest(owner):
     assert not list(owner.queue.journal.glob("txn-*"))
 
 
+def manifests(owner):
+    return sorted(one.name for one in owner.queue.journal.glob("*txn-*"))
+
+
+def test_a_manifest_that_no_decision_names_is_removed_at_the_next_start(owner):
+    aborted, undecided = opened(owner), opened(owner)
+    for one in (aborted, undecided):
+        ids = prepared(owner, one, 2)
+        transactions.write_manifest(owner.queue, one.txn_id, ids)
+    transactions.write_manifest(owner.queue, "forgotten", ids)
+    (owner.queue.journal / ".txn-cut.tmp").write_text("x")
+    deciding.abort(owner.spool, aborted)
+    again(owner)
+    assert manifests(owner) == []
+    deciding.commit(owner.spool, owner.spool.txns.get(undecided.txn_id), ids)
+    assert states(owner, ids) == [State.QUE] * 2
+
+
+def test_a_manifest_that_a_second_recovery_needs_is_kept(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 3)
+    transactions.write_manifest(owner.queue, one.txn_id, ids)
+    decision(owner, one, ids, manifest=True)
+    for _ in range(2):
+        again(owner)
+        assert manifests(owner) == [f"txn-{one.txn_id}"]
+        assert states(owner, ids) == [State.QUE] * 3
+
+
 def test_a_manifest_that_is_another_is_damage(owner):
     one = opened(owner)
     ids = prepared(owner, one, 3)
