@@ -31,10 +31,10 @@ def _take(values: Mapping[str, str], job: Path, lines: Lines) -> None:
     try:
         verb, text = handover.run(task.read({**os.environ, **values}, job), lines)
     except RQError as error:
-        verb, text = handover.refused(error)
+        verb, text = handover.refused(job, error)
     except Exception as error:  # noqa: BLE001 - one of the four places
         traceback.print_exc()
-        verb, text = Verb.LATER, f"60-{type(error).__name__}: {error}"
+        verb, text = handover.hindered(job, f"{type(error).__name__}: {error}")
     if verb is not Verb.RELAYED:
         print(verb, text, flush=True)  # noqa: T201 - into the log of the message
     script.say(verb, text)

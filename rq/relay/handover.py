@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import http.client
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rq import backoff, config, script
@@ -24,6 +26,7 @@ from rq.relay.two_phase import ENDS, Answer, Heard, Step, next_step
 
 MOST_STEPS = 8  # of an attempt; one that has not ended by then goes on later
 GIVE_UP = 7 * 86400.0  # seconds; the receiver remembers for thirty days
+_HINDERED = 60  # seconds until the next attempt, when this host itself hinders it
 _HERE = "here"  # this host, in what is told of who is left alone
 
 Report = tuple[Verb, str]
@@ -252,8 +255,18 @@ def _pause(
     return int(backoff.change(one.queue, note))
 
 
-def refused(error: RQError) -> Report:
+def refused(job: Path, error: RQError) -> Report:
     """Return the report for what can be known to fail before anybody is asked."""
     if isinstance(error, BadConfig):
-        return Verb.LATER, f"60-{error}"
+        return hindered(job, str(error))
     return Verb.ERR, str(error)
+
+
+def hindered(job: Path, reason: str) -> Report:
+    """Return the report of an attempt that came to nothing here: later, and err when it
+    has been so for as long as any host is asked."""
+    keeper = Store(job)
+    with contextlib.suppress(OSError):  # then it begins anew with the next attempt
+        keeper.keep(answer=reason)
+    tried = _tried_too_long(keeper, Answer(Heard.SILENT, reason))
+    return tried or (Verb.LATER, f"{_HINDERED}-{reason}")
