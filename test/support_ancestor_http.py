@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote_plus
 
 from webbing import Client
 
@@ -129,6 +129,7 @@ def _file(kind: str, body: bytes) -> tuple[str, bytes]:
     part = next(one for one in body.split(b"--" + mark) if b"filename=" in one)
     head, _, data = part.partition(b"\r\n\r\n")
     name = head.partition(b'filename="')[2].partition(b'"')[0].decode()
+    name = unquote_plus(name)  # as Rack does it
     return name, data.removesuffix(b"\r\n")
 
 
@@ -143,7 +144,8 @@ class OldSender:
         """Return the status that the script would report; `lose` is a step whose reply
         it does not get."""
         if not self._relay_id.exists():
-            mesg = json.dumps({"dest": "x", "count": 1, "_method": "prep"})
+            dest = f"http://receiver:3333/q/{queue}"
+            mesg = json.dumps({"dest": dest, "count": 1, "_method": "prep"})
             form = {"x_format": "json", "mesg": mesg}
             said = self._web.post(f"/q/{queue}/new_message", form).json
             if said[0] != "ok" or lose == "prepare":

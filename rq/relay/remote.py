@@ -149,9 +149,12 @@ def _local(remote: str) -> str:
 
 
 def _around(mark: str, name: str) -> tuple[bytes, bytes]:
+    """Return what goes before and behind a file in a form. The ancestor, whom alone forms
+    are sent to, unescapes the name: of a + it would make a blank."""
+    escaped = name.replace("+", "%2B")
     head = (
         f'--{mark}\r\nContent-Disposition: form-data; name="filedata"; '
-        f'filename="{name}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        f'filename="{escaped}"\r\nContent-Type: application/octet-stream\r\n\r\n'
     )
     tail = (
         f'\r\n--{mark}\r\nContent-Disposition: form-data; name="x_format"\r\n\r\n'

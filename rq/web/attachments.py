@@ -15,14 +15,13 @@ from rq import client
 from rq.access.roles import Role
 from rq.states import State
 from rq.web import forms
-from rq.web.answers import back_of, go, say_json, succeeded
+from rq.web.answers import back_of, go, say_json, succeeded, wants_json
 from rq.web.forms import Form
 from rq.web.intake import Intake, nameless, pour
-from rq.web.messages import checked
+from rq.web.messages import BEGIN_ANEW, NOT_FOUND, checked, is_id
 from rq.web.routes import Routes
 from rq.web.site import Site
 
-_NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
 _FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file
 
 
@@ -42,8 +41,10 @@ class Attachments:
     async def upload(
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
-        asked = {"msg_id": checked(msg_id)}
-        known = await self._site.owners.ask(name, "get_message_state", asked)
+        asked = {"msg_id": msg_id.removeprefix(".")}
+        known: Any = ["fail", NOT_FOUND]
+        if is_id(msg_id):
+            known = await self._site.owners.ask(name, "get_message_state", asked)
         if known == ["ok", State.PREP]:
             reply, form = await self._take(req, name, asked)
         else:
@@ -52,12 +53,8 @@ class Attachments:
             reply = ["fail", known[-1]]
             if known[0] == "ok":
                 reply = await self._too_late(name, asked, sent)
-            elif (
-                sent
-                and known[-1] == _NOT_FOUND
-                and await self._was_committed(name, asked)
-            ):
-                reply = ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
+            elif known[-1] == NOT_FOUND:
+                reply = await self._not_there(name, asked, sent)
         self._say(resp, form, name, msg_id, reply)
 
     async def _take(
@@ -106,11 +103,15 @@ class Attachments:
             return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
         return ["fail", "msg already commited"]
 
-    async def _was_committed(self, name: str, asked: dict[str, str]) -> bool:
-        """Whether a message that is here no more was committed, so that its sender has
-        only not heard so: an ancestor's asks for nothing else before it sends again."""
-        said = await self._site.owners.ask(name, "commit_message", asked)
-        return bool(said[0] == "ok")
+    async def _not_there(self, name: str, asked: dict[str, str], sent: str) -> Any:
+        """Answer a sender whose message is not here. It may have been committed, and the
+        sender has only not heard so: an ancestor's asks for nothing else before it sends
+        all again, which it does for no other words than these."""
+        if sent and is_id(asked["msg_id"]):
+            said = await self._site.owners.ask(name, "commit_message", asked)
+            if said[0] == "ok":
+                return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
+        return ["fail", BEGIN_ANEW]
 
     async def change(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
@@ -120,14 +121,16 @@ class Attachments:
             raise falcon.HTTPBadRequest(
                 description="400 - Invalid method param: only delete is known here"
             )
-        asked = {"msg_id": checked(msg_id), "attachment_name": file}
-        reply = await self._site.owners.ask(name, "delete_attach_message", asked)
+        reply: Any = ["fail", NOT_FOUND]
+        if is_id(msg_id) or not wants_json(form):
+            asked = {"msg_id": checked(msg_id), "attachment_name": file}
+            reply = await self._site.owners.ask(name, "delete_attach_message", asked)
         self._say(resp, form, name, msg_id, reply)
 
     def _say(
         self, resp: Response, form: Form, name: str, msg_id: str, reply: Any
     ) -> None:
-        if form.get("x_format", "html") == "json":
+        if wants_json(form):
             say_json(resp, reply)
             return
         good, text = succeeded(reply), str(reply[-1])

@@ -24,15 +24,11 @@ from rq.web import signin
 from rq.web.connection import ADMITTED
 from rq.web.credentials import Credentials
 from rq.web.origin import SAFE, asker_of, check_origin, check_spelling
+from rq.web.policy import CONTENT_POLICY
 from rq.web.rights import check_right
 from rq.web.routes import CLOSED, Right
 from rq.web.site import Site
 
-CONTENT_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; font-src 'self'; frame-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'self'"
-)
 HEADERS = (
     ("content-security-policy", CONTENT_POLICY),
     ("x-content-type-options", "nosniff"),

@@ -26,7 +26,7 @@ from rq.errors import (
 from rq.nesting import from_json
 from rq.router import switch
 from rq.web import forms, reading, rights
-from rq.web.answers import back_of, go, say, say_json, succeeded
+from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
 from rq.web.forms import Form
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -51,6 +51,10 @@ CLEANER = "cleaner"
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
 _NO_METHOD = "400 - Invalid method param"
 _NOT_NOW = ("status: ", "not accepted: ", "not done, ", "the journal cannot")
+NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
+BEGIN_ANEW = (
+    "cannot find message"  # the ancestor's sender sends all again, and then only
+)
 _IS_DOWN = "503 - Service Unavailable - Operationally Down"
 
 
@@ -128,6 +132,9 @@ class Messages:
             raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {known}")
         command, then, role = CHANGES[method]
         rights.demand(req, role)
+        if wants_json(form) and not is_id(msg_id):
+            say_json(resp, ["fail", _unknown(command)])
+            return
         key = {"_key": form.get("_key")} if form.has("_key") else {}
         reply = await self._ask(req, name, command, msg_id, **key)
         here = f"/q/{name}/{checked(msg_id)}"
@@ -198,6 +205,16 @@ def checked(msg_id: str) -> str:
         return names.msg_id(msg_id)
     except BadInput as error:
         raise NoSuchMessage(str(error)) from None
+
+
+def _unknown(command: str) -> str:
+    """Return what a queue says of a message that it does not know."""
+    return BEGIN_ANEW if command == "commit_message" else NOT_FOUND
+
+
+def is_id(msg_id: str) -> bool:
+    """Return whether what an address names can be a message."""
+    return names.is_msg_id(msg_id.removeprefix("."))
 
 
 def who(req: Request) -> str:

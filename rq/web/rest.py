@@ -186,8 +186,11 @@ def _why_not_made(said: str, wanted: dict[str, Any]) -> str:
 
 
 def _config_of(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the queue config that a form asks for; blank fields are not set."""
+    """Return the queue config that a form asks for; blank fields are not set, but a blank
+    prefix is one: the script is started directly."""
     found = {key: wanted[key] for key in _NEW_QUEUE if wanted.get(key)}
+    if wanted.get("exec_prefix") == "":
+        found["exec_prefix"] = ""
     for key in _PARAM_LISTS:
         chosen = wanted.get(key)
         if isinstance(chosen, list):

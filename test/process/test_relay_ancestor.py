@@ -11,7 +11,11 @@ from rq import cli
 
 pytestmark = pytest.mark.process
 
-FILES = {"notes.txt": b"hello\n", "b.bin": bytes(range(256)) * 100}
+FILES = {
+    "notes.txt": b"hello\n",
+    "a+b 100.c": b"plus",
+    "b.bin": bytes(range(256)) * 100,
+}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import os
@@ -376,3 +378,35 @@ def test_a_sender_does_not_say_how_rq_finds_its_message(web):
     page = web.page(f"/q/plain/{msg_id}")
     assert f"/q/plain/{msg_id}/confirm/delete" in page
     web.post(f"/q/plain/{msg_id}", {"_method": "delete", "x_format": "json"})
+
+
+@pytest.mark.parametrize("msg_id", ["x", "20260102.0304.05.006", "2026%2e%2e"])
+def test_what_is_no_id_is_answered_as_the_ancestor_did(web, msg_id):
+    asked = {"x_format": "json"}
+    for method, said in (
+        ("commit", "cannot find message"),
+        ("delete", "msg not found"),
+        ("destroy", "msg not found"),
+    ):
+        answer = web.post(f"/q/plain/{msg_id}", {**asked, "_method": method})
+        assert (answer.status, answer.json) == (200, ["fail", said])
+    path = f"/q/plain/{msg_id}/attach"
+    answer = web.multipart(f"{path}/new", asked, {"filedata": ("a", b"x")})
+    assert (answer.status, answer.json) == (200, ["fail", "cannot find message"])
+    answer = web.post(f"{path}/a.bin", {**asked, "_method": "delete"})
+    assert (answer.status, answer.json) == (200, ["fail", "msg not found"])
+    assert web.post(f"/q/plain/{msg_id}", {"_method": "delete"}).status == 404
+
+
+def test_a_field_that_a_form_hides_is_hidden_as_the_ancestor_hid_it(web):
+    name = web.queue(DONE)
+    form = web.daemon.root.queue(name).form
+    form.write_text('{"default": "hidden", "mesg_param1": {"label": "Frames"}}')
+    page = web.get(f"/q/{name}/new_message", Accept=BROWSER)
+    hidden = 'id="mesg_param2_field" hidden style="display: none;"'
+    assert hidden in page.text
+    assert 'id="mesg_param1_field">' in page.text
+    policy = page.headers["content-security-policy"]
+    digest = base64.b64encode(hashlib.sha256(b"display: none;").digest()).decode()
+    assert f"style-src-attr 'unsafe-hashes' 'sha256-{digest}'" in policy
+    assert "unsafe-inline" not in policy

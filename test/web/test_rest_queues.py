@@ -175,6 +175,7 @@ def test_a_queue_is_made_and_removed_by_forms(web):
     assert (answer.status, answer.headers["location"]) == (303, "/q/made")
     found = web.get("/q/made/config").json
     assert (found["num_workers"], found["coalesce_params"]) == (2, [1])
+    assert found["exec_prefix"] == ""  # said to be none: not that of a queue without
     again = web.post("/new_queue", {**fields, "x_format": "json"})
     assert again.json == ["fail", "already created"]
     page = web.post("/new_queue", fields, Accept=BROWSER)

@@ -13,6 +13,7 @@ from rq.errors import BadConfig, RQError
 from rq.web.forms import Form
 from rq.web.pages import page
 from rq.web.pages.queue import known
+from rq.web.policy import OF_A_FORM
 from rq.web.refusals import status_of, wants_page
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Forms:
             "wrong": wrong,
             "why": why,
         }
+        resp.set_header("Content-Security-Policy", OF_A_FORM)
         await page.show(req, resp, self._site, "new_message.html", values)
 
     def _form(self, name: str) -> tuple[Mapping[str, Any], str]:
