@@ -23,6 +23,18 @@ RQError
 
 import errno
 
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_OF_DISK = _NO_ROOM | {
+    errno.EIO,
+    errno.EROFS,
+    errno.EUCLEAN,
+    errno.EBADMSG,
+    errno.ENXIO,
+    errno.ENODEV,
+    errno.ENOMEDIUM,
+    errno.EREMOTEIO,
+    errno.ESTALE,
+}
 _LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -128,4 +140,22 @@ def not_done(error: OSError) -> str:
     why = error.strerror or error
     if is_busy(error):
         return f"not done, RQ lacks descriptors or memory ({why}); ask again"
-    return f"not done, the disk refused it: {why}"
+    if is_of_disk(error):
+        return f"not done, the disk refused it: {why}"
+    return f"not done, a file of RQ cannot be used ({why}); the log names it"
+
+
+def is_of_disk(error: OSError) -> bool:
+    """Whether a call failed because of the disk or its file system, and not because of
+    whose a file is, or of what lies in its place."""
+    return error.errno in _OF_DISK
+
+
+def is_no_room(error: OSError) -> bool:
+    return error.errno in _NO_ROOM
+
+
+def cause_of(error: OSError) -> str:
+    """Return what is wrong, and with which file."""
+    why = str(error.strerror or error)
+    return f"{why}: {error.filename}" if error.filename else why

@@ -36,7 +36,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "status": owner.status,
         "admin": str(owner.admin),
         "oper": "SCRIPTERROR" if owner.oper else "UP",
-        "reason": owner.oper or owner.config_error,
+        "reason": owner.oper or owner.config_error or owner.no_checkpoint,
         "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
         "accepting": closed is None,
         "closed_reason": closed,

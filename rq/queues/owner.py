@@ -94,6 +94,7 @@ class Owner:
         self.standing_since = 0.0  # monotonic
         self.config_error: str | None = None
         self.disk_failed: str | None = None
+        self.no_checkpoint: str | None = None  # why there was none when it was due
         self.left_at_door: dict[str, str] = {}
         self.undelivered: dict[str, str] = {}  # queue: why it has not what it is owed
         self.prepared: dict[str, str] | None = None  # key: message in prep
@@ -294,7 +295,7 @@ class Owner:
         if self.stopping:
             return "the queue is stopping"
         if self.spool.journal.no_space:
-            return f"no space for the journal: {self.spool.journal.no_space}"
+            return self.spool.journal.no_space
         if self.spool.stuck and (
             self.spool.lag >= LAG_MESSAGES or self.spool.lag_bytes >= LAG_BYTES
         ):

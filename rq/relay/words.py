@@ -35,6 +35,7 @@ _SENTENCES = (
     "not a message id",
     "not a regular file",
     "not accepted: ",
+    "not done, a file of RQ cannot be used",
     "not done, the disk refused it",
     "outcome unknown: ",
     "post_run_webhook ",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import durable
-from rq.errors import Refused, is_busy
+from rq.errors import Refused, cause_of, is_busy, is_no_room, is_of_disk
 from rq.layout import QueueDir
 from rq.proc import locks, processes
 from rq.spool import index, line, outbox
@@ -129,9 +128,11 @@ def _turn(queue: QueueDir) -> int:
 
 def _put_off(error: OSError) -> Exception:
     """Return Refused where nothing is lost: the last checkpoint still holds."""
-    if is_busy(error) or error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_busy(error) or is_no_room(error):
         return Refused(f"no room for a checkpoint: {error.strerror}")
-    return error
+    if is_of_disk(error):
+        return error
+    return Refused(f"no checkpoint can be written: {cause_of(error)}")
 
 
 def _write(queue: QueueDir, point: Checkpoint) -> None:

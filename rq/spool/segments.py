@@ -10,7 +10,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from rq import durable
-from rq.errors import is_busy
+from rq.errors import cause_of, is_busy, is_no_room
 from rq.layout import QueueDir
 from rq.spool import history, line
 from rq.states import Note
@@ -187,7 +187,7 @@ class Segments:
             self.no_space = None
         except OSError as error:
             if not is_busy(error):
-                self.no_space = error.strerror or str(error)
+                self.no_space = _why(error)
             self._size = SMALLEST  # there may be room for a small one
             self._retry_at = time.monotonic() + 2.0
 
@@ -206,3 +206,9 @@ def _logged(work: Callable[[], None]) -> None:
     except OSError as error:
         # The segment stays in journal/, where the next start finds and seals it.
         _log.error("a segment could not be sealed: %s", error)
+
+
+def _why(error: OSError) -> str:
+    if is_no_room(error):
+        return f"no space for the journal: {error.strerror}"
+    return f"the journal cannot go on: {cause_of(error)}"

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterable, Iterator
 from pathlib import Path
 
-from rq.errors import Refused
+from rq.errors import Refused, is_no_room, not_done
 from rq.web.site import Site
 
 PIECE = 1024 * 1024  # bytes that are written at a time
@@ -160,6 +160,8 @@ def check_room(site: Site, more: int = 2 * PIECE) -> None:
 
 def cannot_take(error: OSError) -> Refused:
     """Return what to tell a sender whose file the disk did not take."""
+    if not is_no_room(error):
+        return Refused(not_done(error))
     why = error.strerror or error
     return Refused(f"there is no room on the disk for this attachment: {why}")
 

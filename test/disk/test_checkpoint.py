@@ -5,7 +5,7 @@ import pytest
 from spooling import NOW, Clock, Owner, a_message
 
 from rq import durable
-from rq.errors import WrongState
+from rq.errors import Refused, WrongState
 from rq.queues.housekeeping import is_old
 from rq.spool import checkpoint, folders, index
 from rq.spool.store import PREP_SECONDS
@@ -57,6 +57,24 @@ def test_a_checkpoint_comes_back_as_it_was(owner):
     assert (read.seq, read.clean) == (owner.spool.journal.position.seq, False)
     assert read.counts.of(State.DONE) == 1
     assert len(read.owed) == 2
+
+
+@pytest.mark.parametrize("obstacle", ["turn", "file"])
+def test_a_checkpoint_that_a_file_keeps_from_being_is_no_failure_of_the_disk(
+    owner, obstacle
+):
+    owner.submit()
+    owner.apply()
+    turn = checkpoint.turn_file(owner.queue)
+    place = turn if obstacle == "turn" else owner.queue.checkpoint
+    place.unlink(missing_ok=True)
+    place.mkdir()
+    point = checkpoint.begin(owner.spool, "boot-1")
+    with pytest.raises(Refused, match=f"no checkpoint can be written: .*{place.name}"):
+        checkpoint.finish(owner.spool.dir_fd, owner.queue, point)
+    place.rmdir()
+    checkpoint.finish(owner.spool.dir_fd, owner.queue, point)
+    assert checkpoint.read(owner.queue).seq == point.seq
 
 
 def test_a_checkpoint_waits_for_the_folders_of_its_events_only(owner):
