@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,14 @@ _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 _JOURNALED = frozenset({"xfs", "btrfs", "zfs", "jfs", "f2fs", "bcachefs"})
 _FULL_BYTES = 1024 * 1024  # with less nothing can start
 _FULL_FILES = 100
+
+# Where a copy at each start is the rule, and where inode numbers change by themselves.
+_UNMARKED = _MEMORY
+_RENUMBERED = frozenset({"overlay", "9p", "cifs", "smb3", "vfat", "exfat", "?"})
+_AT_EMPTY_PATH, _STATX_BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
+_STATX_BYTES, _BTIME_AT = 256, 80  # of struct statx, and of its stx_btime
+
+Made = tuple[int, int | None]  # a file: inode number; when it was made, in ns, if known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +105,42 @@ def describe(path: Path) -> FileSystem:
         free_bytes=room.f_bavail * room.f_frsize,
         free_inodes=room.f_favail if room.f_files else None,
     )
+
+
+def made(fd: int) -> Made:
+    """Return what tells a file from every copy of it, wherever it is renamed to."""
+    return os.fstat(fd).st_ino, _born(fd)
+
+
+def is_made(known: Made, seen: Made, kind: str) -> bool:
+    """Return whether the file that was `known` is the one that is `seen` on a file
+    system of this kind; also when nobody can say.
+
+    Its number has to be the same, unless the file system gives others after a mount;
+    and when it was made, which no program can set, where that is known.
+    """
+    if kind in _UNMARKED:
+        return True
+    if known[1] and seen[1] and known[1] != seen[1]:
+        return False
+    return kind in _RENUMBERED or kind.startswith("fuse") or known[0] == seen[0]
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _born(fd: int) -> int | None:
+    """Return when a file was made, in ns; None where the file system does not keep it."""
+    if not hasattr(_libc, "statx"):
+        return None
+    found = ctypes.create_string_buffer(_STATX_BYTES)
+    if _libc.statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, found) != 0:
+        return None
+    (mask,) = struct.unpack_from("=I", found, 0)
+    if not mask & _STATX_BTIME:
+        return None
+    seconds, nanoseconds = struct.unpack_from("=qI", found, _BTIME_AT)
+    return int(seconds) * 10**9 + int(nanoseconds) or None  # 0: made with the image
 
 
 def _warnings(fs: FileSystem) -> Iterator[str]:

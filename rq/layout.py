@@ -216,5 +216,10 @@ class QueueDir:
     def index(self) -> Path:
         return self.path / "journal" / "index"
 
+    @property
+    def mark(self) -> Path:
+        """Names the directory that its journal was written in."""
+        return self.path / "journal" / "mark"
+
     def message(self, state: State, msg_id: str) -> Path:
         return self.path / folder(state, msg_id)

@@ -12,6 +12,7 @@ from rq.layout import QueueDir
 from rq.message import Message, from_request
 from rq.spool import Opened, Spool, check, checkpoint, door, open_spool
 from rq.spool.check import close_cleanly
+from rq.spool.journal import Journal
 from rq.states import Event, Role
 
 ORIGIN = "http://127.0.0.1:3333/q/q/"
@@ -89,7 +90,10 @@ class Owner:
         """Forget everything, as kill -9 does: only what was written stays."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            for fd in (opened.spool.journal._segments.current.fd, opened.lock):
+            journal, fds = opened.spool.journal, [opened.lock]
+            if isinstance(journal, Journal):
+                fds.append(journal._segments.current.fd)
+            for fd in fds:
                 with contextlib.suppress(OSError):
                     os.close(fd)
             opened.spool.close()

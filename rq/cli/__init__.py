@@ -70,6 +70,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "timer": ("timer:timer", "ls: the timers and when they fire"),
     "router": ("router:router", "try | import: routing rules, tried on one message"),
     "owed": ("owed:owed", "ls | resolve: copies and webhooks not yet delivered"),
+    "restore": ("restore:restore", "ls | accept: queues that were copied or restored"),
     "relay": ("relay:relay", "ls | retry | resolve | allow | forbid: other hosts"),
     "txn": ("txn:txn", "ls | abort: messages prepared to be accepted together"),
     "spark": ("spark:spark", "doctor | try: the data pipeline"),

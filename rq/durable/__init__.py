@@ -238,11 +238,19 @@ def write_durable(path: Path, data: bytes, mode: int = FILE_MODE) -> None:
 
 def replace_durable(path: str, data: bytes, dir_fd: int, mode: int = FILE_MODE) -> None:
     """As `write_durable`, below a directory that others may write to."""
+    replace_with(path, lambda _: data, dir_fd, mode)
+
+
+def replace_with(
+    path: str, content: Callable[[int], bytes], dir_fd: int, mode: int = FILE_MODE
+) -> None:
+    """As `replace_durable`; the content may depend on the new file, given as its
+    descriptor."""
     with beneath.parent(path, dir_fd) as (place, name):
         tmp = f".{name}.tmp"
         fd = beneath.create(tmp, place, mode)
         try:
-            write_all(fd, data)
+            write_all(fd, content(fd))
             os.fsync(fd)
         finally:
             os.close(fd)

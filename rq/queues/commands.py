@@ -6,7 +6,7 @@ its reply leaves, after the group is durable.
 
 from __future__ import annotations
 
-from rq.queues import asking, changing, making, owing, transactions
+from rq.queues import asking, changing, making, owing, restored, transactions
 from rq.queues.verbs import Command
 
 COMMANDS: dict[str, Command] = {
@@ -15,4 +15,5 @@ COMMANDS: dict[str, Command] = {
     **changing.COMMANDS,
     **transactions.COMMANDS,
     **owing.COMMANDS,
+    **restored.COMMANDS,
 }

@@ -40,6 +40,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
         "accepting": closed is None,
         "closed_reason": closed,
+        "restored": owner.restored,
         "stopping": owner.stopping,
         "lag": spool.lag,
         "lag_bytes": spool.lag_bytes,

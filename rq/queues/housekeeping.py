@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,16 @@ class Housekeeping:
         if self._ended:
             return
         self.owner.loop.call_later(TICK, self.tick)
-        chores = (
+        for chore in self._chores():  # one that fails keeps no other from its turn
+            try:
+                chore()
+            except Exception:
+                log.exception("housekeeping failed; RQ tries again in %d s", TICK)
+
+    def _chores(self) -> tuple[Callable[[], object], ...]:
+        if self.owner.restored:
+            return (self.server.drop_silent,)
+        return (
             self._watch_clocks,
             self.owner.spool.gone.try_again,
             self._look_at_files,
@@ -106,11 +116,6 @@ class Housekeeping:
             self._save_rates,
             self._housekeep,
         )
-        for chore in chores:  # one that fails keeps no other from its turn
-            try:
-                chore()
-            except Exception:
-                log.exception("housekeeping failed; RQ tries again in %d s", TICK)
 
     def _believed(self) -> bool:
         """Whether the clock may make anything old now."""

@@ -29,16 +29,17 @@ def owed(ctx: Context, arg: bytes) -> Any:
     owner = ctx.owner
     if "key" in asked:
         of = _place(owner, str(asked["key"]))
-        return ["ok", [] if of is None else [_row(owner, of)]]
+        return ["ok", [] if of is None else [shown(owner, of)]]
     limit = asked.get("limit", MOST)
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise BadInput(f"limit is not a whole number: {limit!r:.40}")
     most = min(limit, MOST) if limit > 0 else MOST
     # What was owed first is in doubt first.
-    return ["ok", [_row(owner, of) for of in islice(owner.spool.owed, most)]]
+    return ["ok", [shown(owner, of) for of in islice(owner.spool.owed, most)]]
 
 
-def _row(owner: Owner, of: Of) -> dict[str, Any]:
+def shown(owner: Owner, of: Of) -> dict[str, Any]:
+    """Return what is told of something owed: its key, to whom, of which message, why."""
     one = owner.spool.owed[of]
     in_doubt = delivery.in_doubt(owner, one)
     return {

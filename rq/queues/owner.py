@@ -272,13 +272,21 @@ class Owner:
         self._admin = None
 
     @property
+    def restored(self) -> str | None:
+        """Why nothing may happen here before a person's word: the directory was copied
+        or restored."""
+        return self.opened.restored
+
+    @property
     def status(self) -> str:
+        if self.restored and self.admin is Admin.UP:
+            return str(Admin.PAUSE)
         return SCRIPTERROR if self.oper else str(self.admin)
 
     @property
     def may_start(self) -> bool:
         failed = self.disk_failed or self.spool.journal.failed
-        if self.stopping or failed or self.spool.lag >= LAG_MESSAGES:
+        if self.restored or self.stopping or failed or self.spool.lag >= LAG_MESSAGES:
             return False
         return self.admin is Admin.UP
 
@@ -290,6 +298,8 @@ class Owner:
 
     def closed(self) -> str | None:
         """Return why nothing new can be accepted; None while it can."""
+        if self.restored:
+            return self.restored
         if self.disk_failed:
             return f"the disk failed: {self.disk_failed}"
         if self.stopping:

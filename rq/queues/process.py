@@ -31,6 +31,7 @@ from rq.states import State
 
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
 FAILED, FATAL = 1, 3  # exit statuses
+_AGAIN = -1  # no exit status: the queue is opened once more
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ class Process:
 
     def _close_cleanly(self) -> None:
         self.points.abandon_index()
+        if self.owner.restored:
+            return  # nothing was changed
         if self.owner.disk_failed:
             raise DiskFailed(self.owner.disk_failed)
         spool = self.owner.spool
@@ -95,6 +98,15 @@ class Process:
         spool.settle_all()
         self.owner.threads.submit(lambda: None).result()
         checkpoint.stop(spool)
+
+    def open_again(self) -> None:
+        """Open the queue once more, from what lies on disk now."""
+        self._opening = self.owner.loop.create_task(self._open_again())
+
+    async def _open_again(self) -> None:
+        await self.owner.committed()  # the answer has left
+        self.server.close()
+        self._end(_AGAIN)
 
     def _end(self, status: int) -> None:
         self.housekeeping.end()
@@ -131,7 +143,9 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
     if not logging.getLogger().handlers:
         logs.open_log(f"queue {name}", where.log / f"queue-{name}.log")
     try:
-        return _serve(where, name, ready, life, null)
+        while (status := _serve(where, name, ready, life, null)) == _AGAIN:
+            ready = None  # it was said
+        return status
     except (BadConfig, Damaged) as error:
         log.error("%s", error)
         _say(ready, f"FATAL {error}\n")
@@ -162,6 +176,8 @@ def _serve(
         finally:
             owner.hands.close()
             loop.close()
+    os.close(opened.lock)
+    opened.spool.close()
     return status
 
 
@@ -186,6 +202,7 @@ async def _live(
             process.stop,
             process.housekeeping.look,
             process.housekeeping.seal,
+            process.open_again,
         )
 
     process.serve(Server(owner, sock, context, process.orphaned))
@@ -203,7 +220,8 @@ async def _live(
             clean=opened.clean,
         ),
     )
-    process.housekeeping.expire()
+    if not owner.restored:
+        process.housekeeping.expire()
     process.housekeeping.tick()
     gc.freeze()  # what is here now stays; a million messages are not looked at again
     gc.enable()

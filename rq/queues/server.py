@@ -21,6 +21,7 @@ import orjson
 from rq import wire
 from rq.access import sockets
 from rq.access.crowd import Crowd, Those
+from rq.access.roles import Role
 from rq.config.admin import Admin
 from rq.errors import Refused, RQError, not_done
 from rq.proc.listening import Listener
@@ -144,6 +145,8 @@ class Server:
             return None
         if self._owner.admin is Admin.DOWN and not command.down:
             return "status: DOWN"
+        if self._owner.restored and command.role is not Role.VIEWER:
+            return self._owner.restored
         if self._stalled_since is not None:
             return f"the journal cannot be written: {self._owner.spool.journal.failed}"
         return None

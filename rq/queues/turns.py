@@ -64,6 +64,9 @@ class Turns:
 
     def _turn_once(self) -> None:
         owner = self.owner
+        if owner.restored:
+            self._answer()  # and change nothing
+            return
         spool = owner.spool
         later = self.runner.claim_due()
         durable_seq = spool.journal.position.seq

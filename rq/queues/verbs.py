@@ -26,6 +26,7 @@ class Context:
     stop: Callable[[], None]
     look: Callable[[], Awaitable[None]]  # at files: config, admin, door
     seal: Callable[[], Future[None] | None]
+    open_again: Callable[[], None]  # all, from the disk
 
 
 Handler = Callable[[Context, bytes], Any]

@@ -15,7 +15,7 @@ from typing import Any
 from rq import names
 from rq.errors import Damaged
 from rq.layout import QueueDir, Root
-from rq.spool import history, line
+from rq.spool import history, line, place
 from rq.spool.history import Segment
 
 Offset = Mapping[str, int]
@@ -55,16 +55,31 @@ def look(root: Root, queue: str | None = None) -> list[Found]:
     for path in _queue_dirs(root):
         if queue is None or path.name == queue:
             found += _journals(QueueDir(path))
-    return found
+    return _once(found)
+
+
+def _once(every: list[Found]) -> list[Found]:
+    """Leave out what was copied with a queue: a journal is read where it is written."""
+    kept: dict[str, Found] = {}
+    for one in every:
+        known = kept.get(one.journal)
+        if known is None or _goes_on(one) > _goes_on(known):
+            kept[one.journal] = one
+    return [one for one in every if kept[one.journal] is one]
+
+
+def _goes_on(found: Found) -> tuple[bool, int]:
+    """Return what is greater of the queue that writes the journal."""
+    return place.is_written(found.queue, found.journal), found.sealed[-1].last or 0
 
 
 def names_of(root: Root) -> dict[str, str]:
     """Return the queue of each journal that there is, sealed or not yet."""
-    return {
-        journal: path.name
-        for path in _queue_dirs(root)
-        for journal in history.journals(QueueDir(path))
-    }
+    dirs = [QueueDir(path) for path in _queue_dirs(root)]
+    found = [(one, journal) for one in dirs for journal in history.journals(one)]
+    # What was copied with a queue is of the one that writes it: it comes last.
+    found.sort(key=lambda pair: place.is_written(*pair))
+    return {journal: queue.name for queue, journal in found}
 
 
 def _queue_dirs(root: Root) -> list[Path]:

@@ -44,6 +44,7 @@ class Opened:
     )
     ghosts: list[processes.Found] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
+    restored: str | None = None  # why nothing may happen before a person's word
 
 
 def act(opened: Opened, found: Found, lost: Cause) -> None:

@@ -16,7 +16,7 @@ from rq import durable, names, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
-from rq.spool import act, checkpoint, folders, history, mend, recovery
+from rq.spool import act, checkpoint, folders, history, mend, place, recovery
 from rq.spool.entry import COUNTED
 from rq.spool.store import Spool
 from rq.states import HASHED, State
@@ -46,6 +46,8 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
     try:
         mended: list[Problem] = []
         if fix:
+            if (why := place.why_waiting(queue)) is not None:
+                raise Refused(f"queue {queue.name}: {why}")
             said = mend.fill_gaps(queue)
             mended = [Problem("mended", str(queue.journal), one) for one in said]
             os.close(lock)
@@ -82,6 +84,8 @@ def close_cleanly(spool: Spool) -> None:
 
 
 def _problems(queue: QueueDir) -> Iterator[Problem]:
+    if (why := place.why_waiting(queue)) is not None:
+        yield Problem("copied", queue.name, why)
     if not recovery.stopped_cleanly(queue):
         yield Problem(
             "unclean",

@@ -11,6 +11,7 @@ from rq.errors import is_busy
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.spool.journal import Journal
+from rq.spool.still import Still
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +19,7 @@ _log = logging.getLogger(__name__)
 class Gone:
     """What waits in `gone/` to be removed; true while there is something."""
 
-    def __init__(self, queue: QueueDir, dir_fd: int, journal: Journal) -> None:
+    def __init__(self, queue: QueueDir, dir_fd: int, journal: Journal | Still) -> None:
         self._queue = queue
         self._dir_fd = dir_fd
         self._journal = journal

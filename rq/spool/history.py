@@ -77,10 +77,12 @@ def seal(
 
 
 def segments(queue: QueueDir, journal: str | None = None) -> list[Segment]:
-    """Return the segments of a journal, oldest first; of the active one by default."""
+    """Return the segments of a journal and of those that it goes on from, oldest first;
+    of the active one by default."""
     active = active_segments(queue)
     wanted = journal or journal_of(queue, active)
-    old = sealed_segments(queue, wanted) if wanted else []
+    chain = lineage(queue, wanted) if wanted else []
+    old = [one for name in chain for one in sealed_segments(queue, name)]
     # Of one that was sealed anew a power cut may have left the old file, and less in it.
     again = {one.first for one in old}
     left = [one for one in active if one.first not in again]
@@ -130,6 +132,23 @@ def journal_of(queue: QueueDir, active: list[Segment]) -> str | None:
     headers = [h for found in newest for one in found if (h := read_header(one.path))]
     last = max(headers, key=lambda header: int(header["start"]), default=None)
     return None if last is None else str(last["journal"])
+
+
+def lineage(queue: QueueDir, journal: str) -> list[str]:
+    """Return a journal and those that it goes on from, the oldest first: the header of
+    its first segment names the journal of a directory that was copied."""
+    chain = [journal]
+    while (before := _before(queue, chain[0])) is not None and before not in chain:
+        chain.insert(0, before)
+    return chain
+
+
+def _before(queue: QueueDir, journal: str) -> str | None:
+    for one in [*sealed_segments(queue, journal)[:1], *active_segments(queue)]:
+        header = read_header(one.path)
+        if header is not None and header["journal"] == journal:
+            return header.get("of")
+    return None
 
 
 def is_whole(queue: QueueDir, journal: str) -> bool:
@@ -250,12 +269,13 @@ def _bounded(read: Read, following: dict[str, Any]) -> Read:
 def seal_last(queue: QueueDir, dir_fd: int, journal: str) -> None:
     """Make history of the last segment of an earlier process, before a new one says
     that it follows: what was written and never synced is on no disk yet."""
-    if (queue.history / journal).is_dir():  # a kill may have kept it from its sync
-        durable.sync_path(queue.history / journal)
+    for name in lineage(queue, journal):
+        if (queue.history / name).is_dir():  # a kill may have kept it from its sync
+            durable.sync_path(queue.history / name)
     for one in reversed(segments(queue, journal)):
         read = read_segment(one)
         if read is not None and one.last is None and read.events:
-            _seal_anew(queue, dir_fd, journal, one, read)
+            _seal_anew(queue, dir_fd, one, read)
         if read is not None:
             return
 
@@ -276,15 +296,13 @@ def seal_left(queue: QueueDir, dir_fd: int, journal: str, but: str) -> None:
         if read is None or not read.events:
             durable.unlink(f"journal/{one.name}", dir_fd)
             continue
-        _seal_anew(queue, dir_fd, journal, one, read)
+        _seal_anew(queue, dir_fd, one, read)
 
 
-def _seal_anew(
-    queue: QueueDir, dir_fd: int, journal: str, one: Segment, read: Read
-) -> None:
+def _seal_anew(queue: QueueDir, dir_fd: int, one: Segment, read: Read) -> None:
     """Make history of a segment whose process did not: as a new file, since a sync of
     the old one may have failed, and what the page cache shows be on no disk."""
-    target = queue.history / journal
+    target = queue.history / str(read.header["journal"])
     durable.make_dirs(str(target))
     durable.sync_path(queue.history)
     last = read.events[-1]["seq"]
@@ -298,9 +316,11 @@ def _seal_anew(
 def forget(queue: QueueDir, active: str, upto: int, limits: Limits) -> tuple[int, bool]:
     """Remove sealed segments that have outlived `limits`, oldest first, for good.
 
-    Those of the journal `active` stay from event `upto` on: recovery reads them. Return
-    how many went, and whether one stayed only for that.
+    Those of the journal `active`, and of those that it goes on from, stay from event
+    `upto` on: recovery reads them. Return how many went, and whether one stayed only
+    for that.
     """
+    needed = lineage(queue, active)
     every = [one for journal in journals(queue) if journal != active
              for one in sealed_segments(queue, journal)]  # fmt: skip
     every += sealed_segments(queue, active)[:-1]  # the last names the journal
@@ -311,7 +331,7 @@ def forget(queue: QueueDir, active: str, upto: int, limits: Limits) -> tuple[int
         heavy = limits.size is not None and size > limits.size
         if not heavy and (limits.before is None or found.st_mtime >= limits.before):
             continue
-        if one.path.parent.name == active and (one.last or 0) > upto:
+        if one.path.parent.name in needed and (one.last or 0) > upto:
             return removed, True
         durable.unlink_durable(one.path)
         size -= found.st_size

@@ -184,7 +184,11 @@ class Journal:
         segment.empty = False
         self.bytes_written += self._placed
         self._durable = Position(
-            segment.name, segment.offset, self._group_seq, self._durable.g + 1
+            segment.name,
+            segment.offset,
+            self._group_seq,
+            self._durable.g + 1,
+            self.journal_id,
         )
         self._group, self._closed, self.failed = [], False, None
         self._group_bytes = self._lines = self._placed = 0

@@ -107,6 +107,8 @@ def _new(
             if known is not None:
                 _remember(keys, txns, event)
             if event["seq"] > after:
+                for out in event.get("out", ()):  # its key names its journal
+                    out["journal"] = read.header["journal"]
                 yield event
             elif known is not None:
                 _freshen(known, event)
@@ -135,7 +137,9 @@ class _End:
         self.last = Position("", 0, 0, 0)
         self.start, self.boot = 0, ""
         if point is not None:
-            self.last = Position(point.segment, point.offset, point.seq, point.g)
+            self.last = Position(
+                point.segment, point.offset, point.seq, point.g, point.journal
+            )
             self.start, self.boot = point.start, point.boot
 
     def take(self, read: history.Read) -> None:
@@ -145,10 +149,17 @@ class _End:
         self.boot = str(header["boot"])
         if not read.events:  # it will be replaced, so nothing can follow it
             segment, offset, seq = header["prev"]
-            found = Position(segment, offset, seq, int(header["g"]))
+            journal = str(header.get("of") or header["journal"])
+            found = Position(segment, offset, seq, int(header["g"]), journal)
         else:
             tail = read.events[-1]
-            found = Position(read.segment.name, read.end, tail["seq"], tail["g"])
+            found = Position(
+                read.segment.name,
+                read.end,
+                tail["seq"],
+                tail["g"],
+                str(header["journal"]),
+            )
         if found.seq >= self.last.seq:
             self.last = dataclasses.replace(found, g=max(found.g, self.last.g))
 

@@ -35,8 +35,8 @@ def _filled(queue: QueueDir, journal: str) -> Iterator[tuple[Segment, list[int]]
     every = history.segments(queue, journal)
     for one, following in zip_longest(every, every[1:]):
         read = history.read_segment(one)
-        if read is None or not read.events:
-            continue
+        if read is None or not read.events or read.header["journal"] != journal:
+            continue  # a journal before this one has its own turn
         last = read.events[-1]["seq"] if following is None else _end(read, following)
         there = {event["seq"] for event in read.events}
         if last is None or max(there) > last:

@@ -28,6 +28,7 @@ from rq.spool import (
     history,
     leases,
     outbox,
+    place,
     transactions,
     unnamed,
     work,
@@ -36,6 +37,7 @@ from rq.spool.act import Opened, act
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.journal import Journal
 from rq.spool.look import Found, look, was_clean
+from rq.spool.still import Still
 from rq.spool.store import Owes, Spool, owes_nothing
 from rq.states import HASHED, State
 
@@ -98,10 +100,12 @@ def _open(
 ) -> Opened:
     _check_device(queue)
     found = look(queue, clock())
+    if not found.fresh and (why := place.why_waiting(queue)) is not None:
+        return _open_still(queue, lock, dir_fd, found, clock, why)
     boot = processes.boot_id()
-    prefix = leases.prefix_of(queue, found.journal)
+    left = leases.prefix_of(queue, found.journal)
     same_boot = found.boot == boot
-    ghosts = leases.end_left(queue, prefix, grace) if same_boot else []
+    ghosts = leases.end_left(queue, left, grace) if same_boot else []
     ghosts += leases.of_ancestor(queue)
     immortal = {one.msg_id for one in ghosts}
     if found.fresh:
@@ -109,9 +113,9 @@ def _open(
         _adopt_files(queue)
         adoption.note(queue, clock())
     history.seal_last(queue, dir_fd, found.journal)
-    journal = Journal(
-        queue, dir_fd, found.journal, found.start, found.last, boot, threads
-    )
+    journal_id = place.goes_on_as(queue, found.journal)
+    place.write(queue, dir_fd, journal_id, found.journal)
+    journal = Journal(queue, dir_fd, journal_id, found.start, found.last, boot, threads)
     durable.checkpoint("recovery:before-retire")
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock, threads)
@@ -120,6 +124,7 @@ def _open(
     spool.seen = found.seen
     _remember(spool, found)
     trusted = same_boot and not found.folded.suspect
+    prefix = leases.prefix_of(queue, journal_id)
     opened = Opened(spool, lock, prefix, was_clean(found), trusted)
     opened.ghosts = work.members(queue, ghosts)
     act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
@@ -130,6 +135,27 @@ def _open(
     spool.gone.take_over()
     if opened.clean:
         _renew_que(spool)
+    return opened
+
+
+def _open_still(
+    queue: QueueDir,
+    lock: int,
+    dir_fd: int,
+    found: Found,
+    clock: Callable[[], float],
+    why: str,
+) -> Opened:
+    """Show what recovery would do in a queue that waits for a person's word; nothing on
+    disk changes."""
+    _log.error("%s: %s", queue.name, why)
+    journal = Still(found.journal, found.start, found.last)
+    spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock)
+    spool.adopted, spool.seen = adoption.at(queue), found.seen
+    _remember(spool, found)
+    prefix = leases.prefix_of(queue, found.journal)
+    opened = Opened(spool, lock, prefix, was_clean(found), False, restored=why)
+    act(opened, found, Cause.CRASH)
     return opened
 
 
@@ -214,7 +240,7 @@ def _remember(spool: Spool, found: Found) -> None:
     owed = dict(found.checkpoint.owed) if found.checkpoint else {}
     for seq, number, out, since in found.folded.owed:
         of = seq, number
-        owed[of] = outbox.owed(out, out["msg"], since, found.journal, of)
+        owed[of] = outbox.owed(out, out["msg"], since, out["journal"], of)
     for sent in found.folded.sent:
         owed.pop(sent, None)
     for of, since in found.folded.again.items():

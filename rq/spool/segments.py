@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from typing import Any
 
-from rq import durable
+from rq import disk, durable
 from rq.errors import cause_of, is_busy, is_no_room
 from rq.layout import QueueDir
 from rq.spool import history, line
@@ -31,6 +32,7 @@ class Position:
     offset: int
     seq: int  # of the last event; 0 before the first
     g: int  # of the last group
+    journal: str = ""  # that the segment is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Segments:
         fd, size = made
         name = history.segment_name(last.seq + 1)
         seed = line.seed(self._mark.journal, name)
-        header = self._header(name, last, seed)
+        header = self._header(name, last, seed, disk.made(fd))
         try:
             durable.write_at(fd, header, 0)
             durable.sync_data(fd)
@@ -136,8 +138,8 @@ class Segments:
             raise
         return Segment(name, fd, size, len(header), seed, time.monotonic())
 
-    def _header(self, name: str, last: Position, seed: int) -> bytes:
-        record = {
+    def _header(self, name: str, last: Position, seed: int, made: disk.Made) -> bytes:
+        record: dict[str, Any] = {
             "g": last.g,
             "ev": Note.OPEN,
             "journal": self._mark.journal,
@@ -147,7 +149,10 @@ class Segments:
             "ts": time.time_ns() // 1000,
             "queue": self._queue.name,
             "prev": [last.segment, last.offset, last.seq],
+            "made": made,
         }
+        if last.journal and last.journal != self._mark.journal:
+            record["of"] = last.journal
         return line.sealed(line.body(record), seed)
 
     # ---- made ahead

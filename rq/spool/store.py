@@ -32,6 +32,7 @@ from rq.spool.lag import Lag
 from rq.spool.mover import Mover
 from rq.spool.outbox import Outbox
 from rq.spool.status import status_file
+from rq.spool.still import Still
 from rq.spool.transactions import Transactions
 from rq.states import Event, Note, Role, State, next_state
 
@@ -68,7 +69,7 @@ class Spool:
         self,
         queue: QueueDir,
         dir_fd: int,
-        journal: Journal,
+        journal: Journal | Still,
         entries: dict[str, Entry],
         counts: Counts,
         keys: dict[str, tuple[str, float]],

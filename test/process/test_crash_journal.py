@@ -237,7 +237,9 @@ def test_a_recovery_that_dies_again_and_again_comes_to_the_same_end(
 ):
     straight = copied(crashed, tmp_path / "copy")
     try:
-        expected = ends_of(straight.start())
+        straight.start().ask("restore", {"as": "same"})
+        wait_until(lambda: straight.ask("restored")["why"] is None)
+        expected = ends_of(straight)
     finally:
         straight.kill()
     reached = set(repeat)

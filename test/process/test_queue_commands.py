@@ -88,7 +88,7 @@ def test_an_unknown_command_is_an_error_in_the_ancestors_way(queue):
 
 def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     always = {"ping", "uptime", "config", "status", "detail", "wake", "seal", "check"}
-    always |= {"owed", "resolve_owed"}
+    always |= {"owed", "resolve_owed", "restored", "restore"}
     assert down.ask("status") == ["DOWN"]
     for command in COMMANDS.keys() - {"shutdown", "mind"}:
         reply = down.ask(command, {"msg_id": NOBODY, "dest": "t"})
@@ -459,7 +459,7 @@ GARBAGE = [
 # `mind` makes the asker the parent of the queue, which then ends with its connection.
 LEFT_OUT = {"shutdown", "mind"}
 HARMLESS = {"ping", "uptime", "config", "status", "detail", "wake", "num_messages",
-            "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed"}  # fmt: skip
+            "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed", "restored"}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - LEFT_OUT))

@@ -157,6 +157,9 @@ def test_a_sender_restored_from_a_backup_hands_nothing_over_twice(pair):
     shutil.rmtree(pair.sender.dir.path)
     shutil.copytree(backup, pair.sender.dir.path, symlinks=True)
     pair.sender.start()
+    assert pair.sender.ok("restored")["ids"] == [msg_id]
+    pair.sender.ok("restore", {"as": "copy"})
+    wait_until(lambda: pair.sender.ok("restored")["why"] is None)
     assert one_message(pair, msg_id)["msg_id"] == first["msg_id"]
 
 

@@ -40,13 +40,14 @@ GROUP = grp.getgrgid(1).gr_name  # of whom this test's admins are members
 ROLES = {
     "queue": {
         Role.VIEWER: "ping uptime config status detail get_message get_message_state "
-        "get_message_status num_messages messages list owed show_txn list_txns",
+        "get_message_status num_messages messages list owed show_txn list_txns "
+        "restored",
         Role.PRODUCER: "wake create_message prep_message single_que attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "
         "commit_txn abort_txn",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
         "cancel_message cancel_batch retry_message run_message ack_errs resolve_owed",
-        Role.ADMIN: "shutdown mind",
+        Role.ADMIN: "shutdown mind restore",
     },
     "supervisor": {
         Role.VIEWER: "ping uptime version environment queues status",

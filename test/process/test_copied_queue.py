@@ -1,0 +1,236 @@
+"""A queue whose directory was copied or restored: it waits, tells, and takes a word."""
+
+import json
+import os
+import shutil
+
+import pytest
+from support import RunningQueue, kept, wait_until
+
+from rq import cli
+from rq.access.roles import Role
+from rq.errors import OutcomeUnknown
+from rq.queues.commands import COMMANDS
+from rq.spool import history
+
+pytestmark = pytest.mark.process
+
+TAKER = "#!/bin/sh\necho done got it >&3\n"
+FORWARD = "echo forward b >&3"
+
+
+@pytest.fixture
+def a(tmp_path):
+    with kept(RunningQueue(tmp_path, "a", "obey")) as queue:
+        yield queue
+        if not queue.alive:
+            queue.start()
+
+
+def copy_of(queue, name):
+    """Return a copy of a queue in the same root, as `cp -a` makes it; not started."""
+    shutil.copytree(
+        queue.dir.path,
+        queue.root.queue(name).path,
+        symlinks=True,
+        ignore=lambda _, names: {one for one in names if one.endswith(".sock")},
+    )
+    return RunningQueue(queue.root.path, name, queue.script)
+
+
+def filled(queue):
+    """Let a queue hold a message that waits and one that owes a copy, and end by a kill;
+    return the two."""
+    ended = queue.run(param1=FORWARD)
+    assert ended["state"] == "done", ended
+    assert queue.ok("detail")["owed"] == 1
+    queue.root.pause(queue.name).touch()
+    queue.ask("wake")
+    waiting = queue.send(param1="echo done >&3")
+    queue.ok("check")
+    queue.crash()
+    queue.root.pause(queue.name).unlink()
+    return waiting, ended["msg_id"]
+
+
+def files(queue):
+    """Return what lies in the directories of messages and of the journal."""
+    return {
+        path: path.read_bytes()
+        for name in ("prep", "que", "run", "done", "err", "new", "journal", "history")
+        for path in (queue.dir.path / name).rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def b(tmp_path):
+    """The queue that takes copies; it does not run yet, so they are owed."""
+    queue = RunningQueue(tmp_path, "b", TAKER)
+    try:
+        yield queue
+        if queue.alive:
+            queue.close()
+    finally:
+        queue.kill()
+
+
+@pytest.fixture
+def copy(a, b):
+    """A copy of a queue with a message that waits and one that owes a copy."""
+    waiting, ended = filled(a)
+    with kept(copy_of(a, "c")) as queue:
+        queue.waiting, queue.done = waiting, ended
+        yield queue
+        if queue.ok("restored")["why"]:
+            accepted(queue, "same")
+
+
+def accepted(queue, how):
+    said = queue.ok("restore", {"as": how})
+    wait_until(lambda: queue.ok("restored")["why"] is None)
+    return said
+
+
+def test_a_copy_starts_paused_and_tells_what_it_would_run_and_deliver(copy):
+    before = files(copy)
+    found = copy.ok("restored")
+    assert "`rq restore accept c`" in found["why"]
+    assert (found["messages"], found["ids"]) == (1, [copy.waiting])
+    assert found["owed"] == 1
+    assert [one["msg_id"] for one in found["deliveries"]] == [copy.done]
+    told = copy.ok("detail")
+    assert (told["status"], told["accepting"]) == ("PAUSE", False)
+    assert told["restored"] == told["closed_reason"] == found["why"]
+    assert copy.ask("status") == ["PAUSE"]
+    assert copy.state(copy.waiting) == "que"
+    assert copy.get(copy.done)["state"] == "done"
+    copy.ask("wake")
+    assert files(copy) == before
+
+
+def test_before_the_word_nothing_is_taken_or_changed(copy):
+    before = files(copy)
+    of_one = {"msg_id": copy.waiting, "dest": "c", "param1": "x"}
+    for command, one in COMMANDS.items():
+        if one.role is not Role.VIEWER and not one.always:
+            assert "rq restore accept c" in copy.refused(command, of_one), command
+    assert files(copy) == before
+
+
+def test_a_stop_and_a_kill_before_the_word_leave_all_as_it_was(copy):
+    before = files(copy)
+    assert copy.stop() == 0
+    copy.start()
+    assert copy.ok("restored")["messages"] == 1
+    copy.crash()
+    copy.start()
+    assert copy.ok("restored")["owed"] == 1
+    assert files(copy) == before
+
+
+def test_the_word_is_one_of_two_and_asked_for_once(copy):
+    assert "none of same, copy" in copy.refused("restore", {"as": "yes"})
+    assert "as the queue that it was" in accepted(copy, "same")
+    assert "waits for no word" in copy.refused("restore", {"as": "same"})
+    assert copy.refused("restore", {"as": 5})
+
+
+@pytest.mark.parametrize("how", ["same", "copy"])
+def test_after_the_word_it_runs_what_waits(copy, how):
+    first = copy.ok("detail")["journal_id"]
+    accepted(copy, how)
+    assert copy.ended(copy.waiting)["state"] == "done"
+    assert (copy.ok("detail")["journal_id"] == first) is (how == "same")
+    copy.restart()
+    assert copy.ok("restored")["why"] is None
+    assert copy.run(param1="echo done >&3")["state"] == "done"
+    if how == "copy":
+        assert first in history.journals(copy.dir)
+
+
+def test_what_both_owe_arrives_once_and_what_they_owe_anew_twice(a, b, copy):
+    """The old entry has one key in both; those that came after have one each, though
+    they stand at the same place of the same journal."""
+    accepted(copy, "same")
+    a.start()
+    for queue in (a, copy):
+        queue.ended(copy.waiting)
+    ends = [queue.run(param1=FORWARD)["state"] for queue in (a, copy)]
+    assert ends == ["done", "done"]
+    b.start()
+    for queue in (a, copy):
+        wait_until(lambda queue=queue: queue.ok("detail")["owed"] == 0, 30)
+    wait_until(lambda: b.ok("detail")["counts"]["done"] == 3)
+    b.ok("check")
+
+
+@pytest.mark.parametrize(
+    ("point", "how"), [("mark:before-write", "same"), ("mark:written", "copy")]
+)
+def test_a_kill_at_the_word_leaves_it_waiting_or_going_on(copy, point, how):
+    copy.crash_at(point)
+    with pytest.raises(OutcomeUnknown):
+        copy.ask("restore", {"as": how})
+    copy.process.wait(20)
+    copy.start()
+    waits = copy.ok("restored")["why"] is not None
+    assert waits is (point == "mark:before-write")
+    if waits:
+        accepted(copy, how)
+    assert copy.ended(copy.waiting)["state"] == "done"
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["mark:written", "segment:before-link", "recovery:before-retire", "seal:written"],
+)
+def test_a_kill_between_the_new_journal_and_its_first_lines_loses_nothing(copy, point):
+    first = copy.ok("detail")["journal_id"]
+    # The word writes the mark, and the start after it writes it again.
+    copy.crash_at(f"{point}#2" if point == "mark:written" else point)
+    copy.ok("restore", {"as": "copy"})
+    copy.process.wait(20)
+    copy.start()
+    found = copy.ok("detail")
+    assert found["journal_id"] != first
+    assert copy.ended(copy.waiting)["state"] == "done"
+    assert copy.ok("detail")["owed"] == 1
+
+
+def rq(queue, *words):
+    return cli.main(["--root", str(queue.root.path), "restore", *words])
+
+
+def test_an_operator_looks_and_says_at_the_command_line(a, copy, capfd, monkeypatch):
+    from rq.cli import place
+
+    monkeypatch.setattr(place, "demand_running", lambda root: None)
+    monkeypatch.setattr(place, "queue_names", lambda root: ["c"])
+    assert rq(copy) == 0
+    out = capfd.readouterr().out
+    assert f"would run 1 messages: {copy.waiting}" in out
+    assert f"of {copy.done} to b" in out
+    assert rq(copy, "ls", "--json") == 0
+    [one] = json.loads(capfd.readouterr().out)
+    assert (one["queue"], one["messages"]) == ("c", 1)
+    assert rq(copy, "accept", "nobody") == cli.NOT_FOUND
+    assert rq(copy, "--copy") == 0
+    assert "a queue of its own" in capfd.readouterr().out
+    wait_until(lambda: copy.ok("restored")["why"] is None)
+    assert rq(copy, "accept", "c") == cli.REFUSED
+    assert "waits for no word" in capfd.readouterr().err
+    assert rq(copy, "accept") == 0
+    assert rq(copy, "ls") == 0
+    assert "no queue waits" in capfd.readouterr().err
+
+
+def test_one_that_was_renamed_goes_on_as_ever(a):
+    waiting = a.run(param1="echo done >&3")["msg_id"]
+    assert a.stop() == 0
+    aside = a.root.path / "aside"
+    os.rename(a.dir.path, aside)
+    os.rename(aside, a.dir.path)
+    a.start()
+    assert a.ok("restored")["why"] is None
+    assert a.state(waiting) == "done"
