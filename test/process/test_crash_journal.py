@@ -237,8 +237,8 @@ def test_a_recovery_that_dies_again_and_again_comes_to_the_same_end(
 ):
     straight = copied(crashed, tmp_path / "copy")
     try:
-        straight.start().ask("restore", {"as": "same"})
-        wait_until(lambda: straight.ask("restored")["why"] is None)
+        straight.start().ok("restore", {"as": "same"})
+        wait_until(lambda: straight.ok("restored")["why"] is None)
         expected = ends_of(straight)
     finally:
         straight.kill()
