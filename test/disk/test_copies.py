@@ -9,6 +9,8 @@ from spooling import NOW, Owner, a_message
 
 from rq import disk
 from rq.errors import Refused
+from rq.layout import Root
+from rq.spark import journal_plan
 from rq.spool import check, history, line, outbox, place
 from rq.spool.ageing import Limits
 from rq.states import Event, State
@@ -348,6 +350,32 @@ def test_the_history_of_a_copy_lies_apart_and_misses_no_event(owner, tmp_path):
     seen = {name: numbers(other.queue, name) for name in (first, second)}
     assert seen[first] == list(range(1, last + 1))
     assert seen[second] == list(range(last + 1, seen[second][-1] + 1))
+
+
+@pytest.mark.parametrize("name", ["a", "z"])  # before and after q
+def test_spark_reads_a_copied_journal_once_where_it_is_written(owner, name):
+    """Each copy holds the first events, and only one goes on."""
+    owner.submit()
+    owner.apply()
+    owner.stop()
+    root = Root(owner.queue.path.parents[1])
+    copy = Owner(root.path, owner.clock, name)
+    shutil.rmtree(copy.queue.path)
+    shutil.copytree(owner.queue.path, copy.queue.path)
+    copy.open()
+    accept(copy, True)
+    copy.submit()
+    copy.apply()
+    owner.open()
+    owner.submit()
+    owner.apply()
+    first, second = (one.spool.journal.journal_id for one in (owner, copy))
+    ends = {first: owner.spool.journal.seq + 1, second: copy.spool.journal.seq + 1}
+    for one in (owner, copy):
+        one.stop()
+    found = journal_plan.look(root)
+    assert journal_plan.latest(found, {}) == ends
+    assert journal_plan.names_of(root) == {first: "q", second: name}
 
 
 def numbers(queue, journal):

@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
+from supervising import Daemon
 from support import RunningQueue, kept, wait_until
 
 from rq import cli
@@ -116,6 +118,16 @@ def test_before_the_word_nothing_is_taken_or_changed(copy):
         if one.role is not Role.VIEWER and not one.always:
             assert "rq restore accept c" in copy.refused(command, of_one), command
     assert files(copy) == before
+
+
+def test_before_the_word_nothing_runs_and_nothing_is_delivered(b, copy):
+    b.start()
+    for _ in range(30):  # turns of both
+        copy.ask("wake")
+        assert copy.ok("restored")["owed"] == 1
+        assert not any(b.ok("detail")["counts"].values())
+    assert copy.state(copy.waiting) == "que"
+    assert copy.log().count("ready:") == 1
 
 
 def test_a_stop_and_a_kill_before_the_word_leave_all_as_it_was(copy):
@@ -234,3 +246,47 @@ def test_one_that_was_renamed_goes_on_as_ever(a):
     a.start()
     assert a.ok("restored")["why"] is None
     assert a.state(waiting) == "done"
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    """A root with two queues, and a place for its copy."""
+    first, second = Daemon(tmp_path / "first"), Daemon(tmp_path / "second")
+    try:
+        first.start()
+        for name in ("a", "b"):
+            first.create(name)
+            first.until_up(name)
+        yield first, second
+    finally:
+        first.close()
+        second.close()
+
+
+def test_a_copied_root_starts_with_all_its_queues_waiting(daemons, capfd):
+    first, second = daemons
+    first.root.pause("a").touch()
+    first.ask_queue("a", "wake")
+    assert first.ask_queue("a", "create_message", {"dest": "a"})[0] == "ok"
+    assert first.stop() == 0
+    shutil.rmtree(second.root.path)
+    subprocess.run(["cp", "-a", first.root.path, second.root.path], check=True)
+    second.root.pause("a").unlink()
+    second.start()
+    for name in ("a", "b"):
+        second.until_up(name)
+    words = ["--root", str(second.root.path)]
+    assert cli.main([*words, "status"]) == cli.FAILED
+    out = capfd.readouterr().out
+    assert "`rq restore accept a`" in out
+    assert cli.main([*words, "restore"]) == 0
+    assert "would run 1 messages" in capfd.readouterr().out
+    pids = [second.child(name)["pid"] for name in ("a", "b")]
+    assert cli.main([*words, "restore", "accept", "--copy"]) == 0
+    told = lambda: second.ask_queue("a", "detail")[1]  # noqa: E731
+    wait_until(lambda: told()["counts"]["done"] == 1)
+    assert cli.main([*words, "status"]) == 0
+    assert [second.child(name)["pid"] for name in ("a", "b")] == pids
+    first.start()
+    first.until_up("a")
+    assert first.ask_queue("a", "restored")[1]["why"] is None
