@@ -18,6 +18,9 @@ from power.states import Choice, Model, States, Tree, levels
 from power.stories import FAULTS
 from power.trace import record
 
+from rq.layout import QueueDir
+from rq.spool import checkpoint, history, place
+
 STORIES = Path(__file__).with_name("stories.py")
 TRIES = 3
 ENOUGH = 20  # broken promises tell enough
@@ -164,3 +167,17 @@ def _judge(found: Recovered, promised: Promises, choice: Choice) -> list[str]:
     where = f"after operation {choice.after}, {choice.about}: "
     troubles = [*found.troubles, *promised.broken(found)]
     return [where + one for one in troubles]
+
+
+def is_here(queue: QueueDir) -> None:
+    """Let a state that was laid out on a disk lie where its journal was written."""
+    point = checkpoint.read(queue)
+    journal = history.journal_of(queue, history.active_segments(queue))
+    journal = journal or (point.journal if point else None)
+    if journal is None or not place.is_elsewhere(queue):
+        return
+    fd = os.open(queue.path, os.O_RDONLY)
+    try:
+        place.accept(queue, fd, journal, copy=False)
+    finally:
+        os.close(fd)

@@ -14,9 +14,12 @@ def test_what_a_kill_left_unsynced_and_a_power_cut_then_took_stops_no_start(tmp_
     synced = segment.read_bytes()
     late = owner.submit()
     assert owner.spool.journal.write()
+    aside = tmp_path / "aside"
+    aside.hardlink_to(segment)
     owner.again()
     owner.crash()
     # What was never synced is gone again, and so is the removal of the old file.
+    aside.rename(segment)
     segment.write_bytes(synced)
     owner.open()
     assert owner.spool.find(late) == "que"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from crashing import site_at
 from power.disk import Mark
-from power.proving import prove, queues_of, recorded_queues
+from power.proving import is_here, prove, queues_of, recorded_queues
 from power.queue_stories import PATIENCE, SCRIPT, STORIES
 from power.states import DISKS, NEAR, Model, States
 from power.twice import FIRST, prove_twice
@@ -61,6 +61,7 @@ def started(place, tree):
         queue = site.queue("a", SCRIPT)
         shutil.rmtree(queue.dir.path)
         tree.make(queue.dir.path.parent)
+        is_here(queue.dir)
         queue.start()
         for msg_id in queue.ids():
             wait_until(lambda one=msg_id: queue.state(one) in ENDED, PATIENCE)

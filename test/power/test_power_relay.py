@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from power.disk import Synced, Written
 from power.pairs import PAIR, recorded_pair, recover_pair
-from power.proving import Way, prove
+from power.proving import Way, is_here, prove
 from power.states import DISKS, NEAR, Model, States
 from power.twice import FIRST
 from relaying import RUN, SETTINGS, SINK, Pair, Proxy
@@ -83,6 +83,11 @@ def handed_over(root, tree):
     """Start both over a state where they were recorded, and let all be handed over."""
     shutil.rmtree(root)
     tree.make(root)
+    for place in (
+        Root(root / "sender").queue("relay"),
+        Root(root / "receiver").queue("sink"),
+    ):
+        is_here(place)
     web, said = start_web(root / "receiver")
     sender = RunningQueue(root / "sender", "relay", RUN, **SETTINGS)
     sink = RunningQueue(root / "receiver", "sink", SINK)
