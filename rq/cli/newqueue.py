@@ -17,7 +17,7 @@ from rq.config import files, settings
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
 
-_PATIENCE = 30.0  # seconds until the queue serves
+_PATIENCE = 60.0  # seconds until the queue serves
 _LOOK = 0.05
 _NEW = """\
 Make a queue of a command: it runs once for each message, and its exit status

@@ -62,9 +62,9 @@ def sent(site):
 def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, nth, place):
     write(site)
     with timers(site, f"durable:{place}-rename#{nth}") as process:
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     with timers(site):
-        wait_until(lambda: past(site).get("result", "").startswith("sent"), 30)
+        wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
     assert sent(site) == 1
     assert past(site).get("begun") is None
 
@@ -72,14 +72,14 @@ def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, nth, 
 def test_the_fires_after_a_kill_are_other_messages(site):
     write(site, period=60)
     with timers(site, "durable:before-rename#3") as process:
-        assert process.wait(30) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
     begun = past(site)["begun"]
     site.root.timers_state.write_text(
         json.dumps({"timers": {"daily": {"last": begun - 3600, "begun": begun - 3540}}})
     )
     with timers(site):
-        wait_until(lambda: sent(site) == 2, 30)
-        wait_until(lambda: past(site).get("result", "").startswith("sent"), 30)
+        wait_until(lambda: sent(site) == 2, 60)
+        wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
 
 
 def test_an_answer_that_was_lost_is_asked_for_again_and_not_a_period_later(site):
@@ -90,7 +90,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_not_a_period_later(site)
     with timers(site):
         assert queue.died()
         queue.start()
-        wait_until(lambda: past(site).get("result", "").startswith("sent"), 30)
+        wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
     assert sent(site) == 1
 
 
@@ -99,7 +99,7 @@ def test_a_timers_message_has_all_fields_and_a_wrong_one_says_so(site):
     write(site, src="cron", max_count=2, post_run_webhook=[hook], colour="red")
     write(site, "wrong", delay=60)
     with timers(site):
-        wait_until(lambda: past(site).get("result", "").startswith("sent"), 30)
+        wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
         shown = client.ask_timers(site.root.timers_socket, "status")[1]
     message = site.queues["q"].show(past(site)["result"].rpartition("/")[2])
     wanted = {"src": "cron", "max_count": 2, "post_run_webhook": [hook]}
