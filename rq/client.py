@@ -57,7 +57,7 @@ class Connection:
     ) -> None:
         self._path = path
         self._magic = magic
-        self._frames = wire.Frames(magic, limit=64 * 1024 * 1024)
+        self._frames = wire.Frames(magic, limit=wire.REPLY_LIMIT)
         self._replies: list[bytes] = []
         self._socket = connect(path, timeout)
 

@@ -12,6 +12,7 @@ MAGIC = b"rq1 "
 MAGIC2 = b"rq2 "
 HEAD = 13  # bytes of magic, length and blank
 FRAME_LIMIT = 8 * 1024 * 1024  # bytes of payload
+REPLY_LIMIT = 64 * 1024 * 1024  # bytes of a reply, which RQ's own clients take
 
 
 def frame(payload: bytes, magic: bytes = MAGIC) -> bytes:

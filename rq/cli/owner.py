@@ -128,9 +128,15 @@ class Reader:
 
     def messages(self, queue: str, state: State, limit: int) -> list[dict[str, Any]]:
         """Return the newest messages of a state, a short object each."""
-        reply = self.answer(queue, "list", {"state": str(state), "limit": limit})
+        asked: dict[str, Any] = {"state": str(state), "limit": limit}
+        reply = self.answer(queue, "list", asked)
         if _is_ok(reply):
-            return [{"queue": queue, "state": str(state), **one} for one in reply[1]]
+            found = list(reply[1])
+            while _is_ok(reply) and reply[2:] and found and len(found) < limit:
+                rest = {"limit": limit - len(found), "after": found[-1]["msg_id"]}
+                reply = self.answer(queue, "list", {**asked, **rest})
+                found += reply[1] if _is_ok(reply) else []
+            return [{"queue": queue, "state": str(state), **one} for one in found]
         from rq import offline
 
         return offline.rows(self.root.queue(queue), state, limit)

@@ -51,7 +51,12 @@ def messages(ctx: Context, arg: bytes) -> Any:
 
 def listed(ctx: Context, arg: bytes) -> Any:
     """Answer messages of a state with their main fields."""
-    return ["ok", lists.listed(ctx.owner, object_in(arg))]
+    return _listed(ctx.owner, object_in(arg))
+
+
+async def _listed(owner: Owner, asked: Mapping[str, Any]) -> Any:
+    rows, more = await lists.listed(owner, asked)
+    return ["ok", rows, "more"] if more else ["ok", rows]
 
 
 # ---- the queue itself

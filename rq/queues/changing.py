@@ -8,8 +8,9 @@ from typing import Any
 from rq import names
 from rq.access.roles import Role as Access
 from rq.errors import NoSuchMessage, Refused, WrongState
-from rq.queues import lists
+from rq.queues import lists, retention
 from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
 from rq.queues.verbs import Command, Context, asker, object_in, with_id
 from rq.spool import leases
 from rq.states import Event, Role, State, next_state
@@ -112,16 +113,32 @@ def run_message(ctx: Context, arg: bytes) -> Any:
 def ack_errs(ctx: Context, arg: bytes) -> Any:
     """Acknowledge one error, or all of them; answer how many."""
     asked = object_in(arg) if arg.strip().startswith(b"{") else {}
-    spool = ctx.owner.spool
-    if "msg_id" in asked:
-        ids = [names.msg_id(asked["msg_id"])]
-    else:
-        ids = lists.in_err(ctx.owner)
-    for msg_id in ids:
-        spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
-        if spool.journal.full:
-            spool.commit()
-    return ["ok", len(ids)]
+    if "msg_id" not in asked:
+        return _all_acknowledged(ctx.owner)
+    msg_id = names.msg_id(asked["msg_id"])
+    ctx.owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+    return ["ok", 1]
+
+
+async def _all_acknowledged(owner: Owner) -> Any:
+    """Acknowledge what is in err now, a few at a time, no faster than folders move."""
+    spool, number = owner.spool, 0
+
+    def acknowledge(msg_id: str) -> None:
+        nonlocal number
+        if owner.stopping:
+            raise Refused(f"the queue is stopping; {number} were acknowledged")
+        if spool.find(msg_id) is State.ERR:  # else somebody was faster
+            spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+            number += 1
+
+    ids = await lists.in_err(owner)
+    for at in range(0, len(ids), retention.BATCH):
+        await retention.keep_pace(owner)
+        some = ids[at : at + retention.BATCH]
+        await in_slices(some, acknowledge, owner.wake)
+        await owner.committed()
+    return ["ok", number]
 
 
 COMMANDS: dict[str, Command] = {

@@ -13,6 +13,8 @@ from rq.queues.resident import Resident
 from rq.spool.entry import COUNTED
 from rq.states import State
 
+TEXT = 1000  # characters of what a script last said; `get_message` has all of it
+
 
 def counts(owner: Owner) -> dict[str, int]:
     """Return how many messages are in each of the six states."""
@@ -96,7 +98,7 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
             "pid": one.script.pid if one.script else None,
             "phase": "running" if one.script else "starting",
             "since": one.began_at,
-            "status": one.said.text,
+            "status": one.said.text[:TEXT],
             **views.batch(one),
         }
         for one in owner.batches
@@ -114,5 +116,5 @@ def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
         "pid": worker.pid,
         "phase": worker.phase,
         "since": worker.began_at,
-        "status": worker.text,
+        "status": worker.text[:TEXT],
     }

@@ -2,85 +2,122 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Container, Mapping
+from itertools import islice, takewhile
 from typing import Any
+
+import orjson
 
 from rq import names
 from rq.errors import BadInput, NoSuchMessage
-from rq.message import PARAMS, Message, param_text
+from rq.layout import QueueDir
+from rq.message import PARAMS, Message
 from rq.queues import views
 from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
 from rq.spool import folders
-from rq.spool.entry import COUNTED
+from rq.spool.entry import COUNTED, Entry
 from rq.states import HASHED, State
 
 LIMIT = 20
 MOST = 10_000
-LIST_CHARACTERS = 16 * 1024 * 1024  # of params in an answer, which then ends early
+LIST_BYTES = 4 * 1024 * 1024  # of an answer, which then ends early
+QUICK = 2000  # live messages that are looked at in one go
 _WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
 
 
 def newest_waiting(owner: Owner) -> str | None:
     """Return the message that came into que last; None when none waits."""
-    return next(_waiting(owner), None)
+    if not owner.spool.counts.of(State.QUE):
+        return None
+    return next((i for i in reversed(owner.spool.entries) if _waits(owner, i)), None)
 
 
-def _waiting(owner: Owner) -> Iterator[str]:
-    """Give waiting messages, the newest first."""
-    entries = owner.spool.entries
-    for msg_id in reversed(entries):
-        entry = entries[msg_id]
-        if entry.state is State.QUE and entry.rider_of is None:
-            yield msg_id
+def _waits(owner: Owner, msg_id: str) -> bool:
+    entry = owner.spool.entries.get(msg_id)
+    return entry is not None and entry.state is State.QUE and entry.rider_of is None
 
 
-def in_err(owner: Owner) -> list[str]:
+async def in_err(owner: Owner) -> list[str]:
     """Return the messages in err that nobody has acknowledged."""
-    return _ids(owner, State.ERR, None)
+    return await _ids(owner, State.ERR, None)
 
 
-def _ids(owner: Owner, state: State, limit: int | None, after: str = "") -> list[str]:
+async def _ids(
+    owner: Owner, state: State, limit: int | None, after: str = ""
+) -> list[str]:
     """Return ids in a state, newest first, also those whose folder is not there yet.
 
     `after`: only those older than that id. Of what has ended no more is looked at than
-    is given, however much there is and however far the folders lag.
+    is given, however much there is and however far the folders lag. Who asks has to look
+    again: some may have moved on by now.
     """
+    if state in (State.QUE, State.PREP, State.RUN):
+        return await _live(owner, state, limit, after)
     spool = owner.spool
-    if state is State.QUE:
-        return list(islice(_older(_waiting(owner), after), limit))
-    if state in (State.PREP, State.RUN):
-        live = spool.entries
-        there = (i for i in reversed(live) if live[i].state is state)
-        return list(islice(_older(there, after), limit))
-    unsettled = spool.unsettled
-    coming = [i for i, one in unsettled.items() if one.state is state]
-    listed = folders.newest_first(spool.queue, state, after)
-    staying = (i for i in listed if i not in unsettled)
-    found = (*_older(coming, after), *islice(staying, limit))
-    return sorted(found, reverse=True)[:limit]
+    coming: list[str] = []
+
+    def look(one: tuple[str, Entry]) -> None:
+        if one[1].state is state and (not after or one[0] < after):
+            coming.append(one[0])
+
+    unsettled = spool.unsettled.copy()
+    await in_slices(unsettled.items(), look)
+    staying = await owner.loop.run_in_executor(
+        owner.hands.looks, _listed, spool.queue, state, limit, after, unsettled
+    )
+    return sorted({*coming, *staying}, reverse=True)[:limit]
 
 
-def _older(ids: Iterable[str], after: str) -> Iterator[str]:
-    return (i for i in ids if not after or i < after)
+def _listed(
+    queue: QueueDir, state: State, limit: int | None, after: str, but: Container[str]
+) -> list[str]:
+    """Return the newest messages whose folder lies in a state; for a thread."""
+    there = folders.newest_first(queue, state, after)
+    return list(islice((i for i in there if i not in but), limit))
 
 
-def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
+async def _live(owner: Owner, state: State, limit: int | None, after: str) -> list[str]:
+    entries = owner.spool.entries
+    most = len(entries) if limit is None else limit
+    found: list[str] = []
+
+    def look(msg_id: str) -> None:
+        entry = entries.get(msg_id)
+        if entry is None or entry.state is not state or (after and msg_id >= after):
+            return
+        if state is not State.QUE or entry.rider_of is None:
+            found.append(msg_id)
+
+    for msg_id in islice(reversed(entries), QUICK):
+        look(msg_id)
+        if len(found) >= most:
+            return found
+    if len(entries) > QUICK:
+        found.clear()
+        every = list(reversed(entries))
+        await in_slices(takewhile(lambda _: len(found) < most, every), look)
+    return found
+
+
+async def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
     """Return what the ancestor's command `messages` does."""
     name = str(asked.get("state"))
     limit = _limit(asked)
     if name == "errack":
-        return [f".{i}" for i in _ids(owner, State.DISMISSED, MOST)]
+        return [f".{i}" for i in await _ids(owner, State.DISMISSED, MOST)]
     if name == "que":
         entries = owner.spool.entries
-        return [[i, entries[i].due] for i in _ids(owner, State.QUE, limit)]
+        ids = await _ids(owner, State.QUE, limit)
+        return [[i, entries[i].due] for i in ids if i in entries]
     if name == "run":
-        return [[i, _run_status(owner, i)] for i in _ids(owner, State.RUN, limit)]
+        return await _statuses(owner, await _ids(owner, State.RUN, limit))
     if name == "prep" or name == "err":
-        return _ids(owner, State(name), MOST)
+        return await _ids(owner, State(name), MOST)
     if name in HASHED:
-        return _filtered(owner, State(name), limit, asked.get("filter"))
+        return await _filtered(owner, State(name), limit, asked.get("filter"))
     raise _no_state(name)
 
 
@@ -88,8 +125,16 @@ def _no_state(name: str) -> BadInput:
     return BadInput(f"invalid or missing 'state' field ({name:.80})")
 
 
-def _run_status(owner: Owner, msg_id: str) -> str:
-    return str(views.status(owner, msg_id)["status"])
+async def _statuses(owner: Owner, ids: list[str]) -> list[list[str]]:
+    """Return messages with their status, without those that are gone by now."""
+    found: list[list[str]] = []
+
+    def look(msg_id: str) -> None:
+        with contextlib.suppress(NoSuchMessage):
+            found.append([msg_id, str(views.status(owner, msg_id)["status"])])
+
+    await in_slices(ids, look)
+    return found
 
 
 def _limit(asked: Mapping[str, Any]) -> int | None:
@@ -101,11 +146,20 @@ def _limit(asked: Mapping[str, Any]) -> int | None:
     return min(limit, MOST) if limit > 0 else MOST
 
 
-def _filtered(owner: Owner, state: State, limit: int | None, wanted: Any) -> list[str]:
-    ids = _ids(owner, state, limit)
+async def _filtered(
+    owner: Owner, state: State, limit: int | None, wanted: Any
+) -> list[str]:
+    ids = await _ids(owner, state, limit)
     if not isinstance(wanted, str) or not wanted.strip():
         return ids
-    return [i for i in ids if wanted in _json(owner, i)]
+    found: list[str] = []
+
+    def look(msg_id: str) -> None:
+        if wanted in _json(owner, msg_id):
+            found.append(msg_id)
+
+    await in_slices(ids, look)
+    return found
 
 
 def _json(owner: Owner, msg_id: str) -> str:
@@ -116,22 +170,30 @@ def _json(owner: Owner, msg_id: str) -> str:
         return ""
 
 
-def listed(owner: Owner, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return messages of a state with their main fields, newest first."""
+async def listed(
+    owner: Owner, asked: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return messages of a state with their main fields, newest first, and whether the
+    answer ends early: with as many bytes as one may have."""
     name = str(asked.get("state"))
     if name not in COUNTED:
         raise _no_state(name)
     state = State(name)
     after = asked.get("after")
-    ids = _ids(owner, state, _limit(asked), names.msg_id(after) if after else "")
+    before = names.msg_id(after) if after else ""
+    ids = await _ids(owner, state, _limit(asked), before)
     rows: list[dict[str, Any]] = []
     size = 0
-    for row in (one for i in ids if (one := _row(owner, i)) is not None):
-        rows.append(row)
-        size += sum(len(param_text(row[p])) for p in PARAMS if p in row)
-        if size > LIST_CHARACTERS:
-            break
-    return rows
+
+    def look(msg_id: str) -> None:
+        nonlocal size
+        row = _row(owner, msg_id)
+        if row is not None and row["state"] == views.public_state(state):
+            rows.append(row)
+            size += len(orjson.dumps(row))
+
+    await in_slices(takewhile(lambda _: size < LIST_BYTES, ids), look)
+    return rows, size >= LIST_BYTES
 
 
 def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:

@@ -114,14 +114,20 @@ async def forget_history(owner: Owner) -> int | None:
 # ---- a batch
 
 
+async def keep_pace(owner: Owner) -> None:
+    """Wait until not too many folders are on their way."""
+    spool = owner.spool
+    while spool.lag > LAG and not spool.stuck and not owner.stopping:
+        await asyncio.sleep(_PAUSE)
+
+
 async def expire(
     owner: Owner, state: State, limits: Limits, most: int = BATCH
 ) -> tuple[int, bool]:
     """Remove a batch of what has outlived `limits`; return how many messages, and
     whether there are more."""
     spool = owner.spool
-    while spool.lag > LAG and not spool.stuck and not owner.stopping:
-        await asyncio.sleep(_PAUSE)
+    await keep_pace(owner)
     owing = frozenset(one.msg_id for one in spool.owed.values())
     going = frozenset(i for i, one in spool.unsettled.items() if one.at is state)
     found = await owner.loop.run_in_executor(

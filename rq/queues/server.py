@@ -279,10 +279,17 @@ def _encoded(reply: Any) -> bytes:
     """Return the frame of a reply; also of one that cannot be written, for the asker
     waits for it."""
     try:
-        return wire.frame(orjson.dumps(reply))
+        data = orjson.dumps(reply)
     except orjson.JSONEncodeError:
         log.exception("a reply cannot be written as JSON")
         return wire.frame(b'["fail","the answer cannot be written as JSON"]')
+    if len(data) > wire.REPLY_LIMIT:
+        log.error("a reply of %d bytes is more than a frame may hold", len(data))
+        return wire.frame(
+            b'["fail","the answer has %d bytes, more than the %d that a reply may have: '
+            b'ask for less"]' % (len(data), wire.REPLY_LIMIT)
+        )
+    return wire.frame(data)
 
 
 def _not_done(error: OSError) -> str:

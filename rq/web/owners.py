@@ -57,7 +57,7 @@ class Line(asyncio.Protocol):
     def __init__(self, path: Path, magic: bytes = wire.MAGIC) -> None:
         self._path = path
         self._magic = magic
-        self._frames = wire.Frames(magic, limit=64 * 1024 * 1024)
+        self._frames = wire.Frames(magic, limit=wire.REPLY_LIMIT)
         self._waiting: deque[tuple[float, asyncio.Future[bytes]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rq import offline
+from rq import client, offline
 from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, OutcomeUnknown, Refused, Unreachable
 from rq.spool import checkpoint, folders, stopped_cleanly
@@ -73,12 +73,24 @@ async def rows(
     """Return the newest messages of a state; `after`: only those older than that id."""
     asked = {"state": str(state), "limit": limit, **({"after": after} if after else {})}
     try:
-        told: list[dict[str, Any]] = await site.owners.demand(name, "list", asked)
+        return await _told(site, name, asked)
     except _NOBODY:
         queue = site.root.queue(name)
         told = await site.pools.file(offline.rows, queue, state, limit, after)
         return [one for one in told if "due" in one]  # those that can be read
-    return told
+
+
+async def _told(site: Site, name: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the owner lists; an answer that ends early is asked on."""
+    found: list[dict[str, Any]] = []
+    while True:
+        rest = {"limit": asked["limit"] - len(found)}
+        if found:
+            rest["after"] = found[-1]["msg_id"]
+        reply = await site.owners.ask(name, "list", {**asked, **rest})
+        found += client.demanded(reply)
+        if not reply[2:] or not found or len(found) >= asked["limit"]:
+            return found
 
 
 async def counts(site: Site, name: str) -> dict[str, int]:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 import pytest
-from support import RunningQueue, kept, wait_until
+from spooling import Owner
+from support import RunningQueue, kept, short, wait_until
 
+from rq import client
 from rq.proc import turnlimit
+from rq.queues.commands import COMMANDS
+from rq.states import Event, Role
 
 pytestmark = pytest.mark.process
 LIMIT = "0.05"  # seconds
@@ -50,3 +55,118 @@ def test_what_lies_at_the_door_holds_nobody_up(queue):
     queue.ask("wake")
     wait_until(lambda: queue.ask("num_messages")["que"] == 60)
     assert long_turns(queue) == []
+
+
+MANY = 40_000  # messages that wait; as many as a transaction may hold
+ERRS = 3_000
+LATER = 4e9
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A queue with very many messages, whose folders are made as it starts."""
+    root = tmp_path_factory.mktemp("root")
+    owner = Owner(root, time.time, "t")
+    spool = owner.open()
+    for number in range(MANY + ERRS):
+        msg_id = owner.submit(dest="t", due=LATER, param1=f"n{number}")
+        if number < ERRS:
+            facts = {"cause": "bad_message", "text": "of a test", "outcome": "err"}
+            spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
+        if spool.journal.full:
+            spool.commit()
+    spool.commit()
+    owner.crash()
+    made = RunningQueue(root, "t", "obey")
+    made.env[turnlimit.LIMIT] = LIMIT
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+def waiting(queue):
+    return queue.ok("list", {"state": "que", "limit": 1})[0]["msg_id"]
+
+
+def ended(queue):
+    return queue.ok("list", {"state": "err", "limit": 1})[0]["msg_id"]
+
+
+def prepared(queue):
+    return short(queue.ok("prep_message", {"dest": "t"}))
+
+
+def of(find, **more):
+    """Return what makes the argument of a command about one message."""
+    return lambda queue: {"msg_id": find(queue), **more}
+
+
+def in_txn(queue, **more):
+    return {"txn": queue.ok("open_txn", {})["txn"], **more}
+
+
+def committed(queue):
+    asked = in_txn(queue, messages=[{"due": LATER}] * MANY)
+    return {"txn": asked["txn"], "ids": queue.ok("prepare_txn", asked)}
+
+
+def aborted(queue):
+    return {"txn": committed(queue)["txn"]}
+
+
+# How each command is asked that may find much to do; several ways for some.
+ASKED = {
+    "ping": [b""], "uptime": [b""], "config": [b""], "status": [b""], "detail": [b""],
+    "wake": [b""], "num_messages": [b""], "seal": [b""], "owed": [b""],
+    "get_message": [of(waiting), of(ended)], "get_message_state": [of(waiting)],
+    "get_message_status": [of(ended)],
+    "messages": [
+        {"state": "que", "limit": 0}, {"state": "run"}, {"state": "prep"},
+        {"state": "err"}, {"state": "done", "filter": "x"}, {"state": "errack"},
+    ],
+    "list": [
+        {"state": "que", "limit": 0}, {"state": "err", "limit": 0}, {"state": "run"},
+        {"state": "prep"}, {"state": "done"},
+    ],
+    "expire": [b"", {"state": "dismissed", "keep": 0}],
+    "create_message": [{"dest": "t", "due": LATER, "_key": "k"}],
+    "prep_message": [{"dest": "t"}, {"dest": "t", "_key": "p"}],
+    "single_que": [{"dest": "t"}],
+    "attach_message": [of(prepared, pathname="/etc/hostname", name="x")],
+    "delete_attach_message": [of(prepared, attachment_name="x")],
+    "commit_message": [of(prepared)], "clone_message": [of(ended)],
+    "delete_message": [of(waiting)], "destroy_message": [of(waiting)],
+    "cancel_message": [of(waiting)], "cancel_batch": [of(waiting)],
+    "retry_message": [of(ended)], "run_message": [of(waiting)],
+    "ack_errs": [of(ended), b""], "check": [b""],
+    "open_txn": [{}], "list_txns": [{"limit": 1000}],
+    "prepare_txn": [lambda q: in_txn(q, messages=[{"due": LATER}] * MANY)],
+    "show_txn": [lambda q: in_txn(q, limit=1000)],
+    "abort_txn": [aborted], "commit_txn": [committed],
+    "resolve_owed": [{"key": "x", "as": "dropped"}],
+    "take_copy": [{"queue": "t", "msg_id": "20200101.0000.00.000.1", "message": {}}],
+}  # fmt: skip
+LAST = {"mind", "shutdown"}  # they end the queue, and it has a start of its own
+
+
+def test_every_command_is_asked_here():
+    assert set(ASKED) | LAST == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_no_command_takes_a_long_turn_with_very_many_messages(full, command):
+    before = len(long_turns(full))
+    for asked in ASKED[command]:
+        arg = asked(full) if callable(asked) else asked
+        with client.Connection(full.dir.socket, timeout=300) as line:
+            reply = line.ask(command, arg)
+        assert "the command failed" not in str(reply)[:200]
+        assert full.ask("ping") == ["pong"]
+    assert long_turns(full)[before:] == []
+
+
+def test_it_starts_without_a_long_turn(full):
+    assert full.ask("ping") == ["pong"]
+    assert long_turns(full) == []
