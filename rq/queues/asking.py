@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rq.access.roles import Role
 from rq.config import secrets
-from rq.errors import BadMessage
+from rq.errors import BadMessage, Refused
 from rq.queues import detail as details
 from rq.queues import lists, retention, views
 from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
 from rq.queues.verbs import Command, Context, object_in, with_id
 from rq.spool import check
+
+PROBLEMS = 1000  # in an answer of `check`
 
 # ---- looking
 
@@ -133,8 +137,26 @@ async def _expired(owner: Owner, wanted: Mapping[str, Any]) -> Any:
 
 def checked(ctx: Context, arg: bytes) -> Any:
     """Compare journal, folders and counters."""
-    found = check.check_live(ctx.owner.spool)
-    return ["ok", {"problems": [one.to_json() for one in found]}]
+    return _checked(ctx.owner)
+
+
+async def _checked(owner: Owner) -> Any:
+    aside = functools.partial(owner.loop.run_in_executor, owner.hands.looks)
+
+    async def slices(items: Iterable[Any], act: Callable[[Any], Any]) -> None:
+        def unless_stopping(item: Any) -> None:
+            if owner.stopping:
+                raise Refused("the queue is stopping")
+            act(item)
+
+        await in_slices(items, unless_stopping, owner.wake)
+
+    found = await check.check_live(owner.spool, aside, slices)
+    told = [one.to_json() for one in found[:PROBLEMS]]
+    if len(found) > PROBLEMS:
+        text = f"{len(found) - PROBLEMS} more problems; `rq check` of a stopped queue names all"
+        told.append(check.Problem("more", owner.name, text).to_json())
+    return ["ok", {"problems": told}]
 
 
 COMMANDS: dict[str, Command] = {

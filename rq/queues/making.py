@@ -111,6 +111,8 @@ async def _take(
     try:
         taken = await owner.loop.run_in_executor(owner.hands.files, take)
     except OSError as error:
+        if is_busy(error):
+            raise
         why = error.strerror or error
         raise Refused(f"not accepted: {upload.name}: {why}") from None
     finally:

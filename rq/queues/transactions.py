@@ -166,8 +166,10 @@ async def _committed(
         await in_slices(ids, lambda msg_id: deciding.check_there(spool, one, msg_id))
         await _make_durable(owner, one, ids)
         others = await _left(owner, one, set(ids))
+        run = owner.loop.run_in_executor
+        digest = await run(owner.hands.looks, transactions.digest, ids)
         owner.check_open()
-        deciding.commit(spool, one, ids, others)
+        deciding.commit(spool, one, ids, others, digest)
     finally:
         one.deciding = None
         ended.set_result(None)

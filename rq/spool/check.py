@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from rq import durable, names, visible
@@ -17,7 +18,7 @@ from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
 from rq.spool import act, checkpoint, folders, history, mend, place, recovery
-from rq.spool.entry import COUNTED
+from rq.spool.entry import COUNTED, Counts
 from rq.spool.store import Spool
 from rq.states import HASHED, State
 
@@ -117,38 +118,139 @@ def _gaps(queue: QueueDir) -> Iterator[Problem]:
             last = one.last
 
 
-def check_live(spool: Spool) -> list[Problem]:
-    """Check the queue of a running owner, after its folders agree with its journal."""
+# ---- of a running owner
+
+# Calls something in a thread; what it returns or raises comes to whoever awaits it.
+Aside = Callable[..., Awaitable[Any]]
+# Calls the second for each of the first, and lets others have their turn in between.
+Slices = Callable[[Iterable[Any], Callable[[Any], Any]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Survey:
+    """What lay on disk while a thread looked."""
+
+    seen: dict[str, State] = field(default_factory=dict)
+    again: list[tuple[str, State]] = field(default_factory=list)  # seen before
+    number: Counter[State] = field(default_factory=Counter)
+    odd: list[tuple[Problem, State | None]] = field(default_factory=list)
+
+
+async def check_live(spool: Spool, aside: Aside, slices: Slices) -> list[Problem]:
+    """Check the queue of a running owner, which goes on meanwhile.
+
+    Its folders agree with its journal first. What changes while a thread looks counts as
+    it was before, and what looks wrong is looked at again in a turn of the owner.
+    """
+    await _settled(spool, slices)
+    # Of what changes from now on, and of what is on its way: the state at this moment.
+    touched = {msg_id: one.state for msg_id, one in spool.unsettled.items()}
+    counted = Counts(dict(spool.counts.by_state))
+    spool.watches.append(touched)
+    try:
+        survey: _Survey = await aside(_surveyed, spool.queue)
+    finally:
+        spool.watches.remove(touched)
+    problems = await _miscounted(counted, survey, touched, slices)
+
+    def look(msg_id: str) -> None:
+        entry = spool.entries.get(msg_id)
+        if entry is None or msg_id in touched:
+            return
+        if survey.seen.get(msg_id) is not entry.state:
+            text = f"no folder in {entry.state}"
+            survey.odd.append((Problem("missing", msg_id, text), entry.state))
+
+    await slices(list(spool.entries), look)
+    await slices(survey.odd, lambda odd: problems.extend(_still(spool, *odd)))
+    return problems
+
+
+async def _settled(spool: Spool, slices: Slices) -> None:
+    """Make all folders agree with what the journal says now."""
+
+    def settle(msg_id: str) -> None:
+        if msg_id in spool.unsettled:
+            if spool.journal.pending:
+                spool.commit()
+            spool.settle(msg_id)
+
     if spool.journal.pending:
         spool.commit()
-    spool.settle_all()
-    listed = folders.count(spool.queue)
-    problems = [
-        Problem("count", state, f"counted {spool.counts.of(state)}, there are {number}")
+    await slices(list(spool.unsettled), settle)
+    spool.gone.try_again()
+    await slices(range(len(spool.gone)), lambda _: spool.gone.remove_next())
+
+
+async def _miscounted(
+    counted: Counts, survey: _Survey, touched: Mapping[str, State], slices: Slices
+) -> list[Problem]:
+    number = survey.number
+
+    def as_before(one: tuple[str, State]) -> None:
+        msg_id, state = one
+        if msg_id in survey.seen:
+            number[survey.seen[msg_id]] -= 1
+        number[state] += 1
+
+    await slices(touched.items(), as_before)
+    for msg_id, state in survey.again:
+        number[state] -= msg_id in touched
+    return [
+        Problem("count", state, f"counted {counted.of(state)}, there are {found}")
         for state in COUNTED
-        if spool.counts.of(state) != (number := listed.of(state))
+        if counted.of(state) != (found := number[state])
     ]
-    busy = {i for i, one in spool.entries.items() if one.busy or one.state is State.RUN}
-    problems.extend(
-        one for one in check_folders(spool.queue) if one.subject not in busy
-    )
-    for msg_id, entry in spool.entries.items():
-        if not os.path.isdir(spool.queue.message(entry.state, msg_id)):
-            problems.append(Problem("missing", msg_id, f"no folder in {entry.state}"))
-    return problems
+
+
+def _surveyed(queue: QueueDir) -> _Survey:
+    """Look at every message folder; for a thread."""
+    found = _Survey()
+    for state in COUNTED:
+        for msg_id in folders.list_state(queue, state):
+            found.number[state] += 1
+            if msg_id in found.seen:
+                found.again.append((msg_id, state))
+                text = f"it lies in {found.seen[msg_id]} and in {state}"
+                found.odd.append((Problem("twice", msg_id, text), state))
+            else:
+                found.seen[msg_id] = state
+            odd = _check_message(queue, state, msg_id)
+            found.odd.extend((one, state) for one in odd)
+    found.odd.extend((one, None) for one in _orphans(queue))
+    return found
+
+
+def _still(spool: Spool, odd: Problem, state: State | None) -> Iterator[Problem]:
+    """Look in a turn of the owner whether a thread has seen right."""
+    queue, msg_id = spool.queue, odd.subject
+    if state is None:
+        going = msg_id in spool.gone or not os.path.lexists(queue.path / msg_id)
+        yield from [] if msg_id.startswith("gone/") and going else [odd]
+        return
+    entry = spool.entries.get(msg_id)
+    if entry is not None and (entry.busy or entry.state is State.RUN):
+        return
+    if msg_id in spool.unsettled:
+        spool.commit()
+        spool.settle(msg_id)
+    places = [one for one in COUNTED if os.path.isdir(queue.message(one, msg_id))]
+    now = state if state in places else spool.find(msg_id)
+    if odd.kind == "twice":
+        yield from [odd] if len(places) > 1 else []
+    elif odd.kind == "missing":
+        yield from [odd] if now is not None and now not in places else []
+    elif now is not None and now is not State.RUN:
+        again = _check_message(queue, now, msg_id)
+        yield from (one for one in again if one.kind == odd.kind)
+
+
+# ---- folders
 
 
 def check_folders(queue: QueueDir) -> Iterator[Problem]:
     """Look at every message folder: one place each, whole, with the right modes."""
-    seen: dict[str, State] = {}
-    for state in COUNTED:
-        for msg_id in folders.list_state(queue, state):
-            if msg_id in seen:
-                text = f"it lies in {seen[msg_id]} and in {state}"
-                yield Problem("twice", msg_id, text)
-            seen[msg_id] = state
-            yield from _check_message(queue, state, msg_id)
-    yield from _orphans(queue)
+    yield from (one for one, _ in _surveyed(queue).odd)
 
 
 def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Problem]:
@@ -175,7 +277,10 @@ def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Probl
 
 def _check_modes(msg_id: str, path: str) -> Iterator[Problem]:
     for name, mode in ((path, durable.DIR_MODE), (f"{path}/{MSG}", durable.FILE_MODE)):
-        found = stat.S_IMODE(os.lstat(name).st_mode)
+        try:
+            found = stat.S_IMODE(os.lstat(name).st_mode)
+        except FileNotFoundError:
+            return  # it has moved on
         if found & ~mode & 0o007:
             text = f"{os.path.basename(name)} has mode {found:04o}: others may use it"
             yield Problem("mode", msg_id, text)

@@ -82,14 +82,19 @@ def check_there(spool: Spool, one: Transaction, msg_id: str) -> None:
 
 
 def commit(
-    spool: Spool, one: Transaction, ids: list[str], others: list[str] | None = None
+    spool: Spool,
+    one: Transaction,
+    ids: list[str],
+    others: list[str] | None = None,
+    digest: str | None = None,
 ) -> None:
     """Accept the messages `ids` and discard all others of the transaction, by one line.
 
     Ids beyond INLINE lie in its manifest by now. `others` are those that are still in
-    prep, if the caller has looked.
+    prep, if the caller has looked; `digest` that of the ids, if it is known.
     """
-    said = {"is": Standing.COMMITTED, "n": len(ids), "sha256": transactions.digest(ids)}
+    digest = digest or transactions.digest(ids)
+    said = {"is": Standing.COMMITTED, "n": len(ids), "sha256": digest}
     listed = {"manifest": True} if len(ids) > transactions.INLINE else {"ids": ids}
     line = spool.note(Note.TXN, txn=one.txn_id, **said, **listed)
     spool.txns.take({**line, "ids": ids})

@@ -26,8 +26,12 @@ class Gone:
         self._names: deque[str] = deque()
         self._again: list[str] = []  # what could not be removed for lack of descriptors
 
-    def __bool__(self) -> bool:
-        return bool(self._names)
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, path: str) -> bool:
+        """Whether `gone/NAME` waits to be removed."""
+        return path.removeprefix("gone/") in self._names
 
     def doom(self, path: str, name: str) -> None:
         """Put a directory on its way out, as `gone/NAME`."""
@@ -48,6 +52,11 @@ class Gone:
         """Let what could not be removed for lack of descriptors have another turn."""
         self._names.extend(self._again)
         self._again.clear()
+
+    def remove_next(self) -> None:
+        """Remove the directory that has waited longest, if there is one."""
+        if self._names:
+            self.remove_one()
 
     def remove_one(self) -> None:
         """Remove the directory that has waited longest."""

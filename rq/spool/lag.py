@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rq import retry
@@ -59,6 +59,15 @@ class Lag:
             self.unsettled[msg_id] = entry
             self._due[msg_id] = None
             self.size += len(entry.body or b"")
+
+    def add_all(self, ids: Sequence[str], entries: Sequence[Entry]) -> None:
+        """As `add`, of many messages."""
+        unsettled, size = self.unsettled, 0
+        for msg_id, entry in zip(ids, entries, strict=True):
+            if msg_id not in unsettled:
+                unsettled[msg_id] = entry
+                size += len(entry.body or b"")
+        self.size += size
 
     def keep_spare(self, msg_id: str, message: Message) -> None:
         """Keep what makes the folder of a message again if a hand has removed it."""

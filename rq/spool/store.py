@@ -93,6 +93,7 @@ class Spool:
         self.gone = Gone(queue, dir_fd, journal)
         self.lagging = Lag(entries, counts, Mover(queue, dir_fd, self.gone), self.gone)
         self.unsettled = self.lagging.unsettled
+        self.watches: list[dict[str, State]] = []  # what was changed, since each began
 
     # ---- looking
 
@@ -265,6 +266,7 @@ class Spool:
         """Let memory follow an event that is in the journal."""
         entry.state = target
         self.counts.moved(source, target)
+        self._tell(msg_id, source)
         self.entries[msg_id] = entry
         self.lagging.add(msg_id, entry)
 
@@ -273,12 +275,19 @@ class Spool:
     ) -> None:
         """Let memory follow one event of many messages that are known."""
         now = self.clock()
-        for msg_id in ids:
-            entry = self.entries[msg_id]
+        found = [self.entries[msg_id] for msg_id in ids]
+        for entry in found:
             entry.state, entry.seq, entry.since = target, seq, now
             entry.written = False
-            self.lagging.add(msg_id, entry)
+        for msg_id in ids if self.watches else ():
+            self._tell(msg_id, source)
+        self.lagging.add_all(ids, found)
         self.counts.moved(source, target, len(ids))
+
+    def _tell(self, msg_id: str, source: State) -> None:
+        """Tell those who watch in which state a message was before it changed."""
+        for one in self.watches:
+            one.setdefault(msg_id, source)
 
     def _note_key(self, record: Mapping[str, Any], msg_id: str, now: float) -> None:
         key = record.get("key")
@@ -360,6 +369,7 @@ class Spool:
         entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
         self.entries[message.msg_id] = entry
         self.counts.moved(State.NOWHERE, State.PREP)
+        self._tell(message.msg_id, State.NOWHERE)
 
     def _take_back(self, msg_id: str) -> None:
         """Remove the half-made folder of a message that is refused; again and again

@@ -183,7 +183,10 @@ class Transactions:
         self._is_decided(one)
         for msg_id in one.members:
             self._of.pop(msg_id, None)
-        for msg_id in record.get("ids", ()):
+        ids = record.get("ids", ())
+        if len(ids) == len(one.members):
+            one.members.clear()  # a commit names members only
+        for msg_id in ids if one.members else ():
             one.members.pop(msg_id, None)
 
 

@@ -5,10 +5,10 @@ import os
 import stat
 
 import pytest
-from spooling import a_message
+from spooling import a_message, check_live
 
 from rq.errors import BadInput, WrongState
-from rq.spool import attach, check, folders
+from rq.spool import attach, folders
 from rq.states import State
 
 
@@ -146,4 +146,4 @@ def test_attachments_are_promised_with_their_message(owner, msg_id, tmp_path):
     assert owner.spool.read(msg_id).attachments == {"a": taken}
     there = owner.queue.message(State.QUE, msg_id) / "attach/a"
     assert there.read_bytes() == b"kept"
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []

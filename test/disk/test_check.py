@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from spooling import Owner
+from spooling import Owner, check_live
 
 from rq.spool import check, folders, stopped_cleanly
 from rq.states import Event, State
@@ -113,10 +113,10 @@ def test_a_torn_message_in_que_is_mended_into_err(owner):
 
 def test_a_live_queue_checks_itself(owner):
     owner.open()
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
     here = where(owner, State.QUE)
     shutil.rmtree(here)
-    found = {(one.kind, one.subject) for one in check.check_live(owner.spool)}
+    found = {(one.kind, one.subject) for one in check_live(owner.spool)}
     assert found == {("count", "que"), ("missing", here.name)}
     owner.crash()
 

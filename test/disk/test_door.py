@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from spooling import ORIGIN, adopt, deposit, look
+from spooling import ORIGIN, adopt, check_live, deposit, look
 
 from rq.layout import folder
-from rq.spool import check, door, folders
+from rq.spool import door, folders
 from rq.states import State
 
 FOREIGN = "20200101.0000.00.000.7"
@@ -233,7 +233,7 @@ def test_what_was_refused_can_be_dismissed_and_removed(owner):
     assert (owner.queue.path / folder(State.DISMISSED, msg_id)).is_dir()
     owner.spool.fire(msg_id, "discard", "creator")
     owner.apply()
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_what_was_refused_is_kept_for_its_depositor_to_see(owner):

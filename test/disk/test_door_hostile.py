@@ -5,7 +5,7 @@ import os
 
 import orjson
 import pytest
-from spooling import adopt, deposit, look
+from spooling import adopt, check_live, deposit, look
 
 from rq import offline
 from rq.layout import Root
@@ -36,7 +36,7 @@ def test_a_name_that_is_no_utf_8_does_not_keep_the_queue_from_its_next_start(own
     owner.apply()
     assert owner.spool.counts.of(State.QUE) == 3
     assert owner.spool.counts.of(State.ERR) == 1
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_a_folder_that_nobody_foresaw_strands_no_other(owner, monkeypatch):
@@ -132,7 +132,7 @@ def test_what_no_depositor_should_make_is_refused_and_can_be_removed(owner, plan
     owner.spool.fire(msg_id, "discard", "creator")
     owner.apply()
     assert os.listdir(owner.queue.path / "gone") == []
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_a_copy_that_nobody_foresaw_leaves_nothing_half_made(owner, monkeypatch):
@@ -156,7 +156,7 @@ def test_check_names_what_is_no_utf_8(owner):
     attach = owner.queue.message(State.QUE, msg_id) / "attach"
     attach.mkdir()
     (attach / BYTES).write_bytes(b"x")
-    found = [one.to_json() for one in check.check_live(owner.spool)]
+    found = [one.to_json() for one in check_live(owner.spool)]
     assert {"orphan", "attachment"} == {one["kind"] for one in found}
     assert orjson.dumps(found)
     owner.again()

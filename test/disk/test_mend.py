@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from spooling import check_live
 
 from rq.errors import Damaged
 from rq.spark.journal_plan import Stretch, read
@@ -41,7 +42,7 @@ def test_a_queue_that_a_number_without_a_line_has_stopped_starts_again(owner):
     assert check.check(owner.queue, fix=True) == check.check(owner.queue) == []
     owner.open()
     assert [owner.spool.find(one) for one in ids] == [State.QUE] * 8
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_who_reads_the_history_misses_no_number_then(owner):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import orjson
 import pytest
-from spooling import Clock, Owner, a_message
+from spooling import Clock, Owner, a_message, check_live
 from support import no_descriptors
 
 from rq.causes import Cause
@@ -54,7 +54,7 @@ def settled(owner):
     owner.apply()
     listed = folders.count(owner.queue)
     assert owner.spool.counts.to_json() == listed.to_json()
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
     assert os.listdir(owner.queue.path / "gone") == []
 
 

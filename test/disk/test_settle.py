@@ -5,13 +5,13 @@ import os
 import stat
 
 import pytest
-from spooling import a_message, deposit, look
+from spooling import a_message, check_live, deposit, look
 from support import files_of, mounted_on, wait_until
 
 from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import folder
 from rq.message import MESSAGE_LIMIT
-from rq.spool import check, folders, lag, mover
+from rq.spool import folders, lag, mover
 from rq.states import Event, Role, State
 
 
@@ -81,7 +81,7 @@ def test_a_folder_that_is_a_mount_point_holds_up_no_other(owner):
             owner.spool.settle_all()
     owner.apply()
     assert owner.spool.stuck is None
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_many_folders_that_are_stuck_hold_up_no_other(owner, monkeypatch):
@@ -100,7 +100,7 @@ def test_many_folders_that_are_stuck_hold_up_no_other(owner, monkeypatch):
         assert owner.spool.settle_some(5.0) is False  # they rest: nothing to do at once
         assert owner.spool.waited == 0.0
     owner.apply()
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_a_folder_that_rests_is_tried_again(owner, monkeypatch):
@@ -196,7 +196,7 @@ def test_what_was_half_prepared_is_removed_as_soon_as_the_disk_lets_it_go(owner)
     wait_until(lambda: owner.spool.settle_some(5.0) or not owner.spool.lag)
     owner.apply()
     assert os.listdir(owner.queue.path / "prep") == os.listdir(gone) == []
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_a_folder_that_a_script_removed_is_made_again_from_memory(owner):
@@ -212,7 +212,7 @@ def test_a_folder_that_a_script_removed_is_made_again_from_memory(owner):
     read = folders.read_message(owner.queue, State.DONE, msg_id)
     assert read.params == {"param1": "kept"}
     assert read.extra == {"rebuilt": True}
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_the_lag_is_known(owner):
@@ -262,7 +262,7 @@ def test_an_id_can_be_removed_twice_in_one_turn(owner):
         owner.spool.commit()
         owner.spool.settle(msg_id)
     owner.apply()
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
 
 
 def test_a_message_that_is_too_large_leaves_no_trace(owner):
@@ -310,7 +310,7 @@ def test_a_folder_that_was_half_made_is_the_one_that_goes_on(owner):
     facts = {"cause": "spawn", "text": "it could not be started", "outcome": "requeue"}
     owner.spool.fire(msg_id, Event.REQUEUE, Role.QUEUE, facts=facts)
     owner.apply()
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
     owner.stop()
     assert not in_the_way.parent.exists()
     found = folders.read_message(owner.queue, State.QUE, msg_id)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from spooling import NOW, Clock, Owner, a_message
+from spooling import NOW, Clock, Owner, a_message, check_live
 
 from rq import durable
 from rq.errors import WrongState
@@ -547,7 +547,7 @@ class SpoolMachine(RuleBasedStateMachine):
         """Ensures that each message lies in exactly one place, and counters know it."""
         queue = self.owner.queue
         assert self.spool.counts.to_json() == folders.count(queue).to_json()
-        assert check.check_live(self.spool) == []
+        assert check_live(self.spool) == []
         for msg_id, one in self.now.messages.items():
             there = [
                 state

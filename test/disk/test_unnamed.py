@@ -4,13 +4,13 @@ import hashlib
 import os
 
 import pytest
-from spooling import Owner
+from spooling import Owner, check_live
 from support_ancestor import message_at
 
 from rq import names
 from rq.errors import Refused
 from rq.relay import task
-from rq.spool import check, recovery
+from rq.spool import recovery
 
 MSG_ID = "20250301.1000.00.001.411"
 NEW = "20250301.1000.00.001.1740823200000"
@@ -104,7 +104,7 @@ def test_all_that_was_attached_is_named_when_a_queue_is_adopted(tmp_path, where)
     assert {name: one.size for name, one in found.items()} == dict.fromkeys(files, 5)
     assert found["cat.jpg"].md5 == hashlib.md5(b"a cat").hexdigest()
     assert (place / "attach/a dog.jpg").read_bytes() == b"a dog"
-    assert check.check_live(owner.spool) == []
+    assert check_live(owner.spool) == []
     assert owner.spool.read(MSG_ID).extra == {"invoice": {"kept": True}}
     owner.stop()
 

@@ -14,7 +14,7 @@ import pytest
 from fuzzing import json_value, mangled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spooling import Owner
+from spooling import Owner, check_live
 
 from rq.errors import Damaged
 from rq.spool import check, checkpoint, history, index, line
@@ -119,7 +119,7 @@ def test_a_damaged_journal_keeps_what_precedes_the_damage_or_says_so(
             assert owner.spool.find(msg_id) is not None, f"{msg_id} is lost"
         assert set(owner.spool.entries) <= {*story.early, *story.late}
         # Of what was lost for good, folders may tell more than the journal does.
-        wrong = [one for one in check.check_live(owner.spool) if one.kind != "count"]
+        wrong = [one for one in check_live(owner.spool) if one.kind != "count"]
         assert wrong == []
         once = {one: owner.spool.find(one) for one in story.late}
         owner.again()
@@ -147,7 +147,7 @@ def test_lines_of_another_segment_are_no_events_of_this(story, place, data):
     (read,) = history.events_after(owner.queue, 0)
     assert read.events == story.events[1:at]
     owner.open()
-    wrong = [one for one in check.check_live(owner.spool) if one.kind != "count"]
+    wrong = [one for one in check_live(owner.spool) if one.kind != "count"]
     owner.crash()
     assert wrong == []
 
@@ -165,7 +165,7 @@ def test_a_damaged_checkpoint_or_index_loses_no_message(story, place, data):
     owner.open()
     try:
         assert {one: owner.spool.find(one) for one in known} == known
-        assert check.check_live(owner.spool) == []
+        assert check_live(owner.spool) == []
     finally:
         owner.crash()
 

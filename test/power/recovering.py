@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from power.tale import ANY, NOWHERE, Seen, in_small, read_may
-from spooling import Owner
+from spooling import Owner, check_live
 
 from rq.errors import RQError
 from rq.layout import ATTACH, folder
@@ -242,7 +242,7 @@ def _files(place: Path, message: Any) -> Iterable[str]:
 
 def _check(owner: Owner, found: Recovered) -> None:
     """Each message lies in one place, and the counters know it."""
-    for one in check.check_live(owner.spool):
+    for one in check_live(owner.spool):
         if not _unpromised(owner, one):
             found.troubles.append(f"after recovery: {one}")
     for msg_id in map(found.ids.__getitem__, found.seen):

@@ -89,6 +89,7 @@ def test_an_unknown_command_is_an_error_in_the_ancestors_way(queue):
 def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     always = {"ping", "uptime", "config", "status", "detail", "wake", "seal", "check"}
     always |= {"owed", "resolve_owed", "restored", "restore"}
+    always |= {"show_txn", "list_txns"}
     assert down.ask("status") == ["DOWN"]
     for command in COMMANDS.keys() - {"shutdown", "mind"}:
         reply = down.ask(command, {"msg_id": NOBODY, "dest": "t"})
