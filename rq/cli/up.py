@@ -25,6 +25,7 @@ from rq.cli import (
     term,
 )
 from rq.cli import open as signing
+from rq.cli.patience import Patience, shortened
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
@@ -32,7 +33,7 @@ from rq.layout import Root
 from rq.states import Child
 
 WEB = "web"  # queues do without it: what keeps it from starting is said and left
-READY_PATIENCE = 30.0  # seconds for all queues to be up
+READY_PATIENCE = 30.0  # seconds for one more queue to be up
 LACK_PATIENCE = 3.0  # the same on a full disk
 _TELL_EVERY = 3.0
 
@@ -153,6 +154,7 @@ def _facts(root: Root) -> Mapping[str, Any]:
 def _await_ready(root: Root) -> bool:
     """Wait until every queue is up; say which is not, and why."""
     begun = told = time.monotonic()
+    patience = Patience(begun)
     while True:
         facts = _facts(root)
         missing = _not_yet(root, facts)
@@ -160,14 +162,15 @@ def _await_ready(root: Root) -> bool:
             break
         now = time.monotonic()
         lack = disk.lack(root.path)
-        if now - begun > (READY_PATIENCE if lack is None else LACK_PATIENCE):
-            place.note(f"not ready after {now - begun:.0f} s: {', '.join(missing)}")
+        limit = READY_PATIENCE if lack is None else LACK_PATIENCE
+        if patience.ends(len(missing), now, limit):
+            place.note(f"not ready after {now - begun:.0f} s: {shortened(missing)}")
             for line in [lack] if lack else _not_up(facts):
                 place.note(line)
             return False
         if now - told > _TELL_EVERY:
             told = now
-            place.note(f"waiting for {', '.join(missing)} ({now - begun:.0f} s)")
+            place.note(f"waiting for {shortened(missing)} ({now - begun:.0f} s)")
         time.sleep(0.05)
     queues = place.queue_names(root)
     print(f"{len(queues)} queues are ready: {', '.join(queues)}", flush=True)
