@@ -154,10 +154,10 @@ STORIES: dict[Cause, Story] = {
         "`rq retry {id}`.",
     ),
     Cause.FAULT: Story(
-        "RQ itself failed over its start; the others go on.",
+        "RQ itself failed over it; the others go on.",
         "That is a fault of RQ: {text}",
-        "It is tried again with growing pauses, and goes to err after some. Report it, "
-        "with the log of its queue; `rq retry {id}` sends it round again.",
+        "Report it, with the log of its queue. What waits is tried again with growing "
+        "pauses; what is in err goes round again with `rq retry {id}`.",
     ),
     Cause.TOO_LARGE: Story(
         "It failed before it was started.",

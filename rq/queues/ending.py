@@ -10,12 +10,12 @@ from rq import names
 from rq.causes import Cause
 from rq.logs import fields
 from rq.message import Message
-from rq.queues import delivery, outcome
+from rq.queues import delivery, outcome, refusal
 from rq.queues.claim import Claim
 from rq.queues.outcome import Outcome
 from rq.queues.owner import Owner
 from rq.queues.worker import Worker
-from rq.states import Event, Role
+from rq.states import Event, Role, State
 
 WELL = frozenset({Event.FINISH, Event.RELAY})
 AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
@@ -40,7 +40,22 @@ def decide(owner: Owner, worker: Worker) -> Outcome:
 
 
 def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
-    """End the attempt of a worker as decided; with its riders, and what it owes."""
+    """End the attempt of a worker as decided; with its riders, and what it owes. What
+    nobody has foreseen ends it, too: in err."""
+    try:
+        _fire(owner, worker, claim, decided)
+    except Exception as error:
+        msg_id = worker.msg_id
+        log.exception("an end cannot be written: %s", fields(msg_id=msg_id))
+        if owner.spool.find(msg_id) is not State.RUN:
+            return
+        text = f"{decided.name}, but {refusal.unforeseen(error)}"
+        facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
+        owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
+        owner.release_riders(msg_id)
+
+
+def _fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
     message, msg_id = worker.message, worker.msg_id
     decided = _with_room(owner, message, decided)
     facts = _facts(worker, claim, decided)

@@ -8,6 +8,7 @@ moves.
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import logging
 import os
@@ -122,7 +123,7 @@ class Runner:
         owner.leaves(msg_id)
         try:
             message = owner.spool.claim(msg_id, slot.number)
-        except Unread as error:
+        except (Unread, OSError, MemoryError) as error:
             self._release(slot, resident)
             owner.waits(msg_id)
             self._file.lacks(error, now)
@@ -194,9 +195,10 @@ class Runner:
                 self._start(claim)
             except OSError as error:
                 self._not_started(claim, error)
-            except (
-                Exception
-            ) as error:  # the others of this turn are started all the same
+            except MemoryError:
+                lack = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+                self._not_started(claim, lack)
+            except Exception as error:  # the others start all the same
                 log.exception("a start failed: %s", fields(msg_id=claim.msg_id))
                 self._give_back(claim, self._hindered.fault(claim.msg_id, error))
 

@@ -1,6 +1,7 @@
 """One message whose folder cannot be used: it waits alone, then goes to err, and says why."""
 
 import contextlib
+import os
 
 import pytest
 from support import MAIN, RunningQueue, kept, mounted_on, wait_until
@@ -117,6 +118,17 @@ def tripping(self, claim, on_end):
     return spawn(self, claim, on_end)
 
 Starter.spawn = tripping
+
+from rq.queues import ending
+
+fire = ending._fire
+
+def tripping_at_the_end(owner, worker, claim, decided):
+    if worker.message.params.get("param2") == "end":
+        raise RecursionError("a fault")
+    fire(owner, worker, claim, decided)
+
+ending._fire = tripping_at_the_end
 """
 
 
@@ -139,3 +151,31 @@ def test_a_start_that_nobody_foresaw_to_fail_strands_nothing(tmp_path):
             assert (found["state"], found["result"]["cause"]) == ("err", "fault")
             assert "RQ failed over it" in found["story"]["why"]
         assert queue.run(**fields)["state"] == "done"
+
+
+def test_an_end_that_nobody_foresaw_to_fail_strands_nothing(tmp_path):
+    queue = Tripping(tmp_path, "t", "obey", num_workers=1)
+    with kept(queue):
+        for _ in range(2):
+            found = queue.run(param1="echo done well >&3", param2="end")
+            assert (found["state"], found["result"]["cause"]) == ("err", "fault")
+            assert "done, but RQ failed over it" in found["story"]["why"]
+        assert queue.run(param1="echo done >&3")["state"] == "done"
+
+
+def test_a_name_at_the_door_that_no_json_can_hold_is_shown(tmp_path):
+    """Not even renamed can it be, for a while: nobody who asks hangs on it."""
+    queue = RunningQueue(tmp_path, "t", "obey", num_workers=1)
+    deposit = queue.dir.path / "new" / os.fsdecode(b"caf\xe9")
+    deposit.mkdir(parents=True)
+    (deposit / "msg").write_text('{"dest": "t", "param1": "echo done >&3"}')
+    with contextlib.ExitStack() as mount:
+        mount.enter_context(mounted_on(deposit))
+        with kept(queue):
+            left = wait_until(lambda: queue.ok("detail")["left_at_door"])
+            assert left == {"caf<U+DCE9>": "Device or resource busy"}
+            queue.check()
+            mount.close()
+            queue.ask("wake")
+            wait_until(lambda: queue.ask("num_messages")["done"] == 1)
+            assert os.listdir(queue.dir.path / "new") == []
