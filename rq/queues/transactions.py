@@ -173,6 +173,7 @@ async def _committed(
     finally:
         one.deciding = None
         ended.set_result(None)
+    await asyncio.sleep(0)  # the decision itself is one turn: what follows is another
     await in_slices(ids, lambda msg_id: _waits(owner, msg_id), owner.wake)
     owner.wake()
     return ["ok", shown(one)]

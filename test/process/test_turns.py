@@ -59,6 +59,9 @@ def test_what_lies_at_the_door_holds_nobody_up(queue):
 
 MANY = 40_000  # messages that wait; as many as a transaction may hold
 ERRS = 1_000
+SOME = (
+    15_000  # of a decision, which is one turn: far from the limit on a busy machine too
+)
 LATER = 4e9
 
 
@@ -146,9 +149,9 @@ ASKED = {
     "retry_message": [of(ended)], "run_message": [of(waiting)],
     "ack_errs": [of(ended), b""], "check": [b""],
     "open_txn": [{}], "list_txns": [{"limit": 1000}],
-    "prepare_txn": [lambda q: in_txn(q, messages=[{"due": LATER}] * 5000)],
+    "prepare_txn": [lambda q: in_txn(q, messages=[{"due": LATER}] * MANY)],
     "show_txn": [lambda q: in_txn(q, limit=1000)],
-    "abort_txn": [lambda q: with_messages(q, 5000)], "commit_txn": [lambda q: with_messages(q, MANY)],
+    "abort_txn": [lambda q: with_messages(q, 5000)], "commit_txn": [lambda q: with_messages(q, SOME)],
     "restored": [b"", {"limit": 1000}], "restore": [{"as": "same"}],
     "resolve_owed": [{"key": "x", "as": "dropped"}],
     "take_copy": [{"queue": "t", "msg_id": "20200101.0000.00.000.1", "message": {}}],
