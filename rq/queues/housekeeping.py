@@ -111,6 +111,7 @@ class Housekeeping:
             self.owner.spool.journal.look_again,
             self.runner.pool.retire_worn,
             self.runner.ghosts.look,
+            self.owner.family.strangers,
             self._seal_hourly,
             self._mind_transactions,
             self._save_rates,

@@ -20,6 +20,7 @@ from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, BadMessage, NoSuchMessage, Refused, WrongState
 from rq.layout import Root
 from rq.message import Message, from_request
+from rq.proc.family import Family
 from rq.queues import batching, coalesce, environment
 from rq.queues.batch import Batch
 from rq.queues.batching import Gathering, Rule
@@ -62,6 +63,7 @@ class Owner:
         self.spool = opened.spool
         self.main = main
         self.config = config
+        self.family = Family()
         self.loop = loop
         self.threads = threads  # the journal's
         self.hands = Hands()

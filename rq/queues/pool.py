@@ -93,6 +93,7 @@ class Pool:
                 lease=slot.fd,
                 nice=owner.config.nice,
                 null=self._null,
+                family=owner.family,
             )
 
         try:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from rq import pipe
 from rq.layout import LEASE_FD
 from rq.proc import processes, spawn
+from rq.proc.family import Family, wait_for_group
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 _READ = 64 * 1024
@@ -37,6 +38,7 @@ class Plan:
     lease: int  # locked
     nice: int
     null: int
+    family: Family
 
 
 class Script:
@@ -57,7 +59,9 @@ class Script:
         self._lines = pipe.Lines()
         self._unsent = b""
         self._reader = self._writer = -1
+        self._family = plan.family
         self.pid = self._start(plan)
+        self._family.began(self.pid)
         self.pidfd = self._watched()
         loop.add_reader(self.pidfd, self._exited)
         loop.add_reader(self._reader, self._readable)
@@ -104,6 +108,7 @@ class Script:
         except OSError:
             spawn.signal_group(self.pid, KILL)
             os.waitpid(self.pid, 0)
+            self._family.ended(self.pid)
             os.close(self._reader)
             os.close(self._writer)
             raise
@@ -197,6 +202,7 @@ class Script:
 
     def has_children(self) -> bool:
         """Whether something of its group may live on; cheap, and never a false no."""
+        wait_for_group(self.pid)  # who has ended lives no more
         return spawn.group_lives(self.pid)
 
     def _exited(self) -> None:
@@ -204,6 +210,7 @@ class Script:
         if ending is None:
             return
         self.ending = ending
+        self._family.ended(self.pid)
         self._loop.remove_reader(self.pidfd)
         self._loop.remove_reader(self._reader)
         os.close(self.pidfd)

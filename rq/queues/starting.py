@@ -80,6 +80,7 @@ class Starter:
             lease=lease_fd,
             nice=owner.config.nice,
             null=self._null,
+            family=owner.family,
         )
 
     def hand(self, claim: Claim, resident: Resident) -> Worker:

@@ -48,7 +48,7 @@ class Sweeper:
             )
             script.signal_left(TERM)
             self._tasks.spawn(self._sweep(script, slot, then))
-        elif thoroughly:
+        elif thoroughly and not self._owner.family.is_alone():
             self._tasks.spawn(self._sweep(script, slot, then))
         else:
             then()

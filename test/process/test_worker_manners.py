@@ -132,7 +132,9 @@ def test_a_child_that_ignores_term_is_killed(queue):
 
 
 HIDDEN = (
-    "setsid sh -c 'echo $$ > child; exec sleep 60' 3>&- 4<&- 963>&- & sleep 0.1\n"
+    # Not every sh can close a descriptor of more than one digit.
+    "bash -c \"setsid sh -c 'echo \\$\\$ > child; exec sleep 60' "
+    '3>&- 4<&- 963>&- &"\nuntil [ -s child ]; do sleep 0.02; done\n'
     "if [ $RQ_COUNT = 0 ]; then echo resend 0-again >&3; exit; fi\n"
     "grep -q '^State:.[^ZX]' /proc/$(cat before)/status && echo err overlap >&3\n"
     "echo done alone >&3\n"

@@ -1,0 +1,83 @@
+"""The children of this process: those that it has started, told from those that it was
+given because their parents have ended.
+
+Since the process is the subreaper of all that it starts, whoever outlives a script and
+its own parents is its child: one look at a short list tells whether there is anybody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_TASKS = Path("/proc/self/task")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Family:
+    """Scripts that this process waits for, and strangers among its children."""
+
+    def __init__(self) -> None:
+        """Become the parent of all descendants whose own parents end; without effect
+        where the kernel cannot."""
+        self._scripts: set[int] = set()
+        self._adopts = (
+            hasattr(_libc, "prctl")
+            and _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+        )
+
+    def began(self, pid: int) -> None:
+        """A script was started, which somebody else waits for."""
+        self._scripts.add(pid)
+
+    def ended(self, pid: int) -> None:
+        """A script that was started has been waited for."""
+        self._scripts.discard(pid)
+
+    def is_alone(self) -> bool:
+        """Whether it is certain that nobody lives whose parents were scripts that have
+        ended."""
+        return self._adopts and self.strangers() == set()
+
+    def strangers(self) -> set[int] | None:
+        """Return who lives among the children but was not started by us, and wait for
+        those that have ended; None where the kernel does not tell."""
+        children = _children()
+        if children is None:
+            return None
+        return {pid for pid in children - self._scripts if not _wait_for(pid)}
+
+
+def _children() -> set[int] | None:
+    """Return all children, also those that nobody has waited for; None: unknown.
+
+    The list is read while nobody here waits for a child, so none leaves it meanwhile,
+    and who is added comes at its end: whoever lives all the while is seen, or its child.
+    """
+    found: set[int] = set()
+    try:
+        for task in os.listdir(_TASKS):
+            found.update(map(int, (_TASKS / task / "children").read_text().split()))
+    except OSError:  # no such list, or a thread has ended while we looked
+        return None
+    return found
+
+
+def _wait_for(pid: int) -> bool:
+    """Whether a child has ended; then it is waited for."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None
+    except ChildProcessError:
+        return True
+
+
+def wait_for_group(group: int) -> None:
+    """Wait for those of a process group that have ended, but not for its leader: a new
+    script may have its number."""
+    look = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with contextlib.suppress(ChildProcessError):
+        while (one := os.waitid(os.P_PGID, group, look)) and one.si_pid != group:
+            _wait_for(one.si_pid)
