@@ -115,8 +115,14 @@ class Owner:
         """Take all messages in que into the schedule and into groups."""
         que = self._schedule()
         self.groups = Groups()
-        if self.config.coalesce_params:
-            for msg_id, one in sorted(que, key=lambda pair: pair[1].seq):
+        compared = self.spool.compares
+        self.spool.compares = self.config.coalesce_params
+        if not self.config.coalesce_params:
+            return
+        for msg_id, one in sorted(que, key=lambda pair: pair[1].seq):
+            if one.key is not None and compared == self.spool.compares:
+                self.groups.add(one.key, msg_id)  # its file need not be read
+            else:
                 self._group(msg_id, one)
 
     def _schedule(self) -> list[tuple[str, Entry]]:

@@ -96,6 +96,7 @@ class Points:
             spool.entries,
             spool.keys,
             spool.txns,
+            spool.compares,
         )
         self._index = index.Writing(spool.queue, source)
         self.owner.loop.call_later(0.05, self.owner.wake)

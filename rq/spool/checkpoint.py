@@ -157,6 +157,7 @@ def stop(spool: Spool) -> None:
             spool.entries,
             spool.keys,
             spool.txns,
+            spool.compares,
         ),
     )
     while writing.write_slice(1000):

@@ -8,7 +8,7 @@ older than the journal: the fold repeats the rest.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -38,6 +38,7 @@ class Index:
     known: dict[str, Known] = field(default_factory=dict)
     keys: dict[str, tuple[str, float]] = field(default_factory=dict)
     txns: list[list[Any]] = field(default_factory=list)
+    compares: tuple[int, ...] = ()  # the params that its entries' keys are made of
 
 
 def read(queue: QueueDir) -> Index | None:
@@ -67,6 +68,7 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
     if head["version"] != VERSION:
         return None
     index = Index(head["journal"], head["seq"])
+    index.compares = tuple(head.get("compares", ()))
     before, crc = 0, crc32(first)
     for text in lines:
         found = orjson.loads(text)
@@ -89,11 +91,12 @@ def lines(
     entries: Mapping[str, Entry],
     keys: Mapping[str, tuple[str, float]],
     txns: Transactions,
+    compares: Sequence[int] = (),
 ) -> Iterator[bytes]:
     """Give the lines of an index, to be written at leisure; entries that change in
     between are fuzzy, which the fold from `seq` mends."""
     crc = 0
-    for value in _values(journal, seq, entries, keys, txns):
+    for value in _values(journal, seq, entries, keys, txns, compares):
         text = orjson.dumps(value) + b"\n"
         crc = crc32(text, crc)
         yield text
@@ -106,8 +109,14 @@ def _values(
     entries: Mapping[str, Entry],
     keys: Mapping[str, tuple[str, float]],
     txns: Transactions,
+    compares: Sequence[int] = (),
 ) -> Iterator[object]:
-    yield {"version": VERSION, "journal": journal, "seq": seq}
+    yield {
+        "version": VERSION,
+        "journal": journal,
+        "seq": seq,
+        "compares": list(compares),
+    }
     ids = list(entries)
     for at in range(0, len(ids), _CHUNK):
         yield _chunk(entries, ids[at : at + _CHUNK])

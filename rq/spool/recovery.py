@@ -237,6 +237,7 @@ def _counts(found: Found) -> Counts:
 
 def _remember(spool: Spool, found: Found) -> None:
     spool.keys, spool.txns = found.keys, found.txns
+    spool.compares = found.index.compares if found.index else ()
     owed = dict(found.checkpoint.owed) if found.checkpoint else {}
     for seq, number, out, since in found.folded.owed:
         of = seq, number

@@ -89,6 +89,7 @@ class Spool:
         self.adopted = 0.0  # since when its messages are ours: epoch seconds
         self.seen = 0.0  # the last time that could be believed: epoch seconds
         self.txns = Transactions()
+        self.compares: tuple[int, ...] = ()  # params that keys of entries are made of
         self.ids = names.IdSource(journal.start)
         self.gone = Gone(queue, dir_fd, journal)
         self.lagging = Lag(entries, counts, Mover(queue, dir_fd, self.gone), self.gone)
