@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bench
+import persistent
 
 from rq import client
 from rq.layout import Root
@@ -27,13 +28,6 @@ QUEUED = [int(n) for n in os.environ.get("RQ_BENCH_QUEUED", "1000 100000").split
 ROWS = os.environ.get("RQ_BENCH_ROWS", "").split(",")
 PATIENCE = 60.0  # seconds for a row; what has not ended by then counts as it is
 FILL = 200  # requests in flight
-STAYS = f"""#!{sys.executable} -I
-import os, sys
-out = os.fdopen(3, "w", buffering=1)
-out.write("ready\\n")
-for line in os.fdopen(4):
-    out.write("done\\n")
-"""
 AGAIN = "#!/bin/sh\necho resend 86400 >&3\n"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -139,7 +133,7 @@ def many(queue: Queue, command: str, times: int, state: str = "que") -> int:
 def turns(queue: Queue, number: int) -> Iterator[tuple[str, Cost]]:
     for name, script, settings in (
         ("script", bench.SCRIPT, {}),
-        ("worker that stays", STAYS, {"worker": "persistent"}),
+        ("worker that stays", persistent.WORKER, {"worker": "persistent"}),
         ("blocking_params, unequal", bench.SCRIPT, {"blocking_params": [2]}),
         ("blocking_params, all equal", bench.SCRIPT, {"blocking_params": [1]}),
         ("batches of 10", bench.SCRIPT, {"batch": {"max": 10, "wait": 0}}),
