@@ -68,5 +68,6 @@ def test_a_batch_is_ended_from_its_page(queue, web, ids):
 
 def test_a_message_that_waits_for_its_batch_says_so(queue, web):
     first = queue.send()
-    wait_until(lambda: "waits for its batch" in web.page("/q/b"), PATIENCE)
+    said = "Its batch starts when 3 messages are there (now 1), or in"
+    wait_until(lambda: said in web.page("/q/b"), PATIENCE)
     assert "Its batch starts when 3 messages are there" in web.page(f"/q/b/{first}")
