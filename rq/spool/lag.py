@@ -62,10 +62,11 @@ class Lag:
 
     def add_all(self, ids: Sequence[str], entries: Sequence[Entry]) -> None:
         """As `add`, of many messages."""
-        unsettled, size = self.unsettled, 0
+        unsettled, due, size = self.unsettled, self._due, 0
         for msg_id, entry in zip(ids, entries, strict=True):
             if msg_id not in unsettled:
                 unsettled[msg_id] = entry
+                due[msg_id] = None
                 size += len(entry.body or b"")
         self.size += size
 

@@ -353,3 +353,21 @@ def test_the_lines_of_a_commit_name_each_message_for_those_who_read_history(owne
     assert lines[6]["msgs"] == ids[:2]
     assert lines[7]["msgs"] == ids[2:]
     owner.open()
+
+
+def settled(spool):
+    """Do what the loop does in its turns; return what is still to be settled."""
+    for _ in range(20):
+        spool.settle_some(1.0)
+    return list(spool.unsettled)
+
+
+def test_the_folders_of_a_decision_follow_as_all_others_do(owner):
+    one = opened(owner)
+    ids = prepared(owner, one, 4)
+    assert not settled(owner.spool)
+    deciding.commit(owner.spool, one, ids[:3])
+    owner.spool.commit()
+    assert not settled(owner.spool)
+    assert all(owner.queue.message(State.QUE, one).is_dir() for one in ids[:3])
+    assert not owner.queue.message(State.PREP, ids[3]).exists()
