@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 from rq import durable
 from rq.layout import QUEUE_DIRS, QueueDir, Root
 
-_SECRET_BYTES = 32
 _PROGRAM_MODE = 0o750
 
 
@@ -20,17 +17,6 @@ def write_state(path: Path, data: object) -> None:
     """Replace a JSON file durably."""
     text = json.dumps(data, indent=1, ensure_ascii=False)
     durable.write_durable(path, text.encode() + b"\n")
-
-
-def secret(root: Root) -> bytes:
-    """Return the secret of this installation's web; made when there is none."""
-    with contextlib.suppress(FileNotFoundError):
-        found = root.web_secret.read_bytes()
-        if len(found) >= _SECRET_BYTES:
-            return found
-    made = os.urandom(_SECRET_BYTES)
-    durable.write_durable(root.web_secret, made, 0o600)
-    return made
 
 
 def write_secret(path: Path, text: str) -> None:

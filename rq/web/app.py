@@ -11,9 +11,8 @@ import falcon.asgi
 
 from rq import config
 from rq.access import tokens
-from rq.config import files
 from rq.layout import Root
-from rq.web import guard, health, pages, rest, signin
+from rq.web import guard, health, pages, rest, secret, signin
 from rq.web import site as sites
 from rq.web.auditing import Auditor
 from rq.web.credentials import Credentials
@@ -58,4 +57,4 @@ def get_app() -> App:
     root = Root(Path(os.environ["RQ_ROOT"]).absolute())
     settings = config.read_root(root)
     guard.check_config(settings, tokens.exist(root))
-    return create_app(sites.make(root, settings, files.secret(root)))
+    return create_app(sites.make(root, settings, secret.of(root)))

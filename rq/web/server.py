@@ -20,12 +20,11 @@ from gunicorn.glogging import Logger
 
 from rq import config, helper, logs
 from rq.access import tokens
-from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.helper import Helper
 from rq.proc import daemon
-from rq.web import app, guard, site, tls
+from rq.web import app, guard, secret, site, tls
 from rq.web.door import Rules, Worker
 from rq.web.site import Site
 
@@ -156,7 +155,7 @@ class _Server(BaseApplication):
 
     def load(self) -> Asgi:
         root, settings = self._started.root, self._settings
-        made = site.make(root, settings, files.secret(root))
+        made = site.make(root, settings, secret.of(root))
         for text in made.warnings():
             log.warning("%s", text)
         self._counted = _Counted(app.create_app(made), made)

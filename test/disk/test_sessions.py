@@ -17,6 +17,7 @@ from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import CannotRead
 from rq.layout import Root
+from rq.web import secret
 
 NOW = 1_800_000_000.0
 HASH = passwords.make("right")
@@ -182,3 +183,12 @@ def test_to_look_whether_a_session_stands_is_no_use_of_it(root):
         assert known.stands(cookie, NOW + hour * 3600)
     assert not known.stands(cookie, NOW + sessions.IDLE)
     assert known.principal(cookie, NOW + sessions.IDLE) is None
+
+
+def test_web_processes_that_start_at_once_have_one_secret(tmp_path):
+    for number in range(20):
+        root = Root(tmp_path / str(number))
+        root.config_dir.mkdir(parents=True)
+        with ThreadPoolExecutor(8) as pool:
+            found = set(pool.map(secret.of, [root] * 8))
+        assert found == {root.web_secret.read_bytes()}
