@@ -21,7 +21,7 @@ from rq.queues.owner import Owner
 from rq.queues.points import Points
 from rq.queues.runner import Runner
 from rq.queues.server import Server
-from rq.queues.tasks import Tasks
+from rq.queues.tasks import Tasks, in_slices
 from rq.queues.trust import Trust
 from rq.spool import Spool
 from rq.spool.store import PREP_SECONDS, key_seconds
@@ -193,18 +193,28 @@ class Housekeeping:
     def expire(self) -> None:
         """Remove prepared messages that nobody committed; forget old delivery keys and
         what was decided long ago."""
-        if not self._believed():
-            return
+        if self._believed():
+            self._tasks.spawn(self._expire())
+
+    async def _expire(self) -> None:
         spool = self.owner.spool
         now = spool.clock()
-        for msg_id, one in list(spool.entries.items()):
-            if one.state is not State.PREP or one.busy or spool.txns.of(msg_id):
-                continue  # a transaction has its own end
-            if is_old(spool, msg_id, now):
+
+        def discard(msg_id: str) -> None:
+            one = spool.entries.get(msg_id)
+            if one is None or one.state is not State.PREP or one.busy or self._ended:
+                return
+            # A transaction has its own end.
+            if not spool.txns.of(msg_id) and is_old(spool, msg_id, now):
                 spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
-        for key, (_, since) in list(spool.keys.items()):
-            if now - since > key_seconds(key):
+
+        def forget(key: str) -> None:
+            known = spool.keys.get(key)
+            if known is not None and now - known[1] > key_seconds(key):
                 del spool.keys[key]
+
+        await in_slices(list(spool.entries), discard, self.owner.wake)
+        await in_slices(list(spool.keys), forget)
         spool.txns.forget(now)
         self.owner.wake()
 

@@ -12,6 +12,7 @@ from typing import Any
 from rq.errors import BadInput, BadMessage
 from rq.message import Message
 from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
 from rq.states import Event, Role, State
 
 KEY = "_key"
@@ -54,13 +55,14 @@ def create(owner: Owner, asked: Mapping[str, Any], key: str) -> str:
     return message.msg_id
 
 
-def prepare(owner: Owner, asked: Mapping[str, Any], key: str) -> tuple[str, str]:
+def prepare(
+    owner: Owner, prepared: dict[str, str], asked: Mapping[str, Any], key: str
+) -> tuple[str, str]:
     """Begin a message unless one with this key was begun or accepted; return the id of
-    the one, and `prep` or `commited`."""
+    the one, and `prep` or `commited`. `prepared` is the owner's."""
     known = owner.spool.keys.get(key)
     if known is not None:
         return known[0], COMMITTED
-    prepared = _prepared(owner)
     msg_id = prepared.get(key)
     if msg_id is None or key_of(owner, msg_id) != key:
         owner.check_open()
@@ -84,17 +86,22 @@ def key_of(owner: Owner, msg_id: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _prepared(owner: Owner) -> dict[str, str]:
-    """Return the messages in prep by their keys; those of an earlier process are read
-    when the first is asked for."""
-    if owner.prepared is None:
-        owner.prepared = {}
-        for msg_id, one in list(owner.spool.entries.items()):
-            if one.state is not State.PREP or owner.spool.txns.of(msg_id):
-                continue  # what a transaction holds has no key of its own
-            key = key_of(owner, msg_id)
-            if key is not None:
-                owner.prepared[key] = msg_id
+async def read_prepared(owner: Owner) -> dict[str, str]:
+    """Return the messages in prep by their keys, those also that an earlier process has
+    left there; from then on the owner knows them."""
+    found: dict[str, str] = {}
+
+    def look(msg_id: str) -> None:
+        entry = owner.spool.entries.get(msg_id)
+        if entry is None or entry.state is not State.PREP:
+            return
+        # What a transaction holds has no key of its own.
+        if not owner.spool.txns.of(msg_id) and (key := key_of(owner, msg_id)):
+            found[key] = msg_id
+
+    await in_slices(list(owner.spool.entries), look)
+    if owner.prepared is None:  # another who asked may have been faster
+        owner.prepared = found
     return owner.prepared
 
 

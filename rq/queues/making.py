@@ -44,12 +44,27 @@ def prep_message(ctx: Context, arg: bytes) -> Any:
     asked = object_in(arg)
     key = keyed.key_in(asked)
     if key is not None:
-        msg_id, state = keyed.prepare(ctx.owner, asked, key)
-        return ["ok", ctx.owner.full_id(msg_id), state]
+        prepared = ctx.owner.prepared
+        if prepared is None:
+            return _prepare_after_reading(ctx.owner, asked, key)
+        return _prepare_keyed(ctx.owner, prepared, asked, key)
     ctx.owner.check_open()
     message = ctx.owner.make(asked)
     ctx.owner.spool.prepare(message)
     return ["ok", ctx.owner.full_id(message.msg_id)]
+
+
+def _prepare_keyed(
+    owner: Owner, prepared: dict[str, str], asked: Mapping[str, Any], key: str
+) -> Any:
+    msg_id, state = keyed.prepare(owner, prepared, asked, key)
+    return ["ok", owner.full_id(msg_id), state]
+
+
+async def _prepare_after_reading(
+    owner: Owner, asked: Mapping[str, Any], key: str
+) -> Any:
+    return _prepare_keyed(owner, await keyed.read_prepared(owner), asked, key)
 
 
 def single_que(ctx: Context, arg: bytes) -> Any:
