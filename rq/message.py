@@ -24,7 +24,15 @@ PARAMS = fieldnames.PARAMS
 URLS_CUT = fieldnames.URLS_CUT
 # By these RQ says how a message stands, when it shows one: no sender may say it.
 SAID_BY_RQ = frozenset(
-    {"phase", "acknowledged", "_txn", "_attachments", "removed_at", "_silent"}
+    {
+        "phase",
+        "acknowledged",
+        "_txn",
+        "_attachments",
+        "removed_at",
+        "_restored",
+        "_silent",
+    }
 )
 MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
 _WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
@@ -95,14 +103,19 @@ class Message:
         """
         data = self.encode()
         if len(data) > MESSAGE_LIMIT:
-            raise BadMessage(
-                f"the message is {len(data)} bytes of JSON, at most {MESSAGE_LIMIT} can "
-                "be taken; send large data as an attachment"
-            )
+            raise too_large(len(data))
         return data
 
     def with_(self, **changes: Any) -> Message:
         return replace(self, **changes)
+
+
+def too_large(size: int) -> BadMessage:
+    """Return the error for a message of `size` bytes of JSON."""
+    return BadMessage(
+        f"the message is {size} bytes of JSON, at most {MESSAGE_LIMIT} can be taken; "
+        "send large data as an attachment"
+    )
 
 
 _OPTIONAL = (

@@ -76,6 +76,8 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     elif "attempt" in result:
         fields["attempt"] = result["attempt"]  # a start alone does not rewrite msg
     fields.update(_of_state(owner, msg_id, state, worker))
+    if owner.restored:
+        fields["_restored"] = owner.restored
     fields["_attachments"] = _attachments(owner, fields)
     if not fields["_attachments"]:
         del fields["_attachments"]
@@ -176,10 +178,8 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     entry = owner.spool.entries[msg_id]
     if entry.rider_of is not None:
         return f"It rides with {entry.rider_of}, which equals it and runs."
-    if owner.admin is not Admin.UP:
-        return f"The queue is {owner.admin}."
-    if owner.oper is not None:
-        return f"The script cannot be started: {owner.oper}."
+    if (stopped := _why_none(owner)) is not None:
+        return stopped
     away = entry.due - owner.spool.clock()
     if away > 0:
         return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
@@ -196,8 +196,24 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     return _why_next(owner, msg_id)
 
 
+def _why_none(owner: Owner) -> str | None:
+    """Return why no message of the queue starts; None: they may."""
+    if owner.restored:
+        return "Its queue's directory was copied or restored."
+    if owner.admin is not Admin.UP:
+        return f"The queue is {owner.admin}."
+    if owner.oper is not None:
+        return f"The script cannot be started: {owner.oper}."
+    return None
+
+
 def _what_it_needs(owner: Owner) -> str:
     """Return what a person has to do before a message can start; "": nothing."""
+    if owner.restored:
+        return (
+            f"`rq restore ls {owner.name}` shows what would run; `rq restore accept "
+            f"{owner.name}` lets it go on (with `--copy`: as a copy)."
+        )
     if owner.admin is not Admin.UP:
         return needed(owner.admin, owner.name)
     if owner.oper is not None:

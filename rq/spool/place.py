@@ -115,9 +115,9 @@ def why_waiting(queue: QueueDir) -> str | None:
     if not is_elsewhere(queue):
         return None
     return (
-        "its directory was copied or restored: nothing starts until `rq restore accept "
-        f"{queue.name}` (it is the same queue, moved here) or, with `--copy`, (a copy, "
-        "or older than what has run since) says what it is"
+        "its directory was copied or restored: nothing starts before somebody says what "
+        f"it is. `rq restore accept {queue.name}`: the same queue, moved here; with "
+        "`--copy`: a copy, or older than what has run since"
     )
 
 

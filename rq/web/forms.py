@@ -14,6 +14,7 @@ from falcon.asgi import Request
 from falcon.asgi.multipart import BodyPart, MultipartForm
 from falcon.media.multipart import MultipartParseError
 
+REQUEST = 2 * 1024 * 1024 - 64 * 1024  # bytes: what an owner takes in one request
 LIMIT = 4 * 1024 * 1024  # bytes: a message of a megabyte, percent-encoded
 _MOST_FIELDS = 1000
 _SMALL = 64 * 1024  # bytes; more take a thread, for each escape costs a step of Python
@@ -82,10 +83,12 @@ async def _read(req: Request) -> Form:
     return Form(await loop.run_in_executor(_decoding, _urlencoded, data))
 
 
-def not_a_form(req: Request) -> falcon.HTTPError:
+def not_a_form(
+    req: Request, wanted: str = f"{_URLENCODED} or {_MULTIPART}"
+) -> falcon.HTTPError:
     return falcon.HTTPUnsupportedMediaType(
         description=f"{req.content_type or 'No Content-Type'} is not read here; send "
-        f"{_URLENCODED} or {_MULTIPART}."
+        f"{wanted}."
     )
 
 
@@ -132,7 +135,7 @@ async def parts(req: Request) -> AsyncIterator[BodyPart]:
     """Give the parts of a multipart body, to be read one after the other."""
     kind = (req.content_type or "").partition(";")[0].strip().lower()
     if kind != _MULTIPART:
-        raise not_a_form(req)
+        raise not_a_form(req, _MULTIPART)
     form: MultipartForm = await req.get_media()
     async for part in form:
         _check_names(part)

@@ -23,6 +23,7 @@ from rq.errors import (
     Refused,
     RQError,
 )
+from rq.message import too_large
 from rq.nesting import from_json
 from rq.router import switch
 from rq.web import forms, reading, rights
@@ -88,8 +89,11 @@ class Messages:
     async def _reply(self, req: Request, name: str, form: Form) -> bytes:
         command, fields = asked_for(form, time.time())
         check_dest(req, name, fields)
+        asked = orjson.dumps(fields)
+        if len(asked) > forms.REQUEST:  # it would speak of frames
+            return orjson.dumps(["fail", str(too_large(len(asked)))])
         name = switch.addressed(self._site.root, name)
-        reply = await self._site.owners.ask_raw(name, command, orjson.dumps(fields))
+        reply = await self._site.owners.ask_raw(name, command, asked)
         if reply == b'["fail","status: DOWN"]':
             raise falcon.HTTPServiceUnavailable(description=_IS_DOWN)
         return reply
@@ -177,7 +181,7 @@ def asked_for(form: Form, now: float) -> tuple[str, dict[str, Any]]:
         raise BadInput("say mesg, the message as JSON, or mesg[dest] and so on")
     if when := form.get("when").strip():
         fields["due"] = moments.due(when, now, UTC)
-    method = fields.pop("_method", "commit")
+    method = fields.pop("_method", form.get("_method") or "commit")
     if not isinstance(method, str) or method not in _SEND:
         known = ", ".join(_SEND)
         raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {known}")

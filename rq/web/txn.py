@@ -18,7 +18,7 @@ from rq.web.messages import check_dest
 from rq.web.routes import Routes
 from rq.web.site import Site
 
-BODY = 2 * 1024 * 1024 - 64 * 1024  # bytes: what an owner takes in one request
+BODY = forms.REQUEST
 _JSON = ("application/json",)
 _LINES = ("application/x-ndjson", "application/jsonl")
 _PLACE = "/api/v1/queues/{name}/txn"

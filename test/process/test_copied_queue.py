@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from supervising import Daemon
 from support import RunningQueue, kept, wait_until
+from webbing import web_alone
 
 from rq import cli
 from rq.access.roles import Role
@@ -118,6 +119,24 @@ def test_before_the_word_nothing_is_taken_or_changed(copy):
         if one.role is not Role.VIEWER and not one.always:
             assert "rq restore accept c" in copy.refused(command, of_one), command
     assert files(copy) == before
+
+
+def test_pages_say_that_a_message_waits_for_the_word_and_offer_no_more(copy, tmp_path):
+    story = copy.get(copy.waiting)["story"]
+    assert story["why"] == "Its queue's directory was copied or restored."
+    assert "`rq restore accept c`" in story["todo"]
+    with web_alone(tmp_path) as web:
+        (section,) = web.get("/q/c/queue.json?state=que").json["sections"]
+        assert [one["text"] for one in section["rows"]] == [story["why"]]
+        page = web.page("/q/c")
+        assert "<code>rq restore accept c</code>" in page
+        assert "/q/c/new_message" not in page.partition("<main")[2]
+        assert "/confirm/run_now" not in web.page(f"/q/c/{copy.waiting}")
+        assert "/confirm/delete" not in web.page(f"/q/c/{copy.done}")
+        copy.ask("restore", {"as": "same"})
+        wait_until(lambda: copy.ok("restored")["why"] is None)
+        copy.ended(copy.waiting)
+        assert "/confirm/delete" in web.page(f"/q/c/{copy.done}")
 
 
 def test_before_the_word_nothing_runs_and_nothing_is_delivered(b, copy):

@@ -128,7 +128,9 @@ def test_an_upload_without_a_file_is_404(web):
     path = f"/q/plain/{msg_id}/attach/new"
     assert web.multipart(path, {"x_format": "json"}).status == 404
     assert web.multipart(path, {}, {"filedata": ("", b"x")}).status == 404
-    assert web.post(path, {"filedata": "x"}).status == 415
+    refused = web.post(path, {"filedata": "x"})
+    assert refused.status == 415
+    assert refused.json["detail"].endswith("read here; send multipart/form-data.")
 
 
 def test_only_a_prepared_message_takes_attachments(web):

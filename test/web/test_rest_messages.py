@@ -62,6 +62,27 @@ def test_a_field_that_would_be_without_effect_is_refused_by_its_right_name(web):
     web.send("plain", x_delay=5, param5="own")
 
 
+def test_what_is_to_be_done_is_said_in_the_message_or_beside_it(web):
+    mesg = json.dumps({"dest": "plain", "param1": "x"})
+    path = "/q/plain/new_message"
+    word, full_id = web.post(path, {"_method": "prep", "mesg": mesg}).json
+    assert word == "ok"
+    assert web.state("plain", full_id.rpartition("/")[2]) == "prep"
+    answer = web.post(path, {"_method": "prepare", "mesg": mesg})
+    assert answer.status == 400
+    assert "none of commit, prep, single_que" in answer.json["detail"]
+    inside = json.dumps({"dest": "plain", "_method": "prep"})
+    word, full_id = web.post(path, {"_method": "commit", "mesg": inside}).json
+    assert web.state("plain", full_id.rpartition("/")[2]) == "prep"
+
+
+def test_a_message_of_megabytes_is_refused_in_words_of_messages(web):
+    mesg = json.dumps({"dest": "plain", "x_own": "a" * 3_000_000})
+    word, text = web.post("/q/plain/new_message", {"mesg": mesg}).json
+    assert word == "fail"
+    assert "at most 1044480 can be taken; send large data as an attachment" in text
+
+
 @pytest.mark.parametrize("method", ["commit", "prep", "single_que"])
 @pytest.mark.parametrize(
     "dest", ["other", "http://127.0.0.1:3333/q/other", "/q/other", "http://h:1/plain"]

@@ -29,7 +29,9 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
-_HELD = frozenset({"_txn", reading.SILENT})  # facts with which nothing can be done
+_HELD = frozenset(
+    {"_txn", "_restored", reading.SILENT}
+)  # facts with which nothing can be done
 _TOLD_ELSEWHERE = wording.TOLD | {"acknowledged", *_HELD, *PARAMS}
 
 

@@ -193,6 +193,8 @@ def listed(
 
 def waiting(queue: Mapping[str, Any], row: Mapping[str, Any], now: float) -> str:
     """Return why a message waits, as its owner says it."""
+    if queue.get("restored"):
+        return str(row.get("waiting") or "")
     if queue["admin"] != "UP":
         return (
             "the queue is paused" if queue["admin"] == "PAUSE" else "the queue is down"
