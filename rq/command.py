@@ -7,6 +7,8 @@ before the command is started.
 
 from __future__ import annotations
 
+import difflib
+import errno
 import json
 import os
 import re
@@ -30,6 +32,8 @@ exec "${{RQ_PYTHON:?is set by RQ}}" -I -m rq.command "${{RQ_REALSCRIPT%/*}}/{FIL
 _PARAMS = ("param1", "param2", "param3", "param4")
 _PLACE = re.compile(r"\{(param[1-4])\}")
 _LIKE_A_PLACE = re.compile(r"\{\s*\$?[Pp][Aa][Rr][Aa][Mm][^{}]*\}")
+_NAMED = re.compile(r"\{\s*\$?(\w+)\s*\}")
+_NEAR = 0.8  # of a name: {parma1}, {parm1}
 # Programs that run a word of theirs: as code behind an option, or as a program.
 _SHELLS = re.compile(r"(ba|da|z|k|mk|a|c|tc|fi)?sh|busybox|su|runuser|flock|script")
 _FIRST_WORD = re.compile(
@@ -40,6 +44,7 @@ _ALL_WORDS = frozenset({"ssh", "rsh", "eval", "watch", "parallel"})
 _CODE = re.compile(r"-[A-Za-z]*c|--command")
 _BETWEEN = re.compile(r"-.*|[0-9.]+[smhd]?|\w+=.*", re.DOTALL)
 _BEHIND = "--"
+_LONGEST_FIRST = 256  # bytes of a first line that the kernel reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,10 @@ def _check_word(word: str) -> None:
     for found in _LIKE_A_PLACE.findall(word):
         if not _PLACE.fullmatch(found):
             raise BadInput(f"{found} is none of {{param1}} to {{param4}}")
+    for name in _NAMED.findall(word):
+        near = difflib.get_close_matches(name, _PARAMS, 1, _NEAR)
+        if near and name not in _PARAMS:
+            raise BadInput(f"{{{name}}} is no place; did you mean {{{near[0]}}}?")
 
 
 def _runs(before: Sequence[str]) -> str:
@@ -144,6 +153,37 @@ def _replaced(template: str, params: Mapping[str, bytes]) -> bytes:
     return b"".join(found)
 
 
+def unfit(program: str) -> str:
+    """Return why the file of a program cannot be started, and what to do; "" when it looks
+    as if it could, and for what is looked for on the PATH."""
+    if "/" not in program:
+        return ""
+    if not os.path.exists(program):
+        return "there is no such file"
+    if not os.path.isfile(program):
+        return "it is no file"
+    if not os.access(program, os.X_OK):
+        return f"it is not executable: chmod +x {program}"
+    return _unfit_interpreter(program)
+
+
+def _unfit_interpreter(program: str) -> str:
+    """Return what is wrong with the first line of a script."""
+    try:
+        with open(program, "rb") as file:
+            first = file.readline(_LONGEST_FIRST)
+    except OSError:  # it may be started and not be read
+        return ""
+    if not first.startswith(b"#!"):
+        return ""
+    named = first[2:].split() or [b"no interpreter"]
+    if first.endswith(b"\r\n"):
+        return f"its lines end as on Windows: sed -i 's/\\r$//' {program}"
+    if os.path.exists(named[0]):
+        return ""
+    return f"its first line names {os.fsdecode(named[0])}, which is not there"
+
+
 # ---- the script
 
 
@@ -165,9 +205,17 @@ def main(argv: Sequence[str]) -> int:
     try:
         os.execvp(words[0], words)
     except OSError as error:
-        text = f"{command.words[0]} cannot be started: {error.strerror}"
-    script.say(Verb.ERR, text)
+        program = command.words[0]
+        why = unfit(program) or _refused(error)
+    script.say(Verb.ERR, f"{program} cannot be started: {why}")
     return 1
+
+
+def _refused(error: OSError) -> str:
+    """Return why the kernel starts no program."""
+    if error.errno == errno.ENOEXEC:
+        return "its first line names no interpreter: let it begin with #!/bin/sh"
+    return error.strerror or str(error)
 
 
 def _read(path: Path) -> Command:

@@ -57,7 +57,11 @@ def options(kinds: Any) -> None:
 def make(root: Root, parser: argparse.ArgumentParser, words: list[str]) -> int:
     """Make the queue that the words ask for, and wait until it serves."""
     at = words.index("--") if "--" in words else len(words)
-    args = parser.parse_args(words[:at])
+    args, more = parser.parse_known_args(words[:at])
+    if more and at == len(words):
+        raise BadInput(f"say -- before the command: rq queue new {args.name} -- …")
+    if more:
+        parser.error(f"unrecognized arguments: {' '.join(more)}")
     name = names.queue_name(args.name)
     wanted = Command(tuple(words[at + 1 :]), args.append)
     command.check(wanted)
@@ -76,12 +80,14 @@ def _found(root: Root, wanted: Command) -> Command:
     path = _path(root)
     if "/" in program:
         program = os.path.abspath(program)
+    if why := command.unfit(program):
+        raise BadInput(f"{program} cannot be started: {why}{_apart(program)}")
     if shutil.which(program, path=path) is None:
         here = shutil.which(program)
         hint = f"say {here}" if here else "say its whole path"
         raise BadInput(
             f"no program {program!r} on the PATH of scripts ({path}): {hint}, or add its "
-            "directory to worker_env"
+            f"directory to worker_env{_apart(program)}"
         )
     for word in rest:
         if not word.startswith(("/", "-")) and os.path.isfile(word):
@@ -90,6 +96,12 @@ def _found(root: Root, wanted: Command) -> Command:
                 f"message: say {os.path.abspath(word)} if you mean it"
             )
     return Command((program, *rest), wanted.append)
+
+
+def _apart(program: str) -> str:
+    """Return a hint for a whole command that was given as one word."""
+    apart = "; say each word of the command by itself, without quotes around them all"
+    return apart if " " in program else ""
 
 
 def _path(root: Root) -> str:
@@ -124,6 +136,8 @@ def _write(root: Root, name: str, wanted: Command, workers: int) -> None:
         raise BadInput(str(error)) from None
     except FileExistsError:
         raise Refused(f"{directory} was made meanwhile; look at it") from None
+    except OSError as error:
+        raise Refused(f"{directory} cannot be written: {error.strerror}") from None
     target = os.path.relpath(directory, root.scandir)
     files.write_link(target, root.scandir / name)
 

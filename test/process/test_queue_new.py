@@ -132,9 +132,16 @@ def test_a_command_that_went_away_says_so(daemon):
     new(daemon, "gone", "--", str(gone))
     gone.unlink()
     found, _ = ran(daemon, "gone")
-    assert (
-        found["status"] == f"err - {gone} cannot be started: No such file or directory"
-    )
+    assert found["status"] == f"err - {gone} cannot be started: there is no such file"
+
+
+def test_a_script_without_a_first_line_for_the_kernel_says_what_to_write(daemon):
+    plain = daemon.root.path / "plain.sh"
+    plain.write_text("echo cron runs me with sh\n")
+    plain.chmod(0o755)
+    new(daemon, "headless", "--", str(plain))
+    found, _ = ran(daemon, "headless")
+    assert found["status"].endswith("names no interpreter: let it begin with #!/bin/sh")
 
 
 def test_words_behind_the_dashes_are_the_commands_alone(daemon):
@@ -154,7 +161,10 @@ def test_words_behind_the_dashes_are_the_commands_alone(daemon):
         (["x", "--", "sh", "-c", "echo {param1}"], "sh would run"),
         (["x", "--", "echo", "{param5}"], "is none of"),
         (["x", "--", "no-such-program"], "no program 'no-such-program' on the PATH"),
-        (["x", "--", "./no-such"], "no program"),
+        (["x", "--", "./no-such"], "no-such cannot be started: there is no such file"),
+        (["x", "--", "/bin/echo hi"], "say each word of the command by itself"),
+        (["x", "true"], "say -- before the command: rq queue new x --"),
+        (["x", "--job", "--", "true"], "unrecognized arguments: --job"),
         (["x", "--workers", "0", "--", "true"], "from 1 up"),
         (["x", "--workers", "5000", "--", "true"], "not between 0 and 1024"),
     ],

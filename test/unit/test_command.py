@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.command import Command, check, expand, parse
+from rq.command import Command, check, expand, parse, unfit
 from rq.errors import BadInput
 
 
@@ -151,6 +151,19 @@ def test_a_place_that_nothing_is_put_into_is_refused(word):
         check(words("echo", f"x{word}x"))
 
 
+@pytest.mark.parametrize("name", ["parma2", "parm2", "praam2", "parameter2", "pram2"])
+def test_a_place_that_is_mistyped_is_refused(name):
+    with pytest.raises(BadInput, match=r"param2|is none of"):
+        check(words("cp", f"{{{name}}}", "/mnt"))
+
+
+@pytest.mark.parametrize(
+    "word", ["{}", "{print}", "{1}", "{{.Name}}", "{a,b}", "{paris}"]
+)
+def test_other_braces_are_the_commands(word):
+    check(words("docker", word))
+
+
 @pytest.mark.parametrize("command", [[], [""], ["echo", "\udcff"]])
 def test_what_is_no_command_is_refused(command):
     with pytest.raises(BadInput):
@@ -170,3 +183,29 @@ def test_a_damaged_file_is_told(data):
 def test_what_is_written_is_read():
     command = words("a", "{param1}", append=True)
     assert parse(command.to_json()) == command
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [
+        ("#!/bin/sh\n", 0o755, ""),
+        ("\x7fELF and so on\n", 0o755, ""),
+        ("#!/usr/bin/env no-such\n", 0o755, ""),  # env says it
+        ("#!/bin/sh\n", 0o644, "it is not executable: chmod +x"),
+        ("#!/usr/bin/pyhton3\n", 0o755, "names /usr/bin/pyhton3, which is not there"),
+        ("#! /no/such -x\n", 0o755, "names /no/such, which is not there"),
+        ("#!/bin/sh\r\necho\r\n", 0o755, "its lines end as on Windows: sed"),
+    ],
+)
+def test_what_keeps_a_script_from_starting_is_named(tmp_path, content, mode, why):
+    script = tmp_path / "script"
+    script.write_bytes(content.encode())
+    script.chmod(mode)
+    said = unfit(str(script))
+    assert why in said if why else said == ""
+
+
+def test_a_directory_and_what_is_not_there_are_no_programs(tmp_path):
+    assert unfit(str(tmp_path)) == "it is no file"
+    assert unfit(str(tmp_path / "x")) == "there is no such file"
+    assert unfit("on-the-path") == ""
