@@ -42,7 +42,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise BadConfig(f"{path} is missing") from None
     except OSError as error:
         kind = CannotRead if is_busy(error) else BadConfig
-        raise kind(f"{path} cannot be read: {error}") from None
+        raise kind(f"{path} cannot be read: {error.strerror or error}") from None
     return json_object(content, path)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rq import durable
+from rq.errors import RQError
 from rq.layout import QUEUE_DIRS, QueueDir, Root
 
 _PROGRAM_MODE = 0o750
@@ -55,9 +57,14 @@ def write_definition(path: Path, files: Mapping[str, bytes], run: bytes) -> None
     one. Its script comes last."""
     durable.make_dirs(str(path.parent))
     durable.make_dir(str(path))
-    for name, data in files.items():
-        durable.write_durable(path / name, data)
-    durable.write_durable(path / "run", run, _PROGRAM_MODE)
+    try:
+        for name, data in files.items():
+            durable.write_durable(path / name, data)
+        durable.write_durable(path / "run", run, _PROGRAM_MODE)
+    except (OSError, RQError):  # a full disk, say: half of one would be in the way
+        with contextlib.suppress(OSError):
+            durable.remove_tree(str(path))
+        raise
     for above in (path.parent, path.parent.parent):
         durable.sync_path(above)
 
