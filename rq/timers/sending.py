@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 import os
 import time
@@ -148,7 +149,8 @@ class Timers:
             self.save()
             done = await self._sent(timer, past, now)
         except (RQError, OSError) as error:
-            self._failed(timer, past, now, str(error))
+            why = self._no_queue(timer.queue) or str(error)
+            self._failed(timer, past, now, why)
         except Exception as error:
             # Whatever speaks there is no queue of ours: asked at once again and again,
             # it would keep a core busy.
@@ -157,6 +159,15 @@ class Timers:
         else:
             log.info("timer %s: %s", timer.name, done.result)
             self._note(timer, done)
+
+    def _no_queue(self, name: str) -> str:
+        """Return that there is no queue of that name, and which is near; "" if it is."""
+        if self.root.queue(name).path.is_dir():
+            return ""
+        known = os.listdir(self.root.queues) if self.root.queues.is_dir() else []
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        return f"there is no queue {name!r}{hint}"
 
     def _note(self, timer: Timer, past: Past) -> None:
         if timer.name in self.past:  # else it was removed meanwhile

@@ -150,7 +150,7 @@ def test_a_queue_that_is_not_up_is_skipped_and_that_is_shown(running):
 
 def test_a_queue_that_comes_later_gets_its_message_then(running):
     write(running, "t")
-    wait_until(lambda: "nobody answers" in row(running, "t")["error"])
+    wait_until(lambda: row(running, "t")["error"] == "there is no queue 'q'")
     assert "t" in running.ask("status")["timers"]["errors"]
     running.create("q")
     wait_until(lambda: fired(running, "q") == 1, 20)
