@@ -42,6 +42,11 @@ _BEGINNING_STATES = ("prep", "que", "run", "err")
 
 def _by_beginning(root: Root, queues: list[str], text: str) -> list[tuple[str, str]]:
     if not text or not text.replace(".", "").isdigit():
+        if text in queues:
+            raise BadInput(
+                f"{text} is a queue, not a message: `rq ls {text}` lists the ids of its "
+                f"messages, `rq ls {text} --state done` those that succeeded"
+            )
         raise BadInput(
             f"not a message id: {text!r}; it looks like 20260102.0304.05.006.7"
         )

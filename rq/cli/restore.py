@@ -56,6 +56,8 @@ def _ls(root: Root, queues: list[str], *, as_json: bool) -> int:
     elif found:
         for one in found:
             _print(one)
+        if len(found) > 1:
+            place.note("`rq restore accept` and `--copy` without a name speak for all")
     elif code == OK:
         place.note("no queue waits: none was copied or restored")
     return code

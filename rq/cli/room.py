@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from rq import disk
 from rq.cli import owner, place, status
 from rq.config.admin import Admin, admin_status
 from rq.errors import Refused
 from rq.layout import Root
+
+ACCEPT = "rq restore accept"
+_NUMBER = re.compile(r"\d+ bytes free")
 
 
 @contextlib.contextmanager
@@ -35,8 +39,21 @@ def all_take_messages(root: Root) -> bool:
                 detail = status.queue_row(reader, name)["detail"]
                 closed[name] = str(detail.get("closed_reason") or "")
     full = {name: why for name, why in closed.items() if why}
-    if full:  # most likely one disk: once is enough
-        why = next(iter(full.values()))
-        verb = "takes" if len(full) == 1 else "take"
-        place.note(f"warning: {', '.join(full)} {verb} no messages: {why}")
+    for names, why in by_reason(full):
+        verb = "takes" if len(names) == 1 else "take"
+        place.note(f"warning: {', '.join(names)} {verb} no messages: {why}")
     return not full
+
+
+def by_reason(closed: Mapping[str, str]) -> list[tuple[list[str], str]]:
+    """Return which queues take no messages for the same reason, and the reason.
+
+    Queues on one disk are told another number of free bytes each, and copied ones the
+    command for each; without a name it speaks for all.
+    """
+    found: dict[str, tuple[list[str], str]] = {}
+    for name, why in closed.items():
+        for_all = why.replace(f"{ACCEPT} {name}`", f"{ACCEPT}`")
+        names, _ = found.setdefault(_NUMBER.sub("", for_all), ([], for_all))
+        names.append(name)
+    return list(found.values())

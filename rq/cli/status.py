@@ -83,7 +83,10 @@ def _trouble(
             yield from health.of_queue(name, row["detail"])
         elif running:
             admin, child = str(admin_status(root, name)), known.get(name, {})
-            why = f"log/queue-{name}.log may say why"
+            why = (
+                f"log/queue-{name}.log may say why; `rq queue restart {name}` starts it "
+                "again"
+            )
             yield from health.of_silent(name, admin, child, why)
     for row in rows:
         yield from health.of_errors(row["name"], row["counts"])

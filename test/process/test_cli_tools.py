@@ -58,6 +58,13 @@ def test_each_verb_tells_its_usage_and_exits_with_0(verb, tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("verb", ["show", "logs", "wait"])
+def test_a_queue_in_place_of_an_id_is_told_how_to_find_one(old_root, verb):
+    done = rq(verb, "work", root=old_root)
+    assert done.returncode == 2
+    assert "work is a queue, not a message: `rq ls work`" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
