@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+from pathlib import Path
 
 import pytest
 from support import end, lives, running_queue, wait_until
@@ -219,8 +220,20 @@ CAUSES = {
 }
 
 
-def test_every_cause_is_walked():
-    assert set(Cause) == {*CAUSES, Cause.BATCH}  # test_batch.py has that
+ELSEWHERE = {
+    Cause.BATCH: "test_batch.py",
+    Cause.EXITED: "test_success_exit.py",
+    Cause.FOLDER: "test_one_folder.py",
+    Cause.FOLDER_LIMIT: "test_one_folder.py",
+    Cause.FAULT: "test_one_folder.py",
+}
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_is_walked(cause):
+    if cause not in CAUSES:
+        [test] = Path(__file__).parents[1].glob(f"*/{ELSEWHERE[cause]}")
+        assert f'"{cause}"' in test.read_text()
 
 
 @pytest.mark.parametrize("cause", CAUSES)
