@@ -95,6 +95,15 @@ def test_a_page_whose_server_is_gone_says_how_old_it_is(stage):
     assert daemon.process.wait(30) == 0
     browsing.shows(driver, "no answer", "#live", 30)
     assert driver.execute_script(f"return {dot}") != fresh
+    browsing.size(driver, browsing.NARROW)  # where there is room for a dot only
+    try:
+        told = "getComputedStyle(document.getElementById('live')).fontSize"
+        assert driver.execute_script(f"return parseFloat({told})") >= 12
+        part = "document.getElementById('live').getBoundingClientRect()"
+        assert driver.execute_script(f"return {part}.right <= 390 && {part}.left >= 0")
+        assert overflow(driver, "html") == 0
+    finally:
+        browsing.size(driver, browsing.WIDE)
     daemon.start()
     daemon.until_up("web")
     browsing.shows(driver, "live", "#live", 60)
