@@ -317,8 +317,9 @@ class Spool:
         return found
 
     def _rests(self, msg_id: str, state: State) -> bool:
-        """Whether a message has ended in `state` and its folder lies there."""
-        if msg_id in self.entries:
+        """Whether a message has ended in `state`, its folder lies there, and nobody has
+        still to get its attachments."""
+        if msg_id in self.entries or self.owed.taker_of(msg_id) is not None:
             return False
         try:
             os.stat(folder(state, msg_id), dir_fd=self.dir_fd, follow_symlinks=False)

@@ -154,6 +154,20 @@ def test_what_has_moved_on_since_it_was_listed_stays(yard):
     assert yard.spool.find(ids[0]) is State.QUE
 
 
+def test_what_has_ended_since_it_was_listed_keeps_files_that_another_queue_gets(yard):
+    """With no limit but a number, or when asked for, what ends just now is listed, too."""
+    [before] = yard.end_some(1)
+    msg_id = yard.submit()
+    yard.spool.claim(msg_id, 0)
+    copy = {"dest": "b", "message": {"dest": "b"}, "files": True}
+    yard.end(msg_id, out=[copy])
+    yard.apply()
+    assert yard.spool.expire(State.DONE, [before, msg_id]) == [before]
+    [of] = yard.spool.owed
+    yard.spool.sent(*of)
+    assert yard.spool.expire(State.DONE, [msg_id]) == [msg_id]
+
+
 def test_an_error_that_nobody_has_seen_is_never_removed_by_age(yard):
     ids = yard.end_some(1, Event.FAIL)
     with pytest.raises(Exception, match="a message in err cannot expire"):
