@@ -81,6 +81,7 @@ def _fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
         spare=changed or message,
         **more,
     )
+    owner.ride_on(msg_id)
     for rider in riders:
         owner.spool.ride(rider, decided.event, line)
     _leave_alone(owner, message, decided)
@@ -126,7 +127,7 @@ def _tell(worker: Worker, claim: Claim, decided: Outcome) -> None:
 def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
     """Return who ends together with a message; give the others back to que."""
     if event in WELL:
-        return owner.ride_on(msg_id)
+        return list(owner.riders.get(msg_id, ()))
     owner.release_riders(msg_id)
     return []
 

@@ -248,10 +248,10 @@ class Owner:
         if riders:
             self.riders[leader] = dict.fromkeys(riders)
 
-    def ride_on(self, leader: str) -> list[str]:
-        """Return the riders of a message that ends well; they end with it."""
+    def ride_on(self, leader: str) -> None:
+        """Forget the riders of a message that has ended well: they end with it."""
         self.waiting.forget_riders(leader)
-        return list(self.riders.pop(leader, ()))
+        self.riders.pop(leader, None)
 
     def release_riders(self, leader: str) -> None:
         """Give riders back to que: their leader did not succeed."""

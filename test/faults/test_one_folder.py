@@ -129,6 +129,17 @@ def tripping_at_the_end(owner, worker, claim, decided):
     fire(owner, worker, claim, decided)
 
 ending._fire = tripping_at_the_end
+
+from rq.queues import delivery
+
+owes = delivery.owes
+
+def tripping_at_what_is_owed(owner, message, decided, facts):
+    if message.params.get("param2") == "owes":
+        raise RecursionError("a fault")
+    return owes(owner, message, decided, facts)
+
+delivery.owes = tripping_at_what_is_owed
 """
 
 
@@ -160,6 +171,20 @@ def test_an_end_that_nobody_foresaw_to_fail_strands_nothing(tmp_path):
             found = queue.run(param1="echo done well >&3", param2="end")
             assert (found["state"], found["result"]["cause"]) == ("err", "fault")
             assert "done, but RQ failed over it" in found["story"]["why"]
+        assert queue.run(param1="echo done >&3")["state"] == "done"
+
+
+def test_an_end_that_nobody_foresaw_to_fail_gives_riders_back(tmp_path):
+    queue = Tripping(tmp_path, "t", "obey", num_workers=1, coalesce_params=[2])
+    with kept(queue):
+        queue.root.pause("t").touch()
+        queue.ask("wake")
+        fields = {"param1": "echo done >&3", "param2": "owes"}
+        sent = [queue.send(**fields) for _ in range(3)]
+        queue.root.pause("t").unlink()
+        queue.ask("wake")
+        for one in sent:
+            assert queue.ended(one)["result"]["cause"] == "fault"
         assert queue.run(param1="echo done >&3")["state"] == "done"
 
 
