@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from rq.causes import Cause
+from rq.errors import Unread
 from rq.proc import processes
 from rq.proc.processes import Found
 from rq.queues.owner import Owner
 from rq.queues.slots import Slots
 from rq.spool import leases, lost, work
 from rq.states import State
+
+_log = logging.getLogger(__name__)
 
 
 class Ghosts:
@@ -28,20 +32,22 @@ class Ghosts:
 
     def look(self) -> None:
         """Take back messages whose processes have all ended since."""
-        ended = [one for one in self._left if processes.has_ended(one.pidfd)]
-        if not ended:
-            return
-        self._left = [one for one in self._left if one not in ended]
-        at_work = {one.msg_id for one in self._left}
-        kept = {self._slot_of(one) for one in self._left}
-        for one in ended:
-            os.close(one.pidfd)
-            slot = self._slot_of(one)
-            if slot is not None and slot not in kept:
-                self._slots.free(slot)
-            if one.msg_id and one.msg_id not in at_work:
-                self._owner.left_running.pop(one.msg_id, None)
-                self._take_back(one.msg_id)
+        for one in [one for one in self._left if processes.has_ended(one.pidfd)]:
+            try:
+                self._has_ended(one)
+            except Unread as error:  # its message is read again at the next look
+                _log.warning("a message cannot be taken back yet: %s", error)
+
+    def _has_ended(self, one: Found) -> None:
+        others = [other for other in self._left if other is not one]
+        if one.msg_id and all(other.msg_id != one.msg_id for other in others):
+            self._take_back(one.msg_id)
+            self._owner.left_running.pop(one.msg_id, None)
+        self._left = others
+        os.close(one.pidfd)
+        slot = self._slot_of(one)
+        if slot is not None and all(self._slot_of(other) != slot for other in others):
+            self._slots.free(slot)
 
     def _slot_of(self, one: Found) -> int | None:
         return work.slot_of(one.lease, self._owner.opened.lease_prefix)

@@ -8,9 +8,10 @@ user is copied: it could change what it keeps open.
 from __future__ import annotations
 
 import contextlib
+import heapq
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ from rq.spool.store import Spool
 from rq.states import Event, Role, State
 
 BATCH = 64  # folders that are looked at together
+LISTED = 2048  # names that one listing gives: each costs as much as there are
 log = logging.getLogger(__name__)
 
 # Calls something in a thread; what it returns or raises comes to whoever awaits it.
@@ -67,18 +69,32 @@ class _Found:
 
 
 async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
-    """Take what lies in new/, up to a batch: fires its events, which the caller commits.
+    """Take what lies in new/, up to a listing: fires its events, which the caller commits.
 
     What is there is read, hashed and synced aside; whether it still can come in is looked
     at again in the turn in which it does.
     """
-    spool, aside, look = keeper.spool, keeper.aside, Look()
-    listed = await aside(os.listdir, spool.queue.path / "new")
+    spool, look = keeper.spool, Look()
     taken = {one.at_new for one in spool.unsettled.values() if one.at_new}
-    waiting = [name for name in listed if name not in taken]
-    # What could not be taken the last time must not stand in the way of the others.
-    waiting.sort(key=lambda one: (one in known_left, one))
-    known = [await _named(keeper, name, look) for name in waiting[:BATCH]]
+    place = os.fspath(spool.queue.path / "new")
+    waiting = await keeper.aside(_waiting, place, taken, known_left)
+    for at in range(0, len(waiting), BATCH):
+        before = look.taken
+        await _adopt_some(keeper, waiting[at : at + BATCH], look)
+        if look.taken == before:  # what follows could not be taken the last time, either
+            break
+    for name in look.left.keys() - known_left.keys():
+        log.error(
+            "a folder at the door cannot be taken; it stays in new/: %s",
+            fields(name=name, reason=look.left[name]),
+        )
+    return look
+
+
+async def _adopt_some(keeper: Keeper, waiting: list[str], look: Look) -> None:
+    """Take a batch of what lies in new/."""
+    spool, aside = keeper.spool, keeper.aside
+    known = [await _named(keeper, name, look) for name in waiting]
     coming = [aside(_found, spool.dir_fd, name) for name in known if name is not None]
     found = [await one for one in coming]
     unsynced = await _sync_door(keeper, found)
@@ -92,12 +108,6 @@ async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
         except Exception as error:  # what comes after it must not wait for it
             log.exception("a folder at the door could not be looked at")
             look.left[one.name] = f"RQ failed over it: {error!r:.200}"
-    for name in look.left.keys() - known_left.keys():
-        log.error(
-            "a folder at the door cannot be taken; it stays in new/: %s",
-            fields(name=name, reason=look.left[name]),
-        )
-    return look
 
 
 async def _named(keeper: Keeper, name: str, look: Look) -> str | None:
@@ -132,6 +142,13 @@ async def _sync_door(keeper: Keeper, found: list[_Found]) -> OSError | None:
 
 
 # ---- aside, in a thread
+
+
+def _waiting(place: str, taken: Container[str], known_left: Container[str]) -> list[str]:
+    """Return the first names at the door. What could not be taken the last time must
+    not stand in the way of the others."""
+    names = (name for name in os.listdir(place) if name not in taken)
+    return heapq.nsmallest(LISTED, names, key=lambda one: (one in known_left, one))
 
 
 def _rename(dir_fd: int, name: str, fresh: str) -> None:

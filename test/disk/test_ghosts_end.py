@@ -1,0 +1,58 @@
+"""Processes that an earlier owner left have ended: their messages go on, or wait once more."""
+
+import contextlib
+import os
+import resource
+import subprocess
+from types import SimpleNamespace
+
+from rq.proc import processes
+from rq.queues.ghosts import Ghosts
+from rq.queues.slots import Slots
+from rq.states import State
+
+
+@contextlib.contextmanager
+def no_descriptors():
+    """Let this process open nothing more."""
+    limit = resource.RLIMIT_NOFILE
+    before = resource.getrlimit(limit)
+    resource.setrlimit(limit, (3, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(limit, before)
+
+
+def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
+    ids = [owner.submit() for _ in range(2)]
+    owner.apply()
+    for number, msg_id in enumerate(ids):
+        owner.spool.claim(msg_id, number)
+    owner.apply()
+    left = subprocess.Popen(["sleep", "600"])
+    owner.opened.ghosts = [
+        processes.Found(left.pid, os.pidfd_open(left.pid), "", msg_id) for msg_id in ids
+    ]
+    waiting = []
+    told = SimpleNamespace(
+        opened=owner.opened,
+        spool=owner.spool,
+        left_running={},
+        waits=waiting.append,
+        wake=lambda: None,
+    )
+    lease = owner.queue.path / "lease"
+    ghosts = Ghosts(told, Slots(lease, owner.opened.lease_prefix, 1))
+    ghosts.look()
+    assert waiting == []
+    left.kill()
+    left.wait()
+    with no_descriptors():
+        ghosts.look()
+    assert waiting == []
+    assert list(told.left_running) == ids, "who asks is told why they are in run"
+    ghosts.look()
+    assert waiting == ids
+    assert [owner.spool.find(one) for one in ids] == [State.QUE] * 2
+    assert told.left_running == {}
