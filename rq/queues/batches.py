@@ -15,6 +15,7 @@ from rq.queues import environment, refusal
 from rq.queues.batch import Batch
 from rq.queues.claim import Claim
 from rq.queues.hearing import Hearing
+from rq.queues.item import Item
 from rq.queues.owner import Owner
 from rq.queues.refusal import Hindered, Refusal
 from rq.queues.script import KILL, TERM, Script
@@ -90,7 +91,13 @@ class Batches:
             msg_id, later = self.owner.waiting.next_due(now, _no_key, ())
             if msg_id is None:
                 return later, False
-            self.owner.gather(msg_id)
+            try:
+                self.owner.gather(msg_id)
+            except Unread as error:
+                entry = self.owner.spool.entries[msg_id]
+                self.owner.waiting.add(Item(entry.due, entry.seq, msg_id))
+                self._file.lacks(error, now)
+                return self._file.not_before(now, False), False
         return None, True
 
     def _claim(self, ids: list[str], now: float) -> None:

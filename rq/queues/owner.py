@@ -6,7 +6,6 @@ No sockets and no processes here; `runner` starts and ends workers, `server` tal
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,14 @@ from rq import config as configs
 from rq import fieldnames
 from rq.config.admin import Admin, admin_status
 from rq.config.settings import QueueConfig, RootConfig
-from rq.errors import BadConfig, BadMessage, NoSuchMessage, Refused, WrongState
+from rq.errors import (
+    BadConfig,
+    BadMessage,
+    NoSuchMessage,
+    Refused,
+    Unread,
+    WrongState,
+)
 from rq.layout import Root
 from rq.message import Message, from_request
 from rq.proc.family import Family
@@ -196,14 +202,19 @@ class Owner:
             entry.rider_of = None
 
     def gather(self, msg_id: str) -> None:
-        """Let a message that is due wait for the batch that it goes in."""
+        """Let a message that is due wait for the batch that it goes in; Unread: which one
+        that is cannot be known yet."""
         params: Mapping[str, Any] = {}
         entry, last = self.spool.entries[msg_id], False
         if self.config.batch.get("by") or entry.count:
-            with contextlib.suppress(BadMessage, NoSuchMessage):  # the claim says why
+            try:
                 message = self.spool.read(msg_id)
                 params = message.params
                 last = 0 < entry.count >= message.max_count - 1
+            except Unread:
+                raise
+            except (BadMessage, NoSuchMessage):
+                pass  # the claim says why
         hurry = msg_id in self.hurried
         self.hurried.discard(msg_id)
         since = min(max(entry.due, entry.since), self.spool.clock())

@@ -170,6 +170,25 @@ def test_a_queue_that_may_open_no_more_files_lets_its_messages_wait(make, batch,
         wait_until(lambda: len(os.listdir(f"/proc/{queue.pid}/fd")) <= most)
 
 
+def test_without_descriptors_no_message_gets_into_the_batch_of_others(make):
+    queue = make(num_workers=2, batch={"max": 10, "wait": 0.2, "by": "param2"})
+    pause(queue)
+    sent = [queue.send(param2=one) for one in "ab"]
+    wait_until(lambda: all((queue.dir.path / "que" / one).exists() for one in sent))
+    queue.restart()  # it has the messages on disk only
+    with client.Connection(queue.dir.socket) as line:
+        line.ask("ping")
+        limit = resource.RLIMIT_NOFILE
+        before = resource.prlimit(queue.pid, limit)
+        resource.prlimit(queue.pid, limit, (3, before[1]))
+        queue.root.pause("t").unlink()
+        line.send("wake")
+        wait_until(lambda: "could not be started" in queue.log())
+        resource.prlimit(queue.pid, limit, before)
+        batches = [queue.ended(one, 30)["result"]["batch"] for one in sent]
+    assert batches[0] != batches[1]
+
+
 def test_without_workers_nothing_runs_and_nothing_is_lost(make):
     queue = make(num_workers=0)
     msg_id = queue.send()
