@@ -81,7 +81,7 @@ async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
     for at in range(0, len(waiting), BATCH):
         before = look.taken
         await _adopt_some(keeper, waiting[at : at + BATCH], look)
-        if look.taken == before:  # what follows could not be taken the last time, either
+        if look.taken == before:  # who follows could not be taken the last time
             break
     for name in look.left.keys() - known_left.keys():
         log.error(
@@ -144,7 +144,9 @@ async def _sync_door(keeper: Keeper, found: list[_Found]) -> OSError | None:
 # ---- aside, in a thread
 
 
-def _waiting(place: str, taken: Container[str], known_left: Container[str]) -> list[str]:
+def _waiting(
+    place: str, taken: Container[str], known_left: Container[str]
+) -> list[str]:
     """Return the first names at the door. What could not be taken the last time must
     not stand in the way of the others."""
     names = (name for name in os.listdir(place) if name not in taken)
