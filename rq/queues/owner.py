@@ -41,6 +41,7 @@ from rq.queues.worker import Worker
 from rq.spool import Opened
 from rq.spool.entry import Entry
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES
+from rq.spool.weights import Weights
 from rq.states import Event, Role, State
 
 SCRIPTERROR = "SCRIPTERROR"
@@ -73,6 +74,7 @@ class Owner:
         self.loop = loop
         self.threads = threads  # the journal's
         self.hands = Hands()
+        self.weights = Weights(opened.spool.queue)
         self.wake: Callable[[], None] = lambda: None
         self.workers: dict[str, Worker] = {}
         self.claimed: set[str] = set()  # claimed, not yet started

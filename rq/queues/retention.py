@@ -15,7 +15,7 @@ from rq.errors import BadInput
 from rq.logs import fields
 from rq.queues.owner import Owner
 from rq.spool import Spool, ageing, checkpoint, history, index
-from rq.spool.ageing import Limits
+from rq.spool.ageing import Limits, Owned, Search
 from rq.spool.store import PREP_SECONDS
 from rq.states import State
 
@@ -35,15 +35,22 @@ async def apply(owner: Owner) -> int:
     """Remove all that has outlived the queue's retention; return how many messages."""
     removed = 0
     for state in STATES:
-        more = True
-        while more and not owner.stopping and not owner.disk_failed:
-            limits = _limits(owner, state, owner.spool.clock())
-            if limits == Limits():
-                break
-            gone, more = await expire(owner, state, limits)
-            removed += gone
+        removed += await _apply(owner, state)
     if removed:
         log.info("retention: %s", fields(removed=removed))
+    return removed
+
+
+async def _apply(owner: Owner, state: State) -> int:
+    """Walk over a state once; the limits are those of now in each batch."""
+    search = Search(owner.weights, state)
+    removed, more = 0, True
+    while more and not owner.stopping and not owner.disk_failed:
+        limits = _limits(owner, state, owner.spool.clock())
+        if limits == Limits():
+            break
+        gone, more = await _expire(owner, search, limits, BATCH)
+        removed += gone
     return removed
 
 
@@ -121,24 +128,20 @@ async def keep_pace(owner: Owner) -> None:
         await asyncio.sleep(_PAUSE)
 
 
-async def expire(
-    owner: Owner, state: State, limits: Limits, most: int = BATCH
+async def _expire(
+    owner: Owner, search: Search, limits: Limits, most: int
 ) -> tuple[int, bool]:
-    """Remove a batch of what has outlived `limits`; return how many messages, and
+    """Remove the next batch of what has outlived `limits`; return how many messages, and
     whether there are more."""
-    spool = owner.spool
+    spool, state = owner.spool, search.state
     await keep_pace(owner)
-    owing = frozenset(one.msg_id for one in spool.owed.values())
-    going = frozenset(i for i, one in spool.unsettled.items() if one.at is state)
+    owned = Owned(
+        total=spool.counts.of(state),
+        owing=frozenset(one.msg_id for one in spool.owed.values()),
+        going=frozenset(i for i, one in spool.unsettled.items() if one.at is state),
+    )
     found = await owner.loop.run_in_executor(
-        owner.hands.looks,
-        ageing.select,
-        spool.queue,
-        state,
-        limits,
-        spool.counts.of(state) + len(going),
-        owing | going,
-        most,
+        owner.hands.looks, search.batch, limits, owned, most
     )
     if owner.stopping or owner.disk_failed:
         return 0, False
@@ -162,7 +165,7 @@ async def asked(owner: Owner, wanted: Mapping[str, Any]) -> dict[str, Any]:
     )
     limit = _whole(wanted, "limit")
     most = BATCH if limit is None else min(limit, BATCH)
-    gone, more = await expire(owner, state, limits, most)
+    gone, more = await _expire(owner, Search(owner.weights, state), limits, most)
     return {"expired": gone, "more": more}
 
 

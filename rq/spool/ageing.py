@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
 
-from rq import beneath, names
-from rq.layout import STATUS, QueueDir, folder
+from rq import names
+from rq.layout import STATUS, QueueDir
 from rq.spool import folders
+from rq.spool.weights import Weights
 from rq.states import HASHED, State
 
-MOST_LOOKED = 100_000  # files of one message that are measured
-DEEPEST = 64
-SMALL = 1024 * 1024  # bytes
 IN_USE = 3600.0  # seconds; a younger directory is left alone, empty or not
 
 _Set = dict[str, None]  # in the order of its making
@@ -36,12 +32,21 @@ class Limits:
     size: int | None = None  # of the newest so many bytes stay
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """What only the owner knows of the messages of a state."""
+
+    total: int  # how many there are, those on their way in too
+    owing: Collection[str] = ()  # they may not go yet
+    going: Collection[str] = ()  # on their way out: not in `total`, perhaps still there
+
+
 @dataclass(slots=True)
 class Old:
     """What has outlived its limits, oldest first."""
 
     ids: list[str] = field(default_factory=list)
-    empty: _Set = field(default_factory=dict)  # directories, the inner ones first
+    empty: list[str] = field(default_factory=list)  # directories, the inner ones first
     more: bool = False  # there was no room for all of them
 
 
@@ -58,93 +63,70 @@ def ended(queue: QueueDir, state: State, msg_id: str) -> float:
     return folder.stat().st_mtime
 
 
-def select(
-    queue: QueueDir,
-    state: State,
-    limits: Limits,
-    total: int,
-    but: Collection[str] = (),
-    most: int = 1000,
-) -> Old:
-    """Return up to `most` messages of `state` that have outlived `limits`.
+class Search:
+    """One walk over the messages of a state, from the oldest on, a batch at a time.
 
-    `total` is how many there are in all; `but` are never among them.
+    For threads, one after the other. What a batch has passed no later one looks at.
     """
-    found = Old()
-    excess = 0 if limits.keep is None else total - limits.keep
-    heavy = _too_heavy(queue, state, limits.size)
-    for msg_id in _oldest_first(queue, state, found.empty):
-        old = limits.before is not None and names.created(msg_id) < limits.before
-        surplus = excess > 0 or (heavy is not None and msg_id <= heavy)
-        if not surplus and not old:
-            break  # all that follow are younger
-        excess -= 1
-        if msg_id in but or not (surplus or _is_old(queue, state, msg_id, limits)):
-            continue
-        if len(found.ids) >= most:
-            found.more = True
-            break
-        found.ids.append(msg_id)
-    return found
+
+    def __init__(self, weights: Weights, state: State) -> None:
+        self._weights = weights
+        self._queue = weights.queue
+        self.state = state
+        self._empty: _Set = {}
+        self._ids = _oldest_first(self._queue, state, self._empty)
+        self._held: str | None = None  # there was no room for it
+        self._stayed = 0  # passed, and left where they are
+        self._size: int | None = None  # for which `_heavy` was found
+        self._heavy: str | None = None  # the newest that does not fit in `_size`
+
+    def batch(self, limits: Limits, owned: Owned, most: int = 1000) -> Old:
+        """Return up to `most` further messages that have outlived `limits`."""
+        found = Old()
+        self._weigh(limits.size)
+        keep = owned.total if limits.keep is None else limits.keep
+        excess = owned.total - keep - self._stayed
+        while (msg_id := self._next()) is not None:
+            surplus = excess > 0 or (self._heavy is not None and msg_id <= self._heavy)
+            if not surplus and not _may_be_old(msg_id, limits):
+                break  # all that follow are younger
+            if msg_id in owned.going:
+                continue
+            goes = surplus or _is_old(self._queue, self.state, msg_id, limits)
+            if not goes or msg_id in owned.owing:
+                self._stayed += 1
+            elif len(found.ids) < most:
+                found.ids.append(msg_id)
+            else:
+                self._held, found.more = msg_id, True
+                break
+            excess -= 1
+        found.empty = list(self._empty)
+        self._empty.clear()
+        return found
+
+    def _next(self) -> str | None:
+        held, self._held = self._held, None
+        return held or next(self._ids, None)
+
+    def _weigh(self, size: int | None) -> None:
+        """Find what is too heavy, once for all batches of the same limit."""
+        if size != self._size:
+            self._size = size
+            self._heavy = (
+                None if size is None else self._weights.too_heavy(self.state, size)
+            )
+
+
+def _may_be_old(msg_id: str, limits: Limits) -> bool:
+    """Whether a message began early enough to have ended before the limit."""
+    return limits.before is not None and names.created(msg_id) < limits.before
 
 
 def _is_old(queue: QueueDir, state: State, msg_id: str, limits: Limits) -> bool:
     with contextlib.suppress(OSError):
         return limits.before is not None and ended(queue, state, msg_id) < limits.before
     return False
-
-
-def _too_heavy(queue: QueueDir, state: State, size: int | None) -> str | None:
-    """Return the newest message that does not fit in `size` bytes with those after it."""
-    if size is None:
-        return None
-    for msg_id in folders.newest_first(queue, state):
-        size -= weight(queue, folder(state, msg_id))
-        if size < 0:
-            return msg_id
-    return None
-
-
-def weight(queue: QueueDir, path: str) -> int:
-    """Return the bytes of all files in a folder of a queue; 0 when it is gone.
-
-    No link is followed, and of what a script has made deeper or more numerous than any
-    use is, the rest is not looked at.
-    """
-    total, looked = 0, 0
-    below = [path]
-    with beneath.top(queue.path) as top:
-        while below and looked < MOST_LOOKED:
-            at = below.pop()
-            for name, info in _looked_at(at, top):
-                looked += 1
-                if stat.S_ISREG(info.st_mode):
-                    total += _bytes(info)
-                elif stat.S_ISDIR(info.st_mode) and at.count("/") < DEEPEST:
-                    below.append(f"{at}/{name}")
-    return total
-
-
-def _bytes(info: os.stat_result) -> int:
-    """Return the size of a file; of a large one what the disk holds of it: holes must
-    not make other messages go."""
-    if info.st_size <= SMALL:
-        return info.st_size
-    return min(info.st_size, info.st_blocks * 512)
-
-
-def _looked_at(path: str, top: int) -> Iterator[tuple[str, os.stat_result]]:
-    try:
-        fd = beneath.open_dir(path, top)
-    except OSError:
-        return
-    try:
-        with os.scandir(fd) as entries:
-            for entry in islice(entries, MOST_LOOKED):
-                with contextlib.suppress(OSError):
-                    yield entry.name, entry.stat(follow_symlinks=False)
-    finally:
-        os.close(fd)
 
 
 def _oldest_first(queue: QueueDir, state: State, empty: _Set) -> Iterator[str]:

@@ -82,16 +82,28 @@ def _take(ids: Iterator[str], limit: int | None) -> list[str]:
     return found
 
 
-def _hashed(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
+def minutes(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
+    """Give the directories of done or relayed that hold messages, newest first, by their
+    paths below the queue; `after`: down from the one of that id."""
     top = queue.path / state
     at = after or "9" * 13
     for date in _down(top, 8, at[:8]):
         for hour in _down(top / date, 2, at[9:11] if date == at[:8] else "99"):
             whole = f"{date}.{hour}" < at[:11]
             for minute in _down(top / date / hour, 2, "99" if whole else at[11:13]):
-                ids = filter(names.is_msg_id, _names(top / date / hour / minute))
-                older = (one for one in ids if not after or one < after)
-                yield from sorted(older, reverse=True)
+                yield f"{state}/{date}/{hour}/{minute}"
+
+
+def in_minute(queue: QueueDir, path: str) -> list[str]:
+    """Return the ids of the messages in such a directory, newest first."""
+    return sorted(filter(names.is_msg_id, _names(queue.path / path)), reverse=True)
+
+
+def _hashed(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
+    for path in minutes(queue, state, after):
+        for one in in_minute(queue, path):
+            if not after or one < after:
+                yield one
 
 
 def _down(path: os.PathLike[str], length: int, last: str) -> list[str]:
@@ -100,7 +112,7 @@ def _down(path: os.PathLike[str], length: int, last: str) -> list[str]:
 
 
 def _digits(path: os.PathLike[str], length: int) -> list[str]:
-    return [name for name in _names(path) if len(name) == length and name.isdigit()]
+    return [name for name in _names(path) if len(name) == length and name.isdecimal()]
 
 
 def _names(path: os.PathLike[str]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from asyncio import Future
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -93,12 +94,13 @@ class Transactions:
         self.by_key: dict[str, str] = {}
         self._of: dict[str, Transaction] = {}  # message: the open one that holds it
         self._open: dict[str, Transaction] = {}  # in the order of their opening
-        self._decided: dict[str, Transaction] = {}  # in the order of their decision
+        # In the order of their decision; a dict would search all that it has forgotten
+        # for the first that is left.
+        self._decided: deque[Transaction] = deque()
         self._listed: dict[str, Transaction] = {}  # with a manifest
         for one in known:
             self._add(_from_json(one))
-        late = sorted(self._decided.values(), key=lambda one: one.touched)
-        self._decided = {one.txn_id: one for one in late}
+        self._decided = deque(sorted(self._decided, key=lambda one: one.touched))
 
     @property
     def open(self) -> int:
@@ -129,12 +131,14 @@ class Transactions:
 
     def forget(self, now: float) -> None:
         """Forget what was decided long ago."""
-        while first := next(iter(self._decided.values()), None):
+        while self._decided:
+            first = self._decided[0]
             # When the clock went back its time begins anew: it must not stay for ever.
             first.touched = min(first.touched, now)
             if now <= first.ends or first.members:
                 return
-            del self._decided[first.txn_id], self.by_id[first.txn_id]
+            self._decided.popleft()
+            del self.by_id[first.txn_id]
             if first.key is not None and self.by_key.get(first.key) == first.txn_id:
                 del self.by_key[first.key]
 
@@ -171,7 +175,7 @@ class Transactions:
 
     def _is_decided(self, one: Transaction) -> None:
         self._open.pop(one.txn_id, None)
-        self._decided[one.txn_id] = one
+        self._decided.append(one)
         if one.manifest:
             self._listed[one.txn_id] = one
 

@@ -6,8 +6,9 @@ import pytest
 from spooling import NOW, Clock, Owner
 
 from rq.layout import folder
-from rq.spool import ageing, check, folders
-from rq.spool.ageing import Limits
+from rq.spool import check, folders
+from rq.spool.ageing import Limits, Owned, Search
+from rq.spool.weights import Weights, weigh
 from rq.states import Event, Role, State
 
 DAY = 86400.0
@@ -34,9 +35,14 @@ class Yard(Owner):
             self.clock.now += apart
         return ids
 
-    def select(self, state=State.DONE, total=None, **limits):
-        kept = self.spool.counts.of(state) if total is None else total
-        return ageing.select(self.queue, state, Limits(**limits), kept)
+    def select(self, state=State.DONE, **limits):
+        return self.search(state).batch(Limits(**limits), self.owned(state))
+
+    def search(self, state=State.DONE):
+        return Search(Weights(self.queue), state)
+
+    def owned(self, state=State.DONE, **more):
+        return Owned(total=self.spool.counts.of(state), **more)
 
     def names(self, state=State.DONE):
         return folders.list_state(self.queue, state)
@@ -72,7 +78,7 @@ def test_the_newest_are_kept_by_number(yard):
 
 def test_the_newest_are_kept_by_their_bytes(yard):
     ids = yard.end_some(4)
-    one = ageing.weight(yard.queue, folder(State.DONE, ids[0]))
+    one = weigh(yard.queue, folder(State.DONE, ids[0]))
     assert yard.select(size=2 * one + one // 2).ids == ids[:2]
     assert yard.select(size=100 * one).ids == []
     assert yard.select(size=0).ids == ids
@@ -82,7 +88,7 @@ def test_neither_holes_nor_links_nor_depth_make_other_messages_go(yard, tmp_path
     """A script may make a folder look as heavy, or as deep, as it likes."""
     [msg_id] = yard.end_some(1)
     place = yard.queue.message(State.DONE, msg_id)
-    before = ageing.weight(yard.queue, folder(State.DONE, msg_id))
+    before = weigh(yard.queue, folder(State.DONE, msg_id))
     with (place / "sparse").open("wb") as file:
         file.truncate(10**12)
     (tmp_path / "big").write_bytes(bytes(100_000))
@@ -92,7 +98,7 @@ def test_neither_holes_nor_links_nor_depth_make_other_messages_go(yard, tmp_path
     for _ in range(200):
         at = at / "d"
         at.mkdir()
-    after = ageing.weight(yard.queue, folder(State.DONE, msg_id))
+    after = weigh(yard.queue, folder(State.DONE, msg_id))
     assert after < before + 100_000
 
 
@@ -103,16 +109,41 @@ def test_any_limit_is_enough_to_go(yard):
 
 def test_a_batch_ends_and_says_that_there_is_more(yard):
     ids = yard.end_some(5)
-    limits = Limits(before=NOW + 9 * DAY)
-    found = ageing.select(yard.queue, State.DONE, limits, 5, most=3)
+    limits, search = Limits(before=NOW + 9 * DAY), yard.search()
+    found = search.batch(limits, yard.owned(), most=3)
     assert (found.ids, found.more) == (ids[:3], True)
+    rest = search.batch(limits, yard.owned(), most=3)
+    assert (rest.ids, rest.more) == (ids[3:], False)
 
 
 def test_those_that_still_owe_something_are_left_out(yard):
     ids = yard.end_some(3)
     limits = Limits(before=NOW + 9 * DAY)
-    found = ageing.select(yard.queue, State.DONE, limits, 3, but={ids[1]})
+    found = yard.search().batch(limits, yard.owned(owing={ids[1]}))
     assert found.ids == [ids[0], ids[2]]
+
+
+def test_who_stays_though_too_many_are_there_makes_no_younger_one_go(yard):
+    ids = yard.end_some(6)
+    search = yard.search()
+    limits, owing = Limits(keep=3), {ids[0]}
+    found = search.batch(limits, yard.owned(owing=owing), most=1)
+    assert (found.ids, found.more) == ([ids[1]], True)
+    yard.spool.expire(State.DONE, found.ids)
+    found = search.batch(limits, yard.owned(owing=owing), most=1)
+    assert (found.ids, found.more) == ([ids[2]], False)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_those_on_their_way_out_take_nobody_with_them(yard, there):
+    """They may be gone before the walk comes by, or not."""
+    ids = yard.end_some(5)
+    yard.spool.expire(State.DONE, ids[:2])
+    if not there:
+        yard.apply()
+    owned = yard.owned(going=frozenset(ids[:2]))
+    assert yard.search().batch(Limits(keep=3), owned).ids == []
+    assert yard.search().batch(Limits(keep=2), owned).ids == [ids[2]]
 
 
 def test_one_line_removes_many_and_their_directories_follow(yard):
@@ -126,7 +157,7 @@ def test_one_line_removes_many_and_their_directories_follow(yard):
     empty = yard.select(before=NOW + 9 * DAY).empty
     yard.spool.remove_empty(empty)
     # The clock of the test is ahead: by the real one none of these is old.
-    assert empty == {}
+    assert empty == []
 
 
 def test_directories_that_hold_nothing_are_found_the_inner_first(yard):
