@@ -86,8 +86,9 @@ def test_a_sender_changes_nothing_any_more_that_is_committed(queue, sent):
 
 
 def test_one_of_its_files_can_be_removed_and_the_other_stays(queue, sent):
-    left(queue, sent, f"prep/{IDS[0]}", "cat.jpg", "kitten.jpg")
+    folder = left(queue, sent, f"prep/{IDS[0]}", "kitten.jpg")
     queue.start()
+    os.link(sent, folder / "attach" / "cat.jpg")  # laid there since it was adopted
     asked = {"msg_id": IDS[0], "attachment_name": "cat.jpg"}
     assert queue.ask("delete_attach_message", asked)[0] == "ok"
     assert commit(queue, IDS[0])[0] == "ok"
