@@ -2,12 +2,14 @@
 of the clock and of the owner's processor.
 
 All messages are queued once, paused; each row is a restart with other settings, some of
-them run, and a pause. RQ_BENCH_QUEUED names other numbers, RQ_BENCH_ROWS some rows.
+them run, and a pause: `flat.py [disk|loop] [NUMBER ...]`. RQ_BENCH_ROWS names some rows.
+A row that is given no figure within its time says so. All takes about eight minutes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -24,9 +26,10 @@ import persistent
 from rq import client
 from rq.layout import Root
 
-QUEUED = [int(n) for n in os.environ.get("RQ_BENCH_QUEUED", "1000 100000").split()]
+QUEUED = [1000, 100_000]
 ROWS = os.environ.get("RQ_BENCH_ROWS", "").split(",")
-PATIENCE = 60.0  # seconds for a row; what has not ended by then counts as it is
+PATIENCE = 15.0  # seconds for a row; what has not ended by then counts as it is
+ENDING = 60.0  # seconds for those that retention is measured beside
 FILL = 200  # requests in flight
 AGAIN = "#!/bin/sh\necho resend 86400 >&3\n"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -40,6 +43,8 @@ class Cost:
     processor: float  # seconds of the owner
 
     def __str__(self) -> str:
+        if math.isnan(self.clock):
+            return "none ended in time"
         return f"{self.clock * 1e3:9.3f} {self.processor * 1e3:9.3f}"
 
 
@@ -80,7 +85,7 @@ class Queue:
     def measured(self, act: Callable[[], int]) -> Cost:
         """Return what each of the messages took that `act` says it has done."""
         used, begun = self.processor(), time.perf_counter()
-        done = max(1, act())
+        done = act() or math.nan  # nothing: no figure
         took = time.perf_counter() - begun
         return Cost(took / done, (self.processor() - used) / done)
 
@@ -95,13 +100,15 @@ class Queue:
                     line.receive()
         return number
 
-    def ended(self, number: int) -> int:
-        """Let `number` messages end, or as many as do within PATIENCE."""
+    def ended(self, number: int, patience: float = PATIENCE) -> int:
+        """Let `number` messages end, or as many as there are and do within `patience`."""
         pause = self.root.pause("q")
-        before, until = self.gone(), time.monotonic() + PATIENCE
+        before, until = self.gone(), time.monotonic() + patience
         pause.unlink()
         self.ask("wake")
         while (done := self.gone() - before) < number and time.monotonic() < until:
+            if not any(self.counts()[state] for state in ("que", "run")):
+                break
             time.sleep(0.01)
         pause.touch()
         self.ask("wake")
@@ -173,28 +180,27 @@ def start(queue: Queue, number: int) -> Iterator[tuple[str, Cost]]:
             begun = time.perf_counter()
             with queue.owned(**settings):
                 took = time.perf_counter() - begun
-                waiting = queue.counts()["que"]
+                waiting = queue.counts()["que"] or math.nan
                 yield name, Cost(took / waiting, queue.processor() / waiting)
 
 
 def retention(queue: Queue, number: int) -> Iterator[tuple[str, Cost]]:
-    """All messages that wait end; then some of them are removed."""
+    """As many end as do in a while; then it is looked for what is too heavy of them."""
     every = {"max": 1000, "wait": 0}
     with queue.owned(batch=every):
-        while (waiting := queue.counts()["que"]) > number // 4:
-            queue.ended(waiting - number // 4)
+        queue.ended(queue.counts()["que"], ENDING)
         queue.settled()
         size = 10**9
-        queue.ask(
-            "expire", {"state": "done", "bytes": size}
-        )  # it looks for the first time
+        asked = {"state": "done", "bytes": size, "limit": 100}
 
-        def expire() -> int:
-            done = queue.counts()["done"]
-            queue.ask("expire", {"state": "done", "bytes": size, "limit": 100})
-            return 100 if done else 1
+        def look() -> int:
+            queue.ask("expire", asked)
+            return 1
 
-        yield "retention by bytes, 100 looked for", queue.measured(expire)
+        for minute in queue.dir.path.glob("done/*/*/*"):
+            os.utime(minute, (0, 1))  # what changed just now is weighed anew each time
+        yield "first look by bytes, all of done", queue.measured(look)
+        yield "next look by bytes", queue.measured(look)
 
 
 ALL = (send, turns, resend, start, retention)
@@ -211,7 +217,7 @@ def measure(where: Path, queued: int) -> dict[str, Cost]:
     with queue.owned():
         queue.send(queued)
         queue.settled()
-    number = min(queued // 10, 500)
+    number = min(queued // 20, 500)  # of a thousand half are left for the last rows
     for one in ALL:
         for name, cost in one(queue, number):
             found[name] = cost
@@ -229,10 +235,12 @@ def table(rows: dict[int, dict[str, Cost]]) -> None:
 
 
 def main() -> None:
-    with bench.disks(sys.argv[1] if len(sys.argv) > 1 else "disk") as found:
+    numbers = [int(one) for one in sys.argv[1:] if one.isdecimal()] or QUEUED
+    only = next((one for one in sys.argv[1:] if not one.isdecimal()), "disk")
+    with bench.disks(only) as found:
         for disk in found:
             print(disk.name)
-            table({queued: measure(disk.path, queued) for queued in QUEUED})
+            table({queued: measure(disk.path, queued) for queued in numbers})
 
 
 if __name__ == "__main__":
