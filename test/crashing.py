@@ -288,15 +288,17 @@ class Queue:
         return found
 
     def ids(self) -> list[str]:
-        """Return all messages there are, as their folders lie when all are made."""
+        """Return all messages there are, as their folders lie when all are made; one that
+        moves meanwhile may lie in two of the directories that are listed."""
         if self.process is not None and self.process.poll() is None:
             self.ask("check")
-        return sorted(
+        found = {
             msg_id
             for state in State
             if state not in (State.NOWHERE, State.GONE)
             for msg_id in folders.list_state(self.dir, state)
-        )
+        }
+        return sorted(found)
 
     def prove(self, gone: tuple[str, ...] = ()) -> None:
         """Stop cleanly; all that was promised lies in one place, and all agrees."""

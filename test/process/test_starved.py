@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -83,7 +84,8 @@ def test_an_attachment_that_needs_a_descriptor_too_many_may_be_sent_again(queue)
             assert (word, "RQ lacks descriptors" in text) == ("fail", True), text
             with open("/etc/hostname") as file, contextlib.suppress(RQError):
                 word, text = line.ask("attach_message", asked, [file.fileno()])
-                assert "RQ has no descriptors free" in text
+                # A thread that has just closed its own leaves room for this one.
+                assert re.search("RQ (has no|lacks) descriptors", text), text
         assert queue.ok("attach_message", asked).endswith("successfully")
     assert queue.ok("commit_message", {"msg_id": prepared}) == "msg commited"
 
