@@ -112,7 +112,7 @@ def started(daemon):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=30,
     )
     return done.returncode, done.stderr
 

@@ -134,7 +134,7 @@ def test_a_decision_waits_for_what_is_being_prepared(queue, verb):
     """Many messages are prepared a few at a time; none is added after the decision."""
     txn = opened(queue)
     ids = prepare(queue, txn)
-    with client.Connection(queue.dir.socket, timeout=60) as line:
+    with client.Connection(queue.dir.socket, timeout=20) as line:
         line.send("prepare_txn", {"txn": txn, "messages": [{}] * 5000})
         wait_until(lambda: queue.ok("show_txn", {"txn": txn})["messages"] > 1)
         queue.ok(verb, {"txn": txn, **({"ids": ids} if verb == "commit_txn" else {})})
@@ -143,7 +143,7 @@ def test_a_decision_waits_for_what_is_being_prepared(queue, verb):
     if verb == "commit_txn":
         queue.promised += ids
         all_done(queue, ids)
-    wait_until(lambda: queue.ask("num_messages")["prep"] == 0, 60)
+    wait_until(lambda: queue.ask("num_messages")["prep"] == 0, 30)
     assert queue.ask("num_messages")["que"] == 0
     queue.prove()
 
