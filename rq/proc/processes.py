@@ -15,6 +15,7 @@ from rq.proc import standin
 LEASE_NAME = "RQ_LEASE"
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_ENDED = ("Z", "X")  # dead, and not yet waited for: such a one holds nothing open
 
 
 def boot_id() -> str:
@@ -205,7 +206,8 @@ def _look_hidden(pid: int, since: float) -> Hidden | None:
     if began is None or began < int(since * _TICKS) - 1:
         return None
     ours = told.get("Uid", "").split()[:1] == [str(os.getuid())]
-    return Hidden(pid, told.get("Name", "?")) if ours else None
+    gone = told.get("State", "")[:1] in _ENDED
+    return Hidden(pid, told.get("Name", "?")) if ours and not gone else None
 
 
 def _holds(pid: int, slots: set[tuple[int, int]]) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from support import RunningQueue, end, kept, lives, wait_until
+from support import CHECKOUT, RunningQueue, end, kept, lives, wait_until
 
 pytestmark = [
     pytest.mark.process,
@@ -113,3 +115,26 @@ def test_a_slot_that_is_held_from_before_keeps_only_its_own_message(queue):
     finally:
         end(child)
     assert queue.ended(msg_id)["state"] == "done"
+
+
+ZOMBIE = """
+import os, subprocess, sys
+from rq.proc import processes
+
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+child = subprocess.Popen(["true"])
+os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays
+try:
+    os.listdir(f"/proc/{child.pid}/fd")
+except PermissionError:
+    print("hides", child.pid in [one.pid for one in processes.find_hidden(0.0)])
+"""
+
+
+def test_what_has_ended_and_is_not_waited_for_holds_nothing():
+    words = [sys.executable, "-c", ZOMBIE, str(NOBODY)]
+    run = subprocess.run(
+        words, cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "hides False"
