@@ -26,6 +26,10 @@ from rq.layout import Root
 from rq.spool import check
 from rq.states import FINAL
 
+only_root = pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="only root can be other users -> sudo ./test/run_tests.sh",
+)
 CHECKOUT = Path(__file__).resolve().parent.parent
 SCRIPTS = CHECKOUT / "test/scripts"
 MAIN = """

@@ -10,15 +10,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, RunningQueue, end, kept, lives, wait_until
+from support import CHECKOUT, RunningQueue, end, kept, lives, only_root, wait_until
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(
-        os.geteuid() != 0,
-        reason="only root can be other users -> sudo ./test/run_tests.sh",
-    ),
-]
+pytestmark = [pytest.mark.process, only_root]
 NOBODY = 65534
 AGENT = (
     "setsid {root}/agent 300 > /dev/null 2>&1 3>&- 4<&- &\n"

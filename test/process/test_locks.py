@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from installing import as_user
 from supervising import Daemon
-from support import CHECKOUT, open_to_others, wait_until
+from support import CHECKOUT, only_root, open_to_others, wait_until
 
 from rq import logs
 from rq.proc import locks
@@ -99,10 +99,7 @@ logs.append(Path(sys.argv[1]), "last")
 """
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0,
-    reason="only root can be other users -> sudo ./test/run_tests.sh",
-)
+@only_root
 def test_who_may_read_a_full_log_cannot_hold_up_who_writes_it(tmp_path):
     open_to_others(tmp_path)
     path = tmp_path / "audit.log"

@@ -18,15 +18,10 @@ from installing import (
     owners,
     place_for_all,
 )
+from support import only_root
 from support_cli import CHECKOUT, define, free_port
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(
-        os.geteuid() != 0,
-        reason="only root can be other users -> sudo ./test/run_tests.sh",
-    ),
-]
+pytestmark = [pytest.mark.process, only_root]
 
 DAEMON = pwd.getpwnam("daemon")
 TELLS = """

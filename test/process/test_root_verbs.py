@@ -17,18 +17,12 @@ from installing import (
     owners,
     place_for_all,
 )
-from support import wait_until
+from support import only_root, wait_until
 from support_cli import define, free_port
 
 from rq.cli import ANCESTOR, UNREACHABLE, VERBS
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(
-        os.geteuid() != 0,
-        reason="only root can be other users -> sudo ./test/run_tests.sh",
-    ),
-]
+pytestmark = [pytest.mark.process, only_root]
 
 SCRIPT = '#!/bin/sh\necho "got $RQ_PARAM1"; ls -l ../attach\necho "done fine" >&3\n'
 
