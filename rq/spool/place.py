@@ -34,11 +34,11 @@ class Mark:
 
 def read(queue: QueueDir) -> Mark | None:
     """Return the mark of a queue; None when there is none, as earlier versions left it,
-    or when it is not whole."""
+    or when it is not whole. OSError: it cannot be read now, and says nothing yet."""
     try:
         data = line.read(queue.mark.read_bytes().removesuffix(b"\n"), _SEED)
         return None if data is None else _mark(data)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -6,6 +6,7 @@ import shutil
 import orjson
 import pytest
 from spooling import NOW, Owner, a_message
+from support import no_descriptors
 
 from rq import disk
 from rq.errors import Refused
@@ -234,6 +235,13 @@ def test_a_copy_of_hard_links_waits_for_a_word(owner, tmp_path):
     copy.open()
     assert copy.opened.restored is not None
     copy.crash()
+
+
+def test_a_mark_that_cannot_be_read_now_is_not_taken_for_none(owner):
+    # Without it a copy would go on under the id of the first one's journal.
+    owner.crash()
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        place.read(owner.queue)
 
 
 @pytest.mark.parametrize("end", [Owner.stop, Owner.crash])
