@@ -39,8 +39,14 @@ def note(queue: QueueDir, now: float) -> None:
 
 
 def at(queue: QueueDir) -> float:
-    """Return since when a queue is ours, in epoch seconds; 0 when it always was."""
+    """Return since when a queue is ours, in epoch seconds; 0 when it always was.
+
+    OSError: nobody can tell now, and nothing may be called old. Of a file that is not
+    whole its own age is told.
+    """
     try:
         return float(orjson.loads(queue.adopted.read_bytes())["at"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
         return 0.0
+    except (ValueError, KeyError, TypeError):
+        return queue.adopted.stat().st_mtime
