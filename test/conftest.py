@@ -10,6 +10,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How busy the machine is makes no test fail.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("patient")
 
 STARTUP = {".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_logout"}
 BARE = pytest.StashKey[Path]()
