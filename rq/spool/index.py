@@ -16,6 +16,7 @@ from zlib import crc32
 import orjson
 
 from rq import durable
+from rq.errors import is_busy
 from rq.layout import QueueDir
 from rq.spool.entry import Entry
 from rq.spool.transactions import Transaction, Transactions
@@ -42,11 +43,16 @@ class Index:
 
 
 def read(queue: QueueDir) -> Index | None:
-    """Return the index; None when it is missing or not whole."""
+    """Return the index; None when it is missing or not whole. OSError: RQ lacks what it
+    takes to look, and segments may be gone whose keys it alone knows."""
     try:
         with queue.index.open("rb") as file:
             return _read_lines(file)
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError as error:
+        if is_busy(error):
+            raise
+        return None
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -3,6 +3,7 @@
 import orjson
 import pytest
 from spooling import NOW, Clock, Owner, a_message
+from support import no_descriptors
 
 from rq import durable
 from rq.errors import Refused, WrongState
@@ -390,3 +391,11 @@ def test_a_message_in_que_that_cannot_be_read_goes_to_err(tmp_path, content, rea
         kept = owner.queue.message(State.ERR, msg_id) / "msg"
         assert kept.read_bytes() == content
     owner.crash()
+
+
+def test_an_index_that_cannot_be_read_now_is_not_taken_for_none(owner):
+    # It alone may know the keys of segments that are gone.
+    write_index(owner)
+    assert index.read(owner.queue) is not None
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        index.read(owner.queue)
