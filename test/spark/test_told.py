@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -151,7 +152,8 @@ def test_a_java_that_is_killed_is_told_in_one_sentence(tmp_path, spark_env):
     with start(tmp_path, spark_env) as process:
         wait_until(lambda: any(local.glob("*/blockmgr-*")), PATIENCE)
         for one in psutil.Process(process.pid).children():
-            one.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
         told = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode not in (0, 70)
     assert "Java has ended before its work had" in told.splitlines()[-1]
