@@ -46,6 +46,7 @@ class Housekeeping:
         self._tasks = Tasks(owner.loop)
         self._points = points
         self._config_seen = _stamp(owner.queue.config)
+        owner.reload()  # it may have changed since this start has read it
         self._hour = int(time.time() // 3600)
         self._clocks = (time.time(), time.monotonic())
         self._retaining: asyncio.Task[None] | None = None

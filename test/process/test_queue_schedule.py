@@ -5,10 +5,11 @@ import os
 import resource
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
-from support import RunningQueue, lives, running_queue, wait_until
+from support import SETTINGS, RunningQueue, lives, running_queue, wait_until
 
 from rq import client
 from rq.spool import check
@@ -475,6 +476,26 @@ def test_a_changed_config_is_taken_at_hup_and_at_wake(make):
     queue.configure(num_workers=3)
     queue.ask("wake")
     assert queue.ok("config")["num_workers"] == 3
+
+
+def test_a_config_that_changes_while_the_queue_starts_is_taken(tmp_path, make):
+    (tmp_path / "config").mkdir()
+    settings = json.dumps({**SETTINGS, "grace": 60})
+    (tmp_path / "config/config.json").write_text(settings)
+    queue = make(num_workers=1)
+    # The script outlives kill -9 and goes on after TERM: the next start waits for its end.
+    script = f"trap ': >\"$RQ_ROOT/told\"' TERM; : >\"$RQ_ROOT/set\"; {HOLD}"
+    queue.send(param1=script)
+    wait_until((tmp_path / "set").exists)
+    queue.crash()
+    with ThreadPoolExecutor(1) as threads:
+        started = threads.submit(queue.start)
+        wait_until((tmp_path / "told").exists)
+        assert not started.done()
+        queue.configure(num_workers=2)
+        (tmp_path / "go").touch()
+        started.result()
+    assert queue.ok("config")["num_workers"] == 2
 
 
 def test_a_typo_in_the_config_keeps_the_old_one_and_is_shown(make):
