@@ -228,10 +228,11 @@ class Pair:
         return msg_id
 
     def received(self) -> list[dict[str, Any]]:
-        """Return every message that was accepted by the sink."""
+        """Return every message that was accepted by the sink: once, though it may go on
+        from a directory that was listed to one that is listed next."""
         states = [State.QUE, State.RUN, State.DONE, State.ERR, State.DISMISSED]
         self.sink.ok("check")
-        ids = [i for one in states for i in folders.list_state(self.sink.dir, one)]
+        ids = {i for one in states for i in folders.list_state(self.sink.dir, one)}
         return [self.sink.get(one) for one in sorted(ids)]
 
     def hurry(self, msg_id: str) -> str:
