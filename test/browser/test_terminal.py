@@ -160,15 +160,26 @@ def test_a_text_is_found_anywhere_in_the_whole_log(stage):
     stage.clean()
 
 
-def test_following_ends_when_the_reader_scrolls_up_and_new_lines_are_counted(stage):
-    stage.queue("long", "#!/bin/sh\nseq 500\nsleep 1.5\nseq 7\nsleep 30\n")
-    msg_id = stage.send("long")
+LONG = """#!/bin/sh
+seq 500
+until [ -e "$RQ_PARAM1" ]; do sleep 0.05; done
+seq 7
+sleep 300
+"""
+
+
+def test_following_ends_when_the_reader_scrolls_up_and_new_lines_are_counted(
+    stage, tmp_path
+):
+    stage.queue("long", LONG)
+    msg_id = stage.send("long", str(tmp_path / "scrolled-up"))
     stage.open(f"/q/long/{msg_id}/log")
     browsing.shows(stage.driver, "500", "#log")
     browsing.until(stage.driver, "document.getElementById('log').scrollTop > 1000")
     stage.driver.execute_script("document.getElementById('log').scrollTop = 300")
     pressed = "document.getElementById('follow').ariaPressed"
     browsing.until(stage.driver, f"{pressed} === 'false'")
+    (tmp_path / "scrolled-up").touch()
     browsing.shows(stage.driver, "Jump to the end, 7 new lines", "#jump")
     top = "return document.getElementById('log').scrollTop"
     assert stage.driver.execute_script(top) == 300

@@ -27,7 +27,7 @@ class Stream:
     """A stream of events, read as it comes."""
 
     def __init__(self, port: int, path: str, **headers: str) -> None:
-        self.line = socket.create_connection(("127.0.0.1", port), timeout=15)
+        self.line = socket.create_connection(("127.0.0.1", port), timeout=60)
         named = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{named}\r\n"
         self.line.sendall(head.encode())
@@ -75,6 +75,16 @@ def following(site, queue, msg_id, start=0, **headers):
         stream.close()
 
 
+def until(name):
+    """Return what lets a script wait for a file in its directory."""
+    return f"until [ -e {name} ]; do sleep 0.05; done"
+
+
+def job_of(site, queue, msg_id):
+    """Return the directory of the script of a message that runs."""
+    return site.daemon.root.queue(queue).path / "run" / msg_id / "job"
+
+
 def test_a_stream_tells_all_that_is_written_and_how_it_ended(site):
     name = site.queue("echo one; sleep 0.3; echo two; echo 'err so it is' >&3")
     msg_id = site.send(name)
@@ -90,10 +100,11 @@ def test_a_stream_tells_all_that_is_written_and_how_it_ended(site):
 
 
 def test_a_broken_stream_goes_on_at_the_byte_where_it_broke(site):
-    name = site.queue("echo first; sleep 0.5; echo second; echo done >&3")
+    name = site.queue(f"echo first; {until('goes-on')}; echo second; echo done >&3")
     msg_id = site.send(name)
     with following(site, name, msg_id) as stream:
         number = stream.until("first\n")
+    (job_of(site, name, msg_id) / "goes-on").touch()
     with following(site, name, msg_id, **{"Last-Event-ID": number}) as stream:
         rest = stream.text()
     assert rest.startswith("second\n")
@@ -140,11 +151,14 @@ def test_a_viewer_that_is_far_behind_jumps_near_the_end(site):
 
 
 def test_a_log_that_is_replaced_begins_anew(site):
-    name = site.queue("echo old; sleep 0.5; rm stdio.log; sleep 2; echo done >&3")
+    name = site.queue(
+        f"echo old; {until('seen')}; rm stdio.log; {until('anew')}; echo done >&3"
+    )
     msg_id = site.send(name)
-    folder = site.daemon.root.queue(name).path / "run" / msg_id / "job"
+    folder = job_of(site, name, msg_id)
     with following(site, name, msg_id) as stream:
         stream.until("old\n")
+        (folder / "seen").touch()
         wait_until(lambda: not (folder / "stdio.log").exists())
         (folder / "stdio.log").write_text("new\n")
         kinds = []
@@ -152,6 +166,7 @@ def test_a_log_that_is_replaced_begins_anew(site):
             kinds.append(kind)
             if kind == "log" and data["text"] == "new\n":
                 break
+        (folder / "anew").touch()
     assert "reset" in kinds
 
 
