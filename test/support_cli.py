@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from webbing import free_port
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -22,7 +23,7 @@ def run(module, *words, root=None, env=None, **options):
     return subprocess.run(
         [*command, *map(str, words)],
         capture_output=True,
-        timeout=90,
+        timeout=180,
         check=False,
         env=environment,
         **{"stdin": subprocess.DEVNULL, "text": True, **options},
@@ -31,12 +32,6 @@ def run(module, *words, root=None, env=None, **options):
 
 def rq(*words, **options):
     return run("rq.cli", *words, **options)
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def define(root, name, script, **config):
@@ -67,7 +62,7 @@ def running(root):
     assert ended.returncode == 0, ended.stderr
 
 
-def wait_until(condition, timeout=20.0):
+def wait_until(condition, timeout=60.0):
     """Return what `condition` returns, once it is true."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):

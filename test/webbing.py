@@ -26,9 +26,14 @@ BROWSER = "text/html,application/xhtml+xml"
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """Return a port that nobody else is given while this process lives: a socket that does
+    not listen keeps it, and lets in who says SO_REUSEADDR, as servers do."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 0))
+    port = int(sock.getsockname()[1])
+    sock.detach()
+    return port
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Client:
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> Answer:
         """Send one request; `Content_Type="x"` is the header Content-Type."""
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         with contextlib.closing(line):
             line.request(method, path, body, named)
@@ -161,7 +166,7 @@ def served(path: Path, **settings: Any) -> Iterator[Served]:
         port = free_port()
         write_config(path, port, **settings)
         daemon.start()
-        daemon.until_up("web", 20)
+        daemon.until_up("web")
         yield Served(daemon, port)
 
 
@@ -177,7 +182,7 @@ def web_alone(path: Path, **settings: Any) -> Iterator[Client]:
         yield Client(port)
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 def start_web(path: Path, **env: str) -> tuple[subprocess.Popen[bytes], str]:

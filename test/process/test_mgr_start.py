@@ -39,6 +39,7 @@ def test_the_page_listens_when_the_start_returns(installed, verb):
 def test_a_page_that_cannot_listen_is_told_and_the_queues_run(installed):
     root, port = installed
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", port))
         taken.listen()
         done = run("rq.cli.mgr", "start", root=root)
