@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 WIDE, NARROW = 1280, 390
+PATIENCE = 60.0  # seconds: a browser beside two others, on a busy machine
 PROGRAMS = ("chromium", "chromedriver")
 _FLAGS = (
     "--headless",
@@ -66,6 +67,7 @@ def browser() -> Iterator[Any]:
         try:
             source = {"source": _WITNESS}
             driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+            driver.set_script_timeout(PATIENCE * 2)
             size(driver, WIDE)
             yield driver
         finally:
@@ -85,7 +87,7 @@ def theme(driver: Any, name: str) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
-def until(driver: Any, script: str, seconds: float = 20.0) -> Any:
+def until(driver: Any, script: str, seconds: float = PATIENCE) -> Any:
     """Return the first true value of a JavaScript expression."""
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -115,7 +117,7 @@ def without_scripts(driver: Any) -> Iterator[None]:
         driver.execute_cdp_cmd(off, {"value": False})
 
 
-def click(driver: Any, selector: str, seconds: float = 20.0) -> None:
+def click(driver: Any, selector: str, seconds: float = PATIENCE) -> None:
     """Click what a reader would, once it is there."""
     until(driver, f"document.querySelector({selector!r})", seconds)
     driver.find_element("css selector", selector).click()
@@ -132,7 +134,7 @@ def text(driver: Any, selector: str = "main") -> str:
 
 
 def shows(
-    driver: Any, wanted: str, selector: str = "main", seconds: float = 20
+    driver: Any, wanted: str, selector: str = "main", seconds: float = PATIENCE
 ) -> None:
     """Wait until a part of the page shows a text, without loading it again."""
     part = f"document.querySelector({selector!r})"

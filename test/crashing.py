@@ -185,7 +185,7 @@ class Queue:
         """Wait for its end; return whether it was killed."""
         assert self.process is not None
         try:
-            return self.process.wait(5) == -signal.SIGKILL
+            return self.process.wait(20) == -signal.SIGKILL
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it lives on:\n{self.log()}") from None
 
@@ -217,7 +217,7 @@ class Queue:
     def stop(self) -> int:
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     # ---- asking
 

@@ -76,19 +76,19 @@ class Daemon:
     def stop(self) -> int:
         assert self.process
         self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def crash(self) -> None:
         """kill -9 of the supervisor alone."""
         assert self.process
         self.process.kill()
-        self.process.wait(5)
+        self.process.wait(60)
 
     def ask(self, command: str, arg: object = b"") -> Any:
         return client.ask(self.root.supervisor_socket, command, arg, timeout=20)
 
     def ask_queue(self, name: str, command: str, arg: object = b"") -> Any:
-        return client.ask(self.root.queue(name).socket, command, arg, timeout=10)
+        return client.ask(self.root.queue(name).socket, command, arg, timeout=20)
 
     def create(self, name: str) -> None:
         # Scripts that are as nice as they are by default starve on a busy machine.
@@ -107,7 +107,7 @@ class Daemon:
     def is_up(self, name: str) -> bool:
         return bool(self.child(name)["state"] == "UP")
 
-    def until_up(self, name: str, seconds: float = 20.0) -> dict[str, Any]:
+    def until_up(self, name: str, seconds: float = 60.0) -> dict[str, Any]:
         wait_until(lambda: name in [one["name"] for one in self.children()], seconds)
         wait_until(lambda: self.is_up(name), seconds)
         return self.child(name)
@@ -134,12 +134,12 @@ class Daemon:
         if self.process and self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(10)
+                self.process.wait(20)
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if self.process:
-            self.process.wait(5)
+            self.process.wait(60)
 
     # ---- definitions and timers
 

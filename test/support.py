@@ -227,13 +227,13 @@ class RunningQueue:
         """Stop it gracefully; return its exit status."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def crash(self) -> None:
         """kill -9."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def crash_at(self, point: str) -> None:
         """Let it die when it next passes a named point."""

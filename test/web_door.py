@@ -31,12 +31,12 @@ class Door:
         self._log = log
 
     def line(self, **how: Any) -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.port), timeout=20, **how)
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=60, **how)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 
     def told(self, path: str = "/", **headers: str) -> dict[str, Any]:
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(line):
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             line.request("GET", path, headers=named)
@@ -86,7 +86,7 @@ def door(
     finally:
         os.close(ready)
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def read_all(sock: socket.socket) -> bytes:

@@ -53,7 +53,6 @@ PATTERNS = {
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
 def test_two_megabytes_of_it_are_read_and_bounded(stage, pattern):
     stage.open("/timers")
-    stage.driver.set_script_timeout(60)
     times = TWO // len(pattern.encode())
     found = stage.driver.execute_async_script(
         SHOWN, "/static/js/ansi.js", pattern, times
@@ -114,7 +113,6 @@ import("/static/js/visible.js").then(({ visible }) => {
 
 def test_the_browser_and_the_server_call_the_same_characters_invisible(stage):
     stage.open("/timers")
-    stage.driver.set_script_timeout(60)
     there = stage.driver.execute_async_script(COMPARED)
     here = [
         [code, visible.text(chr(code))]

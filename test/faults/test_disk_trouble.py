@@ -65,7 +65,7 @@ def test_no_answer_leaves_before_the_sync_of_its_event_has_returned(site, shim):
     nothing_for(0.3, queue, asking, reading)
     shim.clear()
     asking.accepted()
-    reading.join(5)
+    reading.join(45)
     assert reading.answer[0] == "ok"
     queue.prove()
 
@@ -116,7 +116,7 @@ def test_a_checkpoint_is_written_only_after_a_sync_of_the_file_system(site, shim
     wait_until(lambda: shim.calls("syncfs"))
     assert not queue.dir.checkpoint.exists()
     shim.clear()
-    assert queue.process.wait(10) == 0
+    assert queue.process.wait(60) == 0
     assert json.loads(queue.dir.checkpoint.read_bytes())["clean"]
 
 
@@ -163,7 +163,7 @@ def test_a_crash_between_a_failed_sync_and_its_repetition_keeps_the_promise(site
     queue.kill()
     shim.clear()
     queue.start()
-    asking.join(5)
+    asking.join(45)
     assert asking.answer is None
     wait_until(lambda: set(ids) <= set(queue.ids()))
     queue.prove()
@@ -232,7 +232,7 @@ def test_a_failed_checkpoint_closes_the_queue_and_files_are_written_anew(site, s
     ]
     inode = torn.stat().st_ino
     site.go()
-    assert queue.process.wait(10) == 1
+    assert queue.process.wait(60) == 1
     shim.clear()
     queue.start()
     wait_until(lambda: torn.stat().st_ino != inode)

@@ -137,7 +137,7 @@ class Model:
             self.queue.start(crash_at=point or "never", TEST_CHECKPOINT_SECONDS="0.15")
             if self.queue.said == b"\n":
                 return
-            assert self.queue.process.wait(5) == -9, self.queue.log()
+            assert self.queue.process.wait(60) == -9, self.queue.log()
 
     def perhaps_kill(self):
         if self.random.random() > 0.08 or self.queue.process.poll() is not None:

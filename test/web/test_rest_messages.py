@@ -169,7 +169,7 @@ def test_half_a_form_is_no_message(web):
     chunked = head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % len(body) + body
     before = web.daemon.messages("plain")
     for data in (head + b"Content-Length: 500\r\n\r\n" + body, multipart, chunked):
-        with socket.create_connection(("127.0.0.1", web.port), timeout=10) as sock:
+        with socket.create_connection(("127.0.0.1", web.port), timeout=60) as sock:
             sock.sendall(data)
             sock.shutdown(socket.SHUT_WR)
             assert b" 200 " not in sock.recv(4096)

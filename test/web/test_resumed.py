@@ -232,7 +232,7 @@ def test_whoever_closes_a_file_waits_for_no_thread_that_writes_it():
     os.read(reader, 1)  # it is at work, and stands still
     closing = threading.Thread(target=intake.close)
     closing.start()
-    closing.join(10)
+    closing.join(60)
     stood_still = closing.is_alive()
     with open(reader, "rb") as file:
         assert len(file.read()) == 999_999  # and then it is closed, or this waits

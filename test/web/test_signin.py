@@ -450,7 +450,7 @@ def test_strangers_who_send_a_body_slowly_keep_nobody_out(tmp_path, path):
         contextlib.ExitStack() as stack,
     ):
         for _ in range(24):
-            line = socket.create_connection(("127.0.0.1", web.port), 10)
+            line = socket.create_connection(("127.0.0.1", web.port), 60)
             stack.enter_context(line).sendall(
                 f"POST {path} HTTP/1.1\r\nHost: localhost\r\n"
                 "Content-Type: application/x-www-form-urlencoded\r\n"

@@ -29,7 +29,7 @@ def test_a_killed_web_comes_back(tmp_path):
         name = web.queue("echo done >&3")
         master = web.daemon.kill("web")
         wait_until(lambda: web.daemon.child("web")["pid"] not in (master, None))
-        web.daemon.until_up("web", 20)
+        web.daemon.until_up("web")
         assert name in web.get("/q.json").json
         worker = int(
             subprocess.check_output(
@@ -45,12 +45,12 @@ def test_a_config_that_is_refused_stops_the_web_alone_until_it_is_mended(daemon)
     port = free_port()
     write_config(daemon.root.path, port, addr="0.0.0.0")
     daemon.start()
-    wait_until(lambda: daemon.child("web")["state"] == Child.FATAL, 20)
+    wait_until(lambda: daemon.child("web")["state"] == Child.FATAL, 60)
     assert "basic_auth" in daemon.child("web")["reason"]
     daemon.create("q")
     assert daemon.is_up("q")
     write_config(daemon.root.path, port, addr="0.0.0.0", open_without_auth=True)
-    daemon.until_up("web", 20)
+    daemon.until_up("web")
     assert Client(port).get("/q.json").json == ["q"]
 
 
@@ -61,10 +61,15 @@ def test_a_taken_port_is_said_and_tried_again(daemon):
         port = taken.getsockname()[1]
         write_config(daemon.root.path, port)
         daemon.start()
-        wait_until(lambda: daemon.child("web")["state"] == Child.BACKOFF, 20)
-        assert f"cannot listen on 127.0.0.1:{port}" in daemon.child("web")["reason"]
+        said = f"cannot listen on 127.0.0.1:{port}"
+
+        def waits():
+            child = daemon.child("web")
+            return child["state"] == Child.BACKOFF and said in child["reason"]
+
+        wait_until(waits, 60)
         daemon.create("q")
-    daemon.until_up("web", 20)
+    daemon.until_up("web")
 
 
 def test_a_changed_config_is_in_force_after_hup(tmp_path):
@@ -73,7 +78,7 @@ def test_a_changed_config_is_in_force_after_hup(tmp_path):
         write_config(tmp_path, web.port, basic_auth=users)
         assert web.daemon.process is not None
         web.daemon.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: web.get("/q.json").status == 401, 20)
+        wait_until(lambda: web.get("/q.json").status == 401, 60)
 
 
 def test_the_instance_is_ready_when_its_queues_are(tmp_path):
@@ -89,7 +94,7 @@ def test_the_instance_is_not_ready_while_its_disk_is_full(tmp_path):
     with served(tmp_path, min_free_bytes=2**60) as web:
         name = web.queue("echo done >&3")
         full = f"queue {name} takes no messages: the disk is full"
-        wait_until(lambda: full in web.get("/readyz").text, 20)
+        wait_until(lambda: full in web.get("/readyz").text, 60)
         assert "free some, or lower min_free_bytes" in web.get("/readyz").text
         assert web.get("/readyz").status == 503
         assert web.get("/livez").text == "ok\n"
@@ -118,4 +123,4 @@ def test_a_stop_waits_for_no_open_connection(tmp_path):
 def test_the_web_ends_with_its_supervisor(tmp_path):
     with served(tmp_path) as web:
         web.daemon.crash()
-        wait_until(lambda: web.daemon.processes() == [], 20)
+        wait_until(lambda: web.daemon.processes() == [], 60)
