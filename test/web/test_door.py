@@ -77,7 +77,7 @@ def test_a_client_that_offers_http2_is_answered_in_http1(plain):
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
-    with door(tmp_path_factory.mktemp("hasty"), {"HEAD_TIME": 0.4}) as made:
+    with door(tmp_path_factory.mktemp("hasty"), {"HEAD_TIME": 2}) as made:
         yield made
 
 
