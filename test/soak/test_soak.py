@@ -182,9 +182,11 @@ class Soak:
         data = {"filedata": ("a.bin", source.randbytes(50_000))}
         sent = self.web.multipart(f"{where}/attach/new", {"x_format": "json"}, data)
         assert sent.json[0] == "ok", sent
-        self.web.post(where, {"_method": "commit", "x_format": "json"})
-        with self.lock:
-            self.promised[msg_id] = ("steady", "ok")
+        done = self.web.post(where, {"_method": "commit", "x_format": "json"})
+        assert done.status != 500, done
+        if done.status == 200 and done.json[0] == "ok":
+            with self.lock:
+                self.promised[msg_id] = ("steady", "ok")
 
     def look(self, source: random.Random) -> None:
         path = source.choice(["/", "/q/steady", "/system", "/timers", "/q.json"])
@@ -255,7 +257,7 @@ class Soak:
     def rest(self) -> dict[str, Size]:
         """Wait until nothing is at work and nothing is kept; return what all hold."""
         wait_until(self.serves, 120)
-        wait_until(self.idle, 180)
+        wait_until(self.idle, 600)
         self.expire(random.Random(0))
         for queue in QUEUES:
             assert self.daemon.ask_queue(queue, "check") == ["ok", {"problems": []}]
@@ -277,8 +279,13 @@ class Soak:
         directory of a minute stays for an hour."""
         root = self.daemon.root
         places = [root.queue(one).path / state for one in QUEUES for state in STATES]
-        found = [path for one in [*places, root.uploads] for path in one.rglob("*")]
-        return sum(not path.is_dir() or any(path.iterdir()) for path in found)
+        number = 0
+        for place in [*places, root.uploads]:
+            # What is removed meanwhile is passed over.
+            for path, directories, files in os.walk(place):
+                is_inside, is_full = Path(path) != place, bool(directories or files)
+                number += len(files) + (is_inside and is_full)
+        return number
 
 
 STATES = ("prep", "que", "run", "done", "err", "gone", "new", "relayed", "batch")
@@ -306,6 +313,8 @@ def soak(tmp_path):
         web.queue(
             python, "stays", num_workers=2, worker="persistent", worker_messages=50
         )
+        for one in web.daemon.children():
+            web.daemon.until_up(one["name"])
         soak = Soak(web, int(os.environ.get("RQ_TEST_SEED", random.randrange(10**6))))
         yield soak
         soak.end()
@@ -326,13 +335,27 @@ def test_a_mixed_load_with_faults_makes_nothing_grow(soak, capsys):
     assert soak.wrong == []
     assert soak.minded() == pids
     prove_promises(soak)
-    grown = [name for name in before if not after[name].within(before[name])]
-    assert grown == [], {name: (before[name], after[name]) for name in grown}
-    assert soak.files() <= files + 20
+    # What was asked last may still be held, and be on its way out, for a moment.
+    with contextlib.suppress(AssertionError):
+        wait_until(lambda: not grown(pids, before), 60)
+    assert grown(pids, before) == {}
+    wait_until(lambda: soak.files() <= files + 20, 60)
     wait_until(lambda: zombies(soak) == [], 30)
     for log in soak.daemon.root.log.glob("*.log"):
         text = log.read_text(errors="replace")
         assert "Traceback" not in text, f"{log}: {text[-3000:]}"
+
+
+def grown(
+    pids: dict[str, int], before: dict[str, Size]
+) -> dict[str, tuple[Size, Size]]:
+    """Return the processes that hold more than before, with what they held and hold."""
+    now = {name: size_of(pid) for name, pid in pids.items()}
+    return {
+        name: (before[name], now[name])
+        for name in before
+        if not now[name].within(before[name])
+    }
 
 
 def prove_promises(soak: Soak) -> None:
