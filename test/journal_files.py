@@ -30,8 +30,9 @@ class JournalFiles:
         first = self.last + 1
         data = self.segment(events)
         path = self.path / f"{segment_name(first)}-{self.last:016d}.jsonl"
-        path.write_bytes(data)
-        return path
+        new = self.queue.path / f"{path.name}.new"  # no reader finds half of it
+        new.write_bytes(data)
+        return new.rename(path)
 
     def segment(self, events: Iterable[Mapping[str, Any]]) -> bytes:
         """Return the bytes of a segment that holds these events."""

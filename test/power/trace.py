@@ -28,7 +28,7 @@ CALLS = (
     "msync,ioctl,sendto,sendmsg,recvmsg"
 )
 MARKS = 900  # the descriptor that a story writes its marks to
-LIMIT = 120.0  # seconds for a story
+LIMIT = 600.0  # seconds for a story
 
 
 @dataclass(frozen=True, slots=True)

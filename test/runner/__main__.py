@@ -99,6 +99,7 @@ PARTS = (
         about="power cuts, enumerated",
         folder="power",
         limit=1800.0,
+        hang=900.0,
         parallel=2,
         programs=("strace",),
     ),

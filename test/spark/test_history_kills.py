@@ -62,6 +62,8 @@ class Rounds:
 
     def kill(self):
         """kill -9 of the driver; Java ends with it, and so do its workers."""
+        if self.process.poll() is not None:
+            return  # it was quicker than who wanted to kill it
         family = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait(30)

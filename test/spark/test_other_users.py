@@ -101,8 +101,8 @@ def request(port):
     """Ask a port as Spark's own transport does, without a secret; return the answer."""
     body = b"anything"
     frame = struct.pack(">bqi", 3, 7, len(body)) + body  # RpcRequest
-    with socket.create_connection((b"127.0.0.1", port), 5) as sock:
-        sock.settimeout(5)
+    with socket.create_connection((b"127.0.0.1", port), 60) as sock:
+        sock.settimeout(20)
         sock.sendall(struct.pack(">q", 8 + len(frame)) + frame)
         answer = b""
         with contextlib.suppress(TimeoutError, ConnectionError):
