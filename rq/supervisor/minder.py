@@ -44,7 +44,10 @@ class Minder:
         self.table = Table(root, grace)
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
-        self._given_up: dict[Key, config.Stamp | None] = {}  # what gave up
+        self._tried: dict[Key, config.Stamp | None] = {}  # with which config, at most
+        self._given_up: dict[
+            Key, config.Stamp | None
+        ] = {}  # what gave up, and with which
         self._errands: set[asyncio.Task[None]] = set()
         # Held open for life: its end tells the children that the supervisor is gone.
         self._life, self._alive = os.pipe()
@@ -77,6 +80,7 @@ class Minder:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
         process.started(now)
+        self._tried[key] = self._config_stamp(key)  # it may change until the child ends
         try:
             self._launch(key, process)
         except Exception as error:  # noqa: BLE001 (the pass goes on with the others)
@@ -210,8 +214,9 @@ class Minder:
             self._forks_ended()
         reason = reason or said or self._how(process, status)
         process.ended(time.monotonic(), status, reason)
+        tried = self._tried.pop(key, None)
         if process.state is Child.FATAL:
-            self._given_up[key] = self._config_stamp(key)
+            self._given_up[key] = tried
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
         name = logs.fields(kind=process.kind, name=process.name, state=process.state)
         log.log(level, "ended %s", name + " " + logs.fields(reason=reason))

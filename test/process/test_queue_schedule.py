@@ -482,7 +482,7 @@ def test_a_config_that_changes_while_the_queue_starts_is_taken(tmp_path, make):
     (tmp_path / "config").mkdir()
     settings = json.dumps({**SETTINGS, "grace": 60})
     (tmp_path / "config/config.json").write_text(settings)
-    queue = make(num_workers=1)
+    queue = make(num_workers=1, nice=0)
     # The script outlives kill -9 and goes on after TERM: the next start waits for its end.
     script = f'trap \': >"$RQ_ROOT/told"\' TERM; : >"$RQ_ROOT/set"; {HOLD}'
     queue.send(param1=script)

@@ -339,6 +339,28 @@ def test_a_queue_that_only_a_person_can_mend_is_not_tried_again(running):
     running.until_up("q")
 
 
+def test_a_config_that_is_mended_before_the_end_is_heard_of_is_tried(running):
+    running.create("q")
+    config_path = running.root.queue("q").config
+    good = config_path.read_text()
+    config_path.write_text('{"name": "q", "scrip": "x"}')
+    forks = running.child("forks")["pid"]
+    os.kill(forks, signal.SIGSTOP)
+    try:
+        running.kill("q")
+        wait_until(lambda: running.child("q")["state"] == Child.STARTING)
+        running.process.send_signal(signal.SIGSTOP)
+    finally:
+        os.kill(forks, signal.SIGCONT)
+    try:
+        log = running.root.log / "queue-q.log"
+        wait_until(lambda: "'scrip'" in log.read_text())
+        config_path.write_text(good)
+    finally:
+        running.process.send_signal(signal.SIGCONT)
+    running.until_up("q")
+
+
 def test_hup_takes_up_what_was_made_by_hand_and_drops_what_is_gone(running):
     running.create("old")
     path = running.root.queue("new").path
