@@ -35,9 +35,12 @@ def b(tmp_path):
 
 
 def got(b):
+    """Return what has come; one that moves meanwhile may lie in two of the directories
+    that are listed."""
     states = [State.QUE, State.RUN, State.DONE]
     b.ok("check")
-    return [i for state in states for i in folders.list_state(b.dir, state)]
+    found = {i for state in states for i in folders.list_state(b.dir, state)}
+    return sorted(found)
 
 
 def rq(a, *words):
