@@ -90,18 +90,13 @@ def test_a_message_that_runs_over_a_checkpoint_is_counted_once_for_each_crash(si
     msg_id = queue.submit("hold")
     for started in (1, 2):
         queue.until_started(msg_id, started)
-        before = queue.dir.checkpoint.read_bytes() if started > 1 else b""
-        wait_until(lambda b=before: f'"{msg_id}":' in running(queue, b))
+        at_work = f'"{msg_id}":{started}'  # an attempt, as a checkpoint names it
+        wait_until(lambda one=at_work: one in queue.dir.checkpoint.read_text())
         queue.kill()
         queue.start(TEST_CHECKPOINT_SECONDS="0.05")
     shown = queue.until(msg_id, "done")
     assert (shown["count"], shown["attempt"]) == (2, 3)
     queue.prove()
-
-
-def running(queue, before):
-    text = queue.dir.checkpoint.read_bytes()
-    return text.decode() if text != before else ""
 
 
 @pytest.mark.parametrize(
