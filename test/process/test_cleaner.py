@@ -39,7 +39,8 @@ def old(queue, days, what="echo done >&3"):
     (made / "msg").write_text(f'{{"dest": "x", "param1": "{what}"}}')
     made.rename(door)
     queue.ask("wake")
-    wait_until(lambda: queue.state(door.name) in ("done", "err"))
+    asked = {"msg_id": door.name}  # which may not be known yet
+    wait_until(lambda: queue.ask("get_message_state", asked)[1] in ("done", "err"))
     status = queue.folder(door.name) / "status"
     when = time.time() - days * DAY
     os.utime(status, (when, when))

@@ -35,12 +35,17 @@ def root(tmp_path_factory) -> Path:
         os.umask(old)
 
 
+def below(top: Path) -> list[tuple[Path, os.stat_result]]:
+    """Return a directory in which RQ works, and all below; looked at once more when
+    something goes while it is looked at."""
+    return wait_until(lambda: [(one, one.lstat()) for one in (top, *top.rglob("*"))])
+
+
 def test_no_file_and_no_directory_that_rq_makes_is_open_to_others(root):
     made = [root / name for name in ("config", "queue", "log", "timers", "scandir")]
     loose = []
     for top in made:
-        for path in [top, *top.rglob("*")]:
-            info = path.lstat()
+        for path, info in below(top):
             if not stat.S_ISLNK(info.st_mode) and info.st_mode & PRIVATE:
                 loose.append((oct(info.st_mode), str(path.relative_to(root))))
     assert [one for one in loose if _reachable(root, root / one[1])] == []
@@ -56,8 +61,8 @@ def test_files_below_the_directories_of_a_clone_are_closed_all_the_same(root):
     """git makes these directories, open to all where the umask says so."""
     loose = []
     for top in (root / name for name in ("config", "timers", "scandir")):
-        for path in top.rglob("*"):
-            mode = path.lstat().st_mode
+        for path, info in below(top):
+            mode = info.st_mode
             if not (stat.S_ISLNK(mode) or stat.S_ISDIR(mode)) and mode & PRIVATE:
                 loose.append((oct(mode), str(path)))
     assert loose == []
@@ -66,7 +71,7 @@ def test_files_below_the_directories_of_a_clone_are_closed_all_the_same(root):
 @pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to be two users")
 def test_another_user_connects_to_nothing(root):
     open_to_others(root)
-    sockets = [one for one in root.rglob("*") if stat.S_ISSOCK(one.lstat().st_mode)]
+    sockets = [one for one, info in below(root) if stat.S_ISSOCK(info.st_mode)]
     assert len(sockets) >= 3
     for path in sockets:
         with acting_as(STRANGER, STRANGER), pytest.raises(Unreachable):

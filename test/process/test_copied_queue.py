@@ -304,6 +304,7 @@ def test_a_copied_root_starts_with_all_its_queues_waiting(daemons, capfd):
     assert cli.main([*words, "restore", "accept", "--copy"]) == 0
     told = lambda: second.ask_queue("a", "detail")[1]  # noqa: E731
     wait_until(lambda: told()["counts"]["done"] == 1)
+    wait_until(lambda: second.ask_queue("b", "restored")[1]["why"] is None)
     assert cli.main([*words, "status"]) == 0
     assert [second.child(name)["pid"] for name in ("a", "b")] == pids
     first.start()

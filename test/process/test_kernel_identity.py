@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 from support import CHECKOUT, wait_until
+from webbing import free_port
 
 from rq.access import kernel
 
@@ -150,10 +151,7 @@ def test_who_has_ended_is_nobody():
 def test_a_connection_that_lay_waiting_is_not_of_who_took_its_port_since():
     need_root()
     with listening() as door:
-        port = door.getsockname()[1]
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            source = free.getsockname()[1]
+        port, source = door.getsockname()[1], free_port()
         with client(port, "reset", source=source, user=OTHER):
             pass
         with client(port, source=source):  # root's, with the same four values
@@ -166,6 +164,8 @@ def test_a_port_that_is_taken_while_we_ask_is_seen(monkeypatch):
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(listening())
         line = stack.enter_context(socket.socket())
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        line.bind(("127.0.0.1", free_port()))
         line.connect(door.getsockname())
         sock = stack.enter_context(door.accept()[0])
         ask, source = kernel._ask, line.getsockname()[1]
@@ -195,8 +195,9 @@ def test_the_overflow_uid_is_nobody():
 def test_a_listener_with_the_port_of_the_peer_is_not_the_peer():
     need_root()
     with listening() as door:
-        with client(door.getsockname()[1], "reset", user=OTHER):
-            sock, (_, source) = door.accept()
+        port, source = door.getsockname()[1], free_port()
+        with client(port, "reset", source=source, user=OTHER):
+            sock, _ = door.accept()
         with sock, socket.create_server(("127.0.0.1", source)):
             assert kernel.owner_of_peer(sock) is None
 
@@ -310,4 +311,4 @@ def test_the_answer_costs_no_descriptor():
         with sock:
             before = len(os.listdir("/proc/self/fd"))
             assert kernel.owner_of_peer(sock) == os.geteuid()
-            wait_until(lambda: len(os.listdir("/proc/self/fd")) == before)
+            wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before)
