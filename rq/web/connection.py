@@ -1,4 +1,4 @@
-"""One connection of the web: gunicorn's, with a bound on how long a request's head takes.
+"""One connection of the web: gunicorn's, with bounds on what its client may cost others.
 
 It may not decide who is let in; it tells every request what the kernel says of the other
 end, as `scope["rq.uid"]`.
@@ -19,6 +19,10 @@ from gunicorn.asgi.protocol import ASGIProtocol
 from rq.web.visitors import Visitor, Visitors
 
 HEAD_TIME = 10  # seconds for the head of a request, whatever comes meanwhile
+HEAD_SIZE = 64 * 1024  # bytes of a head; more than any browser or proxy sends
+_SLICE = 2048  # bytes that are read at a time, where each may cost a step of Python
+_TURN = 0.002  # seconds for what one client sent, before others have their turn
+_PIECE = 16 * 1024  # bytes of a body that are handed on in one, if they are there
 STALL_TIME = 300  # seconds until a client is left that takes nothing of an answer
 _BYTES_ACKED = slice(120, 128)  # of struct tcp_info
 UID = "rq.uid"  # in a request's scope: who owns the other end; None: not known
@@ -44,6 +48,9 @@ class Connection(ASGIProtocol):
         self.app: Asgi = self._answer
         self._head_timer: asyncio.TimerHandle | None = None
         self._head_begun = False
+        self._head_size = 0
+        self._ahead = b""  # what has come and was not read yet
+        self._going_on = False
         self._progress_timer: asyncio.TimerHandle | None = None
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -59,10 +66,62 @@ class Connection(ASGIProtocol):
         self._expect_head()
         super().connection_made(transport)
 
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, behind what came before and was not read yet."""
+        if self._ahead:
+            self._ahead += data
+        else:
+            super().data_received(data)
+
     def _feed_callback_parser(self, data: bytes) -> bool:
-        """Take bytes of a head, of a body, or requests sent ahead."""
+        """Read bytes of a head, of a body, or requests sent ahead."""
+        self._ahead = data + self._ahead
+        return self._read_on()
+
+    def _read_on(self) -> bool:
+        """Read what is there, or as much as there is time for: a quarter of a megabyte
+        of chunks of a byte each takes a fifth of a second."""
+        until = time.monotonic() + _TURN
+        data, at = self._ahead, 0
+        while at < len(data) and (at == 0 or time.monotonic() < until):
+            piece = data[at:] if self._is_cheap() else data[at : at + _SLICE]
+            at += len(piece)
+            if not self._read(piece):
+                self._ahead = b""
+                return False
+        self._ahead = data[at:]
+        if self._ahead:
+            self._pause_reading()
+            # What is not wanted of a body is not read: gunicorn tells when it is taken.
+            if self._body_receiver is None or not self._body_receiver.buffered:
+                self._go_on_later()
+        return True
+
+    def _go_on_later(self) -> None:
+        if not self._going_on:
+            self._going_on = True
+            self.worker.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._going_on = False
+        if not self._closed and self._read_on() and not self._ahead:
+            self._resume_reading()
+
+    def _is_cheap(self) -> bool:
+        """Whether gunicorn only keeps what it is given, however much."""
+        request, parser = self._current_request, self._callback_parser
+        return request is not None and (not request.chunked or _is_whole(parser))
+
+    def _read(self, data: bytes) -> bool:
+        if self._current_request is None:
+            self._head_size += len(data)
         goes_on = bool(super()._feed_callback_parser(data))
         if goes_on and self._current_request is None:
+            if self._head_size > HEAD_SIZE:
+                text = f"The head of a request has at most {HEAD_SIZE} bytes.\n"
+                self._send_error_response(431, text)
+                self._close_transport()
+                return False
             # One byte now and then must not put the end off: the first one counts.
             self._head_begun = True
             if self._head_timer is None:
@@ -72,6 +131,30 @@ class Connection(ASGIProtocol):
     def _on_headers_complete(self) -> bool:
         self._forget_head()
         return bool(super()._on_headers_complete())
+
+    def _resume_reading(self) -> None:
+        """Receive more, unless much was sent ahead: gunicorn would for each request that
+        it answers, and hold in memory whatever a client can send meanwhile."""
+        if self._ahead:
+            self._go_on_later()
+        elif self._http1_buffered() <= self._max_buffer_size:
+            super()._resume_reading()
+
+    def _on_body(self, chunk: bytes) -> None:
+        """Join what is small: the application takes each piece by itself."""
+        receiver = self._body_receiver
+        waiting = receiver._chunks
+        if waiting and len(waiting[-1]) + len(chunk) <= _PIECE:
+            waiting[-1] += chunk
+            receiver._buffered += len(chunk)
+        else:
+            super()._on_body(chunk)
+
+    async def _serve_http_request(self, *request: Any) -> bool:
+        """Answer once the client takes what it asked for before: answers without a body,
+        to HEAD, are written by gunicorn whether or not anybody takes them."""
+        await self._flow_control.drain()
+        return bool(await super()._serve_http_request(*request))
 
     def _arm_keepalive_timer(self) -> None:
         """Wait for the next request; what was answered may be on its way still."""
@@ -99,6 +182,8 @@ class Connection(ASGIProtocol):
             self._progress_timer.cancel()
         self._visitors.leave(self._visitor)
         super().connection_lost(exc)
+        # They know each other: what they hold would stay until Python looks for such.
+        self._ahead, self._callback_parser = b"", None
         if self._request_ready is not None:
             self._request_ready.set()  # ends who waits for a head now, not in a while
 
@@ -109,6 +194,7 @@ class Connection(ASGIProtocol):
 
     def _forget_head(self) -> None:
         self._head_begun = False
+        self._head_size = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -149,6 +235,10 @@ class Connection(ASGIProtocol):
             self.transport.abort()
         else:
             self._look_again()
+
+
+def _is_whole(parser: Any) -> bool:
+    return bool(parser.is_complete)
 
 
 def _taken(sock: socket.socket) -> int:
