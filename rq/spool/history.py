@@ -215,7 +215,7 @@ def _header_of(segment: Segment) -> dict[str, Any] | None:
     if header is None and b'{"crc":"' in segment.path.read_bytes()[1:]:
         raise Damaged(
             f"{segment.path}: its first line is bad, and there are others behind it; "
-            "`rq check --fix` shows what can be saved"
+            "docs/guide/backup.md says how it can go on"
         )
     return header
 
@@ -230,7 +230,7 @@ def _refuse_damage(
         if record is not None and record["g"] > torn:
             raise Damaged(
                 f"{segment.path}: bad line at byte {at}, and good ones of later groups "
-                "behind it; `rq check --fix` shows what can be saved"
+                "behind it; docs/guide/backup.md says how it can go on"
             )
 
 
@@ -259,7 +259,7 @@ def _bounded(read: Read, following: dict[str, Any]) -> Read:
     if ends < last:
         raise Damaged(
             f"{read.segment.path} ends with event {ends}, the next segment follows "
-            f"{last}; `rq check --fix` shows what can be saved"
+            f"{last}; docs/guide/backup.md says how it can go on"
         )
     kept = [event for event in read.events if event["seq"] <= last]
     here = segment == read.segment.name

@@ -246,6 +246,7 @@ def test_an_operator_looks_and_says_at_the_command_line(a, copy, capfd, monkeypa
     [one] = json.loads(capfd.readouterr().out)
     assert (one["queue"], one["messages"]) == ("c", 1)
     assert rq(copy, "accept", "nobody") == cli.NOT_FOUND
+    assert rq(copy, "accept", "--copy", "nobody") == cli.NOT_FOUND
     assert rq(copy, "--copy") == 0
     assert "a queue of its own" in capfd.readouterr().out
     wait_until(lambda: copy.ok("restored")["why"] is None)
@@ -265,6 +266,23 @@ def test_one_that_was_renamed_goes_on_as_ever(a):
     a.start()
     assert a.ok("restored")["why"] is None
     assert a.state(waiting) == "done"
+
+
+def test_without_journal_and_history_the_folders_alone_tell(a, tmp_path):
+    done = a.run(param1="echo done >&3")["msg_id"]
+    waiting, removed = (a.send(due=4e9) for _ in range(2))
+    a.restart()
+    a.ok("delete_message", {"msg_id": removed})
+    late = [a.send(due=4e9) for _ in range(2)]
+    a.check()  # all folders are made
+    a.crash()
+    for name in ("journal", "history"):
+        (a.dir.path / name).rename(tmp_path / f"{name}.aside")
+    a.start()
+    assert a.state(done) == "done"
+    assert {a.state(one) for one in (waiting, *late)} == {"que"}
+    assert a.ok("detail")["counts"]["que"] == 3
+    assert "not found" in a.refused("get_message", {"msg_id": removed})
 
 
 @pytest.fixture

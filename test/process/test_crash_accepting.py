@@ -183,6 +183,7 @@ def test_a_journal_damaged_in_its_middle_is_not_believed(queue):
     queue.start(crash_at="never")
     assert queue.said.startswith(b"FATAL")
     assert segment.name in queue.said.decode()
+    assert "docs/guide/backup.md" in queue.said.decode()
     assert queue.process.wait(20) == 3
 
 
