@@ -20,6 +20,7 @@ _CHUNK = 256 * 1024
 _PAUSE = 0.1
 Write = Callable[[bytes], None]
 _LOST_AFTER = 20  # looks in a row that find the message nowhere
+_QUIET = 20  # looks in a row that find nothing new, before the owner is asked why
 
 
 def logs(root: Root, words: list[str]) -> int:
@@ -89,7 +90,7 @@ def _follow(
 ) -> None:
     """By file name, not by descriptor: after a crash the file may be another one."""
     queue, msg_id = message
-    lost, seen = 0, None
+    lost, quiet, seen = 0, 0, None
     told = False
     while lost < _LOST_AFTER:
         state = _where(reader, queue, msg_id)
@@ -100,14 +101,27 @@ def _follow(
                 offset, seen = (0 if seen and now else offset), now or seen
             more = _print_from(file, offset, write)
             offset += more
+            quiet = 0 if more else quiet + 1
             if state in FINAL and not more and _is_there(reader, queue, msg_id, state):
                 return
             told = (told and not more) or _say_why(reader, queue, msg_id, state)
         if state is not None and state not in FINAL and not reader.online(queue):
             place.note("nobody runs its queue: nothing more will be written")
             return
+        if quiet and quiet % _QUIET == 0 and _is_held(reader, queue, msg_id):
+            return
         time.sleep(_PAUSE)
     raise NoSuchMessage(f"{queue}/{msg_id} was removed")
+
+
+def _is_held(reader: owner.Reader, queue: str, msg_id: str) -> bool:
+    """Say so when a message has ended and its folder cannot follow, on a full disk, say:
+    its log is where it was, and nobody knows for how long."""
+    why = reader.stuck(queue)
+    if why is None or reader.state(queue, msg_id) not in FINAL:
+        return False
+    place.note(f"it has ended; folders of {queue} cannot follow: {term.plain(why)}")
+    return True
 
 
 def _is_there(reader: owner.Reader, queue: str, msg_id: str, state: State) -> bool:

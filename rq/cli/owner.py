@@ -126,6 +126,11 @@ class Reader:
 
         return offline.counts(self.root.queue(queue))
 
+    def stuck(self, queue: str) -> str | None:
+        """Return why folders of a queue cannot be made or moved, if they cannot."""
+        reply = self.answer(queue, "detail")
+        return reply[1].get("stuck") if _is_ok(reply) else None
+
     def messages(self, queue: str, state: State, limit: int) -> list[dict[str, Any]]:
         """Return the newest messages of a state, a short object each."""
         asked: dict[str, Any] = {"state": str(state), "limit": limit}

@@ -5,6 +5,7 @@ import os
 
 import pytest
 from support import MAIN, RunningQueue, kept, mounted_on, wait_until
+from support_cli import rq
 
 from rq.states import State
 
@@ -62,6 +63,9 @@ def test_a_folder_that_stays_as_it_is_ends_in_err_and_tells_why(tmp_path):
             assert found["result"]["cause"] == "folder_limit"
             wait_until(lambda: "busy" in (queue.ok("detail")["stuck"] or ""))
             assert "cannot be brought" in queue.get(msg_id)["story"]["why"]
+            followed = rq("logs", "-f", msg_id, root=queue.root.path)
+            assert followed.returncode == 0
+            assert "it has ended" in followed.stderr
             assert queue.run(param1="echo done >&3")["state"] == "done"
         wait_until(lambda: queue.ok("detail")["stuck"] is None)
         queue.ok("retry_message", {"msg_id": msg_id})
