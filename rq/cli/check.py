@@ -32,8 +32,8 @@ def _problems(reader: owner.Reader, name: str, *, fix: bool) -> list[dict[str, A
         raise Refused(
             f"{name} is running and mends itself: --fix is for a stopped RQ (`rq down`)"
         )
-    if reply[0] != "ok":
-        raise Refused(f"{name}: {reply[1]}")
+    if reply[0] != "ok":  # it stops, say: the others are checked all the same
+        return [_unreadable(name, "unchecked", str(reply[1]))]
     return [{"queue": name, **one} for one in reply[1]["problems"]]
 
 
@@ -49,7 +49,7 @@ def _offline(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
     return [{"queue": name, **one.to_json()} for one in problems]
 
 
-def _unreadable(name: str, kind: str, error: RQError) -> dict[str, Any]:
+def _unreadable(name: str, kind: str, error: RQError | str) -> dict[str, Any]:
     return {"queue": name, "kind": kind, "subject": name, "text": str(error)}
 
 

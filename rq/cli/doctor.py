@@ -18,6 +18,7 @@ _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 _DESCRIPTORS = 4096
 _EARLIEST = 1_735_689_600  # 2025: an earlier clock was never set
 _SLOW_SYNC = 0.02  # seconds
+_ROOM = 256 * 1024 * 1024  # what measuring may take of a fast disk, for a second
 
 
 def doctor(root: Root, words: list[str]) -> int:
@@ -26,8 +27,9 @@ def doctor(root: Root, words: list[str]) -> int:
     term.json_option(made)
     args = made.parse_args(words)
     system = disk.describe(root.path)
-    speed = None if args.quick else _speed(root)
+    speed, unknown = (None, []) if args.quick else _speed(root, system)
     warnings = [*system.warnings, *_settings(root), *_machine(), *_slow(speed)]
+    warnings += unknown
     if args.json:
         _print_json(root, system, speed, warnings)
         return OK
@@ -41,10 +43,16 @@ def doctor(root: Root, words: list[str]) -> int:
     return OK
 
 
-def _speed(root: Root) -> Any:
+def _speed(root: Root, system: disk.FileSystem) -> tuple[Any, list[str]]:
+    """Measure; or tell why not: a disk that is full is one to look at, not to fill."""
     from rq.spool import measure
 
-    return measure.measure(root.path)
+    if system.free_bytes < _ROOM:
+        return None, [f"the disk was not measured: that takes {wording.size(_ROOM)}"]
+    try:
+        return measure.measure(root.path), []
+    except OSError as error:
+        return None, [f"the disk could not be measured: {error.strerror}"]
 
 
 def _disk_lines(system: disk.FileSystem) -> Iterator[tuple[str, str]]:

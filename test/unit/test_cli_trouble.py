@@ -1,0 +1,42 @@
+"""Verbs for a bad night go on past what is broken, and say so."""
+
+import dataclasses
+import errno
+import json
+import os
+
+from rq import cli, disk
+from rq.cli import owner, place
+from rq.spool import measure
+
+
+def test_check_goes_on_past_a_queue_that_refuses(tmp_path, monkeypatch, capsys):
+    replies = {"a": ["fail", "the queue is stopping"], "b": ["ok", {"problems": []}]}
+    monkeypatch.setattr(place, "queue_names", lambda _: list(replies))
+    monkeypatch.setattr(owner.Reader, "answer", lambda _, name, *__: replies[name])
+    words = ["--root", str(tmp_path), "check", "--json"]
+    assert cli.main(words) == cli.INTEGRITY
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["queue"], row["kind"]) == ("a", "unchecked")
+    assert row["text"] == "the queue is stopping"
+
+
+def test_doctor_tells_of_a_disk_that_it_cannot_measure(tmp_path, monkeypatch, capsys):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    system = dataclasses.replace(disk.describe(tmp_path), free_bytes=1 << 40)
+    monkeypatch.setattr(disk, "describe", lambda _: system)
+    monkeypatch.setattr(measure, "measure", full)
+    assert cli.main(["--root", str(tmp_path), "doctor"]) == cli.OK
+    said = capsys.readouterr().out
+    assert "promise" in said
+    assert "could not be measured: No space left" in said
+
+
+def test_doctor_does_not_fill_a_disk_that_is_nearly_full(tmp_path, monkeypatch, capsys):
+    system = dataclasses.replace(disk.describe(tmp_path), free_bytes=1 << 20)
+    monkeypatch.setattr(disk, "describe", lambda _: system)
+    monkeypatch.setattr(measure, "measure", None)
+    assert cli.main(["--root", str(tmp_path), "doctor"]) == cli.OK
+    assert "was not measured: that takes 256.0 MiB" in capsys.readouterr().out
