@@ -26,7 +26,7 @@ def restore(root: Root, words: list[str]) -> int:
         "new id. Without it: the same queue, moved here as it was last",
     )
     term.json_option(made)
-    args = made.parse_args(words)
+    args = made.parse_intermixed_args(words)  # accept --copy QUEUE
     what, queues = _asked(args.words, copy=args.copy)
     for name in queues:  # a mistyped name must not leave the work half done
         place.queue_dir(root, name)

@@ -172,7 +172,8 @@ def _await_ready(root: Root) -> bool:
             told = now
             place.note(f"waiting for {shortened(missing)} ({now - begun:.0f} s)")
         time.sleep(0.05)
-    queues = place.queue_names(root)
+    late = {str(one["name"]) for one in _late(facts)}
+    queues = [name for name in place.queue_names(root) if name not in late]
     print(f"{len(queues)} queues are ready: {', '.join(queues)}", flush=True)
     for line in _not_up(facts):
         place.note(line)
@@ -215,11 +216,19 @@ def _scandir_errors(facts: Mapping[str, Any]) -> Mapping[str, str]:
 def _not_up(facts: Mapping[str, Any]) -> list[str]:
     children = [
         f"{one['name']} is {one['state']}: {one.get('reason') or 'see log/'}"
-        for one in facts.get("children", [])
-        if one.get("state") != Child.UP and one.get("wanted") == "UP"
+        for one in _late(facts)
     ]
     broken = _scandir_errors(facts).items()
     return children + [f"scandir/{name}: {text}" for name, text in broken]
+
+
+def _late(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the children that should be up and are not."""
+    return [
+        one
+        for one in facts.get("children", [])
+        if one.get("state") != Child.UP and one.get("wanted") == "UP"
+    ]
 
 
 def _warn_of_disk(root: Root) -> None:

@@ -1,7 +1,9 @@
 """`rq up` waits for hundreds of queues as long as they go on becoming ready."""
 
+from rq.cli import place, up
 from rq.cli.patience import Patience
 from rq.cli.up import READY_PATIENCE
+from rq.layout import Root
 
 
 def test_it_lasts_while_one_after_another_becomes_ready():
@@ -23,3 +25,17 @@ def test_a_queue_that_starts_and_fails_in_turn_does_not_prolong_it():
     patience = Patience(0.0)
     told = [patience.ends(2 + n % 2, float(n), READY_PATIENCE) for n in range(40)]
     assert told == [False] * 31 + [True] * 9
+
+
+def test_a_queue_that_was_given_up_is_not_called_ready(tmp_path, monkeypatch, capsys):
+    kind = {"kind": "queue", "wanted": "UP"}
+    children = [
+        {"name": "a", "state": "FATAL", "reason": "its journal", **kind},
+        {"name": "b", "state": "UP", **kind},
+    ]
+    monkeypatch.setattr(place, "ask_supervisor", lambda *_: {"children": children})
+    monkeypatch.setattr(place, "queue_names", lambda _: ["a", "b"])
+    assert up._await_ready(Root(tmp_path))
+    said = capsys.readouterr()
+    assert said.out == "1 queues are ready: b\n"
+    assert "a is FATAL: its journal" in said.err

@@ -106,7 +106,7 @@ class Forms:
         if not self._site.config.allow_new_queue:
             raise falcon.HTTPForbidden(
                 description="Queues may not be made here: allow_new_queue in "
-                "config/config.json is off. Link a directory with a program `run` "
+                "config/config.json was off when RQ started. Link a directory with a program `run` "
                 "into scandir/ instead."
             )
         await self.show_queue(req, resp, NEW_QUEUE)
