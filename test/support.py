@@ -171,7 +171,8 @@ class RunningQueue:
         if not self.root.config.exists():
             self.root.config.write_text(json.dumps(SETTINGS))
         self.settings = {"name": name, "script": str(self.script), "exec_prefix": ""}
-        self.configure(**settings)
+        # Scripts that are as nice as they are by default starve on a busy machine.
+        self.configure(**{"nice": 0, **settings})
 
     def script_file(self, script: Path | str) -> Path:
         """Return a file of test/scripts by its name, or one with the text given."""

@@ -42,7 +42,8 @@ def define(root, name, script, **config):
     directory.mkdir(parents=True)
     (directory / "run").write_text(script)
     (directory / "run").chmod(0o755)
-    (directory / "config.json").write_text(json.dumps(config))
+    # Scripts that are as nice as they are by default starve on a busy machine.
+    (directory / "config.json").write_text(json.dumps({"nice": 0, **config}))
     (root / "scandir").mkdir(exist_ok=True)
     (root / "scandir" / name).symlink_to(f"../definitions/{name}")
 

@@ -140,7 +140,8 @@ class Served(Client):
         file = self.daemon.root.path / f"{name}.script"
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
-        wanted = {"name": name, "script": str(file), "exec_prefix": "", **settings}
+        wanted = {"name": name, "script": str(file), "exec_prefix": "", "nice": 0}
+        wanted |= settings
         reply = self.daemon.ask("create_queue", wanted)
         assert reply == ["success", "queue created - awesome"], reply
         return name

@@ -7,7 +7,15 @@ import sys
 from datetime import datetime
 
 import pytest
-from support import SCRIPTS, SETTINGS, RunningQueue, lives, running_queue, wait_until
+from support import (
+    SCRIPTS,
+    SETTINGS,
+    RunningQueue,
+    kept,
+    lives,
+    running_queue,
+    wait_until,
+)
 
 from rq.queues import environment
 
@@ -62,8 +70,14 @@ def test_a_script_leads_a_group_of_its_own_and_is_nice(tmp_path, queue):
     # Set right after the start: a script may have asked before.
     message = queue.send()
     assert queue.ended(message)["state"] == "done"
-    text = "#!/bin/sh\nsleep 0.1; nice > found; echo done >&3\n"
-    with running_queue(tmp_path, text, "nice") as other:
+    text = (
+        "#!/bin/sh\nfor n in $(seq 500); do nice > found; grep -qx 19 found && break\n"
+        "sleep 0.02; done; echo done >&3\n"
+    )
+    other = RunningQueue(tmp_path, "nice", text)
+    del other.settings["nice"]  # what it is where nobody says
+    other.configure()
+    with kept(other):
         message = other.run()
         assert (other.folder(message["msg_id"]) / "job/found").read_text() == "19\n"
 
