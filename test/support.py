@@ -352,12 +352,14 @@ def kept(queue: Kept) -> Iterator[Kept]:
 
 
 def lives(pid: int) -> bool:
-    """Return whether a process is there and is no zombie."""
+    """Return whether a process is there, no zombie, and not just taken apart by the
+    kernel: that does nothing any more, and holds nothing for long."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
+    is_ending = int(words[6]) & 0x4  # PF_EXITING
+    return words[0] not in "ZX" and not is_ending
 
 
 def end(pid: int) -> None:
