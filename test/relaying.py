@@ -75,7 +75,7 @@ class Proxy:
         self.faults.setdefault(step, []).append(fault)
 
     def serve(self, client: socket.socket) -> None:
-        client.settimeout(20)
+        client.settimeout(60)
         with client, client.makefile("rb") as reader:
             while not self.is_down and (request := _whole(reader)):
                 step = step_of(request)
@@ -259,10 +259,10 @@ class Pair:
             self.hurry(msg_id)
             return None
 
-        found: dict[str, Any] = wait_until(told)
+        found: dict[str, Any] = wait_until(told, 60)
         return found
 
-    def relayed(self, msg_id: str, seconds: float = 20.0) -> dict[str, Any]:
+    def relayed(self, msg_id: str, seconds: float = 60.0) -> dict[str, Any]:
         """Wait until a message was handed over, its due times hurried along."""
 
         wait_until(lambda: self.hurry(msg_id) in ("relayed", "err"), seconds)

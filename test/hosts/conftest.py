@@ -43,10 +43,10 @@ class Host(Daemon):
     def open_up(self) -> None:
         """Start it, with its queues `relay` and `sink`."""
         self.start()
-        self.until_up("web", 30)
+        self.until_up("web", 60)
         self.create("sink")
         self.link("relay", CHECKOUT / "rq/bundled/relay")
-        self.until_up("relay", 20)
+        self.until_up("relay", 60)
 
     def plug(self, word: str) -> None:
         self._net.say("link", str(self._number), word)

@@ -55,7 +55,8 @@ def ran(daemon, name, **fields):
         found = daemon.ask_queue(name, "get_message", asked)[1]
         return found if found["state"] in ("done", "err") else None
 
-    wait_until(lambda: ended() is not None, 60)
+    wait_until(ended, 60)
+    daemon.ask_queue(name, "check")  # its folder has followed
     found = ended()
     log = daemon.root.path / found["path"] / "job" / "stdio.log"
     printed = [one for one in log.read_text().splitlines() if one.startswith("{")]

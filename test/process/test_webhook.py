@@ -130,7 +130,7 @@ def tell(queue, url, **more):
     """Let a story be told once; return the message when that try has ended."""
     story = json.dumps({**STORY, **more})
     msg_id = queue.send(param1=url, param2=story, param3="msg_1")
-    wait_until(lambda: queue.get(msg_id)["result"].get("finished"))
+    wait_until(lambda: queue.get(msg_id)["result"].get("finished"), 60)
     return queue.get(msg_id)
 
 
@@ -266,7 +266,7 @@ def test_nothing_of_what_a_service_answers_is_shown(queue, answer):
         told = tell(queue, f"http://127.0.0.1:{server.getsockname()[1]}/")
         thread.join()
     assert SECRET_SAID not in json.dumps(told)
-    folder = queue.dir.message(told["state"], told["msg_id"])
+    folder = queue.folder(told["msg_id"])
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert not any(SECRET_SAID.encode() in path.read_bytes() for path in files)
 
@@ -453,14 +453,13 @@ def test_a_process_for_each_message_does_as_well(queue, hook):
 
 
 def test_a_dead_receiver_takes_one_worker_and_delays_no_other(queue, hook):
-    hook.slow = 8.0
+    hook.slow = 100.0
+    allow(queue, urls={hook.url(): {"timeout": 100}})
     with receiver() as quick:
         for _ in range(8):
             queue.send(param1=hook.url(), param2="{}")
         wait_until(lambda: len(hook.heard) == 1)
-        began = time.monotonic()
         assert tell(queue, quick.url())["state"] == "done"
-        assert time.monotonic() - began < 7
         assert len(hook.heard) == 1
         hook.slow = 0.0
         for one in queue.ok("list", {"state": "que"}):

@@ -46,7 +46,7 @@ def paused(t, on):
     else:
         flag.unlink()
     t.ask("wake")
-    wait_until(lambda: t.ask("status") == ["PAUSE" if on else "UP"], 30)
+    wait_until(lambda: t.ask("status") == ["PAUSE" if on else "UP"], 60)
 
 
 def damage(path):
@@ -57,11 +57,12 @@ def damage(path):
 
 def told(t, webhook):
     """Return the one story that the webhook queue was given."""
-    wait_until(lambda: t.ok("detail")["owed"] == 0, 30)
+    wait_until(lambda: t.ok("detail")["owed"] == 0, 60)
     webhook.ok("check")
     states = (State.QUE, State.RUN, State.DONE)
+    # One that moves meanwhile may lie in two of the directories that are listed.
     ids = wait_until(
-        lambda: [i for one in states for i in folders.list_state(webhook.dir, one)], 30
+        lambda: {i for one in states for i in folders.list_state(webhook.dir, one)}, 60
     )
     [message] = [webhook.get(one) for one in ids]
     assert message["param1"] == URL
@@ -81,7 +82,7 @@ def test_of_one_that_waited_and_cannot_be_started(pair):
     msg_id, path = send(t, param1="echo done >&3")
     damage(path)
     paused(t, False)
-    assert t.ended(msg_id, 30)["state"] == "err"
+    assert t.ended(msg_id, 60)["state"] == "err"
     is_true(told(t, webhook), msg_id)
 
 
@@ -93,7 +94,7 @@ def test_of_one_that_was_damaged_while_the_queue_was_stopped(pair):
     damage(path)
     t.start()
     paused(t, False)
-    assert t.ended(msg_id, 30)["state"] == "err"
+    assert t.ended(msg_id, 60)["state"] == "err"
     is_true(told(t, webhook), msg_id)
 
 
@@ -106,12 +107,12 @@ def test_of_one_that_ran_when_the_queue_was_killed(pair):
     msg_id, _ = send(t, param1=script)
     t.restart()  # from now on the file alone holds it; else it would be mended
     paused(t, False)
-    wait_until(lambda: t.get(msg_id)["result"].get("pid"), 30)
+    wait_until(lambda: t.get(msg_id)["result"].get("pid"), 60)
     t.crash()
     damage(t.dir.message(State.RUN, msg_id) / "msg")
     t.start()
     hold.unlink()
-    assert t.ended(msg_id, 30)["state"] == "err"
+    assert t.ended(msg_id, 60)["state"] == "err"
     story = told(t, webhook)
     assert (story["id"], story["state"]) == (msg_id, "err")
     assert story["param1"] == script
@@ -124,6 +125,6 @@ def test_of_one_without_a_webhook_nothing_is_told(pair):
     t.ok("check")
     damage(t.dir.message(State.QUE, msg_id) / "msg")
     paused(t, False)
-    assert t.ended(msg_id, 30)["state"] == "err"
+    assert t.ended(msg_id, 60)["state"] == "err"
     assert t.ok("detail")["owed"] == 0
     assert webhook.ok("detail")["counts"]["que"] == 0

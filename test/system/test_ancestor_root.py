@@ -25,7 +25,7 @@ def root(tmp_path_factory):
 
 
 def ask(root, queue, command, arg=b""):
-    return client.ask(root.queue(queue).socket, command, arg, timeout=10)
+    return client.ask(root.queue(queue).socket, command, arg, timeout=30)
 
 
 def get(root, msg_id):
@@ -37,6 +37,7 @@ def get(root, msg_id):
 
 def until(root, msg_id, state):
     wait_until(lambda: get(root, msg_id)["state"] == state)
+    ask(root, ancestor.ANCESTOR[msg_id][0], "check")  # its folder follows
     return get(root, msg_id)
 
 
@@ -99,6 +100,7 @@ def test_what_had_ended_is_found_where_it_was(root):
 def test_it_is_counted(root):
     until(root, ancestor.WAITING, "done")
     until(root, ancestor.RUNNING, "done")
+    wait_until(lambda: of_timer(root))
     counts = ask(root, "work", "num_messages")
     # The timer fires at once when it is new to RQ.
     counts["done"] -= len(of_timer(root))
@@ -137,6 +139,7 @@ def test_a_message_of_his_can_be_cloned_and_its_file_of_his_travels(root):
     short = full_id.rpartition("/")[2]
     asked = {"msg_id": short}
     wait_until(lambda: ask(root, "work", "get_message_state", asked) == ["ok", "done"])
+    ask(root, "work", "check")  # its folder follows
     path = root.path / ask(root, "work", "get_message", asked)[1]["path"]
     assert (path / "attach/cat photo.jpg").read_bytes() == ancestor.ATTACHED
     ask(root, "work", "delete_message", asked)
