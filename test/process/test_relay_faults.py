@@ -53,7 +53,7 @@ def test_a_lost_reply_to_commit_makes_one_message(pair):
 def test_a_fault_at_any_step_makes_one_message(shared, step, fault):
     before = len(shared.received())
     shared.proxy.once(step, fault)
-    ended = shared.relayed(shared.send(FILES), 30)
+    ended = shared.relayed(shared.send(FILES))
     assert ended["state"] == "relayed", ended
     [got] = shared.received()[before:]
     assert set(got["attachments"]) == set(FILES)
@@ -95,13 +95,27 @@ def test_an_upload_goes_on_where_it_was_cut(pair):
     assert list(pair.sink.root.uploads.iterdir()) == []
 
 
-def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
-    pair.proxy.once("prepare", "busy")
+def rest_after_a_try(pair):
+    """Send a message; return its id when it was tried once and waits, its folder too."""
+    pause = pair.sender.root.pause("relay")
+    pair.proxy.once("prepare", pause.touch)
     msg_id = pair.send(FILES)
-    wait_until(lambda: pair.sender.state(msg_id) == "que")
+    wait_until(pause.exists, 60)
+    pair.sender.until(msg_id, "que")
+    return msg_id
+
+
+def go_on(pair):
+    pair.sender.root.pause("relay").unlink()
+    pair.sender.ask("wake")
+
+
+def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
+    msg_id = rest_after_a_try(pair)
     file = pair.sender.folder(msg_id) / "attach/notes.txt"
     file.chmod(0o640)
     file.write_bytes(b"hallo\n")
+    go_on(pair)
     ended = pair.relayed(msg_id)
     assert ended["state"] == "err"
     assert "notes.txt is not what was attached here" in ended["status"]
@@ -109,10 +123,9 @@ def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
 
 
 def test_an_attachment_that_is_gone_here_is_not_held_against_the_host(pair):
-    pair.proxy.once("prepare", "busy")
-    msg_id = pair.send(FILES)
-    wait_until(lambda: pair.sender.state(msg_id) == "que")
+    msg_id = rest_after_a_try(pair)
     (pair.sender.folder(msg_id) / "attach/notes.txt").unlink()
+    go_on(pair)
     ended = pair.relayed(msg_id)
     assert ended["state"] == "err"
     assert "attachment notes.txt cannot be read: No such file" in ended["status"]

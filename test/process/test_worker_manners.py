@@ -10,6 +10,7 @@ from support import SCRIPTS, RunningQueue, end, lives, running_queue, wait_until
 
 pytestmark = pytest.mark.process
 NOBODY = 65534
+TOLD = "until [ -s child ]; do sleep 0.02; done"  # a child has written its pid
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +48,14 @@ def test_a_script_that_closes_its_pipe_early_does_not_make_the_queue_spin(queue)
 
 
 def test_a_child_that_keeps_the_pipe_open_does_not_hold_up_the_end(queue):
-    began = time.monotonic()
     message = queue.run(param1="sleep 60 & echo $! > child; echo done >&3")
     assert message["state"] == "done"
-    assert time.monotonic() - began < 30
     assert not lives(leftover(queue, message["msg_id"]))
 
 
 def test_sixty_four_megabytes_of_garbage_are_read_and_forgotten(queue):
     script = "head -c 64M /dev/urandom >&3; echo >&3; echo done tired >&3"
-    message = queue.run(param1=script, seconds=30)
+    message = queue.run(param1=script, seconds=120)
     # Bytes at random may spell a word; they never did.
     assert message["status"] == "done - tired"
 
@@ -98,7 +97,7 @@ def test_a_script_that_ignores_term_is_killed_after_the_grace(queue):
     ],
 )
 def test_a_script_that_kills_itself_is_an_err_that_names_the_signal(queue, how, wanted):
-    message = queue.run(param1=f"echo run nearly there >&3; {how}", seconds=60)
+    message = queue.run(param1=f"echo run nearly there >&3; {how}", seconds=120)
     assert message["state"] == "err"
     assert message["result"]["signal"] in (wanted, "SIGXCPU")
     assert "nearly there" in message["story"]["why"]
@@ -115,7 +114,7 @@ def test_a_double_fork_is_ended_before_its_message_goes_on(queue):
 
 
 def test_a_child_in_a_session_of_its_own_is_ended_too(queue):
-    script = "setsid sh -c 'echo $$ > child; exec sleep 60' & sleep 0.1; echo done >&3"
+    script = f"setsid sh -c 'echo $$ > child; exec sleep 60' & {TOLD}; echo done >&3"
     message = queue.run(param1=script)
     assert message["state"] == "done"
     assert not lives(leftover(queue, message["msg_id"]))
@@ -124,7 +123,7 @@ def test_a_child_in_a_session_of_its_own_is_ended_too(queue):
 def test_a_child_that_ignores_term_is_killed(queue):
     script = (
         "setsid sh -c 'trap \"\" TERM; echo $$ > child; while :; do sleep .1; done' & "
-        "sleep 0.1; echo done >&3"
+        f"{TOLD}; echo done >&3"
     )
     message = queue.run(param1=script)
     assert message["state"] == "done"
@@ -252,4 +251,4 @@ def test_modes_that_stop_the_queue_are_put_right_by_it(unprivileged, last):
     queue.check()
     queue.ok("delete_message", {"msg_id": message["msg_id"]})
     queue.check()
-    assert not (queue.dir.path / "gone" / bad).exists()
+    wait_until(lambda: not (queue.dir.path / "gone" / bad).exists())

@@ -26,7 +26,7 @@ def seen_while(queue, msg_id):
             shown.append(found["status"])
         return found["state"] in ("done", "err")
 
-    wait_until(look)
+    wait_until(look, 60)
     return shown
 
 
@@ -39,9 +39,9 @@ def test_the_bash_example_completes_happily(bash):
 
 
 def test_the_bash_example_shows_what_it_does_while_it_is_slow(bash):
-    msg_id = bash.send(param1="slow", param2="0.5")
+    msg_id = bash.send(param1="slow", param2="3")  # so that it is seen
     shown = seen_while(bash, msg_id)
-    assert "run - start sleeping for 0.5" in shown
+    assert "run - start sleeping for 3" in shown
     assert shown[-1] == "done - script completed happily"
     assert "This script should execute slowly" in bash.output(msg_id)
 
@@ -106,7 +106,7 @@ def test_the_ruby_example_counts_down(tmp_path):
     if shutil.which("ruby") is None:
         pytest.skip("no ruby -> apt-get install ruby")
     with running_queue(tmp_path, "seed_ruby") as queue:
-        msg_id = queue.send(param1="0.2")
+        msg_id = queue.send(param1="1")  # so that each step is seen
         shown = seen_while(queue, msg_id)
         assert "run - just started" in shown
         assert "run - 2 done - 3 to go" in shown
