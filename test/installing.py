@@ -128,8 +128,15 @@ def give(path: Path, uid: int, gid: int | None = None) -> None:
 
 
 def owners(path: Path) -> dict[str, int]:
-    """Return who owns each file below a directory."""
-    return {str(one): one.lstat().st_uid for one in (path, *path.rglob("*"))}
+    """Return who owns each file below a directory; of an RQ that runs some may go
+    meanwhile."""
+    found = {str(path): path.lstat().st_uid}
+    for place, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            with contextlib.suppress(FileNotFoundError):
+                one = os.path.join(place, name)
+                found[one] = os.lstat(one).st_uid
+    return found
 
 
 def as_user(uid: int) -> dict[str, object]:

@@ -280,11 +280,14 @@ def test_what_root_has_open_does_not_go_to_a_supervisor_of_another_user(
         words = [code / "bin/rq-mgr", "--root", root, "run"]
         supervisor = subprocess.Popen(words, pass_fds=(secret.fileno(),), cwd="/")
     try:
-        wait_until((root / "config/queuemgr.sock").exists)
+        wait_until((root / "config/queuemgr.sock").exists, 60)
         place = f"/proc/{supervisor.pid}/fd"
         assert os.stat(f"/proc/{supervisor.pid}").st_uid == USER
-        opened = [os.readlink(f"{place}/{fd}") for fd in os.listdir(place)]
+        # What it has open for a moment may be gone before it is looked at.
+        opened = wait_until(
+            lambda: [os.readlink(f"{place}/{fd}") for fd in os.listdir(place)]
+        )
     finally:
         supervisor.terminate()
-        supervisor.wait(20)
+        supervisor.wait(60)
     assert names["secret"] not in opened

@@ -14,6 +14,7 @@ from supervising import annoy, daemon_on, wait_until
 
 from rq import client, config, trash, wire
 from rq.errors import NoSuchQueue, Refused
+from rq.scandir.passes import GONE_FOR
 
 pytestmark = pytest.mark.process
 
@@ -65,9 +66,7 @@ def test_a_link_is_a_queue_soon(running):
     directory = running.define("q", {"num_workers": "3", "coalesce_params": [1]})
     (directory / "form.json").write_text('{"default": "hidden"}')
     running.link("q", directory)
-    began = time.monotonic()
-    running.until_up("q")
-    assert time.monotonic() - began < 10
+    running.until_up("q", 20)
     queue = running.root.queue("q")
     written = config.read_json(queue.config)
     assert written["name"] == "q"
@@ -80,11 +79,9 @@ def test_a_link_is_a_queue_soon(running):
 def test_a_link_is_a_queue_without_hints_too(daemon, tmp_path):
     hide_watchdog(daemon, tmp_path)
     daemon.start()
-    began = time.monotonic()
     linked(daemon, "q")
-    assert time.monotonic() - began < 15
     (daemon.root.scandir / "q").unlink()
-    wait_until(lambda: listed(daemon) == [], 20)
+    wait_until(lambda: listed(daemon) == [], 60)
 
 
 def test_a_definition_without_config_gets_the_defaults(running):
@@ -101,7 +98,7 @@ def test_a_relative_link_works_and_its_form_does_not_dangle(running):
     running.until_up("q")
     assert running.root.queue("q").form.exists()
     (directory / "form.json").unlink()
-    wait_until(lambda: not running.root.queue("q").form.is_symlink(), 20)
+    wait_until(lambda: not running.root.queue("q").form.is_symlink(), 60)
 
 
 def test_a_link_through_a_moving_target_keeps_the_moving_part(running):
@@ -127,9 +124,9 @@ def test_a_changed_config_arrives_without_a_restart(running):
     directory = linked(running, "q", {"num_workers": 2})
     pid = running.child("q")["pid"]
     (directory / "config.json").write_text('{"num_workers": 5}')
-    wait_until(lambda: settings_of(running, "q")["num_workers"] == 5, 20)
+    wait_until(lambda: settings_of(running, "q")["num_workers"] == 5, 60)
     (directory / "config.json").unlink()
-    wait_until(lambda: settings_of(running, "q")["num_workers"] == 1, 20)
+    wait_until(lambda: settings_of(running, "q")["num_workers"] == 1, 60)
     assert running.child("q")["pid"] == pid
 
 
@@ -151,7 +148,7 @@ def test_a_mistake_is_shown_and_the_queue_goes_on(running, mistake, told):
     directory = linked(running, "q", {"num_workers": 2})
     pid = running.child("q")["pid"]
     mistake(directory)
-    wait_until(lambda: told in errors(running).get("q", ""), 20)
+    wait_until(lambda: told in errors(running).get("q", ""), 60)
     assert listed(running) == ["q"]
     assert settings_of(running, "q")["num_workers"] == 2
     assert running.child("q")["pid"] == pid
@@ -178,10 +175,10 @@ def test_what_is_no_link_or_has_no_good_name_is_shown(running):
 def test_a_scandir_that_cannot_be_read_removes_nothing(running):
     linked(running, "q")
     running.root.scandir.rename(running.root.path / "away")
-    wait_until(lambda: "scandir" in errors(running), 20)
+    wait_until(lambda: "scandir" in errors(running), 60)
     assert listed(running) == ["q"]
     (running.root.path / "away").rename(running.root.scandir)
-    wait_until(lambda: errors(running) == {}, 20)
+    wait_until(lambda: errors(running) == {}, 60)
     assert listed(running) == ["q"]
 
 
@@ -222,14 +219,22 @@ def test_kept_trash_does_not_come_back(running):
 
 def test_a_link_that_is_replaced_in_two_steps_removes_nothing(running):
     directory = linked(running, "q")
-    pid = running.child("q")["pid"]
     for _ in range(5):
-        (running.root.scandir / "q").unlink()
-        running.link("q", directory)
-    end = time.monotonic() + 3
-    wait_until(lambda: time.monotonic() > end)
+        pid = running.until_up("q")["pid"]
+        times = [replaced(running, directory) for _ in range(5)]
+        time.sleep(3)
+        if sum(times) < GONE_FOR:
+            break  # else a busy machine came between, and it was removed indeed
     assert running.child("q")["pid"] == pid
     assert trash.ls(running.root) == []
+
+
+def replaced(daemon, directory):
+    """Replace the link to a definition; return the seconds that this took."""
+    began = time.monotonic()
+    (daemon.root.scandir / "q").unlink()
+    daemon.link("q", directory)
+    return time.monotonic() - began
 
 
 def test_queues_made_through_the_api_are_not_scandirs(daemon):
@@ -239,7 +244,7 @@ def test_queues_made_through_the_api_are_not_scandirs(daemon):
     daemon.stop()
     (daemon.root.scandir / "linked").unlink()
     daemon.start()
-    wait_until(lambda: listed(daemon) == ["api"], 20)
+    wait_until(lambda: listed(daemon) == ["api"], 60)
     daemon.link("api", directory)
     wait_until(lambda: "was made through the API" in errors(daemon).get("api", ""))
     assert settings_of(daemon, "api")["script"] == str(daemon.script)
@@ -248,7 +253,7 @@ def test_queues_made_through_the_api_are_not_scandirs(daemon):
 def test_a_linked_queue_that_was_deleted_stays_deleted_until_it_is_linked_anew(running):
     directory = linked(running, "q")
     assert running.ask("delete_queue", "q")[0] == "ok"
-    wait_until(lambda: "was deleted" in errors(running).get("q", ""), 20)
+    wait_until(lambda: "was deleted" in errors(running).get("q", ""), 60)
     assert listed(running) == []
     (running.root.scandir / "q").unlink()
     running.link("q", directory)
@@ -267,10 +272,10 @@ def test_queues_of_the_ancestor_are_adopted_when_linked_and_else_left_alone(daem
     daemon.start()
     daemon.until_up("other")
     daemon.until_up("linked")
-    wait_until(lambda: settings_of(daemon, "linked")["num_workers"] == 2, 20)
+    wait_until(lambda: settings_of(daemon, "linked")["num_workers"] == 2, 60)
     assert settings_of(daemon, "linked")["script"] == str(directory / "run")
     (daemon.root.scandir / "linked").unlink()
-    wait_until(lambda: listed(daemon) == ["other"], 20)
+    wait_until(lambda: listed(daemon) == ["other"], 60)
 
 
 def test_only_the_trash_that_was_looked_at_is_deleted(daemon):
@@ -314,7 +319,7 @@ def test_who_answers_a_hint_with_nonsense_does_not_end_scandir(daemon):
                 assert time.monotonic() < asked + 30
                 assert process.poll() is None
         sock.shutdown(socket.SHUT_RDWR)
-        talker.join(20)
+        talker.join(60)
     process.kill()
     process.wait()
 
@@ -332,9 +337,9 @@ def babble(sock, heard):
 def test_a_flag_made_by_hand_reaches_the_queue_at_once(running):
     linked(running, "q")
     running.root.down("q").touch()
-    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"], 4)
+    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"])
     running.root.down("q").unlink()
-    wait_until(lambda: running.ask_queue("q", "status") == ["UP"], 4)
+    wait_until(lambda: running.ask_queue("q", "status") == ["UP"])
 
 
 def test_scandir_goes_on_after_kill_and_when_the_supervisor_is_annoyed(running):
