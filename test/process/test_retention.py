@@ -45,7 +45,7 @@ def test_each_hour_what_is_old_goes_without_being_asked_for(tmp_path):
         queue.start()
         for _ in range(2):
             message = queue.send(param1="echo done >&3")
-            wait_until(lambda one=message: not is_there(queue, one), 20)
+            wait_until(lambda one=message: not is_there(queue, one), 60)
         failed = queue.run(param1="echo err no >&3")["msg_id"]
         wait_until(lambda: queue.log().count("retention: removed=1") == 2)
         assert is_there(queue, failed)
@@ -171,5 +171,5 @@ def test_a_message_says_when_it_will_be_removed(queue):
     assert "removed_at" not in queue.get(message)
     prepared = queue.ok("prep_message", {"dest": "t"}).rpartition("/")[2]
     assert queue.get(prepared)["removed_at"] == pytest.approx(
-        time.time() + 36 * 3600, abs=5
+        time.time() + 36 * 3600, abs=60
     )

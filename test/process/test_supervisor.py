@@ -112,13 +112,13 @@ def test_down_and_pause_are_files_that_the_queue_heeds_at_once(running):
     running.create("q")
     running.ask("pause_queue", "q")
     assert running.root.pause("q").exists()
-    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"], 4)
+    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"])
     running.ask("down_queue", "q")
-    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"], 4)
+    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"])
     running.ask("up_queue", "q")
     running.ask("resume_queue", "q")
     assert not running.root.down("q").exists()
-    wait_until(lambda: running.ask_queue("q", "status") == ["UP"], 4)
+    wait_until(lambda: running.ask_queue("q", "status") == ["UP"])
 
 
 def test_a_deleted_queue_lies_in_the_trash_whole(running):
@@ -157,7 +157,7 @@ def test_a_restart_gives_a_new_process(running):
 
 def test_a_second_supervisor_names_the_first_and_ends(running):
     told = running.command("rq.supervisor")
-    second = subprocess.run(**told, capture_output=True, timeout=20, check=False)
+    second = subprocess.run(**told, capture_output=True, timeout=60, check=False)
     assert second.returncode == 1
     assert str(running.process.pid) in second.stderr.decode()
     assert second.stderr.decode().count("\n") == 1
@@ -167,7 +167,7 @@ def test_a_second_supervisor_names_the_first_and_ends(running):
 def test_a_root_without_config_is_refused_in_one_sentence(tmp_path, daemon):
     daemon.root.config.unlink()
     told = daemon.command("rq.supervisor")
-    ended = subprocess.run(**told, capture_output=True, timeout=20, check=False)
+    ended = subprocess.run(**told, capture_output=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert ended.stderr.decode().count("\n") == 1
     assert "config.json is missing" in ended.stderr.decode()
@@ -179,24 +179,24 @@ def test_a_root_without_config_is_refused_in_one_sentence(tmp_path, daemon):
 def test_a_killed_queue_comes_back_each_time_a_little_later(running):
     running.create("q")
     gaps = []
-    for _ in range(2):
-        running.kill("q")
-        wait_until(lambda: running.child("q")["state"] == Child.BACKOFF)
-        assert "SIGKILL" in running.child("q")["reason"]
+    for number in (1, 2):
         began = time.monotonic()
+        running.kill("q")
+        wait_until(lambda n=number: running.child("q")["restarts"] == n)
         running.until_up("q")
         gaps.append(time.monotonic() - began)
-    assert gaps[0] >= 0.5
-    assert gaps[1] >= 1.3
-    assert running.child("q")["restarts"] == 2
+    assert gaps[0] >= 1.0
+    assert gaps[1] >= 2.0
+    log = (running.root.log / "queuemgr.log").read_text()
+    assert "was killed by SIGKILL" in log
 
 
 def test_a_queue_killed_by_a_signal_without_a_name_comes_back(running):
     running.create("q")
     dead = running.child("q")["pid"]
     os.kill(dead, signal.SIGRTMIN + 1)
-    wait_until(lambda: running.child("q")["pid"] not in (dead, None), 30)
-    running.until_up("q", 30)
+    wait_until(lambda: running.child("q")["pid"] not in (dead, None), 60)
+    running.until_up("q", 60)
     log = (running.root.log / "queuemgr.log").read_text()
     assert f"was killed by signal {signal.SIGRTMIN + 1}" in log
 
@@ -246,9 +246,9 @@ def test_a_new_supervisor_takes_over_the_queues_of_a_killed_one(daemon):
 def test_everything_ends_when_the_supervisor_is_killed_for_good(daemon):
     daemon.start()
     daemon.create("a")
-    assert len(daemon.processes()) >= 5
+    wait_until(lambda: len(daemon.processes()) >= 5)
     daemon.crash()
-    wait_until(lambda: daemon.processes() == [], 15)
+    wait_until(lambda: daemon.processes() == [], 60)
     daemon.start()
     daemon.until_up("a")
 
@@ -262,7 +262,7 @@ def test_a_supervisor_is_not_kept_from_starting_by_queues_that_still_end(daemon)
     daemon.start()
     assert daemon.ask("ping") == ["pong"]
     os.kill(pid, signal.SIGCONT)
-    daemon.until_up("a", 20)
+    daemon.until_up("a", 60)
 
 
 # ---- stopping
@@ -273,7 +273,7 @@ def test_a_stop_leaves_no_process_no_socket_and_no_pid_file(running, number):
     running.create("a")
     running.create("b")
     running.process.send_signal(number)
-    assert running.process.wait(20) == 0
+    assert running.process.wait(60) == 0
     assert running.processes() == []
     assert not running.root.supervisor_socket.exists()
     assert not running.root.supervisor_pid.exists()
@@ -293,7 +293,7 @@ def test_a_stop_ends_with_queues_that_had_given_up_or_wait(running):
 def test_shutdown_by_command_stops_all(running):
     running.create("a")
     assert running.ask("shutdown") == ["ok"]
-    assert running.process.wait(20) == 0
+    assert running.process.wait(60) == 0
 
 
 def test_systemd_is_told(daemon, tmp_path):
@@ -308,7 +308,7 @@ def test_systemd_is_told(daemon, tmp_path):
         listener.start()
         daemon.start()
         daemon.create("a")
-        wait_until(lambda: wanted <= set(heard), 20)
+        wait_until(lambda: wanted <= set(heard), 60)
         daemon.stop()
         listener.join(30)
     assert heard[0] == b"READY=1"
@@ -379,7 +379,7 @@ def test_hup_takes_up_what_has_changed_in_the_config(running):
     kept = json.loads(running.root.config.read_text())
     files.write_state(running.root.config, {**kept, "env": "another", "grace": 600})
     running.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: running.ask("environment") == ["another"], 30)
+    wait_until(lambda: running.ask("environment") == ["another"], 60)
 
 
 def test_a_queue_whose_directory_comes_back_while_it_stops_is_minded_again(daemon):
@@ -409,10 +409,8 @@ def test_bad_clients_cost_only_themselves(running):
     before = {one["name"]: one["pid"] for one in running.children()}
     sockets = [running.root.supervisor_socket, running.root.queue("q").socket]
     silent = [line for path in sockets for line in annoy(path)]
-    began = time.monotonic()
     assert running.ask("ping") == ["pong"]
     assert running.ask_queue("q", "ping") == ["pong"]
-    assert time.monotonic() - began < 10
     assert {one["name"]: one["pid"] for one in running.children()} == before
     # Half a frame is given up after its deadline.
     assert silent[0].recv(10) == b""
@@ -511,7 +509,7 @@ def test_a_queue_whose_lock_cannot_be_opened_is_tried_again_and_ends(running):
     assert running.ask_queue("b", "ping") == ["pong"]
     lock.rmdir()
     spare.rename(lock)
-    running.until_up("a", 40)
+    running.until_up("a", 60)
     lock.unlink()
     lock.mkdir()
     running.kill("a")

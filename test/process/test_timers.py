@@ -10,7 +10,7 @@ import time
 import pytest
 from supervising import annoy, connect, daemon_on, wait_until
 
-from rq import client, config, wire
+from rq import client, config, names, wire
 from rq.config import files
 
 pytestmark = pytest.mark.process
@@ -58,8 +58,7 @@ def write(daemon, name, dest="q", period=86400, **params):
 
 
 def pause_for(seconds):
-    end = time.monotonic() + seconds
-    wait_until(lambda: time.monotonic() > end, seconds + 1)
+    time.sleep(seconds)
 
 
 def fired(daemon, name):
@@ -72,11 +71,11 @@ def test_the_seeds_sample_fires_at_once_and_then_daily(running):
     sample.write_text(SAMPLE)
     (running.root.timers / "daily.json").symlink_to(sample)
     began = time.time()
-    wait_until(lambda: fired(running, "cleaner") == 1, 20)
-    wait_until(lambda: row(running, "daily")["last"], 20)
+    wait_until(lambda: fired(running, "cleaner") == 1, 60)
+    wait_until(lambda: row(running, "daily")["last"], 60)
     [[name, due]] = ask(running, "get_timers")
     assert name == "daily"
-    assert abs(due - began - 86400) < 2
+    assert began - 2 < due - 86400 < time.time()
     assert ask(running, "get_status") == {"sent": 1, "errors": 0}
     assert row(running, "daily")["result"].startswith("sent http://127.0.0.1:3333/q/cl")
 
@@ -120,11 +119,13 @@ def test_a_due_timer_fires_soon(daemon):
     write(daemon, "t", period=60)
     daemon.start()
     daemon.create("q")
-    assert fired(daemon, "q") == 0
-    wait_until(lambda: fired(daemon, "q") == 1, 20)
-    assert 0 <= time.time() - (last + 60) < 10
+    begun = time.time()
+    wait_until(lambda: fired(daemon, "q") == 1, 60)
     # The next is known when the answer has come, a moment after the message.
     wait_until(lambda: abs(row(daemon, "t")["due"] - (last + 120)) < 0.01)
+    sent = names.created(row(daemon, "t")["result"].rpartition("/")[2])
+    assert last + 60 - 0.01 < sent  # its id has milliseconds
+    assert sent < max(begun, last + 60) + 20
 
 
 def test_after_a_long_stop_it_fires_once(daemon):
@@ -153,7 +154,7 @@ def test_a_queue_that_comes_later_gets_its_message_then(running):
     wait_until(lambda: row(running, "t")["error"] == "there is no queue 'q'")
     assert "t" in running.ask("status")["timers"]["errors"]
     running.create("q")
-    wait_until(lambda: fired(running, "q") == 1, 20)
+    wait_until(lambda: fired(running, "q") == 1, 60)
     wait_until(lambda: row(running, "t")["error"] == "")
     wait_until(lambda: running.ask("status")["timers"]["errors"] == {})
 
@@ -203,8 +204,8 @@ def test_a_queue_that_hangs_delays_no_other(running):
     sock = client.listen(hanging / "queue.sock")
     write(running, "a", dest="hang")
     write(running, "b")
-    wait_until(lambda: fired(running, "q") == 1, 20)
-    wait_until(lambda: "did not answer" in row(running, "a")["error"], 30)
+    wait_until(lambda: fired(running, "q") == 1, 60)
+    wait_until(lambda: "did not answer" in row(running, "a")["error"], 60)
     # Nothing was sent, so it is tried soon and not a day later.
     assert row(running, "a")["due"] < time.time() + 3600
     sock.close()
@@ -221,11 +222,12 @@ def test_what_is_no_queue_is_tried_again_later_and_shown(running, said):
         talker = threading.Thread(target=babble, args=(sock, said), daemon=True)
         talker.start()
         write(running, "t", dest="odd")
-        wait_until(lambda: row(running, "t")["error"] != "", 30)
+        wait_until(lambda: row(running, "t")["error"] != "", 60)
         sock.shutdown(socket.SHUT_RDWR)
-        talker.join(20)
+        talker.join(60)
     assert row(running, "t")["result"] == "failed"
-    assert config.read_json(running.root.timers_state)["timers"]["t"]["failures"] >= 1
+    kept = running.root.timers_state
+    wait_until(lambda: config.read_json(kept)["timers"]["t"]["failures"] >= 1)
 
 
 def babble(sock, said):
@@ -247,7 +249,7 @@ def test_bad_clients_cost_only_themselves(running):
         assert b'["fail","unknown command' in line.recv(999)
     assert ask(running, "get_timers") == []
     write(running, "t")
-    wait_until(lambda: fired(running, "q") == 1, 20)
+    wait_until(lambda: fired(running, "q") == 1, 60)
     assert running.child("timers")["pid"] == pid
     for line in silent:
         line.close()
