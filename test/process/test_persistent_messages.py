@@ -116,7 +116,7 @@ def test_values_of_one_message_are_not_there_for_the_next(queue):
 def test_params_as_large_as_a_message_may_have_arrive_whole(queue):
     large = "x" * 90_000
     act = 'echo done ${#RQ_PARAM2} ${#RQ_PARAM3} "${RQ_PARAM3#??????????????}" >&3'
-    message = queue.run(param1=act, param2=large, param3="y" * 14 + "end", seconds=20)
+    message = queue.run(param1=act, param2=large, param3="y" * 14 + "end", seconds=60)
     assert message["status"] == "done - 90000 17 end"
 
 
@@ -163,7 +163,7 @@ def test_a_message_that_prints_nothing_leaves_no_log_unless_it_fails(queue, ligh
 
 def test_megabytes_are_logged_whole_before_the_message_ends(queue):
     act = "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo done >&3"
-    message = queue.run(param1=act, seconds=20)
+    message = queue.run(param1=act, seconds=60)
     assert "\n" + "x" * 3_000_000 + "\n" in queue.output(message["msg_id"])
 
 

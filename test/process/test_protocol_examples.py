@@ -59,7 +59,7 @@ def counts_at_rest(queue):
         counts = queue.ask("num_messages")
         return None if waits or counts["que"] or counts["run"] else counts
 
-    return wait_until(rest)
+    return wait_until(rest, 60)
 
 
 @pytest.mark.parametrize("text", number(examples("sh", "run")))
@@ -86,7 +86,7 @@ def test_the_client_in_python_gets_all_that_it_asserts(queue):
 @pytest.mark.parametrize("text", number(examples("sh", "script")))
 def test_an_example_of_a_script_ends_as_it_says(tmp_path, text):
     with running_queue(tmp_path, text, name="demo") as queue:
-        ended = queue.run(dest="demo", seconds=5)
+        ended = queue.run(dest="demo")
         assert ended["state"] == "done", ended["status"]
         assert counts_at_rest(queue)["err"] == 0
 
@@ -97,7 +97,7 @@ def test_an_example_of_a_script_ends_as_it_says(tmp_path, text):
 def test_an_example_of_a_worker_that_stays_takes_message_after_message(tmp_path, text):
     with running_queue(tmp_path, text, name="demo", worker="persistent") as queue:
         for name in ("first", 'sec"on\\d'):
-            ended = queue.run(dest="demo", param1=name, seconds=5)
+            ended = queue.run(dest="demo", param1=name)
             assert ended["status"] == f"done - hello {name}"
         assert f"working on {ended['msg_id']}" in queue.output(ended["msg_id"])
 
@@ -114,9 +114,9 @@ def test_the_example_of_a_batch_works_on_all_and_fails_who_brought_nothing(tmp_p
             queue.ok("attach_message", asked)
             queue.ok("commit_message", asked)
         nothing = queue.send()
-        assert queue.ended(nothing, 20)["status"] == "err - it cannot be read"
+        assert queue.ended(nothing, 60)["status"] == "err - it cannot be read"
         for full_id in brought:
-            assert queue.ended(short(full_id), 20)["status"] == "done - 6 numbers"
+            assert queue.ended(short(full_id), 60)["status"] == "done - 6 numbers"
             got = queue.folder(short(full_id)) / "job/sorted"
             assert got.read_text() == "1\n1\n2\n2\n3\n3\n"
 

@@ -219,7 +219,7 @@ def test_a_stranger_attaches_only_what_it_may_read_itself(queue, tmp_path):
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     lines = ran.stdout.splitlines()

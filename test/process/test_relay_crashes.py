@@ -74,7 +74,7 @@ def test_the_receiver_may_be_killed_inside_a_step(pair, point):
     armed = []
     pair.proxy.once("prepare", arm)
     msg_id = pair.send(FILES)
-    wait_until(lambda: pair.hurry(msg_id) and armed and not pair.sink.alive)
+    wait_until(lambda: pair.hurry(msg_id) and armed and not pair.sink.alive, 60)
     pair.sink.start()
     one_message(pair, msg_id)
 
@@ -107,7 +107,7 @@ def test_the_sender_may_be_killed_as_it_claims_or_ends_a_message(pair, when, poi
     paused.unlink()
     with contextlib.suppress(RQError):
         pair.sender.ask("wake")
-    wait_until(lambda: not pair.sender.alive, 30)
+    wait_until(lambda: not pair.sender.alive, 60)
     pair.sender.start()
     one_message(pair, msg_id)
 
@@ -121,12 +121,12 @@ def test_the_sending_worker_may_be_killed_where_it_writes_down_what_it_knows(
     pair.sender.configure(exec_prefix=f"env RQ_CRASH_AT={point}#{nth}")
     pair.sender.ask("wake")
     msg_id = pair.send(FILES)
-    ended = pair.sender.until(msg_id, "err", seconds=30)
+    ended = pair.sender.until(msg_id, "err", seconds=60)
     assert "SIGKILL" in ended["status"]
     pair.sender.configure(exec_prefix="")
     pair.sender.ask("wake")
     pair.sender.ok("retry_message", {"msg_id": msg_id, "who": "a test"})
-    wait_until(lambda: pair.sender.state(msg_id) != "err", 30)
+    wait_until(lambda: pair.sender.state(msg_id) != "err", 60)
     one_message(pair, msg_id)
 
 
@@ -138,7 +138,7 @@ def test_the_sending_worker_may_be_killed_after_each_step(pair, step):
 
     pair.proxy.once(step, kill)
     msg_id = pair.send(FILES)
-    pair.sender.until(msg_id, "err", seconds=30)
+    pair.sender.until(msg_id, "err", seconds=60)
     pair.sender.ok("retry_message", {"msg_id": msg_id, "who": "a test"})
     one_message(pair, msg_id)
 

@@ -137,8 +137,8 @@ def test_a_queue_of_this_host_that_is_down_is_left_alone_till_it_is_back(pair):
         here.start()
         root.down("resting").touch()
         msg_id = pair.send(dest=f"http://localhost:{port}/q/resting")
-        wait_until(lambda: "here/resting" in left_alone(pair), 20)
-        assert wait_until(lambda: transfers.find(root, msg_id), 20).peer == "here"
+        wait_until(lambda: "here/resting" in left_alone(pair), 60)
+        assert wait_until(lambda: transfers.find(root, msg_id), 60).peer == "here"
         root.down("resting").unlink()
 
         def again():
@@ -146,7 +146,7 @@ def test_a_queue_of_this_host_that_is_down_is_left_alone_till_it_is_back(pair):
             pair.sender.ask("run_message", {"msg_id": msg_id})
             return pair.sender.state(msg_id) == "relayed"
 
-        wait_until(again, 20)
+        wait_until(again, 60)
         assert "here/resting" not in left_alone(pair)
         here.close()
     finally:
@@ -158,12 +158,12 @@ def test_none_is_started_for_a_dead_host_but_one_now_and_then(pair):
     pair.proxy.is_down = True
     host = f"http://127.0.0.1:{pair.proxy.own_port}"
     first = pair.send()
-    wait_until(lambda: "waits for" in pair.sender.get(first)["story"]["why"], 30)
+    wait_until(lambda: "waits for" in pair.sender.get(first)["story"]["why"], 60)
     waiting = [pair.send(param1=str(n)) for n in range(50)]
     # Another host is served meanwhile.
-    got = pair.sender.ended(pair.send(dest=pair.direct), 30)
+    got = pair.sender.ended(pair.send(dest=pair.direct), 60)
     assert got["state"] == "relayed"
-    wait_until(lambda: left_alone(pair)[host] >= 3, 30)
+    wait_until(lambda: left_alone(pair)[host] >= 3, 60)
     shown = [pair.sender.get(one) for one in (first, *waiting)]
     assert {one["count"] for one in shown} == {0}
     assert {one["state"] for one in shown} <= {"que", "run"}
@@ -181,7 +181,7 @@ def test_none_is_started_for_a_dead_host_but_one_now_and_then(pair):
 def test_a_host_is_asked_again_after_a_restart_of_the_queue(pair):
     pair.proxy.is_down = True
     waiting = [pair.send() for _ in range(5)]
-    wait_until(lambda: left_alone(pair), 30)
+    wait_until(lambda: left_alone(pair), 60)
     pair.sender.restart()
     pair.proxy.is_down = False
     for one in waiting:

@@ -120,7 +120,7 @@ def test_ten_thousand_hostile_frames_leave_no_descriptor_behind(queue, tmp_path)
 
 
 def is_served(path: Path) -> bool:
-    return bool(client.ask(path, "ping", timeout=10) == ["pong"])
+    return bool(client.ask(path, "ping", timeout=20) == ["pong"])
 
 
 @as_root

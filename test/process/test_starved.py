@@ -102,7 +102,7 @@ def test_waiting_messages_are_not_lost_by_a_start_without_descriptors(tmp_path):
                 queue.start(**limit)
             if queue.alive:
                 queue.stop()
-        assert queue.process.wait(20) is not None
+        assert queue.process.wait(60) is not None
         queue.start()
         assert {queue.state(one) for one in ids} == {"que"}
         for one in ids:
@@ -135,6 +135,6 @@ def test_a_checkpoint_without_a_descriptor_waits(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=60,
     )
     assert ran.stdout.startswith("Refused no room for a checkpoint"), ran

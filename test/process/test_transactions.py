@@ -52,11 +52,11 @@ def refused(queue, command, **asked):
 
 def all_done(queue, ids):
     for msg_id in ids:
-        queue.until(msg_id, "done", 30)
+        queue.until(msg_id, "done", 60)
 
 
 def none_left(queue, ids):
-    wait_until(lambda: all(queue.places(one) == [] for one in ids), 30)
+    wait_until(lambda: all(queue.places(one) == [] for one in ids), 60)
 
 
 def test_what_is_committed_runs_and_nothing_else_does(queue):
@@ -134,7 +134,7 @@ def test_a_decision_waits_for_what_is_being_prepared(queue, verb):
     """Many messages are prepared a few at a time; none is added after the decision."""
     txn = opened(queue)
     ids = prepare(queue, txn)
-    with client.Connection(queue.dir.socket, timeout=20) as line:
+    with client.Connection(queue.dir.socket, timeout=60) as line:
         line.send("prepare_txn", {"txn": txn, "messages": [{}] * 5000})
         wait_until(lambda: queue.ok("show_txn", {"txn": txn})["messages"] > 1)
         queue.ok(verb, {"txn": txn, **({"ids": ids} if verb == "commit_txn" else {})})
@@ -143,7 +143,7 @@ def test_a_decision_waits_for_what_is_being_prepared(queue, verb):
     if verb == "commit_txn":
         queue.promised += ids
         all_done(queue, ids)
-    wait_until(lambda: queue.ask("num_messages")["prep"] == 0, 30)
+    wait_until(lambda: queue.ask("num_messages")["prep"] == 0, 60)
     assert queue.ask("num_messages")["que"] == 0
     queue.prove()
 
@@ -217,7 +217,7 @@ def test_a_transaction_that_is_left_alone_is_aborted(site, end):
     kept = opened(queue)
     getattr(queue, end)()
     queue.start(TEST_TICK="0.2")
-    wait_until(lambda: standing(queue, txn) == "aborted", 30)
+    wait_until(lambda: standing(queue, txn) == "aborted", 60)
     none_left(queue, ids)
     assert [one["txn"] for one in queue.ok("list_txns")] == [kept]
     text = refused(queue, "prepare_txn", txn=txn, messages=[{}])
@@ -240,7 +240,7 @@ def test_attachments_go_with_their_message(queue, tmp_path, restarted):
     commit(queue, txn, ids)
     all_done(queue, ids)
     letter = queue.dir.message("done", ids[0]) / "attach" / "letter"
-    wait_until(letter.exists, 30)  # its folder follows
+    wait_until(letter.exists, 60)  # its folder follows
     assert letter.read_text() == "one\n"
     assert json.loads((letter.parent.parent / "msg").read_bytes())["attachments"]
     assert "attachments" not in queue.show(ids[1])
@@ -279,7 +279,7 @@ def test_attachments_that_a_power_cut_took_with_their_folder_stop_the_commit(
     commit(queue, txn, ids)
     all_done(queue, ids)
     letter = queue.dir.message("done", ids[0]) / "attach" / "letter"
-    wait_until(letter.exists, 30)  # its folder follows
+    wait_until(letter.exists, 60)  # its folder follows
     assert letter.read_text() == "dear all\n"
     queue.prove()
 
@@ -338,7 +338,7 @@ def test_folders_that_a_crash_left_behind_follow_the_decision(queue, point):
     queue.pause()
     txn = opened(queue)
     ids = prepare(queue, txn, 4)
-    wait_until(lambda: all(queue.places(one) == ["prep"] for one in ids), 30)
+    wait_until(lambda: all(queue.places(one) == ["prep"] for one in ids), 60)
     asked = {"txn": txn, "ids": ids[:2]}
     queue.crash(point, lambda: queue.ask("commit_txn", asked))
     queue.start()
@@ -397,7 +397,7 @@ def test_a_manifest_is_removed_when_a_checkpoint_covers_it(site):
     queue = site.queue().start(TEST_INLINE="3", TEST_CHECKPOINT_SECONDS="0.2")
     txn = opened(queue)
     commit(queue, txn, prepare(queue, txn, 5))
-    wait_until(lambda: not list(queue.dir.journal.glob("txn-*")), 30)
+    wait_until(lambda: not list(queue.dir.journal.glob("txn-*")), 60)
     queue.restart()
     assert standing(queue, txn) == "committed"
     queue.prove()
@@ -411,7 +411,7 @@ def test_a_checkpoint_and_a_new_segment_do_not_lose_it(site):
     before = queue.ok("detail")["seq"]
     queue.submit()
     queue.ok("seal")
-    wait_until(lambda: queue.ok("detail")["checkpoint_seq"] >= before, 30)
+    wait_until(lambda: queue.ok("detail")["checkpoint_seq"] >= before, 60)
     queue.restart()
     assert standing(queue, txn) == "open"
     commit(queue, txn, ids)

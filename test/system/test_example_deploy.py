@@ -30,7 +30,7 @@ def hosts(tmp_path_factory):
             ("deploy", DEPLOY),
         ):
             here.daemon.link(name, place)
-            here.daemon.until_up(name, 30)
+            here.daemon.until_up(name, 60)
         yield here, there
 
 
@@ -47,7 +47,7 @@ def install(host):
     (directory / "run").unlink()
     (directory / "run").symlink_to(DEPLOY / "install/run")
     host.daemon.link("install", directory)
-    host.daemon.until_up("install", 30)
+    host.daemon.until_up("install", 60)
 
 
 def url(host, queue="install"):
@@ -116,7 +116,7 @@ def test_a_host_that_fails_is_named_with_the_reason_and_is_the_only_one_tried_ag
     assert current(here, "blog") == "third"
     installed = here.daemon.messages("install")
     there.daemon.link("install-later", there.daemon.root.path / "definitions/install")
-    there.daemon.until_up("install-later", 30)
+    there.daemon.until_up("install-later", 60)
     asked = {"msg_id": message["msg_id"]}
     assert here.daemon.ask_queue("deploy", "retry_message", asked)[0] == "ok"
     assert ended(here, message["msg_id"])["status"] == "done - 2 of 2"
@@ -136,7 +136,7 @@ def test_what_a_host_made_of_it_is_told_here(hosts):
 def test_a_site_is_a_name(hosts, site):
     _, there = hosts
     msg_id = there.send("install", param2=site)
-    wait_until(lambda: there.state("install", msg_id) == "err", 30)
+    wait_until(lambda: there.state("install", msg_id) == "err", 60)
     found = there.get(f"/q/install/{msg_id}.json").json
     assert "is no name of a site" in found["status"]
 

@@ -19,7 +19,7 @@ def hosts(tmp_path_factory):
     path = tmp_path_factory.mktemp("hosts")
     with served(path / "here") as here, served(path / "there") as there:
         here.daemon.link("relay", CHECKOUT / "rq/bundled/relay")
-        here.daemon.until_up("relay", 20)
+        here.daemon.until_up("relay", 60)
         for one in (here, there):
             permits.allow(one.daemon.root, ["127.0.0.1"])
         there.queue("cat ../attach/* 2>/dev/null; echo done >&3", "sink")
@@ -34,7 +34,7 @@ def got(there, param2):
         all_ = there.daemon.ask_queue("sink", "list", asked)[1]
         return [one for one in all_ if one.get("param2") == param2]
 
-    [one] = wait_until(found, 20)
+    [one] = wait_until(found, 60)
     return there.get(f"/q/sink/{one['msg_id']}.json").json
 
 
@@ -89,7 +89,7 @@ def test_a_timer_fires_at_another_host(hosts):
 def test_what_goes_round_in_a_loop_ends_in_err(hosts):
     here, there, _ = hosts
     there.daemon.link("relay", CHECKOUT / "rq/bundled/relay")
-    there.daemon.until_up("relay", 20)
+    there.daemon.until_up("relay", 60)
     home = f"http://127.0.0.1:{here.port}/q/ping"
     there.queue(f"echo forward {home} >&3", "pong")
     here.queue(f"echo forward http://127.0.0.1:{there.port}/q/pong >&3", "ping")
@@ -99,7 +99,7 @@ def test_what_goes_round_in_a_loop_ends_in_err(hosts):
         every = [*errors(here), *errors(there)]
         return [one for one in every if "goes round in a loop" in one["status"]]
 
-    assert len(wait_until(ended, 30)) == 1
+    assert len(wait_until(ended, 90)) == 1
 
 
 def errors(served_root):
@@ -111,7 +111,7 @@ def test_after_the_update_hosts_of_before_are_asked_as_ever(tmp_path, capfd):
     with served(tmp_path / "here") as here, served(tmp_path / "there") as there:
         root = here.daemon.root
         here.daemon.link("relay", CHECKOUT / "rq/bundled/relay")
-        here.daemon.until_up("relay", 20)
+        here.daemon.until_up("relay", 60)
         there.queue("echo done >&3", "sink")
         place = f"127.0.0.1:{there.port}"
         permits.allow(root, [place])
@@ -122,7 +122,7 @@ def test_after_the_update_hosts_of_before_are_asked_as_ever(tmp_path, capfd):
             path.unlink()
         here.daemon.start()
         for name in ("web", "relay"):
-            here.daemon.until_up(name, 20)
+            here.daemon.until_up(name, 60)
         here.send("relay", dest=f"http://{place}/q/sink", param2="after")
         got(there, "after")
         assert f"host={place}" in (root.log / "queuemgr.log").read_text()
