@@ -91,6 +91,7 @@ class Daemon:
         return client.ask(self.root.queue(name).socket, command, arg, timeout=20)
 
     def create(self, name: str) -> None:
+        self.until_up("forks")  # else its first start may last longer than is waited
         # Scripts that are as nice as they are by default starve on a busy machine.
         asked = {"name": name, "script": str(self.script), "nice": 0}
         reply = self.ask("create_queue", asked)

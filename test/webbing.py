@@ -142,6 +142,7 @@ class Served(Client):
         file.chmod(0o755)
         wanted = {"name": name, "script": str(file), "exec_prefix": "", "nice": 0}
         wanted |= settings
+        self.daemon.until_up("forks")  # else a start may last longer than is waited
         reply = self.daemon.ask("create_queue", wanted)
         assert reply == ["success", "queue created - awesome"], reply
         return name

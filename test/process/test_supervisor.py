@@ -18,6 +18,7 @@ from supervising import annoy, daemon_on, wait_until
 from rq import client, config, trash
 from rq.config import files
 from rq.errors import Unreachable
+from rq.queues.process import ORPHANED
 from rq.states import Child
 from rq.supervisor.table import Table
 
@@ -228,10 +229,15 @@ def test_a_new_supervisor_takes_over_the_queues_of_a_killed_one(daemon):
     daemon.start()
     daemon.create("a")
     daemon.create("b")
-    before = {name: daemon.child(name)["pid"] for name in ("a", "b")}
-    daemon.crash()
-    daemon.start()
-    after = {name: daemon.until_up(name)["pid"] for name in ("a", "b")}
+    for _ in range(5):
+        before = {name: daemon.until_up(name)["pid"] for name in ("a", "b")}
+        began = time.monotonic()
+        daemon.crash()
+        daemon.start()
+        took = time.monotonic() - began
+        after = {name: daemon.until_up(name)["pid"] for name in ("a", "b")}
+        if after == before or took < ORPHANED:
+            break  # else a busy machine took longer to start it than they wait
     assert after == before
     # They are its own now: a death is seen, and they outlast the two seconds.
     daemon.kill("a")

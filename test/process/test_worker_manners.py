@@ -70,7 +70,7 @@ def test_others_are_answered_while_a_script_floods_its_pipe(queue):
         slowest = max(slowest, time.monotonic() - began)
     queue.ok("destroy_message", {"msg_id": msg_id})
     assert queue.ended(msg_id)["result"]["cause"] == "cancelled"
-    assert slowest < 5
+    assert slowest < 15
 
 
 # ---- ends that are none

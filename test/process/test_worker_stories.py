@@ -89,7 +89,9 @@ def spawn(queue):
     with client.Connection(queue.dir.socket) as line:
         line.ask("ping")
         before = resource.prlimit(queue.pid, limit)
-        number = max(map(int, os.listdir(f"/proc/{queue.pid}/fd"))) + 2
+        # A thread may have something open for a moment: that is no place that is taken.
+        looks = (os.listdir(f"/proc/{queue.pid}/fd") for _ in range(200))
+        number = min(max(map(int, fds)) for fds in looks) + 2
         resource.prlimit(queue.pid, limit, (number, before[1]))
         reply = line.ask("create_message", {"dest": "t", "param1": "echo done >&3"})
         asked = {"msg_id": reply[1].rpartition("/")[2]}
