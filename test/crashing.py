@@ -106,7 +106,8 @@ class Site:
     def ran(self, word: str, msg_id: str = "") -> list[list[str]]:
         """Return what scripts said: [word, message, pid, count]."""
         with contextlib.suppress(FileNotFoundError):
-            lines = (self.root.path / "ran").read_text().splitlines()
+            text = (self.root.path / "ran").read_text()
+            lines = text[: text.rfind("\n") + 1].splitlines()  # no line half written
             found = [line.split() for line in lines]
             return [one for one in found if one[0] == word and msg_id in one[1]]
         return []

@@ -23,6 +23,7 @@ import pytest
 from rq import client
 from rq.errors import RQError
 from rq.layout import Root
+from rq.proc import processes
 from rq.spool import check
 from rq.states import FINAL
 
@@ -148,6 +149,7 @@ def ask_at_once(socket: Path, pid: int, *requests: tuple[str, object]) -> list[A
         for line in lines:
             line.ask("ping")  # it was accepted
         os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: processes.state_letter(pid) == "T")
         for line, (command, arg) in zip(lines, requests, strict=True):
             line.send(command, arg)
         os.kill(pid, signal.SIGCONT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -90,7 +91,8 @@ class Forerunner:
                 if not word:
                     return
                 reply = self._answers.get(word, ["error"])
-                line.sendall(wire.frame(json.dumps(reply).encode()))
+                with contextlib.suppress(OSError):  # whoever asked may have gone
+                    line.sendall(wire.frame(json.dumps(reply).encode()))
 
     def close(self):
         with socket.socket(socket.AF_UNIX) as line:
