@@ -237,9 +237,17 @@ class Owners:
         if opening is not None and (not opening.done() or _is_good(opening)):
             return await asyncio.shield(opening)
         opening = asyncio.ensure_future(Line(self._socket(queue)).connect())
-        opening.add_done_callback(_taken)
         self._lines[queue, creates] = opening
+        opening.add_done_callback(lambda done: self._opened((queue, creates), done))
         return await asyncio.shield(opening)
+
+    def _opened(self, key: tuple[str, bool], opening: asyncio.Future[Line]) -> None:
+        """Take an error that nobody may have waited for, and forget what did not open:
+        of names that are asked for there is no end."""
+        if (opening.cancelled() or opening.exception()) and (
+            self._lines.get(key) is opening
+        ):
+            del self._lines[key]
 
     def _socket(self, queue: str) -> Path:
         if not names.is_queue_name(queue):
@@ -259,12 +267,6 @@ def _is_good(opening: asyncio.Future[Line]) -> bool:
     return (
         not opening.cancelled() and not opening.exception() and opening.result().is_open
     )
-
-
-def _taken(opening: asyncio.Future[Line]) -> None:
-    """Take an error that nobody may have waited for."""
-    if not opening.cancelled():
-        opening.exception()
 
 
 async def ask_once(
