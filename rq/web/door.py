@@ -201,6 +201,7 @@ class Door:
             self._reserve = None
             with contextlib.suppress(OSError):
                 sock, _ = self._listener.accept()
+                sock.setblocking(False)  # who says nothing must not be waited for
                 self._refuse(sock)
                 self._part(sock)  # now: the descriptor is needed
         self._keep_reserve()

@@ -263,23 +263,42 @@ def test_there_are_never_more_connections_than_descriptors_allow(tmp_path):
         assert "connections wait" not in made.log()
 
 
+@contextlib.contextmanager
+def no_descriptors(made: Door):
+    """Let the process that accepts have no more descriptors than it has."""
+    worker = made.worker()
+    used = made.descriptors()
+    free = min(set(range(len(used) + 1)) - used)
+    limit = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, (free, limit[1]))
+    yield
+    resource.prlimit(worker, resource.RLIMIT_NOFILE, limit)
+
+
 def test_without_descriptors_clients_are_told_and_the_log_says_it_once(tmp_path):
     with door(tmp_path) as made, contextlib.ExitStack() as stack:
         lines = busy(stack, made, 3)
-        worker = made.worker()
-        used = made.descriptors()
-        free = min(set(range(len(used) + 1)) - used)
-        limit = resource.prlimit(worker, resource.RLIMIT_NOFILE)
-        resource.prlimit(worker, resource.RLIMIT_NOFILE, (free, limit[1]))
-        wait_until(made.is_full)
-        assert all(made.is_full() for _ in range(5))
-        log = made.log()
-        assert log.count("connections wait: Too many open files (EMFILE)") == 1, log
-        assert "Traceback" not in log
-        lines[0].sendall(b"x")
-        assert b" 200 " in lines[0].recv(65536)
-        resource.prlimit(worker, resource.RLIMIT_NOFILE, limit)
+        with no_descriptors(made):
+            wait_until(made.is_full)
+            assert all(made.is_full() for _ in range(5))
+            log = made.log()
+            assert log.count("connections wait: Too many open files (EMFILE)") == 1, log
+            assert "Traceback" not in log
+            lines[0].sendall(b"x")
+            assert b" 200 " in lines[0].recv(65536)
         wait_until(lambda: not made.is_full())
+
+
+def test_without_descriptors_nobody_waits_for_who_says_nothing(tmp_path):
+    with door(tmp_path) as made, contextlib.ExitStack() as stack:
+        lines = busy(stack, made, 3)
+        with no_descriptors(made):
+            wait_until(made.is_full)
+            for _ in range(3):
+                silent = stack.enter_context(made.line())
+                assert b" 503 " in read_all(silent)
+            lines[0].sendall(b"x")
+            assert b" 200 " in lines[0].recv(65536)
 
 
 @pytest.mark.parametrize("error", ["ENFILE", "ENOMEM", "ENOBUFS", "EPROTO"])
