@@ -92,6 +92,26 @@ def no_descriptors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def free_descriptors(number: int) -> Iterator[None]:
+    """Leave so many descriptors, whatever the limit is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(map(int, os.listdir("/proc/self/fd"))) + 20
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    taken: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(number):
+            os.close(taken.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+
+
+@contextlib.contextmanager
 def mounted_on(path: Path, *what: object) -> Iterator[None]:
     """Mount something on a directory while the block runs, by default itself: to rename
     the directory is EBUSY then."""

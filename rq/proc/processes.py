@@ -19,10 +19,12 @@ _ENDED = ("Z", "X")  # dead, and not yet waited for: such a one holds nothing op
 
 
 def boot_id() -> str:
-    """Return what changes with every start of the machine; "" where unknown."""
+    """Return what changes with every start of the machine; "" where unknown. OSError
+    when descriptors or memory are lacking: it would seem to have started anew."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
+    except OSError as error:
+        _check_seen(error)
         return ""
 
 

@@ -1,37 +1,16 @@
 """Looking for processes of a lease when no more files can be opened."""
 
-import contextlib
 import errno
 import os
-import resource
 import subprocess
 
 import pytest
+from support import free_descriptors, no_descriptors
 
 from rq.proc import processes
 from rq.spool import leases
 
 LEASE = "t/search-without-descriptors/"
-
-
-@contextlib.contextmanager
-def free_descriptors(number):
-    """Leave so many descriptors, whatever the limit is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(map(int, os.listdir("/proc/self/fd"))) + 20
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    taken = []
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
-        for _ in range(number):
-            os.close(taken.pop())
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for fd in taken:
-            os.close(fd)
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -56,3 +35,9 @@ def test_whoever_could_not_look_does_not_say_that_nobody_is_there(number):
         for one in children:
             one.kill()
             one.wait()
+
+
+def test_a_machine_that_cannot_be_looked_at_has_not_been_started_anew():
+    # Nobody would look for what an earlier owner has left at work.
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        processes.boot_id()
