@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from rq.errors import NotPlain
+from rq.errors import NotPlain, is_busy
 
 Shared = Callable[[int, os.stat_result], bool]  # whether a file may have more names
 
@@ -255,7 +255,9 @@ def _is_only_name(info: os.stat_result, fd: int, path: str, dir_fd: int) -> bool
         with parent(path, dir_fd) as (place, name):
             _wait_for_changes(place)
             named = os.stat(name, dir_fd=place, follow_symlinks=False)
-    except OSError:
+    except OSError as error:
+        if is_busy(error):  # of its names nothing is known
+            raise
         return False
     is_same = os.path.samestat(named, info) and named.st_nlink == 1
     return is_same and not _lost_its_name(fd)

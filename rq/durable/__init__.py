@@ -205,7 +205,7 @@ def clear_way(path: str, names: Iterable[str], dir_fd: int) -> None:
 def _is_plain(name: str, place: int) -> bool:
     try:
         info = os.stat(name, dir_fd=place, follow_symlinks=False)
-    except OSError:
+    except FileNotFoundError:  # what cannot be looked at is not for removal
         return False
     return stat.S_ISREG(info.st_mode) and info.st_nlink == 1
 

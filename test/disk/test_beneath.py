@@ -1,11 +1,13 @@
 """Files that a script's user can touch: whatever lies in their place, nothing else is opened."""
 
+import errno
 import os
 import socket
 import stat
 import threading
 
 import pytest
+from support import free_descriptors
 
 from rq import beneath, durable
 from rq.errors import NotPlain
@@ -297,3 +299,26 @@ def test_putting_a_folder_right_changes_no_mode_elsewhere(place):
     assert stat.S_IMODE((top / "elsewhere").stat().st_mode) == 0o700
     assert stat.S_IMODE((top / "victim").stat().st_mode) == 0o600
     assert sorted(os.listdir(top / "queue/run/ID")) == ["job"]
+
+
+def test_a_file_whose_names_cannot_be_counted_now_is_not_said_to_have_two(place, way):
+    top, fd = place
+    (top / "queue/run/ID/msg").write_bytes(b"{}")
+    with free_descriptors(1), pytest.raises(OSError, match="Too many open files") as it:
+        beneath.open_plain("run/ID/msg", fd)
+    assert not isinstance(it.value, NotPlain)
+    os.close(beneath.open_plain("run/ID/msg", fd))
+
+
+def test_what_cannot_be_looked_at_now_is_not_removed(place, monkeypatch):
+    top, fd = place
+    (top / "queue/run/ID/msg").write_bytes(b"{}")
+
+    def lacks(*args, **kwargs):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(durable.os, "stat", lacks)
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            durable.clear_way("run/ID", ("msg",), fd)
+    assert (top / "queue/run/ID/msg").read_bytes() == b"{}"

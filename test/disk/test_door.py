@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from spooling import ORIGIN, adopt, check_live, deposit, look
+from support import free_descriptors
 
 from rq.layout import folder
 from rq.spool import door, folders
@@ -370,3 +371,17 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_read(owner, size):
     with (path / "msg").open("r+b") as file:
         file.truncate(size)
     assert f"msg has {size} bytes of JSON, at most" in refused(owner)
+
+
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_deposit_that_cannot_be_looked_at_now_stays_at_the_door(owner, number):
+    place = deposit(owner, "good", attach={"a.txt": b"hello"})
+    with free_descriptors(number):
+        adopted = adopt(owner.spool)
+    if not adopted.messages:
+        assert adopted.left == {"good": "Too many open files"}
+        assert place.is_dir()
+        adopted = adopt(owner.spool, adopted.left)
+    owner.apply()
+    (message,) = adopted.messages
+    assert owner.spool.find(message.msg_id) is State.QUE
