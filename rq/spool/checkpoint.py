@@ -60,7 +60,10 @@ class Checkpoint:
 
 def read(queue: QueueDir) -> Checkpoint | None:
     """Return the checkpoint of a queue; None when there is none that can be used: a
-    changed bit is found by its checksum, for nothing else would contradict it."""
+    changed bit is found by its checksum, for nothing else would contradict it.
+
+    OSError: RQ lacks what it takes to look, and what is owed may stand there alone.
+    """
     try:
         data = line.read(queue.checkpoint.read_bytes().removesuffix(b"\n"), _SEED)
         if data is None:
@@ -72,7 +75,11 @@ def read(queue: QueueDir) -> Checkpoint | None:
                 "owed": outbox.from_json(data["owed"], data["journal"]),
             }
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError as error:
+        if is_busy(error):
+            raise
+        return None
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import durable
-from rq.errors import Damaged
+from rq.errors import Damaged, is_busy
 from rq.layout import QueueDir
 from rq.message import to_keep
 from rq.spool import line
@@ -164,11 +164,14 @@ def is_whole(queue: QueueDir, journal: str) -> bool:
 
 
 def read_header(path: Path) -> dict[str, Any] | None:
-    """Return the first line of a segment; None when there is no whole one."""
+    """Return the first line of a segment; None when there is no whole one. OSError: RQ
+    lacks what it takes to look, and it says nothing yet."""
     try:
         with path.open("rb") as file:
             text = file.readline(8192)
-    except OSError:
+    except OSError as error:
+        if is_busy(error):
+            raise
         return None
     claimed = line.peek(text) if text.endswith(b"\n") else None
     if not claimed or claimed.get("ev") != Note.OPEN:

@@ -18,6 +18,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from rq import beneath
+from rq.errors import is_busy
 from rq.layout import QueueDir, folder
 from rq.spool import folders
 from rq.states import HASHED, State
@@ -140,7 +141,9 @@ def _bytes(info: os.stat_result) -> int:
 def _looked_at(path: str, top: int) -> Iterator[tuple[str, os.stat_result]]:
     try:
         fd = beneath.open_dir(path, top)
-    except OSError:
+    except OSError as error:
+        if is_busy(error):  # what is remembered as nothing would never weigh again
+            raise
         return
     try:
         with os.scandir(fd) as entries:

@@ -399,3 +399,11 @@ def test_an_index_that_cannot_be_read_now_is_not_taken_for_none(owner):
     assert index.read(owner.queue) is not None
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
         index.read(owner.queue)
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_none(owner):
+    # It alone may know what is owed, and which attempt of a message was running.
+    owner.checkpoint()
+    assert checkpoint.read(owner.queue) is not None
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        checkpoint.read(owner.queue)

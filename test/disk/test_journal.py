@@ -4,7 +4,7 @@ import os
 
 import orjson
 import pytest
-from support import files_of
+from support import files_of, no_descriptors
 
 from rq.errors import Damaged, DiskFailed
 from rq.spool import check, history, line
@@ -424,3 +424,13 @@ def test_a_short_write_is_a_failed_write(owner):
     owner.again()
     assert states(owner, ids) == [State.QUE] * 5
     assert [e["seq"] for e in rows(owner)][:5] == [1, 2, 3, 4, 5]
+
+
+def test_a_header_that_cannot_be_read_now_is_not_taken_for_none(owner):
+    # Without it a journal would seem to go on from no other, and its history to be old.
+    owner.submit()
+    owner.apply()
+    (one,) = history.active_segments(owner.queue)
+    assert history.read_header(one.path) is not None
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        history.read_header(one.path)

@@ -1,6 +1,7 @@
 """What retention looks at: each folder once, and later what came or went."""
 
 import asyncio
+import errno
 import os
 import sys
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from spooling import Owner
 
+from rq import beneath
 from rq.config.settings import QueueConfig
 from rq.layout import QueueDir, folder
 from rq.queues import retention
@@ -168,3 +170,18 @@ def test_what_was_dismissed_is_not_weighed_again(kept, looks):
     with looks:
         assert one.apply() == 0
     assert looks.folders == 5
+
+
+def test_a_folder_that_cannot_be_looked_at_now_is_not_remembered_as_empty(
+    kept, monkeypatch
+):
+    one = kept(State.DONE, 10, bytes=5 * BYTES)
+
+    def lacks(path, dir_fd):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(beneath, "open_dir", lacks)
+        with pytest.raises(OSError, match="Too many open files"):
+            one.seen.weights.too_heavy(State.DONE, 5 * BYTES)
+    assert one.apply() == 5
