@@ -125,9 +125,11 @@ def read(root: Root) -> list[Token]:
 
 
 def exist(root: Root) -> bool:
-    """Return whether there is a token; a damaged file has none."""
+    """Return whether there is a token; a damaged file has none. CannotRead."""
     try:
         return bool(read(root))
+    except CannotRead:
+        raise
     except BadConfig:
         return False
 

@@ -31,6 +31,7 @@ PATIENCE = 2.0  # seconds that who asks for a look waits for the door
 TICK = 5.0  # seconds between looks at files, at the latest
 HOUR = 3600.0
 SETTLED_IN = 60.0  # seconds after its start a queue first looks for what is old
+_UNREAD = (0, 0, 0)  # no file was seen so
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,8 @@ class Housekeeping:
         self._tasks = Tasks(owner.loop)
         self._points = points
         self._config_seen = _stamp(owner.queue.config)
-        owner.reload()  # it may have changed since this start has read it
+        if not owner.reload():  # it may have changed since this start has read it
+            self._config_seen = _UNREAD
         self._hour = int(time.time() // 3600)
         self._clocks = (time.time(), time.monotonic())
         self._retaining: asyncio.Task[None] | None = None
@@ -75,17 +77,20 @@ class Housekeeping:
         owner.forget_admin()
         seen = _stamp(owner.queue.config)
         if seen != self._config_seen:
-            self._config_seen = seen
-            owner.reload()
-            self.runner.pool.renew()
-            self.runner.look_at_script()
+            self._reload(seen)
         self.door.look()
         owner.wake()
 
     def reload(self) -> None:
         """Read the config at once (SIGHUP)."""
-        self._config_seen = _stamp(self.owner.queue.config)
-        self.owner.reload()
+        self._reload(_stamp(self.owner.queue.config))
+
+    def _reload(self, seen: tuple[int, int, int] | None) -> None:
+        """Read the config, of which `seen` was seen; what cannot be read just now is read
+        at a later look, though it has not changed again."""
+        self._config_seen = seen if self.owner.reload() else _UNREAD
+        if self._config_seen == _UNREAD:
+            return
         self.runner.pool.renew()
         self.runner.look_at_script()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rq.errors import BadInput, BadMessage
+from rq.errors import BadInput, BadMessage, Unread
 from rq.message import Message
 from rq.queues.owner import Owner
 from rq.queues.tasks import in_slices
@@ -76,11 +76,13 @@ def prepare(
 
 def key_of(owner: Owner, msg_id: str) -> str | None:
     """Return the key of a message in prep; None for any other, and when its file is
-    torn: then it cannot be committed either."""
+    torn: then it cannot be committed either. Unread: it cannot be told for now."""
     if owner.spool.find(msg_id) is not State.PREP:
         return None
     try:
         found = owner.spool.read(msg_id).extra.get(KEY)
+    except Unread:
+        raise
     except BadMessage:
         return None
     return found if isinstance(found, str) else None

@@ -19,6 +19,7 @@ from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import (
     BadConfig,
     BadMessage,
+    CannotRead,
     NoSuchMessage,
     Refused,
     Unread,
@@ -240,11 +241,14 @@ class Owner:
         return min((one for one in known if one is not None), default=None)
 
     def exclusion_key(self, msg_id: str) -> str | None:
-        """Return what no running message may share with this one."""
+        """Return what no running message may share with this one. Unread: that is not
+        known for now, and it must not run beside one that has the same."""
         if not self.config.blocking_params:
             return None
         try:
             params = self.spool.read(msg_id).params
+        except Unread:
+            raise
         except (BadMessage, NoSuchMessage):
             return None
         return coalesce.key(params, self.config.blocking_params)
@@ -403,18 +407,19 @@ class Owner:
 
     # ---- config
 
-    def reload(self) -> None:
-        """Read the queue's config again; a bad one leaves the old one in force."""
+    def reload(self) -> bool:
+        """Read the queue's config again; a bad one leaves the old one in force. Return
+        whether it is known what it says now."""
         try:
             config = configs.read_queue(self.queue)
         except BadConfig as error:
             if self.config_error != str(error):
                 log.error("%s; the queue goes on with its old config", error)
             self.config_error = str(error)
-            return
+            return not isinstance(error, CannotRead)
         self.config_error = None
         if config == self.config:
-            return
+            return True
         old, self.config = self.config, config
         self.argv_prefix = config.argv_prefix
         self.base_env = environment.fixed(self.root.path, self.main, config)
@@ -426,3 +431,4 @@ class Owner:
                 self.release_riders(leader)
             self._fill()
         self.wake()
+        return True

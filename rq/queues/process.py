@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rq import client, config, logs
 from rq.config import files
-from rq.errors import BadConfig, Damaged, DiskFailed, RQError
+from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import daemon, descriptors, turnlimit
 from rq.queues import delivery
@@ -146,6 +146,9 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
         while (status := _serve(where, name, ready, life, null)) == _AGAIN:
             ready = None  # it was said
         return status
+    except CannotRead as error:  # the next start may read it
+        log.error("the queue cannot be opened: %s", error)
+        return FAILED
     except (BadConfig, Damaged) as error:
         log.error("%s", error)
         _say(ready, f"FATAL {error}\n")

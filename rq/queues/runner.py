@@ -94,9 +94,13 @@ class Runner:
                 return not_before
             if self._persistent and not self.pool.free:
                 return self._staying.want(now)
-            msg_id, later = owner.waiting.next_due(
-                now, owner.exclusion_key, owner.busy_keys
-            )
+            try:
+                msg_id, later = owner.waiting.next_due(
+                    now, owner.exclusion_key, owner.busy_keys
+                )
+            except Unread as error:
+                self._file.lacks(error, now)
+                continue
             if msg_id is None:
                 if later is None:
                     self._file.is_back()  # nobody waits for it: nothing is known
@@ -108,15 +112,15 @@ class Runner:
 
     def _claim(self, msg_id: str, now: float) -> None:
         owner = self.owner
-        key = owner.exclusion_key(msg_id)
         entry = owner.spool.entries[msg_id]
         group = entry.key
         seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
-        resident = self.pool.take() if self._persistent else None
         try:
+            key = owner.exclusion_key(msg_id)
+            resident = self.pool.take() if self._persistent else None
             slot = resident.slot if resident else self._slots.take()
-        except OSError as error:
+        except (Unread, OSError) as error:
             owner.waiting.add(Item(entry.due, entry.seq, msg_id))
             self._file.lacks(error, now)
             return

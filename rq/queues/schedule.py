@@ -63,6 +63,7 @@ class Waiting:
         """Return (message to claim now, None) or (None, when to look again).
 
         A message whose exclusion key is `busy` is held until `release` of that key.
+        Unread: `key_of` cannot tell it for now.
         """
         self._try_held(now)
         for _ in range(_LOOKS):
@@ -73,8 +74,9 @@ class Waiting:
                 continue
             if first.due > now:
                 return None, self._sooner(first.due)
-            heapq.heappop(self._heap)
+            # Unread leaves it where it is.
             key = self._excluded.key_of(first.msg_id) or key_of(first.msg_id)
+            heapq.heappop(self._heap)
             if key is not None and key in busy:
                 self._excluded.keep(key, first)
                 continue

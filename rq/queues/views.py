@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +12,7 @@ from rq import names
 from rq.causes import story
 from rq.config.admin import Admin, needed
 from rq.config.settings import PERSISTENT
-from rq.errors import BadMessage
+from rq.errors import BadMessage, Unread
 from rq.layout import folder
 from rq.message import SAID_BY_RQ, Message
 from rq.queues import retention
@@ -183,7 +184,9 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     away = entry.due - owner.spool.clock()
     if away > 0:
         return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
-    key = owner.exclusion_key(msg_id)
+    key = None
+    with contextlib.suppress(Unread):
+        key = owner.exclusion_key(msg_id)
     if key is not None and key in owner.busy_keys:
         return f"{owner.busy_keys[key]} runs with equal blocking_params."
     held = owner.waiting.held_for(msg_id)

@@ -21,7 +21,7 @@ from gunicorn.glogging import Logger
 from rq import config, helper, logs
 from rq.access import tokens
 from rq.config.settings import RootConfig
-from rq.errors import BadConfig, Refused, RQError
+from rq.errors import BadConfig, CannotRead, Refused, RQError
 from rq.helper import Helper
 from rq.proc import daemon
 from rq.web import app, guard, secret, site, tls
@@ -53,6 +53,8 @@ def main(argv: list[str] | None = None) -> int:
             certificate=tls.of(settings.tls, started.root.path),
         )
         listener = listen(settings)
+    except CannotRead as error:  # the next start may read it
+        return _refuse(started, str(error), 1)
     except BadConfig as error:
         return _refuse(started, str(error), DO_NOT_RESTART)
     except (RQError, OSError) as error:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rq import config
-from rq.errors import BadConfig
+from rq.errors import BadConfig, CannotRead, is_busy
 
 LOOK = 3.0  # seconds between two looks at the files, at least
 
@@ -45,12 +45,14 @@ class Certificate:
         return self._context
 
     def _renew(self, stamps: Stamps) -> None:
-        self._seen = stamps
         try:
             renewed = load(self._cert, self._key)
         except BadConfig as error:
             log.warning("the web goes on with the certificate it has: %s", error)
+            if not isinstance(error, CannotRead):  # else the next look tries again
+                self._seen = stamps
             return
+        self._seen = stamps
         self._context = renewed
         log.warning("the web takes the new certificate %s", self._cert)
 
@@ -85,7 +87,7 @@ def load(cert: Path, key: Path) -> ssl.SSLContext:
             f"{str(why).lower().replace('_', ' ')}"
         ) from None
     except OSError as error:
-        raise BadConfig(f"tls: {cert} or {key}: {error.strerror}") from None
+        raise _kind(error)(f"tls: {cert} or {key}: {error.strerror}") from None
     return context
 
 
@@ -98,9 +100,14 @@ def _check_file(name: str, path: Path) -> int:
         with path.open("rb"):
             return mode
     except OSError as error:
-        raise BadConfig(
+        raise _kind(error)(
             f"tls: {name} {path} cannot be read by user {os.getuid()}: {error.strerror}"
         ) from None
+
+
+def _kind(error: OSError) -> type[BadConfig]:
+    """Return what a file that cannot be read is: wrong, or only not known for now."""
+    return CannotRead if is_busy(error) else BadConfig
 
 
 def _refuse_password(key: Path) -> str:

@@ -159,3 +159,11 @@ def test_a_lack_of_descriptors_ends_no_token(root, caplog):
                 known.principal(secret, NOW)
     assert known.principal(secret, NOW).name == "token:ci"
     assert "cannot be used" not in caplog.text
+
+
+def test_a_lack_of_descriptors_does_not_say_that_there_is_no_token(root):
+    # The web would not start again: it is open to others and nobody can sign in.
+    add(root)
+    assert tokens.exist(root)
+    with no_descriptors(), pytest.raises(CannotRead):
+        tokens.exist(root)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from support import CHECKOUT, RunningQueue, running_queue, short, wait_until
 
 from rq import client
 from rq.errors import RQError
+from rq.supervisor.children import DO_NOT_RESTART
 
 pytestmark = pytest.mark.process
 BLAMES = ("the disk", "no space", "Traceback", "the command failed")
@@ -138,3 +140,57 @@ def test_a_checkpoint_without_a_descriptor_waits(tmp_path):
         timeout=60,
     )
     assert ran.stdout.startswith("Refused no room for a checkpoint"), ran
+
+
+def test_a_config_that_cannot_be_read_now_is_read_later(queue):
+    limit = resource.RLIMIT_NOFILE
+    before = resource.prlimit(queue.pid, limit)
+    resource.prlimit(queue.pid, limit, (3, before[1]))
+    try:
+        queue.configure(num_workers=7)
+        os.kill(queue.pid, signal.SIGHUP)
+        wait_until(lambda: "goes on with its old config" in queue.log())
+    finally:
+        resource.prlimit(queue.pid, limit, before)
+    wait_until(lambda: queue.ok("config")["num_workers"] == 7)
+    assert queue.log().count("goes on with its old config") == 1
+
+
+# ---- a start that cannot read its config
+
+_LACKS = """
+import sys
+from pathlib import Path
+from rq import config
+from rq.errors import CannotRead
+def lacks(root):
+    raise CannotRead("config.json cannot be read: Too many open files")
+config.read_root = lacks
+"""
+_STARTS = {
+    "queue": """
+from rq.queues import process
+sys.exit(process.main(Path(sys.argv[1]), "q", ready_fd=None, life_fd=None))
+""",
+    "web": """
+from rq.web import server
+sys.exit(server.main(["--root", sys.argv[1]]))
+""",
+}
+
+
+@pytest.mark.parametrize("kind", ["queue", "web"])
+def test_who_cannot_read_its_config_now_is_started_again(tmp_path, kind):
+    (tmp_path / "log").mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", _LACKS + _STARTS[kind], str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    said = ran.stderr + "".join(one.read_text() for one in (tmp_path / "log").iterdir())
+    assert ran.returncode == 1 != DO_NOT_RESTART
+    assert "cannot be read: Too many open files" in said
+    assert "Traceback" not in said

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rq.errors import Unread
 from rq.queues import coalesce
 from rq.queues.holds import MOST, PROBE
 from rq.queues.item import Item
@@ -44,6 +45,18 @@ def test_the_next_wake_up_is_exactly_when_the_first_is_due():
 def test_a_message_that_has_moved_on_is_skipped():
     queue = waiting(Item(1.0, 1, "a"), Item(2.0, 2, "b"), gone={"a"})
     assert queue.first_due() == 2.0
+    assert take(queue, 3.0) == ("b", None)
+
+
+def test_a_message_whose_exclusion_key_cannot_be_told_now_is_not_lost():
+    queue = waiting(Item(1.0, 1, "a"), Item(2.0, 2, "b"))
+
+    def lacks(msg_id):
+        raise Unread("msg couldn't be read: Too many open files")
+
+    with pytest.raises(Unread):
+        queue.next_due(3.0, lacks, ())
+    assert take(queue, 3.0) == ("a", None)
     assert take(queue, 3.0) == ("b", None)
 
 

@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import wait_until
+from support import no_descriptors, wait_until
 from web_door import GET, Door, door, read_all
 from webbing import CHECKOUT, start_web, web_alone, write_config
 
 from rq.config import files
 from rq.layout import Root
+from rq.web import tls
 
 pytestmark = [
     pytest.mark.system,
@@ -237,3 +238,16 @@ def test_a_listener_without_tls_is_plain(tmp_path):
     ):
         line.sendall(GET)
         assert b'"scheme": "http"' in line.recv(65536)
+
+
+def test_a_certificate_that_cannot_be_read_now_is_taken_later(tmp_path, monkeypatch):
+    monkeypatch.setattr(tls, "LOOK", 0.0)
+    certify(tmp_path, 1)
+    shown = tls.Certificate(tmp_path / "cert.pem", tmp_path / "key.pem")
+    first = shown.context()
+    certify(tmp_path, 2)
+    with no_descriptors():
+        assert shown.context() is first
+    second = shown.context()
+    assert second is not first
+    assert shown.context() is second

@@ -1,0 +1,40 @@
+"""What a queue says of a message that it cannot read just now: nothing."""
+
+from types import SimpleNamespace
+
+import pytest
+from spooling import a_message
+from support import no_descriptors
+
+from rq.config.settings import QueueConfig
+from rq.errors import Unread
+from rq.queues import keyed
+from rq.queues.owner import Owner as Asked
+
+
+@pytest.fixture
+def asked(owner):
+    """The owner of a queue, as far as it is asked for keys."""
+    config = QueueConfig(blocking_params=(1,))
+    return SimpleNamespace(spool=owner.spool, config=config)
+
+
+def test_a_message_that_cannot_be_read_now_is_not_said_to_exclude_nobody(owner, asked):
+    # It would run beside one that it must not meet.
+    msg_id = owner.submit(param1="x")
+    owner.apply()
+    with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
+        Asked.exclusion_key(asked, msg_id)
+    assert Asked.exclusion_key(asked, msg_id) is not None
+
+
+def test_a_prepared_message_that_cannot_be_read_now_is_not_said_to_have_no_key(
+    owner, asked
+):
+    # Whoever asks again under its key would be given another message.
+    msg_id = owner.spool.new_id()
+    owner.spool.prepare(a_message(msg_id).with_(extra={keyed.KEY: "k"}))
+    owner.apply()
+    with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
+        keyed.key_of(asked, msg_id)
+    assert keyed.key_of(asked, msg_id) == "k"
