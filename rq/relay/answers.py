@@ -18,6 +18,8 @@ _TEXTS: tuple[tuple[str, Heard], ...] = (
     ("msg already commited", Heard.COMMITTED),
     ("cannot find message", Heard.UNKNOWN),
     ("msg not found", Heard.UNKNOWN),
+    ("msg couldn't be read: Too many open files", Heard.SILENT),
+    ("msg couldn't be read: Cannot allocate memory", Heard.SILENT),
     ("msg couldn't be read", Heard.UNKNOWN),
     ("attachments are not on disk", Heard.DAMAGED),
     ("status: ", Heard.SILENT),

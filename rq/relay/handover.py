@@ -265,8 +265,11 @@ def refused(job: Path, error: RQError) -> Report:
 def hindered(job: Path, reason: str) -> Report:
     """Return the report of an attempt that came to nothing here: later, and err when it
     has been so for as long as any host is asked."""
-    keeper = Store(job)
+    later = Verb.LATER, f"{_HINDERED}-{reason}"
+    try:
+        keeper = Store(job)
+    except OSError:  # nor is it known since when; a later attempt may read it
+        return later
     with contextlib.suppress(OSError):  # then it begins anew with the next attempt
         keeper.keep(answer=reason)
-    tried = _tried_too_long(keeper, Answer(Heard.SILENT, reason))
-    return tried or (Verb.LATER, f"{_HINDERED}-{reason}")
+    return _tried_too_long(keeper, Answer(Heard.SILENT, reason)) or later

@@ -10,6 +10,7 @@ from typing import Any
 
 from rq import config
 from rq.config import files
+from rq.errors import is_busy
 from rq.layout import JOB, RELAY_STATE, Root
 from rq.proc import locks
 from rq.relay.two_phase import Stored
@@ -35,7 +36,11 @@ class Store:
         try:
             text = kept.read(self._folder, f"{JOB}/{_ANCESTORS}").decode()
             return {"remote": text.strip() or None}
-        except (OSError, UnicodeDecodeError):
+        except OSError as error:
+            if is_busy(error):  # what was sent already is not known
+                raise
+            return {}
+        except UnicodeDecodeError:
             return {}
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rq import beneath, config, script
-from rq.errors import BadConfig, BadInput
+from rq.errors import BadConfig, BadInput, CannotRead
 from rq.layout import MSG, Root
 from rq.pipe import Verb
 from rq.router import rules
@@ -24,22 +24,33 @@ _SENT = (
     "sent"  # in the worker's directory: the copies that were made by earlier attempts
 )
 _LOG = "rq_router.log"
+_PAUSE = 60  # seconds until a message is looked at again
 
 
 def main() -> int:
     signal.alarm(PATIENCE)
     root = config.find_root(None)
     try:
-        message = kept.read_json(Path(".."), MSG)
-        if message is None:
-            return _err("its msg cannot be read")
+        message = _message()
         found = rules.parse(config.read_json(root.router))
         rule = found.first(message)
         if rule.log:
             _note(root, rule, message)
         return _act(rule, message)
+    except CannotRead as error:
+        return _again(str(error))
     except (BadConfig, BadInput) as error:
         return _err(str(error))
+
+
+def _message() -> Mapping[str, Any]:
+    try:
+        found = kept.read_json(Path(".."), MSG)
+    except OSError as error:
+        raise CannotRead(f"its msg cannot be read: {error.strerror}") from None
+    if found is None:
+        raise BadInput("its msg cannot be read")
+    return found
 
 
 def _act(rule: Rule, message: Mapping[str, Any]) -> int:
@@ -97,6 +108,13 @@ def _note(root: Root, rule: Rule, message: Mapping[str, Any]) -> None:
 
 def _plain(value: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(value))
+
+
+def _again(text: str) -> int:
+    """It cannot be decided for now: of the message, or of the rules, nothing is known."""
+    print(text)  # noqa: T201
+    script.say(Verb.RESEND, f"{_PAUSE}-{text}")
+    return 0
 
 
 def _err(text: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rq.errors import BadInput
+from rq.errors import BadInput, is_busy
 from rq.layout import ATTACH, JOB, MSG
 from rq.message import PARAMS
 
@@ -104,6 +104,10 @@ def _plain(file: Path, name: Path) -> Given:
 def _fields(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads((folder / MSG).read_text("utf-8"))
-    except (OSError, ValueError):
+    except OSError as error:
+        if is_busy(error):  # what it says is not known
+            raise
+        return {}
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -159,15 +159,22 @@ def read_status(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any]:
 
 def read_status_at(path: str, dir_fd: int) -> dict[str, Any]:
     """As `read_status`, by the path of the folder in its queue."""
-    return read_json(f"{path}/{STATUS}", dir_fd) or {}
+    try:
+        return read_json(f"{path}/{STATUS}", dir_fd) or {}
+    except OSError:
+        return {}
 
 
 def read_json(path: str, dir_fd: int) -> dict[str, Any] | None:
     """Return the JSON object in a file that a script's user could touch; None if there
-    is none."""
+    is none. OSError: RQ lacks what it takes to look."""
     try:
         found = orjson.loads(read_file(path, dir_fd))
-    except (OSError, orjson.JSONDecodeError):
+    except OSError as error:
+        if is_busy(error):
+            raise
+        return None
+    except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
 

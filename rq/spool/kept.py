@@ -11,6 +11,7 @@ from typing import Any
 
 from rq import beneath, durable, names
 from rq.durable import content
+from rq.errors import is_busy
 from rq.layout import ATTACH
 from rq.spool import folders
 
@@ -22,11 +23,14 @@ def read(folder: Path, inner: str) -> bytes:
 
 
 def read_json(folder: Path, inner: str) -> dict[str, Any] | None:
-    """Return the JSON object in such a file; None if there is none."""
+    """Return the JSON object in such a file; None if there is none. OSError: RQ lacks
+    what it takes to look, and what is kept there is not known."""
     try:
         with beneath.top(folder, os.O_NOFOLLOW) as top:
             return folders.read_json(inner, top)
-    except OSError:
+    except OSError as error:
+        if is_busy(error):
+            raise
         return None
 
 

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from support import no_descriptors
 
 from rq.errors import NotPlain
 from rq.layout import Root
@@ -71,3 +72,12 @@ def test_a_queue_from_elsewhere_changes_no_mode_behind_a_link(owner, tmp_path):
     recovery._adopt_modes(owner.queue)
     assert victim.stat().st_mode & 0o777 == 0o666
     owner.open()
+
+
+@pytest.mark.parametrize("name", ["relay.json", "relay_id"])
+def test_what_was_sent_is_not_forgotten_by_who_cannot_read_it_now(place, name):
+    # It would be sent again, and what was known be written over.
+    (place / "job" / name).write_text('{"remote": "there"}')
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        Store(place / "job")
+    assert Store(place / "job").stored.remote is not None

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from support import CHECKOUT
+from support import CHECKOUT, no_descriptors
 from support_ancestor import message_at
 
 from rq.errors import BadConfig, Refused
@@ -50,6 +50,15 @@ def test_an_error_that_nobody_foresaw_is_tried_for_seven_days(job):
         Verb.ERR,
         f"gave up after 8 days: {reason}",
     )
+
+
+def test_what_is_kept_and_cannot_be_read_now_is_tried_later_and_stays(job):
+    handover.hindered(job, "first")
+    before = (job / "relay.json").read_bytes()
+    reason = "OSError: [Errno 24] Too many open files"
+    with no_descriptors():
+        assert handover.hindered(job, reason) == (Verb.LATER, f"60-{reason}")
+    assert (job / "relay.json").read_bytes() == before
 
 
 def test_what_can_never_travel_ends_at_once(job):

@@ -3,9 +3,13 @@
 import json
 
 import pytest
-from support import CHECKOUT, RunningQueue, wait_until
+from support import CHECKOUT, RunningQueue, no_descriptors, wait_until
 from support_cli import rq
 
+from rq import config
+from rq.errors import CannotRead
+from rq.pipe import Verb
+from rq.router import __main__ as program
 from rq.router import switch
 
 pytestmark = pytest.mark.process
@@ -126,6 +130,28 @@ def test_an_attempt_after_a_failure_does_not_send_again_what_was_sent(site):
     router.ok("retry_message", {"msg_id": ended["msg_id"]})
     wait_until(lambda: router.state(ended["msg_id"]) == "done")
     assert [one["dest"] for one in relayed(relay, before)] == ["http://b:1/q/y"]
+
+
+def test_what_cannot_be_read_now_is_looked_at_later(tmp_path, monkeypatch):
+    (tmp_path / "ID/job").mkdir(parents=True)
+    (tmp_path / "ID/msg").write_text('{"dest": "y"}')
+    monkeypatch.chdir(tmp_path / "ID/job")
+    monkeypatch.setenv("RQ_ROOT", str(tmp_path))
+    monkeypatch.setattr(program.signal, "alarm", lambda seconds: None)
+    said = []
+    monkeypatch.setattr(program.script, "say", lambda *words: said.append(words))
+    with no_descriptors():
+        assert program.main() == 0
+    later = Verb.RESEND, "60-its msg cannot be read: Too many open files"
+    assert said == [later]
+
+    def lacks(path):
+        raise CannotRead("router.json cannot be read: Too many open files")
+
+    monkeypatch.setattr(config, "read_json", lacks)
+    assert program.main() == 0
+    later = Verb.RESEND, "60-router.json cannot be read: Too many open files"
+    assert said[1:] == [later]
 
 
 # ---- the command line, and what the web asks

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 import support_cli
 from pyarrow import parquet
-from support import CHECKOUT, wait_until
+from support import CHECKOUT, no_descriptors, wait_until
 
 from rq.errors import BadInput
 from rq.spark import attachments, given, jobs, parsing, results, work
@@ -384,3 +384,10 @@ def test_a_job_without_a_queue_points_to_rq_spark_try():
     assert given.from_queue(
         {"RQ_MSG_ID": "1", "RQ_MSG_DIR": "/r/q/run/1/job", "RQ_FULL_MSG_ID": "h/q/n/1"}
     ).messages[0].folder == Path("/r/q/run/1")
+
+
+def test_a_message_that_cannot_be_read_now_is_not_said_to_say_nothing(tmp_path):
+    (tmp_path / "msg").write_text('{"dest": "q", "src": "s"}')
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        given._fields(tmp_path)
+    assert given._fields(tmp_path)["src"] == "s"
