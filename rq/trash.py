@@ -16,7 +16,7 @@ from typing import Any
 
 from rq import config, names
 from rq.config import files
-from rq.errors import BadConfig, NoSuchQueue, Refused
+from rq.errors import BadConfig, CannotRead, NoSuchQueue, Refused
 from rq.layout import QueueDir, Root
 from rq.proc import locks
 
@@ -44,7 +44,8 @@ class Trashed:
 
 
 def ls(root: Root) -> list[Trashed]:
-    """Return what is in the trash, newest first."""
+    """Return what is in the trash, newest first. CannotRead: whose some of it is, and
+    whether it is kept, is not known."""
     with contextlib.suppress(FileNotFoundError):
         found = [one for path in root.trash.iterdir() if (one := _look(root, path))]
         return sorted(found, key=lambda one: one.removed, reverse=True)
@@ -134,6 +135,8 @@ def _look(root: Root, path: Path) -> Trashed | None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return config.read_json(path)
+    except CannotRead:
+        raise
     except BadConfig:
         return {}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rq import client, trash
 from rq.config import files
-from rq.errors import RQError
+from rq.errors import CannotRead, RQError
 from rq.layout import Root
 from rq.scandir.cache import JsonCache
 from rq.scandir.existing import Existing, is_as_defined, orphans, read_existing
@@ -63,11 +63,14 @@ class Scandir:
                 f"a queue {name} was made through the API and is left alone: "
                 "delete that one, or rename the link"
             )
-        if queue is None and self._was_deleted(definition):
-            return (
-                f"queue {name} was deleted while its link was there: "
-                "make the link anew to bring it back"
-            )
+        try:
+            if queue is None and self._was_deleted(definition):
+                return (
+                    f"queue {name} was deleted while its link was there: "
+                    "make the link anew to bring it back"
+                )
+        except CannotRead as error:  # whether it was is not known
+            return str(error)
         wanted = {
             "config": definition.config,
             "link": definition.link,

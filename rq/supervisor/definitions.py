@@ -13,7 +13,7 @@ from typing import Any
 
 from rq import config, names, trash
 from rq.config import files
-from rq.errors import BadConfig, BadInput, Refused
+from rq.errors import BadConfig, BadInput, CannotRead, Refused
 from rq.layout import QueueDir, Root
 
 API_MARK: dict[str, Any] = {"owner": "api"}
@@ -58,9 +58,11 @@ def unusable(root: Root) -> dict[str, str]:
 
 
 def mark_of(queue: QueueDir) -> dict[str, Any]:
-    """Return whose the queue is; empty when nobody said."""
+    """Return whose the queue is; empty when nobody said. CannotRead: not known now."""
     try:
         return config.read_json(queue.scandir_mark)
+    except CannotRead:
+        raise
     except BadConfig:
         return {}
 
@@ -120,7 +122,14 @@ def undefine(root: Root, name: str) -> None:
 
 def half_deleted(root: Root) -> list[str]:
     """Return the queues that were to go to the trash when RQ was killed."""
-    return [one for one in queues_of(root) if mark_of(root.queue(one)).get("deleting")]
+    return [one for one in queues_of(root) if _is_half_deleted(root.queue(one))]
+
+
+def _is_half_deleted(queue: QueueDir) -> bool:
+    try:
+        return bool(mark_of(queue).get("deleting"))
+    except CannotRead:  # it lives on until the next start
+        return False
 
 
 def _link_form(queue: QueueDir, form: object) -> None:

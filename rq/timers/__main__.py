@@ -23,15 +23,15 @@ log = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> int:
     try:
         started = helper.start("timers", argv)
+        timers = Timers(started.root, read_state(started.root.timers_state))
     except (RQError, OSError) as error:
         sys.stderr.write(f"rq-timers: {error}\n")
         return 1
-    asyncio.run(_run(started))
+    asyncio.run(_run(started, timers))
     return 0
 
 
-async def _run(started: Helper) -> None:
-    timers = Timers(started.root, read_state(started.root.timers_state))
+async def _run(started: Helper, timers: Timers) -> None:
     stopped = asyncio.Event()
 
     def stop() -> None:

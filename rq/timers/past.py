@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from rq import config, retry
-from rq.errors import BadConfig
+from rq.errors import BadConfig, CannotRead
 from rq.timers.timer import Timer
 
 ON_TIME = 30.0  # a fire no later than this keeps the beat of the one before
@@ -76,7 +76,8 @@ def _kept(planned: float, now: float) -> float:
 
 
 def read_state(path: Path) -> dict[str, Past]:
-    """Return what the timers of a root have done; empty when nothing is known."""
+    """Return what the timers of a root have done; empty when there is nothing that can
+    be used. CannotRead: to begin without it would fire them all anew."""
     try:
         kept = config.read_json(path).get("timers", {})
         known = {one.name for one in fields(Past)}
@@ -84,6 +85,8 @@ def read_state(path: Path) -> dict[str, Past]:
             name: Past(**{key: kept[name][key] for key in known & kept[name].keys()})
             for name in kept
         }
+    except CannotRead:
+        raise
     except (BadConfig, TypeError, AttributeError) as error:
         if path.exists():
             log.error("the state is lost and every timer counts as new: %s", error)

@@ -17,7 +17,7 @@ from rq import client, config, names
 from rq.access.roles import Role
 from rq.access.sockets import Asker
 from rq.config import files
-from rq.errors import BadConfig, BadInput, Refused, RQError
+from rq.errors import BadConfig, BadInput, CannotRead, Refused, RQError
 from rq.layout import Root
 from rq.nesting import from_json
 from rq.timers.past import Past, counts_from, due, nominal, not_ahead
@@ -73,6 +73,9 @@ class Timers:
             if why:
                 raise BadConfig(why)
             timer = parse(path)
+        except CannotRead as error:  # the next look reads it, changed or not
+            self._broken(name, str(error))
+            return
         except BadConfig as error:
             self._broken(name, str(error))
         else:
