@@ -13,6 +13,7 @@ import json
 import os
 import re
 import signal
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -158,11 +159,17 @@ def unfit(program: str) -> str:
     as if it could, and for what is looked for on the PATH."""
     if "/" not in program:
         return ""
-    if not os.path.exists(program):
+    try:
+        mode = os.stat(program).st_mode
+    except PermissionError:
+        return "a directory above it is closed to RQ's user"
+    except OSError:
         return "there is no such file"
-    if not os.path.isfile(program):
+    if not stat.S_ISREG(mode):
         return "it is no file"
     if not os.access(program, os.X_OK):
+        if mode & 0o111:
+            return f"RQ's user may not execute it: chmod a+rx {program}"
         return f"it is not executable: chmod +x {program}"
     return _unfit_interpreter(program)
 

@@ -70,6 +70,8 @@ def _definition(link: Path, directory: Path, cache: JsonCache) -> Definition:
     if not run.is_file():
         raise BadConfig(f"{run} is missing")
     if not os.access(run, os.X_OK):
+        if run.stat().st_mode & 0o111:
+            raise BadConfig(f"RQ's user may not execute {run}: chmod a+rx {run}")
         raise BadConfig(f"{run} is not executable: chmod +x {run}")
     data = cache.read(settings) if settings.exists() else {}
     given = {key: value for key, value in data.items() if value is not None}

@@ -1,5 +1,7 @@
 """Commands of queues that `rq queue new` makes: what a message can, and cannot, bring."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -203,6 +205,25 @@ def test_what_keeps_a_script_from_starting_is_named(tmp_path, content, mode, why
     script.chmod(mode)
     said = unfit(str(script))
     assert why in said if why else said == ""
+
+
+def test_a_script_that_others_may_start_is_told_as_that(tmp_path, monkeypatch):
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o700)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for another user
+    assert unfit(str(script)) == f"RQ's user may not execute it: chmod a+rx {script}"
+    with monkeypatch.context() as closed:
+        closed.setattr(os, "stat", raising(PermissionError))
+        said = unfit("/root/script")
+    assert said == "a directory above it is closed to RQ's user"
+
+
+def raising(error):
+    def refuse(*_, **__):
+        raise error
+
+    return refuse
 
 
 def test_a_directory_and_what_is_not_there_are_no_programs(tmp_path):
