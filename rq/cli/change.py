@@ -164,7 +164,8 @@ def _one(root: Root, target: tuple[str, str], act: _Change) -> int:
     try:
         print(f"{queue}/{msg_id} {act(root, queue, msg_id)}")
     except RQError as error:
-        complain(str(error))
+        said = str(error)
+        complain(said if msg_id in said else f"{queue}/{msg_id}: {said}")
         return EXIT_OF.get(type(error), FAILED)
     return OK
 

@@ -62,7 +62,7 @@ def _ls(root: Root, *, as_json: bool) -> int:
 
 def _row(one: Transfer) -> tuple[str, ...]:
     state = "in doubt" if one.in_doubt else one.state
-    return one.msg_id, state, one.peer, one.step, one.answer[:60]
+    return one.msg_id, state, one.peer, one.step, one.answer[:200]
 
 
 def _retry(root: Root, ids: list[str], *, everything: bool) -> int:

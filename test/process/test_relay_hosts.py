@@ -48,6 +48,12 @@ def test_a_private_host_waits_until_the_operator_allows_it(pair, settings, capfd
     shown = pair.until_told(msg_id, text)
     assert (shown["state"], shown["count"]) == ("que", 0)
     assert len(pair.proxy.requests) == before
+
+    def tells_what_to_type():
+        assert rq(pair, "ls") == 0
+        return f"`rq relay allow 127.0.0.1:{port}`" in capfd.readouterr().out
+
+    wait_until(tells_what_to_type)
     assert rq(pair, "allow", f"127.0.0.1:{port}") == 0
     assert f"127.0.0.1:{port} may be asked now" in capfd.readouterr().out
     # Nobody hurries it: the verb has.

@@ -260,6 +260,10 @@ def test_retry_sends_a_failed_message_round_again_under_its_id(root):
     wait_until(lambda: ok(root, "logs", msg_id).count("RQ START") == 2)
     assert rq("wait", msg_id, root=root).returncode == 8
     assert rq("retry", sent(root, "--wait"), root=root).returncode == 4
+    one, two = sent(root, "--wait"), sent(root, "--wait")
+    refused = rq("retry", one, two, root=root).stderr
+    assert one in refused
+    assert two in refused
 
 
 def test_ack_and_delete_of_failed_messages(root):
