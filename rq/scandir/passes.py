@@ -69,7 +69,7 @@ class Scandir:
                     f"queue {name} was deleted while its link was there: "
                     "make the link anew to bring it back"
                 )
-        except CannotRead as error:  # whether it was is not known
+        except (CannotRead, OSError) as error:  # whether it was is not known
             return str(error)
         wanted = {
             "config": definition.config,

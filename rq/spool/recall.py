@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
 import time
 
@@ -9,25 +10,33 @@ import orjson
 
 from rq.errors import BadMessage
 from rq.layout import QueueDir
+from rq.logs import fields
 from rq.message import Message, from_disk
 from rq.spool import history, line
 from rq.spool.history import Segment
 
 _MOST = 8  # segments that are searched: the line that brought it into que is a late one
 
+_log = logging.getLogger(__name__)
+
 
 def message(queue: QueueDir, journal: str, msg_id: str, upto: int) -> Message | None:
     """Return the last copy of a message in lines up to about `upto` (0: any); None when
     there is none near, or the lines have been removed."""
-    every = history.segments(queue, journal)
-    found = [one for one in every if not upto or one.first <= upto]
-    for one in reversed(found[-_MOST:]):
-        try:
+    try:
+        every = history.segments(queue, journal)
+        found = [one for one in every if not upto or one.first <= upto]
+        for one in reversed(found[-_MOST:]):
             data = _last_copy(one, msg_id)
             if data is not None:
                 return from_disk(data, msg_id, time.time())
-        except (BadMessage, OSError):
-            return None
+    except OSError as error:
+        _log.error(
+            "the journal cannot be searched for what a message owes: %s",
+            fields(msg_id=msg_id, reason=error),
+        )
+    except BadMessage:
+        return None
     return None
 
 

@@ -10,6 +10,8 @@ from rq.config.settings import QueueConfig
 from rq.errors import Unread
 from rq.queues import keyed
 from rq.queues.owner import Owner as Asked
+from rq.spool import lost
+from rq.states import State
 
 
 @pytest.fixture
@@ -38,3 +40,15 @@ def test_a_prepared_message_that_cannot_be_read_now_is_not_said_to_have_no_key(
     with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
         keyed.key_of(asked, msg_id)
     assert keyed.key_of(asked, msg_id) == "k"
+
+
+def test_a_message_that_is_malformed_goes_to_err_though_nobody_can_search_the_journal(
+    owner, caplog
+):
+    # It had left the schedule, and would have waited for the next start.
+    msg_id = owner.submit()
+    owner.apply()
+    with no_descriptors():
+        lost.fail_malformed(owner.spool, msg_id, "torn")
+    assert owner.spool.find(msg_id) is State.ERR
+    assert f"what a message owes: msg_id={msg_id}" in caplog.text
