@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -97,26 +98,32 @@ def ports(held):
     }
 
 
-def request(port):
-    """Ask a port as Spark's own transport does, without a secret; return the answer."""
+def asked_at(port):
+    """Ask a port as Spark's own transport does, without a secret."""
     body = b"anything"
     frame = struct.pack(">bqi", 3, 7, len(body)) + body  # RpcRequest
-    with socket.create_connection((b"127.0.0.1", port), 60) as sock:
+    sock = socket.create_connection((b"127.0.0.1", port), 60)
+    sock.sendall(struct.pack(">q", 8 + len(frame)) + frame)
+    return sock
+
+
+def answer(sock):
+    """Return what is answered until nothing comes any more, for a busy machine long."""
+    told = b""
+    with sock, contextlib.suppress(TimeoutError, ConnectionError):
         sock.settimeout(20)
-        sock.sendall(struct.pack(">q", 8 + len(frame)) + frame)
-        answer = b""
-        with contextlib.suppress(TimeoutError, ConnectionError):
-            while piece := sock.recv(65536):
-                answer += piece
-        return answer
+        while piece := sock.recv(65536):
+            told += piece
+    return told
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user -> run as root")
 def test_no_port_serves_who_has_no_secret(held):
-    answers = []
-    for port in ports(held):
-        with acting_as(OTHER, OTHER):
-            answers.append(request(port))
+    found = ports(held)
+    with acting_as(OTHER, OTHER):
+        lines = [asked_at(port) for port in found]
+    with ThreadPoolExecutor(len(lines)) as pool:
+        answers = list(pool.map(answer, lines))
     asked_for_it = [answer for answer in answers if b"Expected SaslMessage" in answer]
     assert len(asked_for_it) == 2  # of the driver, and of its blocks
     others = [answer for answer in answers if answer not in asked_for_it]
