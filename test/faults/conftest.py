@@ -71,7 +71,9 @@ class Shim:
 
     def set(self, what: str, path: str = "") -> None:
         """Begin `hold.CALL`, `fail.CALL` or `full.CALL`, for paths that hold `path`."""
-        (self.directory / what).write_text(path)
+        new = self.directory / "new"  # without its path it would be for all paths
+        new.write_text(path)
+        new.rename(self.directory / what)
 
     def clear(self) -> None:
         for one in self.directory.iterdir():

@@ -49,6 +49,15 @@ def nothing_for(seconds, queue, *askers):
     assert queue.busy() - busy < 0.3 * seconds
 
 
+def asking_held(queue, shim, **fields):
+    """Hold all syncs, and ask; return who asks when the queue stands in its sync."""
+    before = len(shim.calls("fdatasync"))
+    shim.set("hold.fdatasync")
+    asking = Asking(queue, **fields)
+    wait_until(lambda: len(shim.calls("fdatasync")) > before)
+    return asking
+
+
 # ---- nothing is promised before it is on disk
 
 
@@ -58,8 +67,7 @@ def test_no_answer_leaves_before_the_sync_of_its_event_has_returned(site, shim):
     assert queue.ask("ping") == [
         "pong"
     ]  # its turn is over, and not in the sync to come
-    shim.set("hold.fdatasync")
-    asking = Asking(queue, due=LATER)
+    asking = asking_held(queue, shim, due=LATER)
     nothing_for(0.5, queue, asking)
     reading = Asking(queue, "get_message", msg_id=known)
     nothing_for(0.3, queue, asking, reading)
@@ -72,9 +80,8 @@ def test_no_answer_leaves_before_the_sync_of_its_event_has_returned(site, shim):
 
 def test_no_script_starts_before_the_acceptance_of_its_message_is_on_disk(site, shim):
     queue = site.queue().start(**shim.env)
-    shim.set("hold.fdatasync")
-    asking = Asking(queue)
-    nothing_for(0.5, queue, asking)
+    asking = asking_held(queue, shim)
+    nothing_for(1.5, queue, asking)  # a script that starts at all has said so then
     assert site.ran("start") == []
     shim.clear()
     queue.until(asking.accepted(), "done")
