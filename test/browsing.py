@@ -89,9 +89,11 @@ def theme(driver: Any, name: str) -> None:
 
 def until(driver: Any, script: str, seconds: float = PATIENCE) -> Any:
     """Return the first true value of a JavaScript expression."""
+    from selenium.common.exceptions import JavascriptException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    wait = WebDriverWait(driver, seconds, poll_frequency=0.05)
+    # What a page needs to answer may come a moment after the page.
+    wait = WebDriverWait(driver, seconds, 0.05, [JavascriptException])
     return wait.until(
         lambda one: one.execute_script(f"return {script}"), message=script
     )
@@ -118,9 +120,22 @@ def without_scripts(driver: Any) -> Iterator[None]:
 
 
 def click(driver: Any, selector: str, seconds: float = PATIENCE) -> None:
-    """Click what a reader would, once it is there."""
-    until(driver, f"document.querySelector({selector!r})", seconds)
-    driver.find_element("css selector", selector).click()
+    """Click what a reader would, once it is there and does not move any more."""
+    from selenium.common import exceptions
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    not_clicked = (
+        exceptions.NoSuchElementException,
+        exceptions.StaleElementReferenceException,
+        exceptions.ElementNotInteractableException,
+        exceptions.ElementClickInterceptedException,
+    )
+
+    def clicked(one: Any) -> bool:
+        one.find_element("css selector", selector).click()
+        return True
+
+    WebDriverWait(driver, seconds, 0.05, not_clicked).until(clicked, message=selector)
 
 
 def confirm(driver: Any, selector: str) -> None:

@@ -93,7 +93,7 @@ def build(daemon: Daemon, port: int, **settings: Any) -> None:
     """Write config and definitions of a root, before its supervisor starts."""
     configure(daemon, port, **settings)
     for name, (text, workers) in SCRIPTS.items():
-        directory = daemon.define(name, {"num_workers": workers})
+        directory = daemon.define(name, {"num_workers": workers, "nice": 0})
         (directory / "run").write_text(text)
         if name == "video-encode":
             (directory / "form.json").write_text(json.dumps(FORM))
@@ -167,8 +167,8 @@ def fill(daemon: Daemon) -> dict[str, str]:
     hand_over(daemon, ids)
     ended = ("done", "err")
     for name in ("march", "april", "may", "june"):
-        wait_until(lambda name=name: state(daemon, "reports", ids[name]) in ended)
-    wait_until(lambda: state(daemon, "thumbnails", ids["done"]) == "done")
+        wait_until(lambda name=name: state(daemon, "reports", ids[name]) in ended, 90)
+    wait_until(lambda: state(daemon, "thumbnails", ids["done"]) == "done", 90)
     return ids
 
 
@@ -203,13 +203,13 @@ def hand_over(daemon: Daemon, ids: dict[str, str]) -> None:
     def tried() -> bool:
         return any(one["why"] for one in daemon.ask_queue("thumbnails", "owed")[1])
 
-    wait_until(tried, 30)
+    wait_until(tried, 90)
     with old_receiver() as old:
         old.lose.append("commit")
         ids["doubt"] = send(daemon, "relay", "invoice 88011", dest=old.url)
-        wait_until(old.delivered, 30)
+        wait_until(old.delivered, 90)
         old.states.clear()
-        wait_until(lambda: state(daemon, "relay", ids["doubt"]) == "err", 30)
+        wait_until(lambda: state(daemon, "relay", ids["doubt"]) == "err", 90)
 
 
 def send(daemon: Daemon, queue: str, param1: str, **fields: Any) -> str:

@@ -37,7 +37,7 @@ class Stage:
 
     def queue(self, name: str, script: str, workers: int = 1) -> None:
         """Make a queue whose script has the text given."""
-        directory = self.daemon.define(name, {"num_workers": workers})
+        directory = self.daemon.define(name, {"num_workers": workers, "nice": 0})
         (directory / "run").write_text(script)
         self.daemon.link(name, directory)
         self.daemon.until_up(name)
