@@ -148,7 +148,7 @@ class Queues:
         form = await forms.read(req)
         given = [one for one in _ADMIN if form.has(one)]
         if not given or len(given) == len(_ADMIN):
-            raise BadInput(f"say one of {', '.join(_ADMIN)}")
+            raise BadInput(f"say one of {', '.join(f'{one}=1' for one in _ADMIN)}")
         self._must_exist(name)
         reply = await self._site.owners.supervisor(f"{given[0]}_queue", name)
         text = f"{name}: {given[0]}"

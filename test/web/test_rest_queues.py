@@ -70,7 +70,9 @@ def test_a_queue_is_paused_and_resumed(web):
 
 
 def test_adminoper_without_a_word_is_refused(web):
-    assert web.post("/q/plain/adminoper", {"back": "/"}).status == 422
+    refused = web.post("/q/plain/adminoper", {"adminoper": "pause"})
+    assert refused.status == 422
+    assert "pause=1" in refused.json["detail"]
     every = dict.fromkeys(("pause", "resume", "down", "up"), "1")
     assert web.post("/q/plain/adminoper", every).status == 422
 
