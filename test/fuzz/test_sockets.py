@@ -81,7 +81,7 @@ def shout(path, data):
     """Send bytes and an end; return what is answered until the other side hangs up."""
     said = b""
     with socket.socket(socket.AF_UNIX) as line, contextlib.suppress(OSError):
-        line.settimeout(30)
+        line.settimeout(120)
         with client._near(Path(path)) as near_path:
             line.connect(near_path)
         line.sendall(data)
@@ -128,7 +128,8 @@ def daemon(tmp_path_factory):
     with daemon_on(tmp_path_factory.mktemp("daemon")) as daemon:
         daemon.start()
         daemon.create("t")
-        daemon.until_up("timers", 30)
+        for one in daemon.children():
+            daemon.until_up(one["name"])
         before = {one["name"]: one["pid"] for one in daemon.children()}
         yield daemon
         found = {one["name"]: one["pid"] for one in daemon.children()}

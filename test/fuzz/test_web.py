@@ -55,7 +55,7 @@ def routes():
 def speak(port, data, whole=True):
     """Send bytes; return the first line that is answered, "" for none."""
     said = b""
-    line = socket.create_connection(("127.0.0.1", port), timeout=30)
+    line = socket.create_connection(("127.0.0.1", port), timeout=120)
     with line, contextlib.suppress(OSError):
         line.sendall(data)
         if not whole:
