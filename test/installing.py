@@ -112,11 +112,13 @@ def place_for_all(prefix: str) -> Iterator[Path]:
     try:
         yield place
     finally:
-        for file in place.rglob("config/queuemgr.pid"):
-            with contextlib.suppress(ProcessLookupError):
+        # Looked for once more when something goes meanwhile: an RQ is at work in there.
+        found = wait_until(lambda: [place, *place.rglob("config/queuemgr.pid")])
+        for file in found[1:]:
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
                 pid = int(file.read_text())
                 os.kill(pid, signal.SIGTERM)
-                wait_until(lambda pid=pid: not lives(pid))
+                wait_until(lambda pid=pid: not lives(pid), 60)
         shutil.rmtree(place)
 
 
