@@ -49,9 +49,9 @@ class Owing(RunningQueue):
 
 def in_doubt(a: Owing, **fields: Any) -> str:
     """Let a message owe what could not be delivered in six days; return its id."""
-    ended = a.run(**{"param1": ON, **fields}, seconds=30)
+    ended = a.run(**{"param1": ON, **fields}, seconds=60)
     assert ended["state"] == "done", ended
-    wait_until(lambda: a.owed()[0]["why"], 30)  # it was tried
+    wait_until(lambda: a.owed()[0]["why"], 60)  # it was tried
     a.ahead(WEEK)
     [one] = a.owed()
     assert one["in_doubt"]

@@ -13,7 +13,7 @@ from rq.queues.holds import MOST
 
 pytestmark = pytest.mark.process
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 LONG = 3600
 # Tells of its start, then does as the test says; `ids` are its messages.
 SCRIPT = r"""#!/bin/bash

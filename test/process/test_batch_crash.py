@@ -10,7 +10,7 @@ from supervising import wait_until
 
 pytestmark = pytest.mark.process
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 SCRIPT = (
     BATCH
     + r"""hold() { until [ -e "$RQ_ROOT/$1" ]; do sleep 0.02; done; }

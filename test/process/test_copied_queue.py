@@ -191,8 +191,8 @@ def test_what_both_owe_arrives_once_and_what_they_owe_anew_twice(a, b, copy):
     assert ends == ["done", "done"]
     b.start()
     for queue in (a, copy):
-        wait_until(lambda queue=queue: queue.ok("detail")["owed"] == 0, 30)
-    wait_until(lambda: b.ok("detail")["counts"]["done"] == 3)
+        wait_until(lambda queue=queue: queue.ok("detail")["owed"] == 0, 60)
+    wait_until(lambda: b.ok("detail")["counts"]["done"] == 3, 60)
     b.ok("check")
 
 

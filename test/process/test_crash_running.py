@@ -285,7 +285,7 @@ def test_a_webhook_that_is_owed_is_sent_once_after_a_crash(site, queue, webhook,
     assert webhook.ids() == []
     queue.start()
     queue.until(msg_id, "done")
-    wait_until(webhook.ids, 20)
+    wait_until(webhook.ids, 60)
     queue.restart()
     queue.ok_wake()
     queue.prove()
@@ -301,11 +301,11 @@ def test_a_webhook_sent_but_not_noted_is_sent_again_and_taken_once(
     msg_id = queue.submit("hold", post_run_webhook="http://127.0.0.1:1/told")
     queue.until_started(msg_id)
     queue.crash(point, site.go)
-    wait_until(webhook.ids)
+    wait_until(webhook.ids, 60)
     webhook.restart()  # it must remember the key too
     queue.start()
     queue.until(msg_id, "done")
-    wait_until(lambda: queue.ok("detail").get("owed", 0) == 0)
+    wait_until(lambda: queue.ok("detail").get("owed", 0) == 0, 60)
     queue.prove()
     assert len(webhook.ids()) == 1
     webhook.prove()

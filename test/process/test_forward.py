@@ -53,7 +53,7 @@ def test_a_message_ends_as_done_and_a_copy_goes_on(pair):
     assert (copy["param1"], copy["param2"], copy["src"]) == (ON, "x", "me")
     assert (copy["dest"], copy["count"], copy["max_count"]) == ("b", 0, 9)
     assert copy["orig_msg_id"] == ended["orig_msg_id"]
-    wait_until(lambda: a.ok("detail")["owed"] == 0)
+    wait_until(lambda: a.ok("detail")["owed"] == 0, 60)
 
 
 def attached(queue, path, **fields):
@@ -160,8 +160,8 @@ def test_after_a_crash_of_the_sender_there_is_one_copy(tmp_path, point):
         a.crash(point, site.go)
         a.start()
         a.until(msg_id, "done")
-        wait_until(lambda: a.ok("detail")["owed"] == 0)
-        wait_until(b.ids)
+        wait_until(lambda: a.ok("detail")["owed"] == 0, 60)
+        wait_until(b.ids, 60)
         assert len(b.ids()) == 1
         a.prove()
         b.prove()
@@ -176,7 +176,7 @@ def test_after_a_crash_of_the_receiver_there_is_one_copy(tmp_path):
         a.until(msg_id, "done")
         assert b.died()
         b.start()
-        wait_until(lambda: a.ok("detail")["owed"] == 0)
+        wait_until(lambda: a.ok("detail")["owed"] == 0, 60)
         assert len(b.ids()) == 1
         a.prove()
         b.prove()

@@ -101,7 +101,7 @@ def test_what_is_tried_again_arrives_once_whatever_crashes(a, b):
     assert again["key"] == one["key"]
     assert again["since"] > one["since"] + WEEK - 60
     b.start()
-    wait_until(lambda: a.owed() == [], 30)
+    wait_until(lambda: a.owed() == [], 60)
     a.crashed()
     assert a.owed() == []
     assert len(got(b)) == 1
@@ -111,7 +111,7 @@ def test_what_had_arrived_after_all_and_is_tried_again_stays_one(a, b):
     """The same key: only a receiver that has forgotten it makes a second one."""
     b.start()
     a.run(param1=ON, seconds=30)
-    wait_until(lambda: len(got(b)) == 1, 30)
+    wait_until(lambda: len(got(b)) == 1, 60)
     [line] = [one for one in events(a) if one.get("out")]
     [out] = line["out"]
     key = f"{a.ok('detail')['journal_id']}/{line['seq']}/0/{out['bits']}"
