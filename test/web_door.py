@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -52,6 +53,11 @@ class Door:
     def descriptors(self) -> set[int]:
         """Return those that the process which accepts has open."""
         return {int(fd) for fd in os.listdir(f"/proc/{self.worker()}/fd")}
+
+    def memory(self) -> int:
+        """Return the bytes of memory that the process which accepts has."""
+        pages = Path(f"/proc/{self.worker()}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
 
     def is_full(self) -> bool:
         """Return whether one more finds no room."""

@@ -7,7 +7,6 @@ end, as `scope["rq.uid"]`.
 from __future__ import annotations
 
 import asyncio
-import functools
 import socket
 import sys
 import time
@@ -22,6 +21,7 @@ HEAD_TIME = 10  # seconds for the head of a request, whatever comes meanwhile
 HEAD_SIZE = 64 * 1024  # bytes of a head; more than any browser or proxy sends
 _SLICE = 2048  # bytes that are read at a time, where each may cost a step of Python
 _TURN = 0.002  # seconds for what one client sent, before others have their turn
+_TLS_BUFFER = 256 * 1024  # bytes that are read at a time of who is let in
 _PIECE = 16 * 1024  # bytes of a body that are handed on in one, if they are there
 STALL_TIME = 300  # seconds until a client is left that takes nothing of an answer
 _BYTES_ACKED = slice(120, 128)  # of struct tcp_info
@@ -57,8 +57,14 @@ class Connection(ASGIProtocol):
         scope[UID] = self._visitor.uid
         # As it was accepted: of one that was reset meanwhile nobody else knows it.
         scope["client"] = self._visitor.client
-        scope[ADMITTED] = functools.partial(self._visitors.answers, self._visitor)
+        scope[ADMITTED] = self._admit
         await self._inner(scope, receive, send)
+
+    def _admit(self) -> None:
+        """Somebody asks who is let in, and may have much to send."""
+        self._visitors.answers(self._visitor)
+        if tls := getattr(self.transport, "_ssl_protocol", None):
+            tls.max_size = _TLS_BUFFER
 
     # ---- steps that gunicorn calls
 

@@ -111,8 +111,11 @@ def nameless(directory: Path) -> Intake:
         flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
         return Intake(os.open(directory, flags, 0o600))
     except (OSError, AttributeError):  # a file system, or a system, that knows none
-        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
-            return Intake(os.dup(file.fileno()))
+        try:
+            with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+                return Intake(os.dup(file.fileno()))
+        except OSError as error:
+            raise cannot_take(error) from None
 
 
 async def go_on_from(site: Site, intake: Intake, start: int) -> None:

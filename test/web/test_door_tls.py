@@ -164,6 +164,17 @@ def test_idle_connections_over_tls_give_way_too(tmp_path):
         wait_until(lambda: len(made.descriptors()) < 40)
 
 
+def test_a_stranger_who_only_connects_costs_little_memory(tmp_path):
+    setting = certify(tmp_path, 1)
+    with door(tmp_path, tls=setting) as made, contextlib.ExitStack() as stack:
+        assert serial(made) == 1
+        before, used = made.memory(), len(made.descriptors())
+        for _ in range(200):
+            stack.enter_context(made.line())
+        wait_until(lambda: len(made.descriptors()) >= used + 200)
+        assert made.memory() - before < 200 * 200 * 1024
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
