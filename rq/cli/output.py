@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rq.cli import ids, owner, place, term, terminal
-from rq.errors import NoSuchMessage
+from rq.errors import NoSuchMessage, OutcomeUnknown, Unreachable
 from rq.layout import JOB, STDIO_LOG, Root
 from rq.spool import folders
 from rq.spool.folders import File
@@ -20,7 +20,8 @@ _CHUNK = 256 * 1024
 _PAUSE = 0.1
 Write = Callable[[bytes], None]
 _LOST_AFTER = 20  # looks in a row that find the message nowhere
-_QUIET = 20  # looks in a row that find nothing new, before the owner is asked why
+_AWAY = 300  # looks in a row that find no owner, where a supervisor runs
+_QUIET = 50  # looks in a row that find nothing new, before the owner is asked why
 
 
 def logs(root: Root, words: list[str]) -> int:
@@ -90,7 +91,7 @@ def _follow(
 ) -> None:
     """By file name, not by descriptor: after a crash the file may be another one."""
     queue, msg_id = message
-    lost, quiet, seen = 0, 0, None
+    lost, quiet, away, seen = 0, 0, 0, None
     told = False
     while lost < _LOST_AFTER:
         state = _where(reader, queue, msg_id)
@@ -105,7 +106,11 @@ def _follow(
             if state in FINAL and not more and _is_there(reader, queue, msg_id, state):
                 return
             told = (told and not more) or _say_why(reader, queue, msg_id, state)
-        if state is not None and state not in FINAL and not reader.online(queue):
+        if state is None or state in FINAL or reader.online(queue):
+            away = 0
+        elif (away := away + 1) < _AWAY and place.is_running(reader.root):
+            reader.forget(queue)  # it is started again
+        else:
             place.note("nobody runs its queue: nothing more will be written")
             return
         if quiet and quiet % _QUIET == 0 and _is_held(reader, queue, msg_id):
@@ -117,8 +122,11 @@ def _follow(
 def _is_held(reader: owner.Reader, queue: str, msg_id: str) -> bool:
     """Say so when a message has ended and its folder cannot follow, on a full disk, say:
     its log is where it was, and nobody knows for how long."""
-    why = reader.stuck(queue)
-    if why is None or reader.state(queue, msg_id) not in FINAL:
+    try:
+        why = reader.stuck(queue)
+        if why is None or reader.state(queue, msg_id) not in FINAL:
+            return False
+    except (OutcomeUnknown, Unreachable):  # it stands still: its script may not
         return False
     place.note(f"it has ended; folders of {queue} cannot follow: {term.plain(why)}")
     return True

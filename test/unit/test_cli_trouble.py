@@ -6,8 +6,9 @@ import json
 import os
 
 from rq import cli, disk
-from rq.cli import owner, place
+from rq.cli import output, owner, place
 from rq.spool import measure
+from rq.states import State
 
 
 def test_check_goes_on_past_a_queue_that_refuses(tmp_path, monkeypatch, capsys):
@@ -40,3 +41,33 @@ def test_doctor_does_not_fill_a_disk_that_is_nearly_full(tmp_path, monkeypatch, 
     monkeypatch.setattr(measure, "measure", None)
     assert cli.main(["--root", str(tmp_path), "doctor"]) == cli.OK
     assert "was not measured: that takes 256.0 MiB" in capsys.readouterr().out
+
+
+class Restarting:
+    """A reader that finds no owner at its first looks, as while a queue restarts."""
+
+    root = None
+    looks = 0
+
+    def online(self, _):
+        self.looks += 1
+        return self.looks > 3
+
+    def forget(self, _):
+        pass
+
+    def where(self, *_):
+        return State.DONE if self.looks > 3 else State.RUN
+
+
+def test_a_log_is_followed_while_its_queue_restarts(monkeypatch, capsys):
+    reader = Restarting()
+    monkeypatch.setattr(output, "_where", reader.where)
+    for name, value in {"_log_in": None, "_identity": (1, 1), "_print_from": 0}.items():
+        monkeypatch.setattr(output, name, lambda *_, value=value: value)
+    monkeypatch.setattr(output, "_is_there", lambda *_: True)
+    monkeypatch.setattr(output, "_PAUSE", 0)
+    monkeypatch.setattr(place, "is_running", lambda _: True)
+    output._follow(reader, ("q", "20260102.0304.05.006.7"), 0, lambda _: None)
+    assert reader.looks == 4
+    assert capsys.readouterr().err == ""
