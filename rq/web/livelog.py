@@ -37,15 +37,15 @@ class Hub:
         """Return the events for a new viewer, from its offset on."""
         if self.viewers >= MOST_VIEWERS:
             raise Refused(f"{MOST_VIEWERS} viewers follow logs already")
-        key = queue, msg_id
-        watch = self._watches.get(key)
-        if watch is None:
-            watch = self._watches[key] = logwatch.Watch(self._site, queue, msg_id)
-        return self._events(watch, key, viewer)
+        return self._events((queue, msg_id), viewer)
 
     async def _events(
-        self, watch: logwatch.Watch, key: tuple[str, str], viewer: logwatch.Viewer
+        self, key: tuple[str, str], viewer: logwatch.Viewer
     ) -> AsyncIterator[logwatch.Event]:
+        # Begun with the first event: of who asks by HEAD, or has gone, none is taken.
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = logwatch.Watch(self._site, *key)
         viewer.task = asyncio.current_task()
         watch.join(viewer)
         try:

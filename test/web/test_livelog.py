@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 from supervising import wait_until
@@ -15,6 +16,9 @@ from webbing import served
 from rq.access import tokens
 from rq.access.roles import Role
 from rq.access.tokens import Token
+from rq.layout import Root
+from rq.web.livelog import Hub
+from rq.web.logwatch import Viewer
 
 
 @pytest.fixture(scope="module")
@@ -311,3 +315,9 @@ def test_a_cookie_of_a_session_that_has_ended_cuts_no_stream_of_who_needs_none(s
     msg_id = site.send(name)
     with following(site, name, msg_id, Cookie=stale) as stream:
         assert "tick 9\n" in stream.text()
+
+
+def test_who_takes_no_event_leaves_nothing_behind(tmp_path):
+    hub = Hub(SimpleNamespace(root=Root(tmp_path)))
+    hub.follow("quick", "20260102.0304.05.006.7", Viewer(0))
+    assert hub._watches == {}
