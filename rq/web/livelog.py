@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rq.web.site import Site
 
 MOST_VIEWERS = 1000
+MOST_OF_ONE = 750  # of these; one user must not take all
 _LOOK_EVERY = 2.0  # seconds between looks whether a viewer may still look
 
 
@@ -28,15 +29,19 @@ class Hub:
         self.closing = False
 
     @property
-    def viewers(self) -> int:
-        return sum(len(one.viewers) for one in self._watches.values())
+    def viewers(self) -> list[logwatch.Viewer]:
+        return [viewer for one in self._watches.values() for viewer in one.viewers]
 
     def follow(
         self, queue: str, msg_id: str, viewer: logwatch.Viewer
     ) -> AsyncIterator[logwatch.Event]:
         """Return the events for a new viewer, from its offset on."""
-        if self.viewers >= MOST_VIEWERS:
-            raise Refused(f"{MOST_VIEWERS} viewers follow logs already")
+        there = self.viewers
+        theirs = sum(one.who == viewer.who for one in there)
+        if len(there) >= MOST_VIEWERS or theirs >= MOST_OF_ONE:
+            raise Refused(
+                f"{len(there)} viewers follow logs already, {theirs} of them yours"
+            )
         return self._events((queue, msg_id), viewer)
 
     async def _events(

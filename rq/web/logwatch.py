@@ -65,6 +65,7 @@ class Viewer:
 
     offset: int
     patient: bool = False  # reads from where it asked for, however far behind
+    who: str = ""  # by whose login or name
     stands: Callable[[], bool] = lambda: True  # whether they may still look
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Any] | None = None

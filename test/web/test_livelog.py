@@ -16,8 +16,9 @@ from webbing import served
 from rq.access import tokens
 from rq.access.roles import Role
 from rq.access.tokens import Token
+from rq.errors import Refused
 from rq.layout import Root
-from rq.web.livelog import Hub
+from rq.web.livelog import MOST_OF_ONE, MOST_VIEWERS, Hub
 from rq.web.logwatch import Viewer
 
 
@@ -321,3 +322,15 @@ def test_who_takes_no_event_leaves_nothing_behind(tmp_path):
     hub = Hub(SimpleNamespace(root=Root(tmp_path)))
     hub.follow("quick", "20260102.0304.05.006.7", Viewer(0))
     assert hub._watches == {}
+
+
+def test_one_user_does_not_take_the_logs_from_the_others(tmp_path):
+    hub = Hub(SimpleNamespace(root=Root(tmp_path)))
+    theirs = {Viewer(0, who="greedy") for _ in range(MOST_OF_ONE)}
+    hub._watches["quick", "one"] = SimpleNamespace(viewers=theirs)
+    with pytest.raises(Refused, match=f"{MOST_OF_ONE} of them yours"):
+        hub.follow("quick", "two", Viewer(0, who="greedy"))
+    hub.follow("quick", "two", Viewer(0, who="other"))
+    theirs |= {Viewer(0, who="third") for _ in range(MOST_VIEWERS - MOST_OF_ONE)}
+    with pytest.raises(Refused, match="0 of them yours"):
+        hub.follow("quick", "two", Viewer(0, who="other"))

@@ -90,6 +90,7 @@ class LogPages:
             start = int(resumed[:18])
         bare = names.msg_id(msg_id)
         viewer = logwatch.Viewer(start, patient="keep" in req.params)
+        viewer.who = req.context.principal.name
         viewer.stands = getattr(req.context, "stands", viewer.stands)
         resp.sse = self._hub.follow(name, bare, viewer)  # type: ignore[assignment]
         resp.cache_control = ["no-store"]
