@@ -78,6 +78,7 @@ def test_questions_about_the_queue_are_answered(queue):
         "env_vars": {},
         "coalesce_params": [],
         "blocking_params": [],
+        "nice": 0,
     }
 
 

@@ -24,6 +24,7 @@ def is_there(queue, message):
 
 
 def expire(queue, **wanted):
+    queue.check()  # what has ended is looked for among the folders, which follow later
     return queue.ok("expire", wanted)
 
 
