@@ -60,9 +60,11 @@ def test_neither_are_errors_and_streams(web, path):
 
 
 def test_answers_to_forms_are_not_kept(web):
+    before = web.daemon.until_up("kept")["pid"]
     for path in ("/q/kept/new_message", "/new_queue", "/q/kept/restart"):
         assert web.post(path, {}).headers["cache-control"] == "no-store"
-    # The restart was done: the tests after this one ask the queue that comes back.
+    # The tests after this one ask the queue that comes back, not the one that goes.
+    wait_until(lambda: web.daemon.until_up("kept")["pid"] != before)
     wait_until(lambda: "env_vars" in web.get("/q/kept/config").json)
 
 

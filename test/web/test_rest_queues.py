@@ -159,9 +159,10 @@ def test_a_queue_is_restarted(web):
     pid = web.daemon.child(name)["pid"]
     assert web.post(f"/q/{name}/restart").status == 303
     wait_until(lambda: web.daemon.until_up(name)["pid"] != pid)
+    pid = web.daemon.until_up("plain")["pid"]
     answer = web.post("/q/plain/restart", {"x_format": "json"})
     assert answer.json == ["ok", "plain"]
-    web.daemon.until_up("plain")
+    wait_until(lambda: web.daemon.until_up("plain")["pid"] != pid)
 
 
 def test_a_queue_is_made_and_removed_by_forms(web):
