@@ -6,13 +6,16 @@ import dataclasses
 import resource
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rq import config, disk, wording
 from rq.access import warnings as access
 from rq.cli import OK, place, ports, term
 from rq.errors import BadConfig
 from rq.layout import Root
+
+if TYPE_CHECKING:
+    from rq.spool.measure import Speed
 
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 _DESCRIPTORS = 4096
@@ -43,7 +46,7 @@ def doctor(root: Root, words: list[str]) -> int:
     return OK
 
 
-def _speed(root: Root, system: disk.FileSystem) -> tuple[Any, list[str]]:
+def _speed(root: Root, system: disk.FileSystem) -> tuple[Speed | None, list[str]]:
     """Measure; or tell why not: a disk that is full is one to look at, not to fill."""
     from rq.spool import measure
 
@@ -66,7 +69,7 @@ def _disk_lines(system: disk.FileSystem) -> Iterator[tuple[str, str]]:
     yield "room", f"about {system.room_messages:,} finished messages (logs not counted)"
 
 
-def _speed_lines(speed: Any) -> Iterator[tuple[str, str]]:
+def _speed_lines(speed: Speed | None) -> Iterator[tuple[str, str]]:
     if speed is None:
         return
     yield (
@@ -78,7 +81,7 @@ def _speed_lines(speed: Any) -> Iterator[tuple[str, str]]:
     yield "folders", f"{speed.folders:.0f} made per second (mkdir and msg)"
 
 
-def _slow(speed: Any) -> Iterator[str]:
+def _slow(speed: Speed | None) -> Iterator[str]:
     if speed is not None and speed.sync_p50 > _SLOW_SYNC:
         yield f"a flush takes {speed.sync_p50 * 1e3:.0f} ms: senders will notice"
 
@@ -116,7 +119,7 @@ def _machine() -> Iterator[str]:
 
 
 def _print_json(
-    root: Root, system: disk.FileSystem, speed: Any, warnings: list[str]
+    root: Root, system: disk.FileSystem, speed: Speed | None, warnings: list[str]
 ) -> None:
     facts = dataclasses.asdict(system)
     facts["room_messages"] = system.room_messages

@@ -21,7 +21,7 @@ HEAD_TIME = 10  # seconds for the head of a request, whatever comes meanwhile
 HEAD_SIZE = 64 * 1024  # bytes of a head; more than any browser or proxy sends
 _SLICE = 2048  # bytes that are read at a time, where each may cost a step of Python
 _TURN = 0.002  # seconds for what one client sent, before others have their turn
-_TLS_BUFFER = 256 * 1024  # bytes that are read at a time of who is let in
+_TLS_ADMITTED = 256 * 1024  # bytes that are read at a time of who is let in
 _PIECE = 16 * 1024  # bytes of a body that are handed on in one, if they are there
 STALL_TIME = 300  # seconds until a client is left that takes nothing of an answer
 _BYTES_ACKED = slice(120, 128)  # of struct tcp_info
@@ -64,7 +64,7 @@ class Connection(ASGIProtocol):
         """Somebody asks who is let in, and may have much to send."""
         self._visitors.answers(self._visitor)
         if tls := getattr(self.transport, "_ssl_protocol", None):
-            tls.max_size = _TLS_BUFFER
+            tls.max_size = _TLS_ADMITTED
 
     # ---- steps that gunicorn calls
 
@@ -243,7 +243,7 @@ class Connection(ASGIProtocol):
             self._look_again()
 
 
-def _is_whole(parser: Any) -> bool:
+def _is_whole(parser: Any) -> bool:  # one of gunicorn's, which have no common type
     return bool(parser.is_complete)
 
 

@@ -27,9 +27,7 @@ from rq.web.visitors import Visitor
 log = logging.getLogger(__name__)
 
 _SHUTDOWN = 5.0  # seconds that a client has to end TLS as one should
-_TLS_BUFFER = (
-    32 * 1024
-)  # bytes: two records; asyncio would have 256 KiB for each client
+_TLS_STRANGER = 32 * 1024  # bytes, two records; asyncio has 256 KiB for each client
 _AT_ONCE = 100  # connections that are accepted before others get their turn
 _PAUSE = 0.2  # seconds until we look again when the machine is short of something
 _SAID_AGAIN = 60.0  # seconds
@@ -82,7 +80,7 @@ class Door:
         rules: Rules = worker.app.rules
         self._worker = worker
         self._certificate = rules.certificate
-        sslproto.SSLProtocol.max_size = _TLS_BUFFER
+        sslproto.SSLProtocol.max_size = _TLS_STRANGER
         self._loop: asyncio.AbstractEventLoop = worker.loop
         self._listener = listener
         self._visitors = visitors.for_limit(rules.connections)

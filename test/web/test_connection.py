@@ -132,6 +132,16 @@ async def body_of(receive) -> bytes:
     return body
 
 
+def taking(bodies: list[bytes]):
+    """Return an app that notes each request's body and says ok."""
+
+    async def app(scope, receive, send) -> None:
+        bodies.append(await body_of(receive))
+        await say_ok(send)
+
+    return app
+
+
 def test_what_is_sent_ahead_is_not_received_until_what_was_asked_is_answered():
     async def check() -> None:
         may_answer = asyncio.Semaphore(0)
@@ -189,12 +199,7 @@ def test_chunks_of_a_byte_are_read_by_and_by_and_come_whole():
 
     async def check() -> None:
         bodies = []
-
-        async def app(scope, receive, send):
-            bodies.append(await body_of(receive))
-            await say_ok(send)
-
-        async with talk(app) as one:
+        async with talk(taking(bodies)) as one:
             one.say(CHUNKED + b"1\r\nx\r\n" * size)
             assert one.line._body_receiver.buffered < size // 2
             assert not one.transport.reads
@@ -234,12 +239,7 @@ def test_requests_of_all_kinds_come_in_their_order_however_they_are_cut(step):
 
     async def check() -> None:
         bodies = []
-
-        async def app(scope, receive, send):
-            bodies.append(await body_of(receive))
-            await say_ok(send)
-
-        async with talk(app) as one:
+        async with talk(taking(bodies)) as one:
             for start in range(0, len(said), step):
                 await one.until(lambda: one.transport.reads)
                 one.say(said[start : start + step])
