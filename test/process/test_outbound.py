@@ -16,7 +16,7 @@ from rq.outbound.peers import Peer, origin
 pytestmark = pytest.mark.process
 
 OWN = """
-import ipaddress, subprocess
+import subprocess, time
 from rq.outbound import addresses
 
 def look():
@@ -31,6 +31,13 @@ look()
 for words in ("link set lo up", "addr add 8.8.4.4/32 dev lo",
               "addr add 2606:4700::1111/128 dev lo"):
     subprocess.run(["ip", *words.split()], check=True)
+
+# The kernel makes an IPv6 address usable in a worker of its own, after `ip` has ended.
+until = time.monotonic() + 60
+local = ["ip", "-6", "route", "show", "table", "local", "2606:4700::1111"]
+while not subprocess.run(local, check=True, stdout=subprocess.PIPE).stdout:
+    assert time.monotonic() < until, "the kernel never took the IPv6 address"
+    time.sleep(0.01)
 look()
 """
 
