@@ -1,6 +1,6 @@
 #!/bin/sh
 # The one runner of tests: ./test/run_tests.sh [PART...] [-k EXPR] [-x]
-# [--without PART]; --help lists parts.
+# [--no-retry] [--without PART]; --help lists parts.
 set -eu
 here=$(readlink -f -- "$0")
 # shellcheck source=bin/bootstrap.sh

@@ -17,133 +17,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import flaky
 from checks import CHECKS, TOOLS
 from owners import give_back
+from parts import PARTS, Part
 from processes import CHECKOUT, become_subreaper, call
 
-SOAK = float(os.environ.get("RQ_SOAK_SECONDS", "600")) * 2 + 600
 STRICT = os.environ.get("CI") == "true" or os.geteuid() == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One word of the command line: what it proves and what it takes."""
-
-    name: str
-    about: str
-    folder: str = ""
-    everyday: bool = True
-    marker: str = ""
-    limit: float = 900.0
-    hang: float = 300.0  # seconds after which a test is ended and shows where it was
-    parallel: int = 1  # most of these tests wait; files of tests run side by side
-    # What the tests start; Debian's package of that name, or after a colon.
-    programs: tuple[str, ...] = ()
-    # Extras of pyproject.toml beyond those that every part needs.
-    extras: tuple[str, ...] = ()
-
-
-PARTS = (
-    Part(name="lint", about="ruff, codespell, shellcheck, newlines"),
-    Part(name="types", about="mypy --strict over rq/"),
-    Part(name="imports", about="the rooms of ARCHITECTURE.md, by import-linter"),
-    Part(name="unit", about="pure rooms", folder="unit"),
-    Part(name="disk", about="the spool on a real disk", folder="disk"),
-    Part(
-        name="process",
-        about="real children",
-        folder="process",
-        limit=1800.0,
-        parallel=3,
-        programs=("ruby", "perl", "node:nodejs", "busybox"),
-    ),
-    Part(
-        name="system",
-        about="the whole daemon",
-        folder="system",
-        parallel=3,
-        programs=("ruby",),
-    ),
-    Part(
-        name="web",
-        about="REST, safety, files, the web as a child",
-        folder="web",
-        parallel=3,
-        programs=("curl", "jq"),
-    ),
-    Part(
-        name="browser",
-        about="the pages in a headless Chromium",
-        folder="browser",
-        parallel=3,
-        programs=("chromium", "chromedriver:chromium-driver", "npm"),
-    ),
-    Part(
-        name="hosts",
-        about="relay between hosts, as network namespaces",
-        folder="hosts",
-        programs=("ip:iproute2",),
-    ),
-    Part(
-        name="spark",
-        parallel=2,
-        about="sources, sinks, history and jobs on Spark",
-        folder="spark",
-        limit=1800.0,
-        hang=900.0,  # its waits are long: Spark takes minutes on a busy machine
-        programs=("sftp:openssh-client",),
-        extras=("spark", "spark-test"),
-    ),
-    Part(
-        name="power",
-        about="power cuts, enumerated",
-        folder="power",
-        limit=1800.0,
-        hang=900.0,
-        parallel=2,
-        programs=("strace",),
-    ),
-    Part(
-        name="faults",
-        about="kill -9, crashes, planted bugs; RQ_FAULTS_EVERY=1: for hours",
-        folder="faults",
-        limit=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 1800.0,
-        hang=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 600.0,
-        parallel=3,
-        programs=("strace",),
-    ),
-    Part(
-        name="fuzz",
-        about="bytes that nobody would send; RQ_FUZZ_EXAMPLES=N for more",
-        folder="fuzz",
-        parallel=2,
-    ),
-    Part(
-        name="soak",
-        about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",
-        folder="soak",
-        limit=SOAK,
-        hang=SOAK,
-    ),
-    Part(
-        name="stress",
-        about="long and random",
-        folder=".",
-        everyday=False,
-        marker="stress",
-        limit=3600.0,
-        hang=3600.0,
-    ),
-    Part(
-        name="bench",
-        about="numbers, not assertions",
-        folder="bench",
-        everyday=False,
-        marker="bench",
-        limit=3600.0,
-        hang=3600.0,
-    ),
-)
 
 
 @dataclass(slots=True)
@@ -179,7 +59,7 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="run_tests.sh",
-        usage="./test/run_tests.sh [PART...] [-k EXPR] [-x] [--without PART]",
+        usage="./test/run_tests.sh [PART...] [-k EXPR] [-x] [--no-retry] [--without PART]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="parts (none named: all but those on request):\n" + listing(),
     )
@@ -189,6 +69,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "-x", dest="exitfirst", action="store_true", help="stop at the first failure"
+    )
+    parser.add_argument(
+        "--no-retry", action="store_true", help="a flaky test is a failed one"
     )
     parser.add_argument(
         "--without",
@@ -293,21 +176,52 @@ def run_pytest(
     if not folder.is_dir():
         row.fail(f"there is no test/{part.folder}")
         return
-    report = scratch / f"{part.name}.xml"
-    command = [TOOLS / "python", "-s", "-m", "pytest", "-q", f"--junitxml={report}"]
-    command += ["-o", f"faulthandler_timeout={part.hang}"]
-    command += ["-m", part.marker] if part.marker else []
+    report, cache = scratch / f"{part.name}.xml", scratch / f"{part.name}.cache"
+    command = pytest(part, cache)
+    command += [f"--junitxml={report}"]
     command += ["-k", options.k] if options.k else []
     command += ["-x"] if options.exitfirst else []
     if part.parallel > 1:
         command += ["-n", str(part.parallel), "--dist", "loadfile"]
     trouble = call([*command, folder], part.limit, scratch)
     count(report, row)
+    wanted = part.retried and not (options.no_retry or options.exitfirst)
+    if trouble == "exit status 1" and wanted:
+        retry(part, scratch, row)
+        trouble = trouble if row.failed else None
     if trouble == "exit status 5":  # pytest's word for: nothing was selected
         if not options.k:
             row.fail(f"no tests in test/{part.folder}")
     elif trouble and not (trouble == "exit status 1" and row.failed):
         row.fail(f"pytest: {trouble}")
+
+
+def pytest(part: Part, cache: Path) -> list[str | Path]:
+    command = [TOOLS / "python", "-s", "-m", "pytest", "-q", "-o", f"cache_dir={cache}"]
+    command += ["-o", f"faulthandler_timeout={part.hang}"]
+    return [*command, "-m", part.marker] if part.marker else command
+
+
+def retry(part: Part, scratch: Path, row: Row) -> None:
+    """Run what failed again; what passes then counts as passed, and is told of."""
+
+    def run_alone(tests: list[str]) -> set[str]:
+        cache = Path(tempfile.mkdtemp(prefix="again-", dir=scratch))
+        print(f"\n{part.name}: again, alone: {' '.join(tests)}", flush=True)
+        trouble = call([*pytest(part, cache), *tests], part.limit, scratch)
+        if trouble in (None, "exit status 1"):
+            return flaky.failed_tests(cache)
+        return set(tests)
+
+    failed = flaky.failed_tests(scratch / f"{part.name}.cache")
+    if len(failed) != row.failed:
+        return  # a failure that is no test's
+    for test in sorted(flaky.find(failed, run_alone)):
+        row.failed -= 1
+        row.passed += 1
+        row.whys.append(
+            f"flaky, failed once and then passed {flaky.AGAIN} times: {test}"
+        )
 
 
 def count(report: Path, row: Row) -> None:

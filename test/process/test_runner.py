@@ -1,0 +1,97 @@
+"""The runner of tests: a flaky test is named and passes, a broken one fails."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from support import CHECKOUT
+
+pytestmark = pytest.mark.process
+
+LINES = re.MULTILINE
+CONFIG = """
+[tool.pytest.ini_options]
+addopts = ["--import-mode=importlib"]
+"""
+FAILS_AT = """
+from pathlib import Path
+
+def fails(name, runs):
+    path = Path(__file__).with_name(name)
+    seen = path.read_text() if path.exists() else ""
+    path.write_text(seen + "x")
+    assert len(seen) not in runs, "this is the reason"
+"""
+
+
+def run(checkout, tests, *words, part="fuzz"):
+    """Run `tests`, lines of Python, as a part of a checkout of their own; return exit
+    status, counts, output."""
+    shutil.copytree(CHECKOUT / "test/runner", checkout / "test/runner")
+    (checkout / ".venv").symlink_to(CHECKOUT / ".venv")
+    (checkout / "pyproject.toml").write_text(CONFIG)
+    (checkout / "test" / part).mkdir()
+    (checkout / "test" / part / "test_sample.py").write_text(FAILS_AT + tests)
+    ran = subprocess.run(
+        [sys.executable, "-s", checkout / "test/runner", part, *words],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not ran.stderr, ran.stderr
+    counts = re.findall(r"^(\d+) passed, (\d+) failed, 0 skipped$", ran.stdout, LINES)
+    return ran.returncode, *map(int, counts[0]), ran.stdout
+
+
+def test_a_test_that_fails_once_passes_and_is_named(tmp_path):
+    tests = "def test_a(): fails('a', [0])\ndef test_b(): pass\n"
+    status, passed, failed, output = run(tmp_path, tests)
+    assert (status, passed, failed) == (0, 2, 0)
+    assert "this is the reason" in output
+    table = output.rpartition("part ")[2]
+    assert "flaky, failed once and then passed 2 times: " in table
+    assert "test_sample.py::test_a" in table
+    assert "test_sample.py::test_b" not in table
+
+
+@pytest.mark.parametrize("runs", [[0, 1, 2], [0, 1], [0, 2]])
+def test_a_test_that_fails_more_than_once_is_a_failure(tmp_path, runs):
+    status, passed, failed, output = run(
+        tmp_path, f"def test_a(): fails('a', {runs})\n"
+    )
+    assert (status, passed, failed) == (1, 0, 1)
+    assert "flaky" not in output
+
+
+def test_a_flaky_test_is_a_failure_to_those_who_hunt_it(tmp_path):
+    status, _, failed, _ = run(
+        tmp_path, "def test_a(): fails('a', [0])\n", "--no-retry"
+    )
+    assert (status, failed) == (1, 1)
+
+
+def test_what_is_random_is_not_run_again(tmp_path):
+    tests = "def test_a(): fails('a', [0])\n"
+    status, _, failed, _ = run(tmp_path, tests, part="soak")
+    assert (status, failed) == (1, 1)
+
+
+def test_where_many_fail_something_is_broken(tmp_path):
+    tests = "".join(f"def test_{k}(): fails('{k}', [0])\n" for k in range(3))
+    status, _, failed, _ = run(tmp_path, tests)
+    assert (status, failed) == (1, 3)
+
+
+def test_the_first_failure_ends_a_run_that_asks_for_it(tmp_path):
+    status, _, failed, _ = run(tmp_path, "def test_a(): fails('a', [0])\n", "-x")
+    assert status == 1
+    assert failed
+
+
+def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path):
+    status, _, failed, _ = run(tmp_path, "raise RuntimeError('no')\n")
+    assert status == 1
+    assert failed

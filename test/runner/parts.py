@@ -1,0 +1,129 @@
+"""The parts of the test suite: what each proves, and what it takes."""
+
+import os
+from dataclasses import dataclass
+
+SOAK = float(os.environ.get("RQ_SOAK_SECONDS", "600")) * 2 + 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One word of the command line: what it proves and what it takes."""
+
+    name: str
+    about: str
+    folder: str = ""
+    everyday: bool = True
+    marker: str = ""
+    limit: float = 900.0
+    hang: float = 300.0  # seconds after which a test is ended and shows where it was
+    retried: bool = True  # a failed test is run again, to see whether it is flaky
+    parallel: int = 1  # most of these tests wait; files of tests run side by side
+    # What the tests start; Debian's package of that name, or after a colon.
+    programs: tuple[str, ...] = ()
+    # Extras of pyproject.toml beyond those that every part needs.
+    extras: tuple[str, ...] = ()
+
+
+PARTS = (
+    Part(name="lint", about="ruff, codespell, shellcheck, newlines"),
+    Part(name="types", about="mypy --strict over rq/"),
+    Part(name="imports", about="the rooms of ARCHITECTURE.md, by import-linter"),
+    Part(name="unit", about="pure rooms", folder="unit"),
+    Part(name="disk", about="the spool on a real disk", folder="disk"),
+    Part(
+        name="process",
+        about="real children",
+        folder="process",
+        limit=1800.0,
+        parallel=3,
+        programs=("ruby", "perl", "node:nodejs", "busybox"),
+    ),
+    Part(
+        name="system",
+        about="the whole daemon",
+        folder="system",
+        parallel=3,
+        programs=("ruby",),
+    ),
+    Part(
+        name="web",
+        about="REST, safety, files, the web as a child",
+        folder="web",
+        parallel=3,
+        programs=("curl", "jq"),
+    ),
+    Part(
+        name="browser",
+        about="the pages in a headless Chromium",
+        folder="browser",
+        parallel=3,
+        programs=("chromium", "chromedriver:chromium-driver", "npm"),
+    ),
+    Part(
+        name="hosts",
+        about="relay between hosts, as network namespaces",
+        folder="hosts",
+        programs=("ip:iproute2",),
+    ),
+    Part(
+        name="spark",
+        parallel=2,
+        about="sources, sinks, history and jobs on Spark",
+        folder="spark",
+        limit=1800.0,
+        hang=900.0,  # its waits are long: Spark takes minutes on a busy machine
+        programs=("sftp:openssh-client",),
+        extras=("spark", "spark-test"),
+    ),
+    Part(
+        name="power",
+        about="power cuts, enumerated",
+        folder="power",
+        limit=1800.0,
+        hang=900.0,
+        parallel=2,
+        programs=("strace",),
+    ),
+    Part(
+        name="faults",
+        about="kill -9, crashes, planted bugs; RQ_FAULTS_EVERY=1: for hours",
+        folder="faults",
+        limit=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 1800.0,
+        hang=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 600.0,
+        parallel=3,
+        programs=("strace",),
+    ),
+    Part(
+        name="fuzz",
+        about="bytes that nobody would send; RQ_FUZZ_EXAMPLES=N for more",
+        folder="fuzz",
+        parallel=2,
+    ),
+    Part(
+        name="soak",
+        about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",
+        folder="soak",
+        retried=False,  # random: what it finds may not come again
+        limit=SOAK,
+        hang=SOAK,
+    ),
+    Part(
+        name="stress",
+        about="long and random",
+        folder=".",
+        everyday=False,
+        marker="stress",
+        limit=3600.0,
+        hang=3600.0,
+    ),
+    Part(
+        name="bench",
+        about="numbers, not assertions",
+        folder="bench",
+        everyday=False,
+        marker="bench",
+        limit=3600.0,
+        hang=3600.0,
+    ),
+)
