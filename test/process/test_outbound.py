@@ -1,5 +1,6 @@
 """A connection goes to the address that was judged, and no own address is a public one."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,8 @@ from rq.outbound.peers import Peer, origin
 pytestmark = pytest.mark.process
 
 OWN = """
-import subprocess, time
+import subprocess
+from support import wait_until
 from rq.outbound import addresses
 
 def look():
@@ -33,11 +35,8 @@ for words in ("link set lo up", "addr add 8.8.4.4/32 dev lo",
     subprocess.run(["ip", *words.split()], check=True)
 
 # The kernel makes an IPv6 address usable in a worker of its own, after `ip` has ended.
-until = time.monotonic() + 60
 local = ["ip", "-6", "route", "show", "table", "local", "2606:4700::1111"]
-while not subprocess.run(local, check=True, stdout=subprocess.PIPE).stdout:
-    assert time.monotonic() < until, "the kernel never took the IPv6 address"
-    time.sleep(0.01)
+wait_until(lambda: subprocess.check_output(local), 60)
 look()
 """
 
@@ -46,8 +45,13 @@ def test_an_address_of_this_machine_is_internal_however_public_it_looks():
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         pytest.skip("no unshare or ip -> apt-get install util-linux iproute2")
     words = ["unshare", "--net", sys.executable, "-c", OWN]
+    path = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "test")])
     ran = subprocess.run(
-        words, cwd=CHECKOUT, capture_output=True, text=True, check=True
+        words,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ran.stdout.split() == ["public"] * 3 + ["internal"] * 3
 

@@ -26,16 +26,16 @@ def fails(name, runs):
 """
 
 
-def run(checkout, tests, *words, part="fuzz"):
+def run(checkout, tests, *words, file="test_sample.py"):
     """Run `tests`, lines of Python, as a part of a checkout of their own; return exit
     status, counts, output."""
     shutil.copytree(CHECKOUT / "test/runner", checkout / "test/runner")
     (checkout / ".venv").symlink_to(CHECKOUT / ".venv")
     (checkout / "pyproject.toml").write_text(CONFIG)
-    (checkout / "test" / part).mkdir()
-    (checkout / "test" / part / "test_sample.py").write_text(FAILS_AT + tests)
+    (checkout / "test/fuzz").mkdir()
+    (checkout / "test/fuzz" / file).write_text(FAILS_AT + tests)
     ran = subprocess.run(
-        [sys.executable, "-s", checkout / "test/runner", part, *words],
+        [sys.executable, "-s", checkout / "test/runner", "fuzz", *words],
         cwd=checkout,
         capture_output=True,
         text=True,
@@ -73,10 +73,22 @@ def test_a_flaky_test_is_a_failure_to_those_who_hunt_it(tmp_path):
     assert (status, failed) == (1, 1)
 
 
-def test_what_is_random_is_not_run_again(tmp_path):
+@pytest.mark.parametrize("file", ["test_soak.py", "test_random_kills.py"])
+def test_what_is_random_is_not_run_again(tmp_path, file):
     tests = "def test_a(): fails('a', [0])\n"
-    status, _, failed, _ = run(tmp_path, tests, part="soak")
+    status, _, failed, _ = run(tmp_path, tests, file=file)
     assert (status, failed) == (1, 1)
+
+
+def test_a_test_that_is_skipped_when_it_is_run_again_has_not_passed(tmp_path):
+    tests = """import pytest
+def test_a():
+    if Path(__file__).with_name("a").exists():
+        pytest.skip("no more")
+    fails("a", [0])
+"""
+    status, passed, failed, _ = run(tmp_path, tests)
+    assert (status, passed, failed) == (1, 0, 1)
 
 
 def test_where_many_fail_something_is_broken(tmp_path):

@@ -185,8 +185,8 @@ def run_pytest(
         command += ["-n", str(part.parallel), "--dist", "loadfile"]
     trouble = call([*command, folder], part.limit, scratch)
     count(report, row)
-    wanted = part.retried and not (options.no_retry or options.exitfirst)
-    if trouble == "exit status 1" and wanted:
+    as_it_is = options.no_retry or options.exitfirst
+    if trouble == "exit status 1" and not as_it_is:
         retry(part, scratch, row)
         trouble = trouble if row.failed else None
     if trouble == "exit status 5":  # pytest's word for: nothing was selected
@@ -205,18 +205,19 @@ def pytest(part: Part, cache: Path) -> list[str | Path]:
 def retry(part: Part, scratch: Path, row: Row) -> None:
     """Run what failed again; what passes then counts as passed, and is told of."""
 
-    def run_alone(tests: list[str]) -> set[str]:
-        cache = Path(tempfile.mkdtemp(prefix="again-", dir=scratch))
-        print(f"\n{part.name}: again, alone: {' '.join(tests)}", flush=True)
-        trouble = call([*pytest(part, cache), *tests], part.limit, scratch)
-        if trouble in (None, "exit status 1"):
-            return flaky.failed_tests(cache)
-        return set(tests)
+    def passes(test: str) -> bool:
+        print(f"\n{part.name}: again, alone: {test}", flush=True)
+        place = Path(tempfile.mkdtemp(prefix="again-", dir=scratch))
+        alone, report = Row(part.name), place / "report.xml"
+        command = [*pytest(part, place / "cache"), f"--junitxml={report}", test]
+        trouble = call(command, part.limit, scratch)
+        count(report, alone)
+        return trouble is None and alone.passed > 0 and not alone.skipped
 
     failed = flaky.failed_tests(scratch / f"{part.name}.cache")
     if len(failed) != row.failed:
         return  # a failure that is no test's
-    for test in sorted(flaky.find(failed, run_alone)):
+    for test in flaky.find(failed, passes):
         row.failed -= 1
         row.passed += 1
         row.whys.append(

@@ -17,7 +17,6 @@ class Part:
     marker: str = ""
     limit: float = 900.0
     hang: float = 300.0  # seconds after which a test is ended and shows where it was
-    retried: bool = True  # a failed test is run again, to see whether it is flaky
     parallel: int = 1  # most of these tests wait; files of tests run side by side
     # What the tests start; Debian's package of that name, or after a colon.
     programs: tuple[str, ...] = ()
@@ -104,7 +103,6 @@ PARTS = (
         name="soak",
         about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",
         folder="soak",
-        retried=False,  # random: what it finds may not come again
         limit=SOAK,
         hang=SOAK,
     ),
