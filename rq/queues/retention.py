@@ -7,6 +7,7 @@ removes a batch by one line, and waits for the folders before it goes on.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -101,18 +102,15 @@ async def forget_history(owner: Owner) -> int | None:
     indexed = index.seq_of(owner.queue, owner.spool.journal.journal_id) or 0
     point = checkpoint.read(owner.queue)
     done = point.seq if point else 0
-    limits = Limits(
-        before=owner.spool.clock() - kept["days"] * DAY if "days" in kept else None,
-        size=int(kept["bytes"]) if "bytes" in kept else None,
-    )
-    removed, held = await owner.loop.run_in_executor(
-        owner.hands.looks,
+    forget = functools.partial(
         history.forget,
         owner.queue,
         owner.spool.journal.journal_id,
         min(done, indexed),
-        limits,
+        before=owner.spool.clock() - kept["days"] * DAY if "days" in kept else None,
+        size=int(kept["bytes"]) if "bytes" in kept else None,
     )
+    removed, held = await owner.loop.run_in_executor(owner.hands.looks, forget)
     if removed:
         log.info("retention: %s", fields(removed_segments=removed))
     return done if held and indexed < done else None

@@ -17,7 +17,7 @@ from rq import durable, names, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
-from rq.spool import act, checkpoint, folders, history, mend, place, recovery
+from rq.spool import act, checkpoint, fold, folders, history, mend, place, recovery
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.store import Spool
 from rq.states import HASHED, State
@@ -93,7 +93,7 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
             queue.name,
             "not stopped cleanly: `rq check --fix` replays the journal onto the folders",
         )
-        for _ in history.events_after(queue, 0, packed=True):
+        for _ in history.events_after(queue, 0, pack=fold.pack):
             pass  # Damaged says so
         return
     point = checkpoint.read(queue)

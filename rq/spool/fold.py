@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from rq.message import to_keep
 from rq.spool import outbox
 from rq.states import FINAL, HASHED, Event, Note, State
 
@@ -25,6 +26,12 @@ class Action(StrEnum):
     OBSERVE = "observe"  # a hand has moved it: believe the folder, write it down
     REPORT = "report"  # nothing is left of it: say so
     FORGET = "forget"  # nothing is left to do
+
+
+def pack(record: dict[str, Any]) -> None:
+    """Turn the message in an event into JSON, which takes a fifth of the memory."""
+    if "message" in record:
+        record["message"] = to_keep(record["message"])
 
 
 @dataclass(slots=True)

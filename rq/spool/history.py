@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from typing import Any
 from rq import durable
 from rq.errors import Damaged, is_busy
 from rq.layout import QueueDir
-from rq.message import to_keep
 from rq.spool import line
-from rq.spool.ageing import Limits
 from rq.states import Note
 
 DIGITS = 16
+
+Pack = Callable[[dict[str, Any]], None]  # makes an event smaller, to be kept
 
 
 def segment_name(first: int) -> str:
@@ -180,11 +180,10 @@ def read_header(path: Path) -> dict[str, Any] | None:
     return line.read(text[:-1], start)
 
 
-def read_segment(segment: Segment, packed: bool = False) -> Read | None:
+def read_segment(segment: Segment, pack: Pack | None = None) -> Read | None:
     """Return all whole events of a segment; None when it has no header.
 
-    `packed`: their messages as JSON, which takes a fifth of the memory. Damaged: a line
-    is bad, and behind it lies one of a later group.
+    Damaged: a line is bad, and behind it lies one of a later group.
     """
     header = _header_of(segment)
     if header is None:
@@ -198,8 +197,8 @@ def read_segment(segment: Segment, packed: bool = False) -> Read | None:
         record = line.read(data[at:stop], start) if stop > at else None
         if record is None:
             break
-        if packed and "message" in record:
-            record["message"] = to_keep(record["message"])
+        if pack is not None:
+            pack(record)
         events.append(record)
         at = stop + 1
     rest = data[at:].rstrip(b"\0") if data[at:].strip(b"\0") else b""
@@ -238,7 +237,7 @@ def _refuse_damage(
 
 
 def events_after(
-    queue: QueueDir, seq: int, journal: str | None = None, packed: bool = False
+    queue: QueueDir, seq: int, journal: str | None = None, pack: Pack | None = None
 ) -> Iterator[Read]:
     """Read the segments that hold events after `seq`, oldest first, one at a time, each
     cut where the next one says that it ends. Damaged: one of them ends too early."""
@@ -250,7 +249,7 @@ def events_after(
     ]
     headed = [(one, head) for one in found if (head := _header_of(one)) is not None]
     for (one, _), following in itertools.zip_longest(headed, headed[1:]):
-        read = read_segment(one, packed)
+        read = read_segment(one, pack)
         if read is not None:
             yield read if following is None else _bounded(read, following[1])
 
@@ -316,8 +315,16 @@ def _seal_anew(queue: QueueDir, dir_fd: int, one: Segment, read: Read) -> None:
     durable.sync_path("journal", dir_fd)
 
 
-def forget(queue: QueueDir, active: str, upto: int, limits: Limits) -> tuple[int, bool]:
-    """Remove sealed segments that have outlived `limits`, oldest first, for good.
+def forget(
+    queue: QueueDir,
+    active: str,
+    upto: int,
+    *,
+    before: float | None = None,
+    size: int | None = None,
+) -> tuple[int, bool]:
+    """Remove sealed segments that are older than `before` (epoch seconds), and the
+    oldest until the rest take no more than `size` bytes; for good.
 
     Those of the journal `active`, and of those that it goes on from, stay from event
     `upto` on: recovery reads them. Return how many went, and whether one stayed only
@@ -327,17 +334,17 @@ def forget(queue: QueueDir, active: str, upto: int, limits: Limits) -> tuple[int
     every = [one for journal in journals(queue) if journal != active
              for one in sealed_segments(queue, journal)]  # fmt: skip
     every += sealed_segments(queue, active)[:-1]  # the last names the journal
-    size = sum(one.path.stat().st_size for one in every)
+    total = sum(one.path.stat().st_size for one in every)
     removed = 0
     for one in every:
         found = one.path.stat()
-        heavy = limits.size is not None and size > limits.size
-        if not heavy and (limits.before is None or found.st_mtime >= limits.before):
+        heavy = size is not None and total > size
+        if not heavy and (before is None or found.st_mtime >= before):
             continue
         if one.path.parent.name in needed and (one.last or 0) > upto:
             return removed, True
         durable.unlink_durable(one.path)
-        size -= found.st_size
+        total -= found.st_size
         removed += 1
     return removed, False
 

@@ -12,7 +12,7 @@ from typing import Any
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.spool import checkpoint, history, index, transactions
-from rq.spool.fold import Folded, fold
+from rq.spool.fold import Folded, fold, pack
 from rq.spool.segments import Position
 from rq.spool.transactions import Transactions
 from rq.states import Event, State
@@ -97,7 +97,7 @@ def _new(
     One segment is in memory at a time."""
     after = point.seq if point else 0
     since = min(after, known.seq) if known else after
-    reads = history.events_after(queue, since, journal, True) if journal else ()
+    reads = history.events_after(queue, since, journal, pack) if journal else ()
     for read in reads:
         end.take(read)
         for record in read.events:
@@ -125,7 +125,7 @@ def _remember(
 def _history(queue: QueueDir) -> Iterator[dict[str, Any]]:
     """Give all events that there are: no index tells of those long ago."""
     for one in history.segments(queue):
-        if (read := history.read_segment(one, packed=True)) is not None:
+        if (read := history.read_segment(one, pack)) is not None:
             for event in read.events:
                 yield transactions.expanded(queue, event)
 

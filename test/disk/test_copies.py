@@ -13,7 +13,6 @@ from rq.errors import Refused
 from rq.layout import Root
 from rq.spark import journal_plan
 from rq.spool import check, history, line, outbox, place
-from rq.spool.ageing import Limits
 from rq.states import Event, State
 
 HOOK = {"dest": "webhook", "message": {"dest": "webhook", "param1": "http://h/1"}}
@@ -431,7 +430,7 @@ def test_retention_leaves_what_recovery_reads_of_the_journal_before(owner, tmp_p
     other.submit()
     other.spool.commit()
     active = other.spool.journal.journal_id
-    history.forget(other.queue, active, 0, Limits(size=0))
+    history.forget(other.queue, active, 0, size=0)
     assert other.again().find(kept) is State.QUE
     other.crash()
 

@@ -32,7 +32,6 @@ from rq.spool import (
     segments,
     transactions,
 )
-from rq.spool.ageing import Limits
 from rq.spool.transactions import Transaction
 from rq.states import Event, Note, Role, State
 
@@ -344,7 +343,7 @@ class Tale:
 
     def forget_history(self, upto: int) -> None:
         queue, journal_id = self.owner.queue, self.spool.journal.journal_id
-        history.forget(queue, journal_id, upto, Limits(size=0))
+        history.forget(queue, journal_id, upto, size=0)
 
     def checkpoint_fails(self) -> None:
         """The disk says no: the owner writes that down, and will end."""
