@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 from rq import durable
-from rq.queues import housekeeping, process, server
-from rq.spool import checkpoint, segments, transactions
+from rq.journal import segments
+from rq.queues import housekeeping, process
+from rq.queues.control import server
+from rq.spool import checkpoint, transactions
 
 
 def main(root: Path, name: str, ready: int) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rq.journal import line
+from rq.journal.history import segment_name
 from rq.layout import Root
-from rq.spool import line
-from rq.spool.history import segment_name
 
 DAY = 86400 * 10**6  # µs
 START = 1_800_000_000 * 10**6 // DAY * DAY  # 2027-01-15, 00:00 UTC

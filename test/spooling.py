@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rq.journal.writer import Journal
 from rq.layout import QueueDir
 from rq.message import Message, from_request
 from rq.spool import Opened, Spool, check, checkpoint, door, open_spool
 from rq.spool.check import close_cleanly
-from rq.spool.journal import Journal
 from rq.states import Event, Role
 
 ORIGIN = "http://127.0.0.1:3333/q/q/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rq import backoff, transfers
+from rq import host_back_off, transfers
 from rq.cli import owner, place, relay_hosts, term
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
@@ -72,7 +72,7 @@ def _retry(root: Root, ids: list[str], *, everything: bool) -> int:
     if not wanted:
         place.note("nothing to try: say ID … or --all")
     for one in wanted:
-        backoff.pardon(root.queue(QUEUE), one.peer)
+        host_back_off.pardon(root.queue(QUEUE), one.peer)
         _go(root, one)
     return 0
 
@@ -93,6 +93,6 @@ def _resolve(root: Root, text: str, *, arrived: bool) -> int:
         print(f"{one.msg_id} is acknowledged")
         return 0
     transfers.send_again(root, one)
-    backoff.pardon(root.queue(QUEUE), one.peer)
+    host_back_off.pardon(root.queue(QUEUE), one.peer)
     _go(root, one)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rq import backoff, transfers
+from rq import host_back_off, transfers
 from rq.cli import owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
@@ -48,9 +48,9 @@ def _hurry(root: Root, host: str) -> None:
     queue = root.queue(QUEUE)
     if not queue.config.exists():
         return
-    for left in backoff.ls(queue, 0.0):
+    for left in host_back_off.ls(queue, 0.0):
         if permits.takes(host, left.name):
-            backoff.pardon(queue, left.name)
+            host_back_off.pardon(queue, left.name)
     for one in transfers.ls(root, _LOOKED_AT):
         if transfers.command(one) != "run_message" or not permits.takes(host, one.dest):
             continue

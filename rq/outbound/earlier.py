@@ -20,10 +20,11 @@ import orjson
 from rq import config
 from rq.config import files
 from rq.errors import BadConfig, BadInput, BadMessage, NoSuchMessage, RQError
+from rq.journal import history
 from rq.layout import QueueDir, Root
 from rq.logs import fields
 from rq.outbound import addresses, peers, permits
-from rq.spool import folders, history
+from rq.spool import folders
 from rq.states import Event, State
 
 DAYS = 30

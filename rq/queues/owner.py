@@ -28,17 +28,18 @@ from rq.errors import (
 from rq.layout import Root
 from rq.message import Message, from_request
 from rq.proc.family import Family
-from rq.queues import batching, coalesce, environment
-from rq.queues.batch import Batch
-from rq.queues.batching import Gathering, Rule
-from rq.queues.coalesce import Groups
-from rq.queues.hands import Hands
-from rq.queues.item import Item
+from rq.queues.attempts.attempt import Worker
+from rq.queues.batches.batch import Batch
+from rq.queues.disk_room import Room
 from rq.queues.rates import Rates
-from rq.queues.resident import Resident
-from rq.queues.room import Room
-from rq.queues.schedule import Waiting, turn
-from rq.queues.worker import Worker
+from rq.queues.schedule import batch_rule, coalesce
+from rq.queues.schedule.batch_rule import Gathering, Rule
+from rq.queues.schedule.coalesce import Groups
+from rq.queues.schedule.item import Item
+from rq.queues.schedule.waiting import Waiting, turn
+from rq.queues.thread_pools import Hands
+from rq.queues.workers.worker import Resident
+from rq.scripts import environment
 from rq.spool import Opened
 from rq.spool.entry import Entry
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES
@@ -147,7 +148,7 @@ class Owner:
                 one.due = turn(one.due, one.since, one.attempt > 0, now)
         self.waiting = Waiting(self._is_waiting, self._dest_of, self._leader_of)
         self.waiting.fill(Item(one.due, one.seq, msg_id) for msg_id, one in que)
-        self.gathering = Gathering(batching.rule(self.config.batch) or _NO_BATCHES)
+        self.gathering = Gathering(batch_rule.rule(self.config.batch) or _NO_BATCHES)
         return que
 
     def _group(self, msg_id: str, entry: Entry, message: Message | None = None) -> None:

@@ -17,15 +17,15 @@ from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import daemon, descriptors, turnlimit
-from rq.queues import delivery
-from rq.queues.connection import Connection
+from rq.queues.attempts.runner import Runner
+from rq.queues.checkpoints import Points
+from rq.queues.control.connection import Connection
+from rq.queues.control.server import Server
+from rq.queues.control.verbs import Context
+from rq.queues.delivery import owed
 from rq.queues.housekeeping import Housekeeping
+from rq.queues.loop import Turns
 from rq.queues.owner import Owner
-from rq.queues.points import Points
-from rq.queues.runner import Runner
-from rq.queues.server import Server
-from rq.queues.turns import Turns
-from rq.queues.verbs import Context
 from rq.spool import Opened, checkpoint, open_spool
 from rq.states import State
 
@@ -43,7 +43,7 @@ class Process:
         self.owner = owner
         self.runner = runner
         self.server: Server
-        self._delivery = delivery.Delivery(owner)
+        self._delivery = owed.Delivery(owner)
         self.points = Points(owner, self._disk_failed)
         self.turns = Turns(owner, runner, self.points, self._delivery)
         self.housekeeping = Housekeeping(owner, runner, self.points)
@@ -168,7 +168,7 @@ def _serve(
     os.chdir("/")
     gc.disable()  # what a start reads stays, and none of it is in circles
     with ThreadPoolExecutor(4, "rq-disk") as threads:
-        owes = functools.partial(delivery.webhooks, main_config, name)
+        owes = functools.partial(owed.webhooks, main_config, name)
         opened = open_spool(queue, threads=threads, grace=main_config.grace, owes=owes)
         loop = asyncio.new_event_loop()
         owner = Owner(root, name, opened, main_config, queue_config, loop, threads)

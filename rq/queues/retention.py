@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rq.errors import BadInput
+from rq.journal import history
 from rq.logs import fields
 from rq.queues.owner import Owner
-from rq.spool import Spool, ageing, checkpoint, history, index
+from rq.spool import Spool, ageing, checkpoint, index
 from rq.spool.ageing import Limits, Owned, Search
 from rq.spool.store import PREP_SECONDS
 from rq.states import State

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from rq.config.admin import Admin
-from rq.queues import views
+from rq.queues.control import message_view
 from rq.queues.owner import Owner
 from rq.spool.store import LAG_MESSAGES
 from rq.wording import duration
@@ -65,8 +65,8 @@ def _why(owner: Owner) -> str:
         return f"{owner.spool.lag} folders have to be made first"
     if owner.lacks is not None:
         return f"no process could be started: {owner.lacks}"
-    if views.lacks_worker(owner):
-        return views.why_no_worker(owner)
+    if message_view.lacks_worker(owner):
+        return message_view.why_no_worker(owner)
     return f"log/queue-{owner.name}.log may say why"
 
 

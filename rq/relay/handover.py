@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rq import backoff, config, script
-from rq.backoff import Wait
+from rq import config, host_back_off, script
 from rq.errors import BadConfig, RQError
+from rq.host_back_off import Wait
 from rq.layout import Root
 from rq.outbound import addresses, connection, peers
 from rq.outbound.line import Lines, NotAllowed
@@ -74,8 +74,10 @@ def _here(
 
 def _answered(one: Task, names: Sequence[str]) -> None:
     """Leave those alone no longer."""
-    if not backoff.read(one.queue).keys().isdisjoint(names):
-        backoff.change(one.queue, lambda table: [table.pop(o, None) for o in names])
+    if not host_back_off.read(one.queue).keys().isdisjoint(names):
+        host_back_off.change(
+            one.queue, lambda table: [table.pop(o, None) for o in names]
+        )
 
 
 def _tried_too_long(keeper: Store, answer: Answer) -> Report | None:
@@ -139,10 +141,10 @@ class _Attempt:
 
     def _wait(self) -> Wait | None:
         queue, names = self._task.queue, self._names
-        if backoff.read(queue).keys().isdisjoint(names):
+        if host_back_off.read(queue).keys().isdisjoint(names):
             return None
-        found: Wait | None = backoff.change(
-            queue, lambda table: backoff.begin(table, names, self._begun)
+        found: Wait | None = host_back_off.change(
+            queue, lambda table: host_back_off.begin(table, names, self._begun)
         )
         return found
 
@@ -249,10 +251,10 @@ def _pause(
     one: Task, name: str, begun: float, reason: str, others: Sequence[str] = ()
 ) -> int:
     def note(table: dict[str, dict[str, Any]]) -> int:
-        backoff.asked(table, others)
-        return backoff.failed(table, name, begun, time.time(), reason)
+        host_back_off.asked(table, others)
+        return host_back_off.failed(table, name, begun, time.time(), reason)
 
-    return int(backoff.change(one.queue, note))
+    return int(host_back_off.change(one.queue, note))
 
 
 def refused(job: Path, error: RQError) -> Report:

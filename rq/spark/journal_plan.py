@@ -14,9 +14,9 @@ from typing import Any
 
 from rq import names
 from rq.errors import Damaged
+from rq.journal import history, line, place
+from rq.journal.history import Segment
 from rq.layout import QueueDir, Root
-from rq.spool import history, line, place
-from rq.spool.history import Segment
 
 Offset = Mapping[str, int]
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from rq import client, retry
+from rq import back_off, client
 from rq.errors import (
     BadInput,
     NoSuchMessage,
@@ -96,7 +96,7 @@ class Door:
                 return ask()
             except _AGAIN:
                 tries += 1
-                pause = retry.delay(tries, 0.1, 5.0)
+                pause = back_off.delay(tries, 0.1, 5.0)
                 if time.monotonic() + pause > until:
                     raise
                 self._way.close()

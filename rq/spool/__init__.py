@@ -1,7 +1,7 @@
 """The spool: journal, folders and recovery of one queue; the only mover of messages."""
 
-from rq.spool.act import Opened
 from rq.spool.recovery import open_spool, stopped_cleanly
+from rq.spool.recovery_apply import Opened
 from rq.spool.store import Spool
 
 __all__ = ["Opened", "Spool", "open_spool", "stopped_cleanly"]

@@ -10,8 +10,9 @@ import os
 import orjson
 
 from rq import durable
+from rq.journal import history
 from rq.layout import QueueDir
-from rq.spool import checkpoint, folders, history
+from rq.spool import checkpoint, folders
 from rq.states import State
 
 AGEING = (State.PREP, State.DONE, State.RELAYED, State.DISMISSED)

@@ -15,9 +15,10 @@ from typing import Any
 
 from rq import durable, names, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
+from rq.journal import history, mend, place
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
-from rq.spool import act, checkpoint, fold, folders, history, mend, place, recovery
+from rq.spool import checkpoint, fold, folders, recovery, recovery_apply
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.store import Spool
 from rq.states import HASHED, State
@@ -66,7 +67,7 @@ def _replay(queue: QueueDir) -> list[Problem]:
     """Replay the journal onto the folders; return what keeps some of them from it."""
     opened = recovery.open_spool(queue)
     try:
-        act.count_final(opened.spool)
+        recovery_apply.count_final(opened.spool)
         close_cleanly(opened.spool)
     except OSError as error:
         why = opened.spool.stuck or error.strerror or str(error)

@@ -10,9 +10,10 @@ from typing import Any
 
 from rq import durable
 from rq.errors import Refused, cause_of, is_busy, is_no_room, is_of_disk
+from rq.journal import line
 from rq.layout import QueueDir
 from rq.proc import locks, processes
-from rq.spool import index, line, outbox
+from rq.spool import index, outbox
 from rq.spool.entry import Counts, counts_from
 from rq.spool.outbox import Owed
 from rq.spool.store import Spool

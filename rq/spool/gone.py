@@ -8,10 +8,10 @@ from collections import deque
 
 from rq import durable
 from rq.errors import is_busy
+from rq.journal.still import Still
+from rq.journal.writer import Journal
 from rq.layout import QueueDir
 from rq.logs import fields
-from rq.spool.journal import Journal
-from rq.spool.still import Still
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rq import retry
+from rq import back_off
 from rq.logs import fields
 from rq.message import Message
 from rq.spool.entry import Counts, Entry
@@ -158,7 +158,7 @@ class Lag:
         of it."""
         before = self._stuck.get(msg_id)
         tries = before.tries + 1 if before else 1
-        until = time.perf_counter() + retry.delay(tries, REST, LONGEST_REST)
+        until = time.perf_counter() + back_off.delay(tries, REST, LONGEST_REST)
         self._stuck[msg_id] = Stuck(reason, tries, until)
         self._due.pop(msg_id, None)
         heapq.heappush(self._resting, (until, msg_id))

@@ -17,27 +17,25 @@ from concurrent.futures import Executor
 from rq import beneath, durable, names
 from rq.causes import Cause
 from rq.errors import BadConfig, BadInput, NotPlain, Refused, is_busy
+from rq.journal import history, place
+from rq.journal.still import Still
+from rq.journal.writer import Journal
 from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
 from rq.logs import fields
-from rq.proc import locks, processes
+from rq.proc import lease_holders, locks, processes
 from rq.spool import (
     adoption,
+    batch_dirs,
     checkpoint,
     deciding,
     folders,
-    history,
-    leases,
     outbox,
-    place,
     transactions,
     unnamed,
-    work,
 )
-from rq.spool.act import Opened, act
 from rq.spool.entry import COUNTED, Counts
-from rq.spool.journal import Journal
-from rq.spool.look import Found, look, was_clean
-from rq.spool.still import Still
+from rq.spool.recovery_apply import Opened, act
+from rq.spool.recovery_scan import Found, look, was_clean
 from rq.spool.store import Owes, Spool, owes_nothing
 from rq.states import HASHED, State
 
@@ -103,10 +101,10 @@ def _open(
     if not found.fresh and (why := place.why_waiting(queue)) is not None:
         return _open_still(queue, lock, dir_fd, found, clock, why)
     boot = processes.boot_id()
-    left = leases.prefix_of(queue, found.journal)
+    left = lease_holders.prefix_of(queue, found.journal)
     same_boot = found.boot == boot
-    ghosts = leases.end_left(queue, left, grace) if same_boot else []
-    ghosts += leases.of_ancestor(queue)
+    ghosts = lease_holders.end_left(queue, left, grace) if same_boot else []
+    ghosts += lease_holders.of_ancestor(queue)
     immortal = {one.msg_id for one in ghosts}
     if found.fresh:
         _adopt_modes(queue)
@@ -124,14 +122,14 @@ def _open(
     spool.seen = found.seen
     _remember(spool, found)
     trusted = same_boot and not found.folded.suspect
-    prefix = leases.prefix_of(queue, journal_id)
+    prefix = lease_holders.prefix_of(queue, journal_id)
     opened = Opened(spool, lock, prefix, was_clean(found), trusted)
-    opened.ghosts = work.members(queue, ghosts)
+    opened.ghosts = batch_dirs.members(queue, ghosts)
     act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
     deciding.finish_all(spool, found.folded)
     spool.commit()
     transactions.clear_manifests(queue, spool.txns, found.folded.listed)
-    work.clear(spool, immortal)
+    batch_dirs.clear(spool, immortal)
     spool.gone.take_over()
     if opened.clean:
         _renew_que(spool)
@@ -153,7 +151,7 @@ def _open_still(
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock)
     spool.adopted, spool.seen = adoption.at(queue), found.seen
     _remember(spool, found)
-    prefix = leases.prefix_of(queue, found.journal)
+    prefix = lease_holders.prefix_of(queue, found.journal)
     opened = Opened(spool, lock, prefix, was_clean(found), False, restored=why)
     act(opened, found, Cause.CRASH)
     return opened

@@ -20,6 +20,8 @@ import orjson
 
 from rq import beneath, durable, names
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState, is_busy
+from rq.journal.still import Still
+from rq.journal.writer import Journal
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
@@ -27,12 +29,10 @@ from rq.spool import folders, outbox
 from rq.spool.entry import Counts, Entry
 from rq.spool.fold import rider_record
 from rq.spool.gone import Gone
-from rq.spool.journal import Journal
 from rq.spool.lag import Lag
 from rq.spool.mover import Mover
 from rq.spool.outbox import Outbox
 from rq.spool.status import status_file
-from rq.spool.still import Still
 from rq.spool.transactions import Transactions
 from rq.states import Event, Note, Role, State, next_state
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from rq import retry
+from rq import back_off
 from rq.states import Child, ChildEvent, next_child
 
 STABLE = 60.0  # seconds up, after which earlier failures are forgotten
@@ -61,7 +61,7 @@ class Process:
     @property
     def start_at(self) -> float:
         """When a child in BACKOFF is started again (monotonic)."""
-        return self.since + retry.delay(self.failures)
+        return self.since + back_off.delay(self.failures)
 
     def started(self, now: float) -> None:
         self._fire(ChildEvent.START, now)

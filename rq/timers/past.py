@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from rq import config, retry
+from rq import back_off, config
 from rq.errors import BadConfig, CannotRead
 from rq.timers.timer import Timer
 
@@ -32,7 +32,7 @@ class Past:
 def due(timer: Timer, past: Past, now: float) -> float:
     """Return when the timer fires next; never more than a period from now."""
     if past.failures:
-        return min(past.tried, now) + retry.delay(past.failures)
+        return min(past.tried, now) + back_off.delay(past.failures)
     if past.last is None or past.begun is not None:
         return now
     return min(past.last, now) + timer.period

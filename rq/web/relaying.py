@@ -8,7 +8,7 @@ from typing import Any
 import falcon
 from falcon.asgi import Request, Response
 
-from rq import backoff, transfers
+from rq import host_back_off, transfers
 from rq.access.roles import Role
 from rq.errors import RQError
 from rq.transfers import QUEUE, Transfer
@@ -79,6 +79,6 @@ class Relaying:
         command = transfers.command(one)
         if command is None:
             return ["fail", f"{one.msg_id} is being handed over right now"]
-        await asyncio.to_thread(backoff.pardon, self._queue, one.peer)
+        await asyncio.to_thread(host_back_off.pardon, self._queue, one.peer)
         asked = {"msg_id": one.msg_id, "who": who(req)}
         return await self._site.owners.ask(QUEUE, command, asked)

@@ -11,7 +11,7 @@ import pytest
 from spooling import a_message
 
 from rq.errors import WrongState
-from rq.queues import making
+from rq.queues.control import create
 from rq.spool import attach, deciding
 from rq.states import Event, Role, State
 
@@ -106,7 +106,7 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
                 upload = attach.begin(spool, msg_id, name)
                 spool.entries[msg_id].busy += 1  # as the command does
                 act = functools.partial(take, upload)
-                return making._take(queue, os.dup(letter), upload, None, act)
+                return create._take(queue, os.dup(letter), upload, None, act)
 
             slow = loop.create_task(attached("slow", slowly))
             try:

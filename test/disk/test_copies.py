@@ -10,9 +10,10 @@ from support import no_descriptors
 
 from rq import disk
 from rq.errors import Refused
+from rq.journal import history, line, place
 from rq.layout import Root
 from rq.spark import journal_plan
-from rq.spool import check, history, line, outbox, place
+from rq.spool import check, outbox
 from rq.states import Event, State
 
 HOOK = {"dest": "webhook", "message": {"dest": "webhook", "param1": "http://h/1"}}

@@ -7,8 +7,8 @@ import subprocess
 from types import SimpleNamespace
 
 from rq.proc import processes
-from rq.queues.ghosts import Ghosts
-from rq.queues.slots import Slots
+from rq.queues.attempts.left_processes import Ghosts
+from rq.scripts.slots import Slots
 from rq.states import State
 
 

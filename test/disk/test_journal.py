@@ -7,9 +7,10 @@ import pytest
 from support import files_of, no_descriptors
 
 from rq.errors import Damaged, DiskFailed
-from rq.spool import check, history, line
-from rq.spool.journal import GROUP_BYTES
-from rq.spool.segments import SMALLEST
+from rq.journal import history, line
+from rq.journal.segments import SMALLEST
+from rq.journal.writer import GROUP_BYTES
+from rq.spool import check
 from rq.states import Event, Note, State
 
 

@@ -6,8 +6,9 @@ import orjson
 import pytest
 
 from rq.errors import Damaged, DiskFailed
-from rq.spool import check, history
-from rq.spool.journal import GROUP_EVENTS
+from rq.journal import history
+from rq.journal.writer import GROUP_EVENTS
+from rq.spool import check
 from rq.states import Event, Note, State
 
 

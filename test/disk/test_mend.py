@@ -6,8 +6,9 @@ import pytest
 from spooling import check_live
 
 from rq.errors import Damaged
+from rq.journal import mend
 from rq.spark.journal_plan import Stretch, read
-from rq.spool import check, mend
+from rq.spool import check
 from rq.states import Note, State
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rq.queues.points import Points
+from rq.queues.checkpoints import Points
 
 
 @pytest.fixture

@@ -12,11 +12,19 @@ from support import no_descriptors
 
 from rq.causes import Cause
 from rq.errors import Refused, Unread
+from rq.journal import history
 from rq.layout import folder
-from rq.spool import act, check, deciding, folders, history, open_spool, stopped_cleanly
-from rq.spool import lost as losing
+from rq.proc.lease_holders import prefix_of
+from rq.spool import (
+    check,
+    deciding,
+    folders,
+    open_spool,
+    recovery_apply,
+    stopped_cleanly,
+)
+from rq.spool import lost_attempts as losing
 from rq.spool.entry import COUNTED
-from rq.spool.leases import prefix_of
 from rq.states import Event, Role, State
 
 QUE, RUN, DONE, ERR = State.QUE, State.RUN, State.DONE, State.ERR
@@ -594,6 +602,6 @@ def test_when_a_message_is_due_is_not_told_by_who_cannot_read_it(owner):
     entry = owner.spool.entries[msg_id]
     due = entry.due
     with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
-        act._read_due(owner.spool, msg_id, entry)
-    act._read_due(owner.spool, msg_id, entry)
+        recovery_apply._read_due(owner.spool, msg_id, entry)
+    recovery_apply._read_due(owner.spool, msg_id, entry)
     assert entry.due == due

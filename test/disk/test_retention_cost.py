@@ -13,7 +13,7 @@ from rq import beneath
 from rq.config.settings import QueueConfig
 from rq.layout import QueueDir, folder
 from rq.queues import retention
-from rq.queues.hands import Hands
+from rq.queues.thread_pools import Hands
 from rq.spool.weights import Weights
 from rq.states import State
 

@@ -8,9 +8,9 @@ from support import no_descriptors
 
 from rq.config.settings import QueueConfig
 from rq.errors import Unread
-from rq.queues import keyed
+from rq.queues.control import idempotency
 from rq.queues.owner import Owner as Asked
-from rq.spool import lost
+from rq.spool import lost_attempts
 from rq.states import State
 
 
@@ -35,11 +35,11 @@ def test_a_prepared_message_that_cannot_be_read_now_is_not_said_to_have_no_key(
 ):
     # Whoever asks again under its key would be given another message.
     msg_id = owner.spool.new_id()
-    owner.spool.prepare(a_message(msg_id).with_(extra={keyed.KEY: "k"}))
+    owner.spool.prepare(a_message(msg_id).with_(extra={idempotency.KEY: "k"}))
     owner.apply()
     with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
-        keyed.key_of(asked, msg_id)
-    assert keyed.key_of(asked, msg_id) == "k"
+        idempotency.key_of(asked, msg_id)
+    assert idempotency.key_of(asked, msg_id) == "k"
 
 
 def test_a_message_that_is_malformed_goes_to_err_though_nobody_can_search_the_journal(
@@ -49,6 +49,6 @@ def test_a_message_that_is_malformed_goes_to_err_though_nobody_can_search_the_jo
     msg_id = owner.submit()
     owner.apply()
     with no_descriptors():
-        lost.fail_malformed(owner.spool, msg_id, "torn")
+        lost_attempts.fail_malformed(owner.spool, msg_id, "torn")
     assert owner.spool.find(msg_id) is State.ERR
     assert f"what a message owes: msg_id={msg_id}" in caplog.text

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from rq.proc.processes import Found
-from rq.spool import work
+from rq.spool import batch_dirs
 
 BATCH = "20270115.0800.00.000.1.1"
 
@@ -25,13 +25,13 @@ def job(owner, msg_id):
 
 def test_a_log_has_a_name_in_the_folder_of_each_message(owner, ids):
     log = owner.queue.path / "batch" / BATCH / "stdio.log"
-    work.begin(owner.spool, BATCH)
+    batch_dirs.begin(owner.spool, BATCH)
     log.write_text("begun\n")
     for msg_id in ids:
-        work.share_log(owner.spool, BATCH, msg_id, 1)
+        batch_dirs.share_log(owner.spool, BATCH, msg_id, 1)
     with log.open("a") as file:
         file.write("ended\n")
-    work.end(owner.spool, BATCH)
+    batch_dirs.end(owner.spool, BATCH)
     owner.apply()
     assert not log.exists()
     for msg_id in ids:
@@ -40,10 +40,10 @@ def test_a_log_has_a_name_in_the_folder_of_each_message(owner, ids):
 
 def test_a_log_of_an_earlier_attempt_gets_its_number(owner, ids):
     for attempt, text in enumerate(("first", "second", "third"), 1):
-        work.begin(owner.spool, text)
+        batch_dirs.begin(owner.spool, text)
         (owner.queue.path / "batch" / text / "stdio.log").write_text(text)
-        work.share_log(owner.spool, text, ids[0], attempt)
-        work.end(owner.spool, text)
+        batch_dirs.share_log(owner.spool, text, ids[0], attempt)
+        batch_dirs.end(owner.spool, text)
     place = job(owner, ids[0])
     found = {path.name: path.read_text() for path in place.iterdir()}
     assert found == {
@@ -54,14 +54,14 @@ def test_a_log_of_an_earlier_attempt_gets_its_number(owner, ids):
 
 
 def test_a_file_that_can_have_no_second_name_costs_no_message(owner, ids):
-    work.begin(owner.spool, BATCH)
+    batch_dirs.begin(owner.spool, BATCH)
     (owner.queue.path / "batch" / BATCH / "stdio.log").mkdir()  # no links to those
-    work.share_log(owner.spool, BATCH, ids[0], 1)
+    batch_dirs.share_log(owner.spool, BATCH, ids[0], 1)
     assert list(job(owner, ids[0]).iterdir()) == []
 
 
 def test_a_start_removes_what_is_left_of_batches(owner):
-    work.begin(owner.spool, BATCH)
+    batch_dirs.begin(owner.spool, BATCH)
     (owner.queue.path / "batch" / BATCH / "deep").mkdir()
     owner.crash()
     owner.open()
@@ -71,19 +71,19 @@ def test_a_start_removes_what_is_left_of_batches(owner):
 
 
 def test_a_process_that_does_not_end_holds_all_messages_of_its_batch(owner, ids):
-    work.begin(owner.spool, BATCH)
+    batch_dirs.begin(owner.spool, BATCH)
     told = json.dumps({"messages": [{"msg_id": one} for one in ids]})
-    work.describe(owner.spool, BATCH, told.encode())
+    batch_dirs.describe(owner.spool, BATCH, told.encode())
     ghosts = [
         Found(1, os.open("/dev/null", os.O_RDONLY), "q/1", whose)
         for whose in (BATCH, "20270115.0800.00.000.9", "")
     ]
-    found = work.members(owner.queue, ghosts)
+    found = batch_dirs.members(owner.queue, ghosts)
     for one in found:
         os.close(one.pidfd)  # each is a descriptor of its own
     whose = [one.msg_id for one in found]
     assert whose == [BATCH, *ids, "20270115.0800.00.000.9", ""]
-    work.clear(owner.spool, {BATCH})
+    batch_dirs.clear(owner.spool, {BATCH})
     assert os.listdir(owner.queue.path / "batch") == [BATCH]
 
 
@@ -91,8 +91,8 @@ def test_a_process_that_does_not_end_holds_all_messages_of_its_batch(owner, ids)
     "text", ["", "{", "[]", '{"messages": 5}', '{"messages": [{}]}']
 )
 def test_a_list_of_messages_that_cannot_be_read_names_none(owner, text):
-    work.begin(owner.spool, BATCH)
-    work.describe(owner.spool, BATCH, text.encode())
-    [found] = work.members(owner.queue, [Found(1, os.dup(0), "q/1", BATCH)])
+    batch_dirs.begin(owner.spool, BATCH)
+    batch_dirs.describe(owner.spool, BATCH, text.encode())
+    [found] = batch_dirs.members(owner.queue, [Found(1, os.dup(0), "q/1", BATCH)])
     os.close(found.pidfd)
     assert found.msg_id == BATCH

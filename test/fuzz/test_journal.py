@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from spooling import Owner, check_live
 
 from rq.errors import Damaged
-from rq.spool import check, checkpoint, history, index, line
+from rq.journal import history, line
+from rq.spool import check, checkpoint, index
 from rq.states import Event, State
 
 # Each of these opens a queue, with all its syncs.

@@ -19,7 +19,7 @@ from support import running_queue, wait_until
 
 from rq import client, wire
 from rq.errors import OutcomeUnknown
-from rq.queues.commands import COMMANDS
+from rq.queues.control.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 

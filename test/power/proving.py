@@ -18,8 +18,9 @@ from power.states import Choice, Model, States, Tree, levels
 from power.stories import FAULTS
 from power.trace import record
 
+from rq.journal import history, place
 from rq.layout import QueueDir
-from rq.spool import checkpoint, history, place
+from rq.spool import checkpoint
 
 STORIES = Path(__file__).with_name("stories.py")
 TRIES = 3

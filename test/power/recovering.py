@@ -15,7 +15,8 @@ from spooling import Owner, check_live
 
 from rq.errors import RQError
 from rq.layout import ATTACH, folder
-from rq.spool import check, folders, leases
+from rq.proc import lease_holders
+from rq.spool import check, folders
 from rq.spool.entry import COUNTED
 from rq.states import State
 
@@ -115,12 +116,15 @@ def _alike(seen: Seen, promised: Seen) -> bool:
 @contextlib.contextmanager
 def power_is_back(boot: str = "boot-after") -> Iterator[None]:
     """Be the machine after the cut: nobody who held a lease is left."""
-    kept, leases.end_left = leases.end_left, lambda queue, prefix, grace: []
+    kept, lease_holders.end_left = (
+        lease_holders.end_left,
+        lambda queue, prefix, grace: [],
+    )
     try:
         with in_small(boot):
             yield
     finally:
-        leases.end_left = kept
+        lease_holders.end_left = kept
 
 
 def recover(root: Path, names: tuple[str, ...] = ()) -> Recovered:

@@ -21,17 +21,10 @@ from spooling import NOW, Clock, Owner, a_message, adopt
 
 from rq.durable import content
 from rq.errors import DiskFailed
+from rq.journal import history, segments
 from rq.message import Message
 from rq.proc import processes
-from rq.spool import (
-    attach,
-    checkpoint,
-    deciding,
-    history,
-    index,
-    segments,
-    transactions,
-)
+from rq.spool import attach, checkpoint, deciding, index, transactions
 from rq.spool.transactions import Transaction
 from rq.states import Event, Note, Role, State
 

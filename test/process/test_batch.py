@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import SETTINGS, RunningQueue, lives, running_queue, wait_until
 
-from rq.queues.holds import MOST
+from rq.queues.schedule.destinations import MOST
 
 pytestmark = pytest.mark.process
 

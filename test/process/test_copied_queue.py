@@ -13,8 +13,8 @@ from webbing import web_alone
 from rq import cli
 from rq.access.roles import Role
 from rq.errors import OutcomeUnknown
-from rq.queues.commands import COMMANDS
-from rq.spool import history
+from rq.journal import history
+from rq.queues.control.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ import pytest
 from support import ask_at_once, running_queue, short, wait_until
 
 from rq import client
-from rq.queues.commands import COMMANDS
+from rq.queues.control.commands import COMMANDS
 
 pytestmark = pytest.mark.process
 WIDE = "\uff12\uff10\uff12\uff10" + "0101.0000.00.000.1"  # digits, but not of ASCII

@@ -6,7 +6,7 @@ import pytest
 from relaying import DELAYS, FAULTS, STEPS, pair_at
 from support import wait_until
 
-from rq import backoff
+from rq import host_back_off
 
 pytestmark = pytest.mark.process
 
@@ -129,6 +129,6 @@ def test_an_attachment_that_is_gone_here_is_not_held_against_the_host(pair):
     ended = pair.relayed(msg_id)
     assert ended["state"] == "err"
     assert "attachment notes.txt cannot be read: No such file" in ended["status"]
-    assert backoff.ls(pair.sender.dir, 0.0) == []
+    assert host_back_off.ls(pair.sender.dir, 0.0) == []
     assert pair.received() == []
     pair.remove(msg_id)  # else `check` tells of the file

@@ -7,7 +7,7 @@ import pytest
 from relaying import pair_at
 from support import RunningQueue, wait_until
 
-from rq import backoff, transfers
+from rq import host_back_off, transfers
 from rq.message import MESSAGE_LIMIT
 
 pytestmark = pytest.mark.process
@@ -142,7 +142,7 @@ def test_a_queue_of_this_host_that_is_down_is_left_alone_till_it_is_back(pair):
         root.down("resting").unlink()
 
         def again():
-            backoff.pardon(pair.sender.dir, "here")
+            host_back_off.pardon(pair.sender.dir, "here")
             pair.sender.ask("run_message", {"msg_id": msg_id})
             return pair.sender.state(msg_id) == "relayed"
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from support import RunningQueue, running_queue, short, wait_until
 
-from rq.spool import history
+from rq.journal import history
 
 pytestmark = pytest.mark.process
 

@@ -26,7 +26,7 @@ from support import (
 from rq import client
 from rq.access.roles import Role
 from rq.proc import peers
-from rq.queues.commands import COMMANDS
+from rq.queues.control.commands import COMMANDS
 from rq.supervisor.commands import Commands
 from rq.timers.sending import COMMANDS as TIMERS
 

@@ -15,7 +15,7 @@ from support import RunningQueue, kept, short, wait_until
 
 from rq import client
 from rq.proc import turnlimit
-from rq.queues.commands import COMMANDS
+from rq.queues.control.commands import COMMANDS
 from rq.states import Event, Role
 
 pytestmark = pytest.mark.process

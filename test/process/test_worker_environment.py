@@ -17,7 +17,7 @@ from support import (
     wait_until,
 )
 
-from rq.queues import environment
+from rq.scripts import environment
 
 pytestmark = pytest.mark.process
 DESCRIPTORS = {"0", "1", "2", "3", "4", "963"}

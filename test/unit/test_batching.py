@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.queues.batching import Gathering, Rule, rule
+from rq.queues.schedule.batch_rule import Gathering, Rule, rule
 
 
 def gathering(most=3, wait=60.0, by=None, complete=None):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps import steps
 
-from rq.queues.batching import Gathering, Rule
+from rq.queues.schedule.batch_rule import Gathering, Rule
 
 WAIT = 5.0
 

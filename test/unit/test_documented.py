@@ -13,7 +13,8 @@ from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb
-from rq.queues import commands, connection, environment, server
+from rq.queues.control import commands, connection, server
+from rq.scripts import environment
 from rq.spool import status
 from rq.states import Child, Event, Note, State
 from rq.supervisor.children import Kind

@@ -8,7 +8,7 @@ from spooling import a_message
 
 import rq
 from rq.config.settings import QueueConfig, RootConfig
-from rq.queues import environment
+from rq.scripts import environment
 
 MAIN = RootConfig(
     env="production",

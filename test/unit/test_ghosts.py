@@ -5,7 +5,7 @@ import os
 import pytest
 
 from rq.proc.processes import Found
-from rq.spool.work import with_theirs
+from rq.spool.batch_dirs import with_theirs
 
 PREFIX = "q/j0/"
 RUNNING = {"a": 0, "b": 1, "c": None}

@@ -7,8 +7,7 @@ import subprocess
 import pytest
 from support import free_descriptors, no_descriptors
 
-from rq.proc import processes
-from rq.spool import leases
+from rq.proc import lease_holders, processes
 
 LEASE = "t/search-without-descriptors/"
 
@@ -25,7 +24,7 @@ def test_whoever_could_not_look_does_not_say_that_nobody_is_there(number):
             free_descriptors(number),
             pytest.raises(OSError, match=os.strerror(errno.EMFILE)),
         ):
-            leases.end_processes(LEASE, [], 0.0, patience=0.0)
+            lease_holders.end_processes(LEASE, [], 0.0, patience=0.0)
         assert set(os.listdir("/proc/self/fd")) <= before
         found = list(processes.find_leases(LEASE))
         for one in found:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spooling import NOW, a_message
 
 from rq.errors import BadMessage
+from rq.journal import line
 from rq.message import (
     ENV_STRING_LIMIT,
     MAX_COUNT,
@@ -18,7 +19,6 @@ from rq.message import (
     from_request,
     param_text,
 )
-from rq.spool import line
 
 ID = "20270115.0800.00.000.1"
 ROOM = ENV_STRING_LIMIT - len("RQ_PARAM1=") - 1

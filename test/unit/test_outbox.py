@@ -8,8 +8,8 @@ import pytest
 
 from rq.errors import BadMessage
 from rq.layout import Root
-from rq.queues import delivery
-from rq.queues.delivery import IN_DOUBT, Delivery
+from rq.queues.delivery import owed as delivery
+from rq.queues.delivery.owed import IN_DOUBT, Delivery
 from rq.spool.outbox import Outbox, Owed, renewed
 
 NOW = 1e9

@@ -7,7 +7,7 @@ import pytest
 from rq import pipe
 from rq.causes import Cause
 from rq.pipe import Verb
-from rq.queues.outcome import Outcome, Said, decide, decide_in_batch
+from rq.queues.attempts.outcome import Outcome, Said, decide, decide_in_batch
 from rq.states import Event
 
 WORDS = [None, *Verb]

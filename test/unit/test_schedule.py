@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.errors import Unread
-from rq.queues import coalesce
-from rq.queues.holds import MOST, PROBE
-from rq.queues.item import Item
-from rq.queues.schedule import Waiting
+from rq.queues.schedule import coalesce
+from rq.queues.schedule.destinations import MOST, PROBE
+from rq.queues.schedule.item import Item
+from rq.queues.schedule.waiting import Waiting
 
 
 def waiting(*items, gone=()):

@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rq.queues.item import Item
-from rq.queues.schedule import Waiting
+from rq.queues.schedule.item import Item
+from rq.queues.schedule.waiting import Waiting
 
 KEYS = ("a", "b", "c", None)
 

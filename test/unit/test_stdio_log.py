@@ -5,7 +5,7 @@ import os
 from support import files_of
 
 from rq import beneath
-from rq.queues.stdio import StdioLog
+from rq.scripts.log import StdioLog
 
 
 def begun(tmp_path):

@@ -1,6 +1,6 @@
 """Nothing grows old within an hour of a jump of the clock."""
 
-from rq.queues.trust import AWAY, Trust
+from rq.queues.clock_trust import AWAY, Trust
 
 NOW, HOUR = 1_800_000_000.0, 3600.0
 

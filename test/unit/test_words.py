@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import logs, retry
+from rq import back_off, logs
 
-DOCUMENTED = ["rq.names", "rq.retry", "rq.wording", "rq.logs"]
+DOCUMENTED = ["rq.names", "rq.back_off", "rq.wording", "rq.logs"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
@@ -21,8 +21,8 @@ def test_the_examples_of_a_module_are_true(name):
 
 @given(st.integers(-5, 10**9), st.floats(0.001, 10), st.floats(10, 1000))
 def test_back_off_grows_and_stays_below_its_ceiling(attempts, first, ceiling):
-    now = retry.delay(attempts, first, ceiling)
-    assert 0 <= now <= retry.delay(attempts + 1, first, ceiling) <= ceiling
+    now = back_off.delay(attempts, first, ceiling)
+    assert 0 <= now <= back_off.delay(attempts + 1, first, ceiling) <= ceiling
     assert now > 0 or attempts <= 0
 
 

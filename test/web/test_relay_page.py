@@ -11,7 +11,7 @@ from support import wait_until
 from support_ancestor_http import old_receiver
 from webbing import BROWSER, web_alone
 
-from rq import backoff
+from rq import host_back_off
 
 pytestmark = pytest.mark.process
 
@@ -77,7 +77,7 @@ def left_alone(pair, msg_id):
         # Looked at first: one that was just told to run is at it, whatever its status says.
         if (seconds := pause(pair, msg_id)) > 100:
             return True
-        backoff.change(pair.sender.dir, leave)
+        host_back_off.change(pair.sender.dir, leave)
         if seconds >= 0:
             pair.sender.ask("run_message", {"msg_id": msg_id})
         return False

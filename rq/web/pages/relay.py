@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from falcon.asgi import Request, Response
 
-from rq import backoff, transfers
+from rq import host_back_off, transfers
 from rq.access.roles import Principal
-from rq.backoff import Left
+from rq.host_back_off import Left
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
 from rq.web import owing
@@ -146,7 +146,7 @@ class RelayPage:
 
 
 def _look(root: Root, most: int) -> _Look:
-    return transfers.ls(root, most), backoff.ls(root.queue(QUEUE), time.time())
+    return transfers.ls(root, most), host_back_off.ls(root.queue(QUEUE), time.time())
 
 
 def _most(text: str) -> int:

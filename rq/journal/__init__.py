@@ -1,0 +1,1 @@
+"""The journal: numbered events in segments, synced by groups, sealed and read back."""

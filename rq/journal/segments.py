@@ -1,0 +1,219 @@
+"""The segments of a journal: made ahead, filled with zeros, and retired to the history."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import Any
+
+from rq import disk, durable
+from rq.errors import cause_of, is_busy, is_no_room
+from rq.journal import history, line
+from rq.layout import QueueDir
+from rq.states import Note
+
+SMALLEST = 1024 * 1024  # bytes of a segment
+LARGEST = 64 * 1024 * 1024
+QUICK = 60.0  # seconds; a segment that fills faster makes the next one larger
+NEXT = "journal/next"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a journal stands: all before it is durable."""
+
+    segment: str
+    offset: int
+    seq: int  # of the last event; 0 before the first
+    g: int  # of the last group
+    journal: str = ""  # that the segment is of
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the header of each segment tells of its writer."""
+
+    journal: str
+    start: int
+    boot: str
+
+
+@dataclass(slots=True)
+class Segment:
+    """A file that is written to; `fd` is -1 when that is over."""
+
+    name: str
+    fd: int
+    size: int
+    offset: int
+    seed: int
+    opened: float  # monotonic
+    empty: bool = True  # holds no event beside its header
+
+    def close(self) -> None:
+        """Close the descriptor, once; also after it failed."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class Segments:
+    """The segment that is written to, and the file that will be the next."""
+
+    def __init__(
+        self,
+        queue: QueueDir,
+        dir_fd: int,
+        mark: Mark,
+        last: Position,
+        threads: Executor | None,
+    ) -> None:
+        self.no_space: str | None = None  # why the next segment cannot be made
+        self._queue = queue
+        self._dir_fd = dir_fd
+        self._mark = mark
+        self._threads = threads
+        self._size = SMALLEST
+        self._ahead: Future[tuple[int, int]] | None = None
+        self._made: tuple[int, int] | None = None
+        self._retry_at = 0.0
+        self.current = self._open(self._make(SMALLEST), last)
+
+    def switch(
+        self, needed: int, last: Position, failed: bool = False
+    ) -> Future[None] | None:
+        """Go on in a new segment with room for `needed` bytes; the old one, durable up
+        to `last`, becomes history in a thread, unless it is empty."""
+        old = self.current
+        quick = time.monotonic() - old.opened < QUICK and not failed
+        if quick and old.offset > old.size // 2:
+            self._size = min(self._size * 2, LARGEST)
+        self.current = self._open(self._take(needed + 4096), last)
+        old.close()
+        if old.empty:
+            return None
+        return self._in_thread(lambda: self._retire(old, last))
+
+    def close(self, last: Position) -> None:
+        """Let the segment, durable up to `last`, become history."""
+        self._wait_ahead()
+        if self._made:
+            os.close(self._made[0])
+            self._made = None
+        durable.unlink(NEXT, self._dir_fd)
+        self.current.close()
+        if not self.current.empty:
+            self._retire(self.current, last)
+
+    def _retire(self, segment: Segment, last: Position) -> None:
+        history.seal(
+            self._queue,
+            self._dir_fd,
+            self._mark.journal,
+            segment.name,
+            last.offset,
+            last.seq,
+        )
+
+    def _open(self, made: tuple[int, int], last: Position) -> Segment:
+        """Name a made file as the segment of the next seq and write its header."""
+        fd, size = made
+        name = history.segment_name(last.seq + 1)
+        seed = line.seed(self._mark.journal, name)
+        header = self._header(name, last, seed, disk.made(fd))
+        try:
+            durable.write_at(fd, header, 0)
+            durable.sync_data(fd)
+            durable.checkpoint("segment:before-link")
+            durable.move(NEXT, f"journal/{name}", self._dir_fd)
+            durable.sync_path("journal", self._dir_fd)
+        except OSError:
+            os.close(fd)
+            raise
+        return Segment(name, fd, size, len(header), seed, time.monotonic())
+
+    def _header(self, name: str, last: Position, seed: int, made: disk.Made) -> bytes:
+        record: dict[str, Any] = {
+            "g": last.g,
+            "ev": Note.OPEN,
+            "journal": self._mark.journal,
+            "segment": name,
+            "start": self._mark.start,
+            "boot": self._mark.boot,
+            "ts": time.time_ns() // 1000,
+            "queue": self._queue.name,
+            "prev": [last.segment, last.offset, last.seq],
+            "made": made,
+        }
+        if last.journal and last.journal != self._mark.journal:
+            record["of"] = last.journal
+        return line.sealed(line.body(record), seed)
+
+    # ---- made ahead
+
+    def look_ahead(self) -> None:
+        """See to it that the next segment is there before it is needed."""
+        if self._ahead is not None:
+            if self._ahead.done():
+                self._wait_ahead()
+            return
+        if self._made or time.monotonic() < self._retry_at:
+            return
+        if self._threads is None:
+            return
+        size = self._size
+        self._ahead = self._threads.submit(self._make, size)
+
+    def _take(self, needed: int) -> tuple[int, int]:
+        """Return a zero-filled file with room for `needed` bytes."""
+        self._wait_ahead()
+        made, self._made = self._made, None
+        if made and made[1] >= needed:
+            return made
+        if made:
+            os.close(made[0])
+        return self._make(max(self._size, needed))
+
+    def _make(self, size: int) -> tuple[int, int]:
+        return durable.zero_filled(NEXT, size, self._dir_fd), size
+
+    def _wait_ahead(self) -> None:
+        if self._ahead is None:
+            return
+        ahead, self._ahead = self._ahead, None
+        try:
+            self._made = ahead.result()
+            self.no_space = None
+        except OSError as error:
+            if not is_busy(error):
+                self.no_space = _why(error)
+            self._size = SMALLEST  # there may be room for a small one
+            self._retry_at = time.monotonic() + 2.0
+
+    def _in_thread(self, work: Callable[[], None]) -> Future[None]:
+        if self._threads is not None:
+            return self._threads.submit(_logged, work)
+        done: Future[None] = Future()
+        work()
+        done.set_result(None)
+        return done
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except OSError as error:
+        # The segment stays in journal/, where the next start finds and seals it.
+        _log.error("a segment could not be sealed: %s", error)
+
+
+def _why(error: OSError) -> str:
+    if is_no_room(error):
+        return f"no space for the journal: {error.strerror}"
+    return f"the journal cannot go on: {cause_of(error)}"

@@ -1,0 +1,217 @@
+"""The journal's writer: events in, one fdatasync a group.
+
+Ensures: a group is written only after the group before it is durable; `commit` returns
+only when all that was appended is durable; a descriptor that failed is never synced
+again. It never appends to a segment of an earlier process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from rq import durable
+from rq.errors import DiskFailed
+from rq.journal import line
+from rq.journal.segments import Mark, Position, Segment, Segments
+from rq.layout import QueueDir
+from rq.states import Note
+
+GROUP_BYTES = 1024 * 1024
+GROUP_EVENTS = 4096
+LINE_EXTRA = 48  # bytes that a line has around its event, at most
+SPARE = 512  # bytes kept free behind a group, for a last line of its own
+
+
+class Journal:
+    """Appends events for one owner process."""
+
+    def __init__(
+        self,
+        queue: QueueDir,
+        dir_fd: int,
+        journal_id: str,
+        start: int,
+        last: Position,
+        boot: str,
+        threads: Executor | None = None,
+    ) -> None:
+        self.journal_id = journal_id
+        self.start = start
+        self.seq = last.seq
+        self._durable = last
+        self._queue = queue
+        self._bodies: list[bytes] = []  # appended, not yet in the group
+        self._bytes = 0
+        self._group: list[bytes] = []  # written, not yet synced
+        self._closed = False  # the group has its last line
+        self._group_seq = self._group_bytes = 0
+        self._lines = self._placed = 0  # lines and bytes of the group that are written
+        self.failed: str | None = None  # why the last commit did not succeed
+        self.bytes_written = 0  # since the last checkpoint began
+        mark = Mark(journal_id, start, boot)
+        self._segments = Segments(queue, dir_fd, mark, last, threads)
+
+    # ---- what it knows
+
+    @property
+    def position(self) -> Position:
+        """The end of the last durable group."""
+        return self._durable
+
+    @property
+    def pending(self) -> bool:
+        """Whether events wait for `commit`."""
+        return bool(self._bodies or self._group)
+
+    @property
+    def full(self) -> bool:
+        """Whether the open group has to be committed before more is appended."""
+        size, events = self._bytes, len(self._bodies)
+        if not self._closed:
+            size, events = size + self._group_bytes, events + len(self._group)
+        return size >= GROUP_BYTES or events >= GROUP_EVENTS
+
+    @property
+    def segment(self) -> str:
+        """The name of the segment that is written to."""
+        return self._segments.current.name
+
+    @property
+    def no_space(self) -> str | None:
+        """Why the next segment cannot be made; None while it can."""
+        return self._segments.no_space
+
+    # ---- appending
+
+    def append(self, record: dict[str, Any]) -> int:
+        """Add an event to the open group; return its seq.
+
+        TypeError when it cannot be written; it takes no seq then, for one without a
+        line would be missed for ever.
+        """
+        body = line.body({"seq": self.seq + 1, **record})
+        self.seq += 1
+        self._bodies.append(body)
+        self._bytes += len(body) + LINE_EXTRA
+        return self.seq
+
+    def write(self, last: bool = True) -> bool:
+        """Write what was appended; return whether a kill -9 can no longer lose it.
+
+        The group ends here if this is its `last` part, else more may follow. Only
+        `commit` makes it durable, and reports a failure.
+        """
+        if self._bodies and not self._closed and not self.failed and self._fits():
+            self._take_in(last)
+            with contextlib.suppress(OSError):
+                self._place()
+        return not self._bodies and self._lines == len(self._group)
+
+    def commit(self) -> None:
+        """Make all appended events durable; DiskFailed: try again later.
+
+        After a failure the same events go to a new segment, with the same seqs.
+        """
+        try:
+            while self._bodies or self._group:
+                if not self._closed:
+                    self._close_group()
+                if self._lines < len(self._group):
+                    self._place()
+                self._sync()
+        except OSError as error:
+            self.failed = error.strerror or str(error)
+            raise DiskFailed(f"the journal cannot be written: {self.failed}") from None
+        self._segments.look_ahead()
+
+    def _fits(self) -> bool:
+        """Whether what was appended can follow what is written of the group; to a
+        group of which nothing is written a new segment can be given."""
+        segment = self._segments.current
+        after = segment.offset + self._placed + self._bytes + SPARE
+        return not self._lines or after <= segment.size
+
+    def _take_in(self, last: bool) -> None:
+        """Let what was appended be part of the group."""
+        self._group += self._bodies
+        self._group_bytes += self._bytes
+        self._group_seq, self._closed = self.seq, last
+        self._bodies, self._bytes = [], 0
+
+    def _close_group(self) -> None:
+        """Give the group its last line: whoever reads must be able to tell a torn line
+        of it from one of the next. Where its segment ends with it none is needed."""
+        if not self._fits():
+            self._closed = True
+            return
+        if not self._bodies:
+            now = time.time_ns() // 1000
+            self.append({"ts": now, "queue": self._queue.name, "ev": Note.GROUP})
+        self._take_in(True)
+
+    def _place(self) -> None:
+        """Write what is not yet written of the group."""
+        needed = self._group_bytes + SPARE
+        segment = self._segments.current
+        full = segment.offset + needed > segment.size
+        if self.failed or (full and not self._lines):
+            self._segments.switch(needed, self._durable, bool(self.failed))
+            segment = self._segments.current
+        bodies = self._group[self._lines :]
+        data = line.group(bodies, self._durable.g + 1, segment.seed, self._closed)
+        durable.checkpoint("journal:before-write")
+        try:
+            durable.write_at(segment.fd, data, segment.offset + self._placed)
+        except OSError:
+            self._drop(segment)
+            raise
+        durable.checkpoint("journal:written")
+        self._placed += len(data)
+        self._lines += len(bodies)
+
+    def _sync(self) -> None:
+        """Make the placed group durable; after a failure it has to be placed anew."""
+        segment = self._segments.current
+        try:
+            durable.sync_data(segment.fd)
+        except OSError:
+            self._drop(segment)
+            raise
+        segment.offset += self._placed
+        segment.empty = False
+        self.bytes_written += self._placed
+        self._durable = Position(
+            segment.name,
+            segment.offset,
+            self._group_seq,
+            self._durable.g + 1,
+            self.journal_id,
+        )
+        self._group, self._closed, self.failed = [], False, None
+        self._group_bytes = self._lines = self._placed = 0
+
+    def _drop(self, segment: Segment) -> None:
+        """Close a descriptor that failed; nothing on it is trusted again."""
+        self.failed = self.failed or "a write failed"
+        self._lines = self._placed = 0
+        with contextlib.suppress(OSError):
+            segment.close()
+
+    # ---- segments
+
+    def seal(self) -> Future[None] | None:
+        """Let what is durable become history; None when there is nothing new."""
+        if self._segments.current.empty or self.pending or self.failed:
+            return None
+        return self._segments.switch(0, self._durable)
+
+    def close(self) -> None:
+        """Seal the last segment; nothing is appended afterwards."""
+        self._segments.close(self._durable)
+
+    def look_again(self) -> None:
+        """Try again to make the next segment, when that had failed."""
+        self._segments.look_ahead()

@@ -1,0 +1,1 @@
+"""Attempts: a message is claimed, its script starts, reports, ends, is cleared away."""

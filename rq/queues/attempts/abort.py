@@ -1,0 +1,134 @@
+"""Attempts that do not begin: why, and the way back of their messages."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from rq import back_off
+from rq.causes import Cause
+from rq.message import Message
+from rq.queues.attempts.claim import Claim
+from rq.queues.attempts.script_file import MISSING
+from rq.queues.owner import Owner
+from rq.states import Event, Role
+
+# What an earlier attempt can have made of a folder: no reason to try it again.
+_RUINED = MISSING | {
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.EMLINK,
+    errno.ENXIO,
+    errno.ENAMETOOLONG,
+}
+# What says nothing of one folder: all have the same.
+_OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
+                     errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # fmt: skip
+_NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
+TRIES = 6  # of a message whose folder cannot be used, before it goes to err
+_FIRST, _LONGEST = 1.0, 60.0  # seconds between them
+_MOST_HINDERED = 10_000
+_AT_LAST = {Cause.FOLDER: Cause.FOLDER_LIMIT}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why an attempt did not begin, and what becomes of its message."""
+
+    event: Event
+    cause: Cause
+    text: str
+    wait: float = 0.0  # seconds that the message waits, and no other
+
+
+class Hindered:
+    """Messages that cannot be started for what is theirs alone, most likely their own
+    folders; with how often they were tried."""
+
+    def __init__(self) -> None:
+        self._tries: dict[str, int] = {}
+
+    def refuse(self, msg_id: str, cause: Cause, text: str) -> Refusal:
+        """Return what becomes of one: it waits, longer each time, and alone; then err."""
+        tries = self._tries.pop(msg_id, 0) + 1
+        if tries >= TRIES:
+            return Refusal(Event.FAIL, _AT_LAST.get(cause, cause), text)
+        self._tries[msg_id] = tries
+        if len(self._tries) > _MOST_HINDERED:  # of who was deleted nobody tells
+            del self._tries[next(iter(self._tries))]
+        wait = back_off.delay(tries, _FIRST, _LONGEST)
+        return Refusal(Event.REQUEUE, cause, text, wait)
+
+    def fault(self, msg_id: str, error: Exception) -> Refusal:
+        """As `refuse`, of one over whose start RQ itself has failed."""
+        return self.refuse(msg_id, Cause.FAULT, unforeseen(error))
+
+    def forget(self, msg_id: str) -> None:
+        """It could be used."""
+        self._tries.pop(msg_id, None)
+
+
+def why_not_started(script: str, message: Message, error: OSError) -> Refusal:
+    """Return what an error at the start of `script` means for its message."""
+    in_folder = _in_folder(error, message.msg_id)
+    where = error.filename if in_folder else script
+    text = f"{where}: {error.strerror or error}"
+    if error.errno == errno.E2BIG:
+        size = sum(len(k) + len(str(v)) for k, v in message.params.items())
+        limit = os.sysconf("SC_ARG_MAX")
+        text = f"parameters too large for an environment ({size} of {limit} bytes)"
+        return Refusal(Event.FAIL, Cause.TOO_LARGE, text)
+    if in_folder and error.errno in _RUINED:
+        return Refusal(Event.FAIL, Cause.BAD_MESSAGE, text)
+    if in_folder and error.errno not in _OF_ALL:
+        return Refusal(Event.REQUEUE, Cause.FOLDER, text)
+    if error.errno in MISSING and not in_folder:
+        return Refusal(Event.REQUEUE, Cause.SCRIPT, text)
+    return Refusal(Event.REQUEUE, Cause.SPAWN, text)
+
+
+def unforeseen(error: Exception) -> str:
+    """Return in words what no rule of RQ has foreseen."""
+    return f"RQ failed over it ({error!r:.200}); the log of its queue says where"
+
+
+def _in_folder(error: OSError, msg_id: str) -> bool:
+    """Whether it is the message's folder that cannot be used, not the script."""
+    return msg_id in str(error.filename or "") or msg_id in str(error.filename2 or "")
+
+
+def give_back(owner: Owner, claim: Claim, why: Refusal) -> None:
+    """End an attempt that did not begin."""
+    message, msg_id = claim.message, claim.msg_id
+    unchanged: Message | None = None
+    if why.event is Event.REQUEUE:  # this was no attempt
+        due = owner.spool.clock() + why.wait if why.wait else message.due
+        changed = message.with_(attempt=message.attempt - 1, due=due)
+        unchanged = message = changed
+    facts = {"cause": why.cause, "text": why.text, "outcome": _NAMES[why.event]}
+    more: dict[str, Any] = {}
+    if why.event is Event.FAIL:
+        more = owner.spool.owing(message, facts)
+    owner.spool.fire(
+        msg_id,
+        why.event,
+        Role.QUEUE,
+        message=unchanged,
+        facts=facts,
+        spare=message,
+        **more,
+    )
+    free_key(owner, claim)
+    owner.release_riders(msg_id)
+    if why.event is Event.REQUEUE:
+        owner.waits(msg_id, message)
+    owner.wake()
+
+
+def free_key(owner: Owner, claim: Claim) -> None:
+    """Let those run that waited for the exclusion key of a claim."""
+    if claim.key is not None:
+        owner.busy_keys.pop(claim.key, None)
+        owner.waiting.release(claim.key)

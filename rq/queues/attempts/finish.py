@@ -1,0 +1,171 @@
+"""The end of an attempt: one event, with all that it tells of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any
+
+from rq import names
+from rq.causes import Cause
+from rq.logs import fields
+from rq.message import Message
+from rq.queues.attempts import abort, outcome
+from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.claim import Claim
+from rq.queues.attempts.outcome import Outcome
+from rq.queues.delivery import owed
+from rq.queues.owner import Owner
+from rq.states import Event, Role, State
+
+WELL = frozenset({Event.FINISH, Event.RELAY})
+AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
+_CUT = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
+CUT_SHORT = Outcome(Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue")
+
+log = logging.getLogger(__name__)
+
+
+def decide(owner: Owner, worker: Worker) -> Outcome:
+    """Return what becomes of the message of a worker that has ended."""
+    ending, message = worker.ending, worker.message
+    assert ending is not None
+    decided = outcome.decide(
+        worker.said, ending.exit, ending.signal, message.count, message.max_count
+    )
+    if worker.cause == Cause.STOP and decided.cause in _CUT:
+        return CUT_SHORT
+    if worker.last_printed is not None and worker.said.word is None:
+        decided = outcome.by_exit(decided, worker.said.text, worker.last_printed)
+    return owed.check_target(owner, decided)
+
+
+def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
+    """End the attempt of a worker as decided; with its riders, and what it owes. What
+    nobody has foreseen ends it, too: in err."""
+    try:
+        _fire(owner, worker, claim, decided)
+    except Exception as error:
+        msg_id = worker.msg_id
+        log.exception("an end cannot be written: %s", fields(msg_id=msg_id))
+        if owner.spool.find(msg_id) is not State.RUN:
+            return
+        text = f"{decided.name}, but {abort.unforeseen(error)}"
+        facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
+        owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
+        owner.release_riders(msg_id)
+
+
+def _fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
+    message, msg_id = worker.message, worker.msg_id
+    decided = _with_room(owner, message, decided)
+    facts = _facts(worker, claim, decided)
+    riders = _riders(owner, msg_id, decided.event)
+    changed = _changed(owner, message, decided, riders)
+    stamped = claim.stamp is not None or claim.resident is None
+    if changed is None and stamped and owner.spool.stamp(msg_id) != claim.stamp:
+        changed = message  # what its script made of the file is not kept
+    more: dict[str, Any] = {}
+    if riders:
+        more.update(riders=riders, rides=owner.full_id(msg_id))
+    if decided.event not in AGAIN:
+        owner.count("err" if decided.event is Event.FAIL else "done")
+        out = owed.owes(owner, changed or message, decided, facts)
+        if out:
+            more["out"] = out
+    line = owner.spool.fire(
+        msg_id,
+        decided.event,
+        Role.QUEUE,
+        message=changed,
+        facts=facts,
+        spare=changed or message,
+        **more,
+    )
+    owner.ride_on(msg_id)
+    for rider in riders:
+        owner.spool.ride(rider, decided.event, line)
+    _leave_alone(owner, message, decided)
+    if decided.event in AGAIN:
+        owner.waits(msg_id, changed or message)
+    _tell(worker, claim, decided)
+
+
+def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
+    """Return what was decided; of a name too many to wait for, for this message alone."""
+    name, now = decided.waits_for, owner.spool.clock()
+    if name is None or owner.waiting.has_room(message.dest, name, now):
+        return decided
+    return dataclasses.replace(decided, waits_for=None)
+
+
+def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
+    """Hold back, or let go on, those that wait for the same as a message."""
+    if decided.waits_for is not None:
+        until = owner.spool.clock() + decided.delay
+        owner.waiting.hold(message.msg_id, message.dest, decided.waits_for, until)
+    elif decided.event is not Event.REQUEUE:
+        owner.waiting.hold_no_longer(message.dest)
+
+
+def _tell(worker: Worker, claim: Claim, decided: Outcome) -> None:
+    # What comes by the thousand a second is told by the journal alone.
+    many = claim.resident is not None or claim.batch is not None
+    quiet = many and decided.event in WELL
+    log.log(
+        logging.DEBUG if quiet else logging.INFO,
+        "%s: %s",
+        decided.event,
+        fields(
+            msg_id=worker.msg_id,
+            cause=decided.cause,
+            pid=worker.pid,
+            text=decided.text,
+        ),
+    )
+
+
+def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
+    """Return who ends together with a message; give the others back to que."""
+    if event in WELL:
+        return list(owner.riders.get(msg_id, ()))
+    owner.release_riders(msg_id)
+    return []
+
+
+def _changed(
+    owner: Owner, message: Message, decided: Outcome, riders: list[str]
+) -> Message | None:
+    """Return the new content of a message whose attempt has ended, if it changed."""
+    if decided.event is Event.RETRY:
+        due = owner.spool.clock() + decided.delay
+        if decided.waits_for is not None:
+            due = message.due  # its turn among those that wait with it
+        counted = decided.cause is not Cause.LATER
+        return message.with_(count=message.count + counted, due=due)
+    if decided.event is Event.REQUEUE:
+        return message  # its file does not know of this attempt
+    if decided.cause in (Cause.RESEND_LIMIT, Cause.CRASH_LIMIT):
+        return message.with_(count=message.count + 1)
+    if riders:
+        dups = tuple(owner.full_id(one) for one in reversed(riders))
+        return message.with_(dups=dups)
+    return None
+
+
+def _facts(worker: Worker, claim: Claim, decided: Outcome) -> dict[str, Any]:
+    ending = worker.ending
+    assert ending is not None
+    facts = {
+        "cause": decided.cause,
+        "outcome": decided.name,
+        "text": decided.text,
+        "exit": ending.exit,
+        "signal": ending.signal,
+        "wait_us": claim.wait_us,
+        "run_us": int(worker.run_seconds * 1e6),
+        "cpu_us": ending.cpu_us,
+        "max_rss": ending.max_rss,
+        "created_us": int(names.created(worker.msg_id) * 1e6),
+    }
+    return facts if claim.batch is None else {**facts, "batch": claim.batch}

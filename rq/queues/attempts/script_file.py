@@ -1,0 +1,141 @@
+"""The script of a queue as a file: whether it looks startable, and since when it does
+not."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+
+from rq import back_off
+from rq.causes import Cause
+from rq.logs import fields
+from rq.queues.owner import Owner
+
+LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
+SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at again
+REFUSED_SECONDS = (
+    30.0  # how often, at least, one that the kernel refused is tried again
+)
+MISSING = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR,
+                     errno.ELOOP, errno.EPERM, errno.EISDIR})  # fmt: skip
+
+log = logging.getLogger(__name__)
+
+
+class ScriptFile:
+    """What is known of the script's file."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self.path = ""  # the real one, found at each look
+        self.retry_at = 0.0  # it is not looked at before
+        self._look_at = 0.0  # when the script of long-lived workers is looked at again
+        self._unfit = False  # it cannot be started, as it looks
+        self._refusals = 0  # tries in a row, though it looked fit
+        self._refused: tuple[object, ...] = ()  # the file of the last one
+        self._refused_until = 0.0  # this file is not tried before
+        self._failures = 0  # starts in a row that failed for lack of something else
+        self._hold_until = 0.0
+        self.on_look: Callable[[tuple[object, ...]], None]  # is told its identity
+
+    def not_before(self, now: float, known: bool) -> float | None:
+        """Return when a start is to be tried again; None: now. `known` as in `ready`."""
+        if now >= self._hold_until and self.ready(now, known):
+            return None
+        return max(self._hold_until, self.retry_at)
+
+    def ready(self, now: float, known: bool) -> bool:
+        """Return whether it looks as if it could be started; `known`: a worker that
+        stays runs it, so that not every question is worth a look."""
+        if now < self.retry_at:
+            return False
+        if known and now < self._look_at:
+            return True
+        path = self.path = self._real()
+        identity = self._identity()
+        if identity and os.path.isfile(path) and os.access(path, os.X_OK):
+            if identity == self._refused and now < self._refused_until:
+                self.retry_at = now + SCRIPT_SECONDS
+                return False
+            self.retry_at = 0.0
+            if self._unfit:
+                self.is_back()
+            self._look_at = now + LOOK_SECONDS
+            self.on_look(identity)
+            return True
+        self._unfit = True
+        why = "not executable" if os.path.exists(path) else "no such file"
+        self.fail(f"{self._owner.config.script}: {why}", now)
+        return False
+
+    def _real(self) -> str:
+        root = str(self._owner.root.path)
+        return os.path.realpath(os.path.join(root, self._owner.config.script))
+
+    def _identity(self) -> tuple[object, ...]:
+        """Return what changes when it is replaced or edited; nothing if it is not there."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return ()
+        return self.path, found.st_ino, found.st_mtime_ns, found.st_size
+
+    def fail(self, text: str, now: float) -> None:
+        """It cannot be started: SCRIPTERROR."""
+        if self._owner.oper != text:
+            log.error("SCRIPTERROR: %s; messages wait in que until it is mended", text)
+        self._owner.oper = text
+        self.retry_at = now + SCRIPT_SECONDS
+
+    def not_started(self, cause: Cause, text: str, now: float) -> None:
+        """A start failed: wait, unless that was its message's own fault."""
+        if cause is Cause.SCRIPT:
+            self._refuse(text, now)
+        elif cause is Cause.SPAWN:
+            if now >= self._hold_until:  # those who fail together have failed once
+                self._failures += 1
+            self._hold_until = now + back_off.delay(self._failures, 0.5, 30.0)
+            self._owner.lacks = text
+
+    def lacks(self, error: Exception, now: float) -> None:
+        """What a claim needs cannot be had: nothing is started for a while."""
+        log.warning("a script could not be started: %s", fields(reason=error))
+        self.not_started(Cause.SPAWN, str(error), now)
+
+    def started(self) -> None:
+        self._failures = 0
+        self._owner.lacks = None
+        self.is_back()
+
+    def _refuse(self, text: str, now: float) -> None:
+        """It cannot be started, though it looks fit: a first line that leads nowhere.
+
+        Each try writes to the journal and to the message's log, so the same file is tried
+        again later and later; another one at the next look.
+        """
+        if now >= self._refused_until:  # those who fail together have failed once
+            self._refusals += 1
+        self._refused = self._identity()
+        wait = back_off.delay(self._refusals, SCRIPT_SECONDS, REFUSED_SECONDS)
+        self._refused_until = now + wait
+        self.fail(text, now)
+
+    def is_back(self) -> None:
+        """It was started, or nobody waits for it."""
+        self._unfit = False
+        self._refusals = 0
+        self._refused = ()
+        if self._owner.oper is not None:
+            self._owner.oper = None
+            log.info("the script can be started again")
+
+    def look_again(self) -> None:
+        """Forget the pause after an error: something may have changed."""
+        self.retry_at = self._look_at = self._refused_until = 0.0
+
+    def clock_went_back(self) -> None:
+        """Forget all pauses: they end when the clock is there again."""
+        self.look_again()
+        self._hold_until = 0.0

@@ -1,0 +1,1 @@
+"""Batches: messages that one process works on together."""

@@ -1,0 +1,298 @@
+"""Batches: who goes together is claimed in one group of the journal, and one process is
+started for all."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+
+from rq.causes import Cause
+from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.logs import fields
+from rq.queues.attempts import abort
+from rq.queues.attempts.abort import Hindered, Refusal
+from rq.queues.attempts.claim import Claim
+from rq.queues.attempts.reports import Hearing
+from rq.queues.attempts.script_file import ScriptFile
+from rq.queues.attempts.start import Starter
+from rq.queues.attempts.sweep import Sweeper
+from rq.queues.batches import batch as batches
+from rq.queues.batches.batch import Batch
+from rq.queues.batches.run import Together
+from rq.queues.owner import Owner
+from rq.queues.schedule.item import Item
+from rq.queues.tasks import Tasks, in_slices
+from rq.scripts import environment
+from rq.scripts.log import StdioLog
+from rq.scripts.script import KILL, TERM, Script
+from rq.scripts.slots import Slot, Slots
+from rq.spool import batch_dirs, lost_attempts
+from rq.states import Event
+
+LOOKS = 200  # messages that are found to be due in one turn
+
+
+log = logging.getLogger(__name__)
+
+
+class Batches:
+    """The batches of one queue."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        slots: Slots,
+        file: ScriptFile,
+        starter: Starter,
+        hearing: Hearing,
+        sweeper: Sweeper,
+        tasks: Tasks,
+        hindered: Hindered,
+    ) -> None:
+        self.owner = owner
+        self._hindered = hindered
+        self._slots = slots
+        self._file = file
+        self._starter = starter
+        self._hearing = hearing
+        self._tasks = tasks
+        self._together = Together(owner, slots, hearing, sweeper, tasks)
+        self._claimed: list[Batch] = []
+
+    # ---- claiming
+
+    def claim_due(self) -> float | None:
+        """Claim the batches that may start and have a slot; return when to look again."""
+        owner = self.owner
+        now = owner.spool.clock()
+        while owner.may_start and owner.slots_free > 0:
+            not_before = self._file.not_before(now, False)
+            if not_before is not None:
+                return not_before
+            later, more = self._gather(now)
+            ids, starts = owner.gathering.next_batch(now)
+            if ids:
+                self._claim(ids, now)
+            elif more:
+                return now
+            else:
+                known = [one for one in (later, starts) if one is not None]
+                if not known:
+                    self._file.is_back()  # nobody waits for it: nothing is known
+                return min(known, default=None)
+            if owner.spool.journal.full:
+                return now
+        return None
+
+    def _gather(self, now: float) -> tuple[float | None, bool]:
+        """Take who is due out of the schedule; return when the next one is, and whether
+        there are more."""
+        for _ in range(LOOKS):
+            msg_id, later = self.owner.waiting.next_due(now, _no_key, ())
+            if msg_id is None:
+                return later, False
+            try:
+                self.owner.gather(msg_id)
+            except Unread as error:
+                entry = self.owner.spool.entries[msg_id]
+                self.owner.waiting.add(Item(entry.due, entry.seq, msg_id))
+                self._file.lacks(error, now)
+                return self._file.not_before(now, False), False
+        return None, True
+
+    def _claim(self, ids: list[str], now: float) -> None:
+        try:
+            slot = self._slots.take()
+        except OSError as error:
+            self._file.lacks(error, now)
+            return
+        # Another one for each start: a batch may begin while the last one's directory,
+        # of the same first message, is on its way out.
+        batch_id = f"{ids[0]}.{self.owner.spool.entries[ids[0]].attempt + 1}"
+        claimed = [self._claim_one(one, batch_id, slot, now) for one in ids]
+        there = [one for one in claimed if one is not None]
+        if not there:
+            os.close(slot.fd)
+            self._slots.free(slot.number)
+            return
+        made = Batch(batch_id, there, slot)
+        self.owner.batches.append(made)
+        self._claimed.append(made)
+
+    def _claim_one(
+        self, msg_id: str, batch_id: str, slot: Slot, now: float
+    ) -> Claim | None:
+        owner = self.owner
+        entry = owner.spool.entries[msg_id]
+        seq = max(entry.seq, entry.said)
+        wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
+        owner.leaves(msg_id)
+        try:
+            message = owner.spool.claim(msg_id, slot.number, batch=batch_id)
+        except Unread as error:
+            owner.waits(msg_id)
+            self._file.lacks(error, now)
+            return None
+        except (BadMessage, NoSuchMessage) as error:
+            lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
+            return None
+        owner.claimed.add(msg_id)
+        return Claim(message, slot, None, None, wait_us, seq, batch=batch_id)
+
+    def waits_for_sync(self, seq: int) -> bool:
+        """Whether one is claimed with a message accepted by a later event than `seq`."""
+        return any(one.seq > seq for one in self._claimed)
+
+    # ---- starting
+
+    def launch(self, seq: int) -> None:
+        """Start the batches whose messages were all accepted no later than `seq`."""
+        ready = [one for one in self._claimed if one.seq <= seq]
+        for one in ready:
+            self._claimed.remove(one)
+            self._tasks.spawn(self._launch(one))
+
+    async def _launch(self, made: Batch) -> None:
+        try:
+            await self._prepare(made)
+        except OSError as error:
+            self._not_started(made, error)
+        except Exception as error:
+            log.exception(
+                "a batch could not be started: %s", fields(batch=made.batch_id)
+            )
+            if made.script is None:
+                self._hold_back(made, error)
+
+    def _hold_back(self, made: Batch, error: Exception) -> None:
+        """Let nothing of a batch be stranded that nobody has foreseen to fail."""
+        why = Refusal(Event.REQUEUE, Cause.SPAWN, abort.unforeseen(error))
+        self._file.not_started(why.cause, why.text, self.owner.spool.clock())
+        self._give_back(made, why)
+
+    async def _prepare(self, made: Batch) -> None:
+        """Make the folders of all its messages; then start."""
+        spool = self.owner.spool
+        path, directory = batch_dirs.begin(spool, made.batch_id)
+        output = StdioLog(spool.dir_fd, path, directory, self._file.path)
+        try:
+            await in_slices(
+                list(made.claims.values()), functools.partial(self._enter, made)
+            )
+            if self.owner.stopping:
+                text = "the queue stopped before its batch had started"
+                self._give_back(made, Refusal(Event.REQUEUE, Cause.STOP, text))
+            elif made.claims:
+                batch_dirs.describe(spool, made.batch_id, self._described(made))
+                self._start(made, f"{spool.queue.path}/{path}", output)
+            else:
+                self._give_back(made, Refusal(Event.REQUEUE, Cause.SPAWN, ""))
+        finally:
+            output.close()
+
+    def _enter(self, made: Batch, claim: Claim) -> None:
+        spool, msg_id = self.owner.spool, claim.msg_id
+        try:
+            batch_dirs.share_log(spool, made.batch_id, msg_id, claim.message.attempt)
+            claim.stamp = spool.stamp(msg_id)
+        except OSError as error:
+            script = self.owner.config.script
+            why = abort.why_not_started(script, claim.message, error)
+            if why.cause is Cause.FOLDER:
+                why = self._hindered.refuse(msg_id, why.cause, why.text)
+            if why.event is not Event.FAIL and not why.wait:
+                raise
+            log.error(
+                "a message cannot take part in its batch, which goes on without it: %s",
+                fields(msg_id=msg_id, batch=made.batch_id, reason=why.text),
+            )
+            made.drop(claim)
+            self.owner.claimed.discard(msg_id)
+            abort.give_back(self.owner, claim, why)
+
+    def _described(self, made: Batch) -> bytes:
+        owner = self.owner
+        return batches.described(
+            owner.main,
+            owner.name,
+            str(owner.queue.path),
+            made.batch_id,
+            [one.message for one in made.claims.values()],
+        )
+
+    def _start(self, made: Batch, directory: str, output: StdioLog) -> None:
+        owner = self.owner
+        plan = self._starter.plan(
+            made.slot.lease,
+            environment.of_batch(made.batch_id, directory),
+            directory=output.directory,
+            output=output.fd,
+            lease_fd=made.slot.fd,
+        )
+        script = Script(
+            plan,
+            owner.loop,
+            functools.partial(self._together.hear, made),
+            functools.partial(self._together.script_ended, made),
+        )
+        output.started(script.pid)
+        os.close(made.slot.fd)
+        made.started(script, output, self._hearing.hear)
+        owner.workers.update(made.workers)
+        owner.claimed.difference_update(made.workers)
+        for msg_id in made.workers:
+            self._hindered.forget(msg_id)
+        self._file.started()
+        self.owner.started += 1
+        log.info(
+            "a batch starts: %s",
+            fields(batch=made.batch_id, messages=len(made.claims), pid=script.pid),
+        )
+        if made.said.by is not None:  # cancelled while its folders were made
+            self._end(made)
+
+    def _not_started(self, made: Batch, error: OSError) -> None:
+        first = next(iter(made.claims.values()))
+        why = abort.why_not_started(self.owner.config.script, first.message, error)
+        if why.event is Event.FAIL:  # it is no message's fault
+            why = Refusal(Event.REQUEUE, Cause.SPAWN, why.text)
+        log.warning(
+            "a batch could not be started: %s",
+            fields(batch=made.batch_id, reason=why.text),
+        )
+        self._file.not_started(why.cause, why.text, self.owner.spool.clock())
+        self._give_back(made, why)
+
+    def _give_back(self, made: Batch, why: Refusal) -> None:
+        """End attempts that did not begin."""
+        os.close(made.slot.fd)
+        for claim in made.claims.values():
+            self.owner.claimed.discard(claim.msg_id)
+            abort.give_back(self.owner, claim, why)
+        self._together.forget(made)
+
+    # ---- being told to end
+
+    def cancel(self, made: Batch, who: str) -> None:
+        """End a batch: all of it that has not ended goes to err."""
+        made.said.by = made.said.by or who
+        if made.script is not None:
+            self._end(made)
+
+    def _end(self, made: Batch) -> None:
+        assert made.script is not None
+        made.script.signal(TERM)
+        self.owner.loop.call_later(self.owner.main.grace, self._kill, made)
+
+    def _kill(self, made: Batch) -> None:
+        if made.script is not None and made.script.ending is None:
+            log.warning(
+                "a script ignores TERM; RQ kills its group: %s",
+                fields(batch=made.batch_id, pid=made.script.pid),
+            )
+            made.script.signal(KILL)
+
+
+def _no_key(msg_id: str) -> None:
+    """No message of a queue with batches excludes another."""

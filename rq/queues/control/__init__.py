@@ -1,0 +1,1 @@
+"""The control socket of a queue: connections, verbs, and what they show."""

@@ -1,0 +1,153 @@
+"""The verbs that change what becomes of a message: remove, end, send round again."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rq import names
+from rq.access.roles import Role as Access
+from rq.errors import NoSuchMessage, Refused, WrongState
+from rq.proc import lease_holders
+from rq.queues import retention
+from rq.queues.control import message_list
+from rq.queues.control.verbs import Command, Context, asker, object_in, with_id
+from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
+from rq.states import Event, Role, State, next_state
+
+
+def delete_message(ctx: Context, arg: bytes) -> Any:
+    """Remove a message that does not run."""
+    _, msg_id = with_id(arg)
+    if ctx.owner.spool.state_of(msg_id) is State.RUN:
+        raise WrongState("msg is running: destroy it first")
+    ctx.owner.discard(msg_id)
+    return ["ok", "msg deleted"]
+
+
+def destroy_message(ctx: Context, arg: bytes) -> Any:
+    """End a running message; it goes to err."""
+    asked, msg_id = with_id(arg)
+    if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
+        raise NoSuchMessage("msg not found")
+    return ["ok", "msg destroyed"]
+
+
+def cancel_message(ctx: Context, arg: bytes) -> Any:
+    """End a running message, as err `cancelled by WHO`."""
+    asked, msg_id = with_id(arg)
+    if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
+        state = ctx.owner.spool.state_of(msg_id)
+        raise WrongState(f"msg is not running, it is in {state}")
+    return ["ok", "msg is being cancelled"]
+
+
+def cancel_batch(ctx: Context, arg: bytes) -> Any:
+    """End the batch that a message runs in, as err `cancelled by WHO`."""
+    asked, msg_id = with_id(arg)
+    number = ctx.runner.cancel_batch(msg_id, asker(ctx, asked))
+    return ["ok", f"batch of {number} is being cancelled"]
+
+
+def retry_message(ctx: Context, arg: bytes) -> Any:
+    """Send a message in err round again, with the same id and its count at 0."""
+    asked, msg_id = with_id(arg)
+    who = asker(ctx, asked)
+    next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
+    if any(msg_id in one for one in ctx.owner.batches):
+        raise WrongState(
+            "the batch that it was in has not ended; ask again when it has"
+        )
+    if msg_id in ctx.owner.retrying:
+        # Another search for its old processes would find those of its next attempt.
+        raise WrongState("msg is being sent round again")
+    ctx.owner.retrying.add(msg_id)
+    return _retried(ctx.owner, msg_id, who)
+
+
+async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
+    # Whoever hid from the sweep of the last attempt must not meet the next one.
+    try:
+        left = await owner.loop.run_in_executor(
+            None,
+            lease_holders.end_processes,
+            owner.opened.lease_prefix,
+            [],
+            owner.main.grace,
+            msg_id,
+        )
+    finally:
+        owner.retrying.discard(msg_id)
+    for one in left:
+        os.close(one.pidfd)
+    if left:
+        raise Refused("a process of its last attempt does not end")
+    message = owner.spool.read(msg_id)
+    began = int(owner.spool.status(msg_id).get("attempt", 0))
+    again = message.with_(
+        count=0, attempt=max(message.attempt, began), due=owner.spool.clock()
+    )
+    facts = {
+        "cause": "operator",
+        "outcome": "requeue",
+        "text": f"by {who}",
+    }
+    owner.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=again, facts=facts)
+    owner.waits(msg_id, again)
+    owner.wake()
+    return ["ok", "msg sent round again"]
+
+
+def run_message(ctx: Context, arg: bytes) -> Any:
+    """Let a message in que run before all others."""
+    _, msg_id = with_id(arg)
+    state = ctx.owner.spool.state_of(msg_id)
+    if state is State.RUN:
+        raise WrongState("msg already running")
+    if state is not State.QUE:
+        raise WrongState("msg not in runnable state")
+    ctx.owner.run_now(msg_id)
+    return ["ok", "msg sent to front of run queue"]
+
+
+def ack_errs(ctx: Context, arg: bytes) -> Any:
+    """Acknowledge one error, or all of them; answer how many."""
+    asked = object_in(arg) if arg.strip().startswith(b"{") else {}
+    if "msg_id" not in asked:
+        return _all_acknowledged(ctx.owner)
+    msg_id = names.msg_id(asked["msg_id"])
+    ctx.owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+    return ["ok", 1]
+
+
+async def _all_acknowledged(owner: Owner) -> Any:
+    """Acknowledge what is in err now, a few at a time, no faster than folders move."""
+    spool, number = owner.spool, 0
+
+    def acknowledge(msg_id: str) -> None:
+        nonlocal number
+        if owner.stopping:
+            raise Refused(f"the queue is stopping; {number} were acknowledged")
+        if spool.find(msg_id) is State.ERR:  # else somebody was faster
+            spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+            number += 1
+
+    ids = await message_list.in_err(owner)
+    for at in range(0, len(ids), retention.BATCH):
+        await retention.keep_pace(owner)
+        some = ids[at : at + retention.BATCH]
+        await in_slices(some, acknowledge, owner.wake)
+        await owner.committed()
+    return ["ok", number]
+
+
+COMMANDS: dict[str, Command] = {
+    "delete_message": Command(delete_message, Access.OPERATOR),
+    "destroy_message": Command(destroy_message, Access.OPERATOR),
+    "cancel_message": Command(cancel_message, Access.OPERATOR),
+    "cancel_batch": Command(cancel_batch, Access.OPERATOR),
+    "retry_message": Command(retry_message, Access.OPERATOR),
+    "run_message": Command(run_message, Access.OPERATOR),
+    "ack_errs": Command(ack_errs, Access.OPERATOR),
+}

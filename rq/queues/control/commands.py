@@ -1,0 +1,19 @@
+"""All verbs of the control socket: each parses its argument, calls one thing, answers.
+
+A handler returns the reply, or a coroutine that does. What it fires is promised when
+its reply leaves, after the group is durable.
+"""
+
+from __future__ import annotations
+
+from rq.queues.control import change, create, outbox, query, restored, transactions
+from rq.queues.control.verbs import Command
+
+COMMANDS: dict[str, Command] = {
+    **query.COMMANDS,
+    **create.COMMANDS,
+    **change.COMMANDS,
+    **transactions.COMMANDS,
+    **outbox.COMMANDS,
+    **restored.COMMANDS,
+}

@@ -1,0 +1,286 @@
+"""The verbs that make messages: create, or prepare, attach and commit; copies."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rq import names
+from rq.access.roles import Role
+from rq.errors import BadInput, NoSuchMessage, Refused, WrongState, is_busy
+from rq.layout import ATTACH
+from rq.message import Attachment, Message
+from rq.proc import peers
+from rq.queues.control import idempotency, message_list
+from rq.queues.control.verbs import Command, Context, object_in, with_id
+from rq.queues.delivery import copies
+from rq.queues.owner import Owner
+from rq.spool import attach, unnamed
+from rq.states import State
+
+DELETED = "Attachment deleted successfully"
+
+
+def create_message(ctx: Context, arg: bytes) -> Any:
+    """Accept a message."""
+    return _create(ctx.owner, object_in(arg))
+
+
+def _create(owner: Owner, asked: dict[str, Any]) -> Any:
+    key = idempotency.key_in(asked)
+    if key is not None:
+        return ["ok", owner.full_id(idempotency.create(owner, asked, key))]
+    owner.check_open()
+    message = owner.make(asked)
+    owner.accept(message)
+    return ["ok", owner.full_id(message.msg_id)]
+
+
+def prep_message(ctx: Context, arg: bytes) -> Any:
+    """Begin a message: attachments follow, then commit."""
+    asked = object_in(arg)
+    key = idempotency.key_in(asked)
+    if key is not None:
+        prepared = ctx.owner.prepared
+        if prepared is None:
+            return _prepare_after_reading(ctx.owner, asked, key)
+        return _prepare_keyed(ctx.owner, prepared, asked, key)
+    ctx.owner.check_open()
+    message = ctx.owner.make(asked)
+    ctx.owner.spool.prepare(message)
+    return ["ok", ctx.owner.full_id(message.msg_id)]
+
+
+def _prepare_keyed(
+    owner: Owner, prepared: dict[str, str], asked: Mapping[str, Any], key: str
+) -> Any:
+    msg_id, state = idempotency.prepare(owner, prepared, asked, key)
+    return ["ok", owner.full_id(msg_id), state]
+
+
+async def _prepare_after_reading(
+    owner: Owner, asked: Mapping[str, Any], key: str
+) -> Any:
+    return _prepare_keyed(owner, await idempotency.read_prepared(owner), asked, key)
+
+
+def single_que(ctx: Context, arg: bytes) -> Any:
+    """Accept a message unless one waits; answer the id of the one that does."""
+    asked = object_in(arg)
+    newest = message_list.newest_waiting(ctx.owner)
+    if newest is not None:
+        return ["ok", ctx.owner.full_id(newest)]
+    return _create(ctx.owner, asked)
+
+
+def attach_message(ctx: Context, arg: bytes) -> Any:
+    """Copy a file into a message in prep: a passed descriptor, or a path that is opened
+    with the asker's rights."""
+    asked, msg_id = with_id(arg)
+    path = asked.get("pathname")
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        raise BadInput("pathname is not an absolute path")
+    name = names.attachment(asked.get("name") or os.path.basename(path))
+    if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
+        raise WrongState(idempotency.ALREADY)
+    ctx.owner.check_open()
+    passed, asker = ctx.connection.take_fd(), ctx.connection.asker
+    source = passed if passed is not None else _opened(path, asker.peer)
+    known = None
+    if passed is not None and asker.is_own:
+        known = attach.known(asked.get("digests"))
+    try:
+        upload = attach.begin(ctx.owner.spool, msg_id, name)
+        ctx.owner.spool.entries[msg_id].busy += 1
+    except BaseException:
+        os.close(source)
+        raise
+    take = functools.partial(attach.copy, ctx.owner.spool.dir_fd, source, upload)
+    if known is not None:  # said by this user, who could write the file itself
+        take = functools.partial(
+            attach.take_in, ctx.owner.spool.dir_fd, source, upload, known
+        )
+    return _take(ctx.owner, source, upload, asked.get("sha256"), take)
+
+
+def _opened(path: str, peer: peers.Peer) -> int:
+    try:
+        return peers.open_as(path, peer)
+    except OSError as error:
+        if is_busy(error):
+            raise
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+
+
+async def _take(
+    owner: Owner,
+    source: int,
+    upload: attach.Upload,
+    sha256: object,
+    take: Callable[[], Attachment],
+) -> Any:
+    spool = owner.spool
+    try:
+        taken = await owner.loop.run_in_executor(owner.hands.files, take)
+    except OSError as error:
+        if is_busy(error):
+            raise
+        why = error.strerror or error
+        raise Refused(f"not accepted: {upload.name}: {why}") from None
+    finally:
+        os.close(source)
+        if (entry := spool.entries.get(upload.msg_id)) is not None:
+            entry.busy -= 1
+    if sha256 not in (None, taken.sha256):
+        attach.drop(spool, upload)
+        raise BadInput(f"attachment {upload.name} is not whole; attach it again")
+    try:
+        await _name_all(owner, upload.msg_id)
+    except (OSError, WrongState):
+        attach.drop(spool, upload)
+        raise
+    attach.end(spool, upload, taken)
+    return ["ok", f"{taken.md5}-Attached successfully"]
+
+
+async def _name_all(owner: Owner, msg_id: str) -> None:
+    """Name in `msg` what the ancestor attached, before anything else changes there."""
+    spool = owner.spool
+    if not names.is_ancestors(msg_id) or (entry := spool.entries.get(msg_id)) is None:
+        return
+    known = set(spool.read(msg_id).attachments)
+    take = functools.partial(unnamed.take, spool.dir_fd, msg_id, known)
+    entry.busy += 1
+    try:
+        taken = await owner.loop.run_in_executor(owner.hands.files, take)
+    finally:
+        entry.busy -= 1
+    unnamed.write_names(spool, msg_id, taken)
+
+
+def delete_attach_message(ctx: Context, arg: bytes) -> Any:
+    """Remove an attachment of a message in prep."""
+    asked, msg_id = with_id(arg)
+    if ctx.owner.spool.state_of(msg_id) is not State.PREP:
+        raise WrongState("msg not in prep")
+    name = names.attachment(asked.get("attachment_name"))
+    if names.is_ancestors(msg_id):
+        return _delete_of_ancestor(ctx.owner, msg_id, name)
+    attach.remove(ctx.owner.spool, msg_id, name)
+    return ["ok", DELETED]
+
+
+async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Any:
+    await _name_all(owner, msg_id)
+    attach.remove(owner.spool, msg_id, name)
+    return ["ok", DELETED]
+
+
+def commit_message(ctx: Context, arg: bytes) -> Any:
+    """Accept a prepared message."""
+    asked, msg_id = with_id(arg)
+    return _commit(ctx.owner, asked, msg_id)
+
+
+def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
+    state = owner.spool.find(msg_id)
+    if state is not State.PREP:
+        if state is None and not idempotency.was_committed(owner, asked, msg_id):
+            raise NoSuchMessage("cannot find message")
+        return ["ok", idempotency.ALREADY]
+    owner.check_open()
+    entry = owner.spool.entries[msg_id]
+    if entry.committing is not None:
+        return _commit_again(owner, asked, msg_id, entry.committing)
+    if entry.busy:
+        raise WrongState("msg is being worked on: an attach has not ended; ask again")
+    message = owner.spool.read(msg_id)
+    place = owner.queue.message(State.PREP, msg_id) / ATTACH
+    ancestors = names.is_ancestors(msg_id) and place.is_dir()
+    if not ancestors:
+        attach.sweep(owner.spool, message)
+        if not message.attachments:
+            return ["ok", idempotency.accept(owner, message)]
+    entry.busy, entry.committing = entry.busy + 1, owner.loop.create_future()
+    return _commit_with_files(owner, msg_id, entry.committing)
+
+
+async def _commit_again(
+    owner: Owner, asked: dict[str, Any], msg_id: str, first: asyncio.Future[None]
+) -> Any:
+    """Answer a commit that was asked for while an equal one waits for the disk."""
+    await asyncio.wait([first])
+    reply = _commit(owner, asked, msg_id)
+    return await reply if inspect.isawaitable(reply) else reply
+
+
+async def _commit_with_files(
+    owner: Owner, msg_id: str, ended: asyncio.Future[None]
+) -> Any:
+    spool = owner.spool
+    message = spool.read(msg_id)
+    entry = spool.entries[msg_id]
+    deep = entry.since < owner.began_at
+    try:
+        if names.is_ancestors(msg_id):
+            message = await _all_named(owner, message)
+        await owner.loop.run_in_executor(
+            owner.hands.files, attach.verify, spool.dir_fd, message, deep
+        )
+    except OSError as error:
+        if is_busy(error):
+            raise
+        raise Refused(f"attachments are not on disk: {error.strerror}") from None
+    finally:
+        entry.busy, entry.committing = entry.busy - 1, None
+        ended.set_result(None)
+    owner.check_open()  # much may have happened since it was asked
+    return ["ok", idempotency.accept(owner, message)]
+
+
+async def _all_named(owner: Owner, message: Message) -> Message:
+    """Return a message that is being committed with all that the ancestor attached;
+    BadInput when a file cannot be taken."""
+    spool, msg_id = owner.spool, message.msg_id
+    known = set(message.attachments)
+    take = functools.partial(unnamed.take, spool.dir_fd, msg_id, known)
+    taken = await owner.loop.run_in_executor(owner.hands.files, take)
+    message = unnamed.give_names(spool, message, taken)
+    unnamed.check(spool, message)
+    attach.sweep(spool, message)
+    return message
+
+
+def clone_message(ctx: Context, arg: bytes) -> Any:
+    """Accept a copy of a message that has ended."""
+    _, msg_id = with_id(arg)
+    return _cloned(ctx.owner, msg_id)
+
+
+async def _cloned(owner: Owner, msg_id: str) -> Any:
+    return ["ok", await copies.clone(owner, msg_id)]
+
+
+def take_copy(ctx: Context, arg: bytes) -> Any:
+    """Accept a copy of a running message of another queue (its `dup`)."""
+    return _taken(ctx.owner, object_in(arg))
+
+
+async def _taken(owner: Owner, asked: Mapping[str, Any]) -> Any:
+    return ["ok", await copies.take_copy_from(owner, asked)]
+
+
+COMMANDS: dict[str, Command] = {
+    "create_message": Command(create_message, Role.PRODUCER, creates=True),
+    "prep_message": Command(prep_message, Role.PRODUCER, creates=True),
+    "single_que": Command(single_que, Role.PRODUCER, creates=True),
+    "attach_message": Command(attach_message, Role.PRODUCER, creates=True),
+    "delete_attach_message": Command(delete_attach_message, Role.PRODUCER),
+    "commit_message": Command(commit_message, Role.PRODUCER, creates=True),
+    "take_copy": Command(take_copy, Role.PRODUCER, creates=True, own=True),
+    "clone_message": Command(clone_message, Role.OPERATOR, creates=True),
+}

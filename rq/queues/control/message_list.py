@@ -1,0 +1,227 @@
+"""What the owner shows of many messages; nothing here changes anything."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Container, Mapping
+from itertools import islice, takewhile
+from typing import Any
+
+import orjson
+
+from rq import names
+from rq.errors import BadInput, NoSuchMessage
+from rq.layout import QueueDir
+from rq.message import PARAMS, Message
+from rq.queues.control import message_view
+from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
+from rq.spool import folders
+from rq.spool.entry import COUNTED, Entry
+from rq.states import HASHED, State
+
+LIMIT = 20
+MOST = 10_000
+LIST_BYTES = 4 * 1024 * 1024  # of an answer, which then ends early
+QUICK = 2000  # live messages that are looked at in one go
+_WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
+
+
+def newest_waiting(owner: Owner) -> str | None:
+    """Return the message that came into que last; None when none waits."""
+    if not owner.spool.counts.of(State.QUE):
+        return None
+    return next((i for i in reversed(owner.spool.entries) if _waits(owner, i)), None)
+
+
+def _waits(owner: Owner, msg_id: str) -> bool:
+    entry = owner.spool.entries.get(msg_id)
+    return entry is not None and entry.state is State.QUE and entry.rider_of is None
+
+
+async def in_err(owner: Owner) -> list[str]:
+    """Return the messages in err that nobody has acknowledged."""
+    return await _ids(owner, State.ERR, None)
+
+
+async def _ids(
+    owner: Owner, state: State, limit: int | None, after: str = ""
+) -> list[str]:
+    """Return ids in a state, newest first, also those whose folder is not there yet.
+
+    `after`: only those older than that id. Of what has ended no more is looked at than
+    is given, however much there is and however far the folders lag. Who asks has to look
+    again: some may have moved on by now.
+    """
+    if state in (State.QUE, State.PREP, State.RUN):
+        return await _live(owner, state, limit, after)
+    spool = owner.spool
+    coming: list[str] = []
+
+    def look(one: tuple[str, Entry]) -> None:
+        if one[1].state is state and (not after or one[0] < after):
+            coming.append(one[0])
+
+    unsettled = spool.unsettled.copy()
+    await in_slices(unsettled.items(), look)
+    staying = await owner.loop.run_in_executor(
+        owner.hands.looks, _listed, spool.queue, state, limit, after, unsettled
+    )
+    return sorted({*coming, *staying}, reverse=True)[:limit]
+
+
+def _listed(
+    queue: QueueDir, state: State, limit: int | None, after: str, but: Container[str]
+) -> list[str]:
+    """Return the newest messages whose folder lies in a state; for a thread."""
+    there = folders.newest_first(queue, state, after)
+    return list(islice((i for i in there if i not in but), limit))
+
+
+async def _live(owner: Owner, state: State, limit: int | None, after: str) -> list[str]:
+    entries = owner.spool.entries
+    most = len(entries) if limit is None else limit
+    found: list[str] = []
+
+    def look(msg_id: str) -> None:
+        entry = entries.get(msg_id)
+        if entry is None or entry.state is not state or (after and msg_id >= after):
+            return
+        if state is not State.QUE or entry.rider_of is None:
+            found.append(msg_id)
+
+    for msg_id in islice(reversed(entries), QUICK):
+        look(msg_id)
+        if len(found) >= most:
+            return found
+    if len(entries) > QUICK:
+        found.clear()
+        every = list(reversed(entries))
+        await in_slices(takewhile(lambda _: len(found) < most, every), look)
+    return found
+
+
+async def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
+    """Return what the ancestor's command `messages` does."""
+    name = str(asked.get("state"))
+    limit = _limit(asked)
+    if name == "errack":
+        return [f".{i}" for i in await _ids(owner, State.DISMISSED, MOST)]
+    if name == "que":
+        entries = owner.spool.entries
+        ids = await _ids(owner, State.QUE, limit)
+        return [[i, entries[i].due] for i in ids if i in entries]
+    if name == "run":
+        return await _statuses(owner, await _ids(owner, State.RUN, limit))
+    if name == "prep" or name == "err":
+        return await _ids(owner, State(name), MOST)
+    if name in HASHED:
+        return await _filtered(owner, State(name), limit, asked.get("filter"))
+    raise _no_state(name)
+
+
+def _no_state(name: str) -> BadInput:
+    return BadInput(f"invalid or missing 'state' field ({name:.80})")
+
+
+async def _statuses(owner: Owner, ids: list[str]) -> list[list[str]]:
+    """Return messages with their status, without those that are gone by now."""
+    found: list[list[str]] = []
+
+    def look(msg_id: str) -> None:
+        with contextlib.suppress(NoSuchMessage):
+            found.append([msg_id, str(message_view.status(owner, msg_id)["status"])])
+
+    await in_slices(ids, look)
+    return found
+
+
+def _limit(asked: Mapping[str, Any]) -> int | None:
+    limit = asked.get("limit", LIMIT)
+    if isinstance(limit, str) and _WHOLE.fullmatch(limit):
+        limit = int(limit)
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise BadInput(f"limit is not a whole number: {limit!r:.40}")
+    return min(limit, MOST) if limit > 0 else MOST
+
+
+async def _filtered(
+    owner: Owner, state: State, limit: int | None, wanted: Any
+) -> list[str]:
+    ids = await _ids(owner, state, limit)
+    if not isinstance(wanted, str) or not wanted.strip():
+        return ids
+    found: list[str] = []
+
+    def look(msg_id: str) -> None:
+        if wanted in _json(owner, msg_id):
+            found.append(msg_id)
+
+    await in_slices(ids, look)
+    return found
+
+
+def _json(owner: Owner, msg_id: str) -> str:
+    """Return a message as text; nothing for one that cannot be read."""
+    try:
+        return owner.spool.read(msg_id).encode().decode()
+    except (BadInput, NoSuchMessage):
+        return ""
+
+
+async def listed(
+    owner: Owner, asked: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return messages of a state with their main fields, newest first, and whether the
+    answer ends early: with as many bytes as one may have."""
+    name = str(asked.get("state"))
+    if name not in COUNTED:
+        raise _no_state(name)
+    state = State(name)
+    after = asked.get("after")
+    before = names.msg_id(after) if after else ""
+    ids = await _ids(owner, state, _limit(asked), before)
+    rows: list[dict[str, Any]] = []
+    size = 0
+
+    def look(msg_id: str) -> None:
+        nonlocal size
+        row = _row(owner, msg_id)
+        if row is not None and row["state"] == message_view.public_state(state):
+            rows.append(row)
+            size += len(orjson.dumps(row))
+
+    await in_slices(takewhile(lambda _: size < LIST_BYTES, ids), look)
+    return rows, size >= LIST_BYTES
+
+
+def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
+    try:
+        found = message_view.read(owner, msg_id)
+        shown = message_view.status(owner, msg_id)
+    except (BadInput, NoSuchMessage):
+        return None
+    entry = owner.spool.entries.get(msg_id)
+    row = {
+        "msg_id": msg_id,
+        "due": entry.due if entry else found.due,
+        "count": entry.count if entry else found.count,
+        "attempt": entry.attempt if entry else _attempts(owner, found),
+        "status": shown["status"],
+        "state": shown["state"],
+    }
+    together = owner.batch_of(msg_id)
+    if together is not None:
+        row.update(message_view.batch(together))
+    if entry is not None and entry.state is State.QUE:
+        row["waiting"] = message_view.why_waiting(owner, msg_id)
+    if (txn := owner.spool.txns.of(msg_id)) is not None:
+        row["txn"] = txn.txn_id
+    return {**row, **{p: found.params[p] for p in PARAMS if p in found.params}}
+
+
+def _attempts(owner: Owner, found: Message) -> int:
+    """Return the starts of a message that has ended: a start alone does not rewrite
+    its file `msg`."""
+    return int(owner.spool.status(found.msg_id).get("attempt", found.attempt))

@@ -1,0 +1,270 @@
+"""What the owner shows of a message; nothing here changes anything."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rq import names
+from rq.causes import story
+from rq.config.admin import Admin, needed
+from rq.config.settings import PERSISTENT
+from rq.errors import BadMessage, Unread
+from rq.layout import folder
+from rq.message import SAID_BY_RQ, Message
+from rq.queues import retention
+from rq.queues.attempts.attempt import Worker
+from rq.queues.batches.batch import Batch
+from rq.queues.owner import Owner
+from rq.queues.workers.protocol import Phase
+from rq.states import State
+from rq.wording import duration, moment
+
+SLOW_START = 5.0  # seconds; then it is told who has not said `ready`
+_PUBLIC = {State.DISMISSED: "err"}
+
+
+def public_state(state: State) -> str:
+    """Return a state as the ancestor's clients know it."""
+    return _PUBLIC.get(state, str(state))
+
+
+# ---- one message
+
+
+def status(owner: Owner, msg_id: str) -> dict[str, Any]:
+    """Return path, state and status of a message."""
+    state = owner.spool.state_of(msg_id)
+    text = _text(owner, msg_id, state)
+    shown = public_state(state)
+    return {
+        "path": _path(owner, msg_id, state),
+        "status": f"{shown} - {text}" if text else shown,
+        "state": shown,
+    }
+
+
+def _path(owner: Owner, msg_id: str, state: State) -> str:
+    place = owner.spool.place(msg_id) or folder(state, msg_id)
+    return f"queue/{owner.name}/{place}"
+
+
+def _text(owner: Owner, msg_id: str, state: State) -> str:
+    worker = owner.workers.get(msg_id)
+    if worker is not None:
+        return worker.text
+    if state is State.PREP:
+        return ""
+    return str(owner.spool.status(msg_id).get("job_status") or "")
+
+
+def message(owner: Owner, msg_id: str) -> dict[str, Any]:
+    """Return all that is known of a message."""
+    found = read(owner, msg_id)
+    shown = status(owner, msg_id)
+    state = owner.spool.state_of(msg_id)
+    entry = owner.spool.entries.get(msg_id)
+    result = owner.spool.status(msg_id)
+    worker = owner.workers.get(msg_id)
+    if worker is not None:
+        result = _result_so_far(owner, worker)
+    fields: dict[str, Any] = {**_asked(found), **shown, "result": result}
+    if entry is not None:
+        fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
+    elif "attempt" in result:
+        fields["attempt"] = result["attempt"]  # a start alone does not rewrite msg
+    fields.update(_of_state(owner, msg_id, state, worker))
+    if owner.restored:
+        fields["_restored"] = owner.restored
+    fields["_attachments"] = _attachments(owner, fields)
+    if not fields["_attachments"]:
+        del fields["_attachments"]
+    fields["story"] = _story(owner, msg_id, state, fields)
+    if (removed_at := retention.removed_at(owner, msg_id, state)) is not None:
+        fields["removed_at"] = removed_at
+    return fields
+
+
+def _asked(found: Message) -> dict[str, Any]:
+    """Return the fields of a message, but those by which RQ says how it stands: a sender
+    may not say it."""
+    return {
+        name: value for name, value in found.to_json().items() if name not in SAID_BY_RQ
+    }
+
+
+def _of_state(
+    owner: Owner, msg_id: str, state: State, worker: Worker | None
+) -> dict[str, Any]:
+    """Return the facts that messages of one state only have."""
+    if state is State.RUN:
+        return {"phase": worker.phase if worker else "starting"}
+    if state is State.DISMISSED:
+        return {"acknowledged": True}
+    txn = owner.spool.txns.of(msg_id)
+    return {} if txn is None else {"_txn": txn.txn_id}
+
+
+def _result_so_far(owner: Owner, worker: Worker) -> dict[str, Any]:
+    together = owner.batch_of(worker.msg_id)
+    return {
+        "job_status": worker.text,
+        "attempt": worker.message.attempt,
+        "pid": worker.pid,
+        "started": worker.began_at,
+        **({} if together is None else batch(together)),
+    }
+
+
+def read(owner: Owner, msg_id: str) -> Message:
+    """Return a message; of one in err that cannot be read, what is known all the same:
+    it must not hide, and its story says what is wrong with it."""
+    try:
+        return owner.spool.read(msg_id)
+    except BadMessage as error:
+        if owner.spool.find(msg_id) not in (State.ERR, State.DISMISSED):
+            raise
+        return Message(
+            msg_id=msg_id,
+            dest=owner.name,
+            due=names.created(msg_id),
+            extra={"unreadable": str(error)},
+        )
+
+
+def batch(one: Batch) -> dict[str, Any]:
+    """Return how a batch is told of by its messages."""
+    return {"batch": one.batch_id, "messages": len(one.claims), "left": one.left}
+
+
+def _attachments(owner: Owner, fields: Mapping[str, Any]) -> dict[str, Any]:
+    base = f"{owner.root.path}/{fields['path']}/attach"
+    return {
+        name: {**one, "path": f"{base}/{name}"}
+        for name, one in fields.get("attachments", {}).items()
+    }
+
+
+def _story(
+    owner: Owner, msg_id: str, state: State, fields: Mapping[str, Any]
+) -> dict[str, str]:
+    facts = {
+        "attempt": fields.get("attempt", 0),
+        "max_count": fields["max_count"],
+        **fields["result"],
+        "count": fields["count"],
+        "id": msg_id,
+    }
+    if state is State.RUN:
+        facts["held"] = owner.held_by(msg_id)
+    if state is State.QUE:
+        facts["waiting"] = why_waiting(owner, msg_id)
+        facts["needs"] = _what_it_needs(owner)
+    if (txn := owner.spool.txns.of(msg_id)) is not None:
+        facts["txn"] = txn.txn_id
+    told = story(state, facts)
+    stuck = owner.spool.lagging.why_stuck(msg_id)
+    if stuck is not None:
+        why = f"{told.why} Its folder cannot be brought where it belongs: {stuck}."
+        todo = "See what holds the folder (a mount, a flag, the disk); RQ tries again."
+        told = replace(told, why=why, todo=todo)
+    return told.to_json()
+
+
+def why_waiting(owner: Owner, msg_id: str) -> str:
+    """Return in a sentence why a message in que has not started."""
+    entry = owner.spool.entries[msg_id]
+    if entry.rider_of is not None:
+        return f"It rides with {entry.rider_of}, which equals it and runs."
+    if (stopped := _why_none(owner)) is not None:
+        return stopped
+    away = entry.due - owner.spool.clock()
+    if away > 0:
+        return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
+    key = None
+    with contextlib.suppress(Unread):
+        key = owner.exclusion_key(msg_id)
+    if key is not None and key in owner.busy_keys:
+        return f"{owner.busy_keys[key]} runs with equal blocking_params."
+    held = owner.waiting.held_for(msg_id)
+    if held is not None:
+        name, until = held
+        away = max(0.0, until - owner.spool.clock())
+        return f"It waits for {name}, which is tried again in {duration(away)}."
+    if owner.config.num_workers == 0:
+        return "num_workers is 0, so nothing runs."
+    return _why_next(owner, msg_id)
+
+
+def _why_none(owner: Owner) -> str | None:
+    """Return why no message of the queue starts; None: they may."""
+    if owner.restored:
+        return "Its queue's directory was copied or restored."
+    if owner.admin is not Admin.UP:
+        return f"The queue is {owner.admin}."
+    if owner.oper is not None:
+        return f"The script cannot be started: {owner.oper}."
+    return None
+
+
+def _what_it_needs(owner: Owner) -> str:
+    """Return what a person has to do before a message can start; "": nothing."""
+    if owner.restored:
+        return (
+            f"`rq restore ls {owner.name}` shows what would run; `rq restore accept "
+            f"{owner.name}` lets it go on (with `--copy`: as a copy)."
+        )
+    if owner.admin is not Admin.UP:
+        return needed(owner.admin, owner.name)
+    if owner.oper is not None:
+        return (
+            "Mend the script (path, x bit, first line); the message then starts by "
+            "itself within seconds."
+        )
+    if owner.config.num_workers == 0:
+        return "Give the queue slots: `num_workers` in its config.json."
+    return ""
+
+
+def _why_next(owner: Owner, msg_id: str) -> str:
+    if owner.slots_free <= 0:
+        number = owner.config.num_workers
+        which = "The only slot is" if number == 1 else f"All {number} slots are"
+        return f"{which} taken (num_workers)."
+    if msg_id in owner.gathering:
+        return _why_gathering(owner, msg_id)
+    if owner.lacks is not None:
+        return f"No process could be started just now: {owner.lacks}."
+    return why_no_worker(owner) if lacks_worker(owner) else "It is next."
+
+
+def _why_gathering(owner: Owner, msg_id: str) -> str:
+    there, quota, starts = owner.gathering.about(msg_id)
+    away = starts - owner.spool.clock()
+    if there >= quota or away <= 0:
+        return "Its batch is next."
+    return (
+        f"Its batch starts when {quota} messages are there (now {there}), or in "
+        f"{duration(away)}."
+    )
+
+
+def why_no_worker(owner: Owner) -> str:
+    """Return in a sentence why no worker that stays is free."""
+    starting = [one for one in owner.residents if one.phase is Phase.STARTING]
+    age = time.monotonic() - starting[0].began if starting else 0.0
+    if age < SLOW_START:
+        return "No worker is ready yet."
+    return (
+        f"No worker is ready: the one that was started {duration(age)} ago (pid "
+        f"{starting[0].pid}) has not said `ready` yet. Does its script do so?"
+    )
+
+
+def lacks_worker(owner: Owner) -> bool:
+    """Whether messages wait for a worker that stays to be ready."""
+    free = any(one.phase is Phase.FREE for one in owner.residents)
+    return owner.config.worker == PERSISTENT and not free

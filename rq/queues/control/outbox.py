@@ -1,0 +1,106 @@
+"""The verbs about what ended messages still owe to other queues."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from rq.access.roles import Role
+from rq.errors import BadInput, NoSuchMessage, WrongState
+from rq.queues.control.verbs import Command, Context, asker, object_in
+from rq.queues.delivery import owed as delivery
+from rq.queues.owner import Owner
+from rq.spool import outbox
+from rq.spool.outbox import Of, Owed
+
+MOST = 1000
+DELIVERED, AGAIN, DROPPED = "delivered", "again", "dropped"
+_SAID = {
+    DELIVERED: "it counts as delivered",
+    AGAIN: "it is tried again, for six days",
+    DROPPED: "it is given up",
+}
+
+
+def owed(ctx: Context, arg: bytes) -> Any:
+    """Answer what is owed, those in doubt first, then as it was owed; with `key` what
+    is owed under that one."""
+    asked = object_in(arg) if arg.strip() else {}
+    owner = ctx.owner
+    if "key" in asked:
+        of = _place(owner, str(asked["key"]))
+        return ["ok", [] if of is None else [shown(owner, of)]]
+    limit = asked.get("limit", MOST)
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise BadInput(f"limit is not a whole number: {limit!r:.40}")
+    most = min(limit, MOST) if limit > 0 else MOST
+    # What was owed first is in doubt first.
+    return ["ok", [shown(owner, of) for of in islice(owner.spool.owed, most)]]
+
+
+def shown(owner: Owner, of: Of) -> dict[str, Any]:
+    """Return what is told of something owed: its key, to whom, of which message, why."""
+    one = owner.spool.owed[of]
+    in_doubt = delivery.in_doubt(owner, one)
+    return {
+        "key": one.key,
+        "dest": one.dest,
+        "target": _target(one),
+        "msg_id": one.msg_id,
+        "since": one.since,
+        "in_doubt": in_doubt,
+        "files": one.files,
+        "why": owner.undelivered.get(one.dest) or _present(owner, one, in_doubt),
+    }
+
+
+def _target(one: Owed) -> str:
+    """Return where it is to arrive in the end: the URL of a webhook or of a relay."""
+    name = "param1" if one.dest == delivery.WEBHOOK else "dest"
+    return str(one.message.get(name, one.dest))
+
+
+def _present(owner: Owner, one: Owed, in_doubt: bool) -> str:
+    """Return what would hinder it now, when no answer is known any more."""
+    if not in_doubt:
+        return ""
+    unknown = f"the last answer is not known any more; queue {one.dest} is UP now"
+    return delivery.why_not(owner, one.dest) or unknown
+
+
+def resolve_owed(ctx: Context, arg: bytes) -> Any:
+    """Take a person's word on something owed."""
+    asked = object_in(arg)
+    how, by = str(asked.get("as")), asker(ctx, asked)
+    if how not in _SAID:
+        raise BadInput(f"'as' is none of {', '.join(_SAID)}")
+    spool = ctx.owner.spool
+    key = str(asked.get("key"))
+    of = _find(ctx.owner, key)
+    if how != DROPPED and not delivery.in_doubt(ctx.owner, spool.owed[of]):
+        raise WrongState(f"{key} is not in doubt: RQ tries it by itself")
+    if how == AGAIN:
+        spool.send_again(*of, by=by)
+    else:
+        spool.sent(*of, said=how, by=by)
+    ctx.owner.wake()
+    return ["ok", _SAID[how]]
+
+
+def _find(owner: Owner, key: str) -> Of:
+    of = _place(owner, key)
+    if of is not None:
+        return of
+    raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")
+
+
+def _place(owner: Owner, key: str) -> Of | None:
+    of = outbox.place_of(key)
+    one = None if of is None else owner.spool.owed.get(of)
+    return of if one is not None and one.key == key else None
+
+
+COMMANDS: dict[str, Command] = {
+    "owed": Command(owed, Role.VIEWER, down=True),
+    "resolve_owed": Command(resolve_owed, Role.OPERATOR, down=True),
+}

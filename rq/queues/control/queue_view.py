@@ -1,0 +1,122 @@
+"""What the owner shows of its queue; nothing here changes anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from rq import visible
+from rq.queues import standstill
+from rq.queues.control import message_view
+from rq.queues.delivery import owed
+from rq.queues.owner import Owner
+from rq.queues.workers.worker import Resident
+from rq.spool.entry import COUNTED
+from rq.states import State
+
+TEXT = 1000  # characters of what a script last said; `get_message` has all of it
+
+
+def counts(owner: Owner) -> dict[str, int]:
+    """Return how many messages are in each of the six states."""
+    kept = owner.spool.counts
+    six = (state for state in COUNTED if state is not State.DISMISSED)
+    shown = {str(state): kept.of(state) for state in six}
+    shown["que"] -= owner.riding
+    return shown
+
+
+def detail(owner: Owner) -> dict[str, Any]:
+    """Return what an operator wants to know of the queue."""
+    spool = owner.spool
+    closed = owner.closed()
+    first = owner.first_due()
+    stalled = standstill.told(owner)
+    return {
+        "name": owner.name,
+        "pid": os.getpid(),
+        "uptime": int(time.monotonic() - owner.began),
+        "status": owner.status,
+        "admin": str(owner.admin),
+        "oper": "SCRIPTERROR" if owner.oper else "UP",
+        "reason": owner.oper or owner.config_error or owner.no_checkpoint,
+        "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
+        "accepting": closed is None,
+        "closed_reason": closed,
+        "restored": owner.restored,
+        "stopping": owner.stopping,
+        "lag": spool.lag,
+        "lag_bytes": spool.lag_bytes,
+        "stuck": spool.stuck,
+        "left_at_door": {
+            visible.line(name): why for name, why in owner.left_at_door.items()
+        },
+        "stalled": None if stalled is None else stalled[1],
+        "stalled_by": None if stalled is None else stalled[0],
+        "num_workers": owner.config.num_workers,
+        "slots_used": owner.config.num_workers - owner.slots_free,
+        "running": _all_running(owner),
+        "held": _held(owner),
+        "gathering": len(owner.gathering),
+        "workers": [_resident(one) for one in owner.residents],
+        "next_due": first,
+        "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
+        "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
+        "owed": len(spool.owed),
+        "in_doubt": owed.doubtful(owner),
+        "journal_id": spool.journal.journal_id,
+        "seq": spool.journal.position.seq,
+        "checkpoint_seq": owner.checkpoint_seq,
+    }
+
+
+def _held(owner: Owner) -> list[dict[str, str]]:
+    """Return the messages in run whose scripts have ended, and who keeps them there; of
+    a batch the first."""
+    at_work = {one.slot.number: i for i, one in reversed(owner.workers.items())}
+    known = {at_work[n]: who for n, who in owner.held.items() if n in at_work}
+    return [
+        {"msg_id": msg_id, "by": who}
+        for msg_id, who in {**owner.left_running, **known}.items()
+    ]
+
+
+def _resident(one: Resident) -> dict[str, Any]:
+    return {
+        "pid": one.pid,
+        "phase": one.phase,
+        "messages": one.messages,
+        "since": one.began_at,
+    }
+
+
+def _all_running(owner: Owner) -> list[dict[str, Any]]:
+    """Return what is at work: of a batch one row, that of its first message."""
+    alone = [i for i, one in owner.workers.items() if one.batch is None]
+    together = [
+        {
+            "msg_id": next(iter(one.workers or one.claims)),
+            "pid": one.script.pid if one.script else None,
+            "phase": "running" if one.script else "starting",
+            "since": one.began_at,
+            "status": one.said.text[:TEXT],
+            **message_view.batch(one),
+        }
+        for one in owner.batches
+        if one.claims
+    ]
+    return sorted(
+        [*together, *(_running(owner, i) for i in alone)], key=lambda one: one["since"]
+    )
+
+
+def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
+    worker = owner.workers[msg_id]
+    return {
+        "msg_id": msg_id,
+        "pid": worker.pid,
+        "phase": worker.phase,
+        "since": worker.began_at,
+        "status": worker.text[:TEXT],
+    }

@@ -1,0 +1,69 @@
+"""The verbs about a directory that was copied or restored: what it would do, the word."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from rq.access.roles import Role
+from rq.errors import BadInput, WrongState
+from rq.journal import place
+from rq.queues.control import outbox
+from rq.queues.control.verbs import Command, Context, object_in
+from rq.states import State
+
+MOST = 1000
+_SHOWN = 100
+SAME, COPY = "same", "copy"
+_SAID = {
+    SAME: "it goes on as the queue that it was",
+    COPY: "it goes on as a queue of its own, with a journal of its own",
+}
+
+
+def restored(ctx: Context, arg: bytes) -> Any:
+    """Answer whether the queue waits for a word on its directory, with what it would
+    run and deliver: `why` (null: it does not wait), the numbers, and the first of each."""
+    asked = object_in(arg) if arg.strip() else {}
+    owner, most = ctx.owner, _limit(asked.get("limit", _SHOWN))
+    spool = owner.spool
+    waiting = (i for i, one in spool.entries.items() if one.state is State.QUE)
+    return [
+        "ok",
+        {
+            "why": owner.restored,
+            "journal_id": spool.journal.journal_id,
+            "messages": spool.counts.of(State.QUE),
+            "ids": list(islice(waiting, most)),
+            "owed": len(spool.owed),
+            "deliveries": [outbox.shown(owner, of) for of in islice(spool.owed, most)],
+        },
+    ]
+
+
+def _limit(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return min(value, MOST)
+    raise BadInput(f"limit is not a whole number: {value!r:.40}")
+
+
+def restore(ctx: Context, arg: bytes) -> Any:
+    """Take a person's word on what the directory is; the queue is opened with it."""
+    how = object_in(arg).get("as")
+    if not isinstance(how, str) or how not in _SAID:
+        raise BadInput(f"'as' is none of {', '.join(_SAID)}")
+    owner = ctx.owner
+    if owner.restored is None:
+        raise WrongState(
+            f"queue {owner.name} waits for no word: its directory is the one it ran in"
+        )
+    spool, copy = owner.spool, how == COPY
+    place.accept(owner.queue, spool.dir_fd, spool.journal.journal_id, copy=copy)
+    ctx.open_again()
+    return ["ok", _SAID[how]]
+
+
+COMMANDS: dict[str, Command] = {
+    "restored": Command(restored, Role.VIEWER, down=True),
+    "restore": Command(restore, Role.ADMIN, always=True),
+}

@@ -1,0 +1,339 @@
+"""The verbs of transactions: open, prepare, commit, abort, show; and their end by age."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from itertools import islice
+from typing import Any
+
+from rq import names
+from rq.access.roles import Role
+from rq.errors import BadInput, BadMessage, NoSuchMessage, Refused, not_done
+from rq.layout import ATTACH, QueueDir
+from rq.logs import fields
+from rq.message import Message
+from rq.queues.control import idempotency
+from rq.queues.control.verbs import Command, Context, object_in
+from rq.queues.owner import Owner
+from rq.queues.tasks import in_slices
+from rq.spool import attach, deciding, transactions
+from rq.spool.transactions import Transaction
+from rq.states import State
+
+TTL = 3600.0  # seconds that a transaction may be left alone, unless it asks for others
+LONGEST = 86400.0
+MOST_OPEN = 1000  # transactions of a queue
+
+_log = logging.getLogger(__name__)
+
+
+def open_txn(ctx: Context, arg: bytes) -> Any:
+    """Open a transaction, or give the one that was opened with the same key."""
+    asked = object_in(arg)
+    owner = ctx.owner
+    key = _key(asked.get("key"))
+    ttl = _ttl(asked.get("ttl"))
+    owner.check_open()
+    known = owner.spool.txns
+    if (key is None or known.with_key(key) is None) and _open(owner) >= MOST_OPEN:
+        raise Refused(f"not accepted: {MOST_OPEN} transactions are open")
+    return ["ok", shown(deciding.open_one(owner.spool, key, ttl))]
+
+
+def _key(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return idempotency.checked(value, "key")
+    raise BadInput(f"key is not a string: {value!r:.60}")
+
+
+def _open(owner: Owner) -> int:
+    return owner.spool.txns.open
+
+
+def _ttl(value: object) -> float:
+    if value is None:
+        return TTL
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, int | float) and known and 1 <= value <= LONGEST:
+        return float(value)
+    raise BadInput(f"ttl is not seconds from 1 to {LONGEST:.0f}: {value!r:.60}")
+
+
+_Verb = Callable[[Owner, Transaction, dict[str, Any]], Any]
+
+
+def _one_by_one(verb: _Verb) -> Callable[[Context, bytes], Any]:
+    """Return the handler of a verb that changes a transaction: what comes while another
+    one is at work on it begins when that has ended, and finds out how it went."""
+
+    @functools.wraps(verb)
+    def handler(ctx: Context, arg: bytes) -> Any:
+        asked = object_in(arg)
+        one = _named(ctx.owner, asked)
+        if one.pending is None:
+            return verb(ctx.owner, one, asked)
+        return _afterwards(verb, ctx.owner, one, asked)
+
+    return handler
+
+
+async def _afterwards(
+    verb: _Verb, owner: Owner, one: Transaction, asked: dict[str, Any]
+) -> Any:
+    while one.pending is not None:
+        await asyncio.wait([one.pending])
+    reply = verb(owner, one, asked)
+    return await reply if inspect.isawaitable(reply) else reply
+
+
+@_one_by_one
+def prepare_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
+    """Prepare messages in a transaction, all or none of them; answer their ids."""
+    wanted = asked.get("messages")
+    if not isinstance(wanted, list):
+        raise BadInput("lacking 'messages', a list of messages")
+    owner.check_open()
+    deciding.check_open(one, len(wanted))
+    one.filling = owner.loop.create_future()
+    return _prepared(owner, one, wanted, one.filling)
+
+
+async def _prepared(
+    owner: Owner, one: Transaction, wanted: list[Any], ended: asyncio.Future[None]
+) -> Any:
+    """Prepare messages a few at a time, once all of them are known to be good."""
+    made: list[Message] = []
+
+    def prepare(message: Message) -> None:
+        owner.check_open()
+        owner.spool.prepare_in(one.txn_id, message)
+
+    try:
+        await in_slices(
+            enumerate(wanted), lambda asked: made.append(_made(owner, *asked))
+        )
+        await in_slices(made, prepare, owner.wake)
+    finally:
+        one.filling = None
+        ended.set_result(None)
+    owner.wake()
+    return ["ok", [message.msg_id for message in made]]
+
+
+def _made(owner: Owner, at: int, fields: Any) -> Message:
+    """Return the message that is asked for; BadMessage tells which one cannot be."""
+    try:
+        if not isinstance(fields, dict):
+            raise BadMessage("it is not a JSON object")
+        message = owner.make({"dest": owner.name, **fields})
+        message.encode_new()
+    except BadMessage as error:
+        raise BadMessage(f"messages[{at}]: {error}") from None
+    return message
+
+
+@_one_by_one
+def commit_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
+    """Accept the messages that are named and discard the others of the transaction."""
+    value = asked.get("ids")
+    if not isinstance(value, list):
+        raise BadInput("lacking 'ids', a list of the messages to be accepted")
+    # Before anything else can be asked: the next may come in this very turn.
+    one.deciding = owner.loop.create_future()
+    return _committed(owner, one, value, one.deciding)
+
+
+async def _committed(
+    owner: Owner, one: Transaction, value: list[Any], ended: asyncio.Future[None]
+) -> Any:
+    """Commit, once the files of the messages are on disk.
+
+    Nobody else changes the transaction or its messages until then, so what was looked at
+    a slice ago is still so.
+    """
+    spool = owner.spool
+    try:
+        ids = await _ids(value)
+        if deciding.is_repeated(one, ids):
+            return ["ok", shown(one)]
+        owner.check_open()
+        await in_slices(ids, lambda msg_id: deciding.check_there(spool, one, msg_id))
+        await _make_durable(owner, one, ids)
+        others = await _left(owner, one, set(ids))
+        run = owner.loop.run_in_executor
+        digest = await run(owner.hands.looks, transactions.digest, ids)
+        owner.check_open()
+        deciding.commit(spool, one, ids, others, digest)
+    finally:
+        one.deciding = None
+        ended.set_result(None)
+    await asyncio.sleep(0)  # the decision itself is one turn: what follows is another
+    await in_slices(ids, lambda msg_id: _waits(owner, msg_id), owner.wake)
+    owner.wake()
+    return ["ok", shown(one)]
+
+
+async def _ids(value: list[Any]) -> list[str]:
+    ids: dict[str, None] = {}
+    await in_slices(value, lambda one: ids.setdefault(names.msg_id(one)))
+    return list(ids)
+
+
+async def _left(owner: Owner, one: Transaction, chosen: set[str]) -> list[str]:
+    """Return the messages in prep that a decision discards."""
+    left: list[str] = []
+
+    def look(msg_id: str) -> None:
+        if msg_id not in chosen and deciding.is_left(owner.spool, msg_id):
+            left.append(msg_id)
+
+    await in_slices(list(one.members), look)
+    return left
+
+
+def _waits(owner: Owner, msg_id: str) -> None:
+    """Take an accepted message into the schedule; it may be gone again by now."""
+    owner.count("accepted")
+    entry = owner.spool.entries.get(msg_id)
+    if entry is not None and entry.state is State.QUE and entry.rider_of is None:
+        owner.waits(msg_id)
+
+
+async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
+    spool = owner.spool
+    run = owner.loop.run_in_executor
+    try:
+        there = await run(owner.hands.files, _with_files, spool.queue, ids)
+        # Of those before its start a power cut may have taken the directory itself.
+        old = {i for i in ids if spool.entries[i].since < owner.began_at}
+        found: list[Message] = []
+
+        def look(msg_id: str) -> None:
+            message = spool.read(msg_id)
+            attach.sweep(spool, message)
+            if message.attachments:
+                found.append(message)
+
+        await in_slices([i for i in ids if i in there or i in old], look)
+        for message in found:
+            deep = message.msg_id in old
+            await run(owner.hands.files, attach.verify, spool.dir_fd, message, deep)
+        if len(ids) > transactions.INLINE:
+            write = transactions.write_manifest
+            await run(owner.hands.files, write, spool.queue, one.txn_id, ids)
+    except OSError as error:
+        raise Refused(not_done(error)) from None
+
+
+def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
+    """Return which messages have a directory of attachments; for a thread."""
+    place = f"{queue.path}/{State.PREP}"
+    return frozenset(i for i in ids if os.path.isdir(f"{place}/{i}/{ATTACH}"))
+
+
+@_one_by_one
+def abort_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
+    """Discard all that was prepared; asked again, it is done already."""
+    deciding.check_aborted(one)
+    if not one.is_open:
+        return ["ok", shown(one)]
+    one.deciding = owner.loop.create_future()
+    return _aborted(owner, one, one.deciding)
+
+
+async def _aborted(owner: Owner, one: Transaction, ended: asyncio.Future[None]) -> Any:
+    try:
+        deciding.abort(owner.spool, one, await _left(owner, one, set()))
+    finally:
+        one.deciding = None
+        ended.set_result(None)
+    owner.wake()
+    return ["ok", shown(one)]
+
+
+def show_txn(ctx: Context, arg: bytes) -> Any:
+    """Answer how a transaction stands; with `limit` also so many of the messages that an
+    open one holds."""
+    asked = object_in(arg)
+    one = _named(ctx.owner, asked)
+    if asked.get("limit") is None:
+        return ["ok", shown(one)]
+    held = islice(one.members if one.is_open else (), _limit(asked))
+    return ["ok", {**shown(one), "ids": list(held)}]
+
+
+def list_txns(ctx: Context, arg: bytes) -> Any:
+    """Answer how all stand that are open, the oldest first; with `limit` then so many of
+    those that are decided, what was opened last first."""
+    asked = object_in(arg) if arg else {}
+    known = ctx.owner.spool.txns
+    found = known.open_ones()
+    if asked.get("limit") is not None:
+        decided = (one for one in reversed(known.by_id.values()) if not one.is_open)
+        found += islice(decided, _limit(asked))
+    return ["ok", [shown(one) for one in found]]
+
+
+def _limit(asked: dict[str, Any]) -> int:
+    value = asked["limit"]
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return min(value, MOST_OPEN)
+    raise BadInput(f"limit is not a whole number: {value!r:.40}")
+
+
+def _named(owner: Owner, asked: dict[str, Any]) -> Transaction:
+    txn_id = asked.get("txn")
+    one = owner.spool.txns.get(txn_id) if isinstance(txn_id, str) else None
+    if one is None:
+        raise NoSuchMessage(
+            f"no transaction {txn_id!s:.60}: it was never opened here, or decided more "
+            "than 7 days ago"
+        )
+    return one
+
+
+def shown(one: Transaction) -> dict[str, Any]:
+    """Return what a client is told of a transaction."""
+    number = len(one.members) if one.is_open else one.number
+    found: dict[str, Any] = {"txn": one.txn_id, "state": one.standing}
+    if one.key is not None:
+        found["key"] = one.key
+    return {**found, "messages": number, "ttl": one.ttl, "until": one.ends}
+
+
+# ---- by age
+
+
+def mind(
+    owner: Owner, now: float, spawn: Callable[[Coroutine[Any, Any, Any]], None]
+) -> None:
+    """Abort what was left alone; drop the lists of what a checkpoint covers."""
+    spool = owner.spool
+    for one in spool.txns.open_ones():
+        if now > one.ends and one.pending is None:
+            _log.warning(
+                "a transaction was left alone; RQ aborts it: %s",
+                fields(txn=one.txn_id, messages=len(one.members), ttl=one.ttl),
+            )
+            one.deciding = owner.loop.create_future()
+            spawn(_aborted(owner, one, one.deciding))
+    for one in spool.txns.with_manifest():
+        if one.manifest <= owner.checkpoint_seq:
+            with contextlib.suppress(OSError):
+                transactions.drop_manifest(spool.queue, one)
+
+
+COMMANDS: dict[str, Command] = {
+    "open_txn": Command(open_txn, Role.PRODUCER, creates=True),
+    "prepare_txn": Command(prepare_txn, Role.PRODUCER, creates=True),
+    "commit_txn": Command(commit_txn, Role.PRODUCER, creates=True),
+    "abort_txn": Command(abort_txn, Role.PRODUCER),
+    "show_txn": Command(show_txn, Role.VIEWER, down=True),
+    "list_txns": Command(list_txns, Role.VIEWER, down=True),
+}

@@ -1,0 +1,65 @@
+"""What a verb of the control socket is, and how its argument is read."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from rq import names
+from rq.access.roles import Role
+from rq.errors import BadInput
+from rq.nesting import from_json
+from rq.queues.attempts.runner import Runner
+from rq.queues.control.connection import Connection
+from rq.queues.owner import Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a handler works with."""
+
+    owner: Owner
+    runner: Runner
+    connection: Connection
+    stop: Callable[[], None]
+    look: Callable[[], Awaitable[None]]  # at files: config, admin, door
+    seal: Callable[[], Future[None] | None]
+    open_again: Callable[[], None]  # all, from the disk
+
+
+Handler = Callable[[Context, bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A verb: its handler, and when it may be asked."""
+
+    handler: Handler
+    role: Role  # what it takes to ask it
+    always: bool = False  # answered when DOWN, and while the disk does not take writes
+    down: bool = False  # answered when DOWN
+    creates: bool = False  # paced when folders lag
+    own: bool = False  # for RQ's own user and root alone
+
+
+def object_in(arg: bytes) -> dict[str, Any]:
+    """Return the argument, a JSON object; BadInput if it is none."""
+    asked = from_json(arg, "the argument")
+    if not isinstance(asked, dict):
+        raise BadInput("the argument is not a JSON object")
+    return asked
+
+
+def with_id(arg: bytes) -> tuple[dict[str, Any], str]:
+    """Return the argument, and the message that it is about."""
+    asked = object_in(arg)
+    if "msg_id" not in asked:
+        raise BadInput("lacking 'msg_id' field")
+    return asked, names.msg_id(asked["msg_id"])
+
+
+def asker(ctx: Context, asked: Mapping[str, Any]) -> str:
+    """Return who asks, for the story of a message."""
+    return ctx.connection.asker.believed(asked.get("who"))

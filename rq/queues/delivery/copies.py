@@ -1,0 +1,210 @@
+"""Copies of messages: clones here, dups and forwards to other queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rq import client, names, pipe
+from rq.causes import Cause
+from rq.config.admin import Admin, admin_status
+from rq.errors import (
+    BadInput,
+    NoSuchMessage,
+    NoSuchQueue,
+    Refused,
+    RQError,
+    Unreachable,
+    WrongState,
+)
+from rq.layout import folder
+from rq.message import Attachment, Message
+from rq.queues.attempts.outcome import Outcome
+from rq.queues.owner import Owner
+from rq.spool import attach, folders, unnamed
+from rq.states import FINAL, Event, Role, State
+
+RELAY = "relay"
+_NOT_COPIED = ("msg_id", "attempt", "attachments", "dup", "dups", "cloned_from")
+# A dup is a new message: what was asked of the old one in these is not passed on.
+_NOT_DUPED = (*_NOT_COPIED, "force_remote", "count", "due", "dest")
+
+
+# ---- a copy with its attachments, into this queue
+
+
+async def take_copy(
+    owner: Owner,
+    asked: Mapping[str, Any],
+    source: Path | None,
+    attachments: Mapping[str, Attachment],
+    key: str | None = None,
+) -> str:
+    """Accept a new message with the attachments of the folder `source`; return its
+    full id once it is durable. Of those with one `key` the first is taken."""
+    owner.check_open()
+    if source is not None and not attachments and names.is_ancestors(source.name):
+        attachments = await _unnamed(owner, source)
+    message = owner.make_copy(asked).with_(attachments=dict(attachments))
+    if source is not None and attachments:
+        await _prepare_copy(owner, message, source)
+    _check_still_open(owner, message.msg_id)
+    known = None if key is None else owner.spool.keys.get(key)
+    if known is None:
+        owner.accept(message, **({} if key is None else {"key": key}))
+    elif owner.spool.find(message.msg_id) is State.PREP:
+        owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
+    await owner.committed()
+    return owner.full_id(message.msg_id if known is None else known[0])
+
+
+def _check_still_open(owner: Owner, copy: str) -> None:
+    """Refused, and the copy is discarded, when nothing can be accepted any more."""
+    try:
+        owner.check_open()
+    except Refused:
+        if owner.spool.find(copy) is State.PREP:
+            owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)
+        raise
+
+
+async def _unnamed(owner: Owner, source: Path) -> Mapping[str, Attachment]:
+    """Return what the ancestor attached to the message in `source`; Refused when that
+    cannot travel."""
+    try:
+        run = owner.loop.run_in_executor
+        return await run(owner.hands.files, unnamed.digests, source)
+    except (OSError, BadInput) as error:
+        raise Refused(f"its attachments cannot be copied: {error}") from None
+
+
+async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
+    spool = owner.spool
+    copied = owner.config.clone == "copy"
+    spool.prepare(message)
+    entry = spool.entries[message.msg_id]
+    entry.busy += 1
+    try:
+        run = owner.loop.run_in_executor
+        await run(owner.hands.files, attach.share, spool, source, message, copied)
+        await run(owner.hands.files, attach.verify, spool.dir_fd, message, False)
+    except (OSError, BadInput) as error:
+        entry.busy -= 1
+        spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
+        raise Refused(f"its attachments cannot be copied: {error}") from None
+    entry.busy -= 1
+
+
+async def clone(owner: Owner, msg_id: str) -> str:
+    """Accept a copy of a message that has ended; return its full id."""
+    state = owner.spool.state_of(msg_id)
+    if state not in FINAL:
+        raise WrongState(f"cannot clone message in {state} state")
+    if msg_id in owner.spool.unsettled:
+        owner.spool.settle(msg_id)
+    message = owner.spool.read(msg_id)
+    asked = _copied(message, _NOT_COPIED)
+    asked.update(count=0, cloned_from=msg_id, due=message.due)
+    source = owner.queue.path / folder(state, msg_id)
+    return await take_copy(owner, asked, source, message.attachments)
+
+
+def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Any]:
+    return {k: v for k, v in message.to_json().items() if k not in without}
+
+
+# ---- dup: a copy into any queue of this root
+
+
+async def dup(owner: Owner, message: Message, asked: pipe.Dup) -> str:
+    """Copy a running message to another queue; return the full id of the copy.
+
+    The texts of its errors are what the script reads.
+    """
+    name = _existing(owner, asked.dest)
+    copy = _copied(message, _NOT_DUPED)
+    copy["dest"] = asked.dest
+    copy["due"] = owner.spool.clock() + asked.delay
+    copy["count"] = 0
+    try:
+        return await _send_copy(owner, name, copy, message)
+    except (Unreachable, NoSuchQueue):
+        raise NoSuchQueue(f"couldn't connect to queue - {name}") from None
+    except RQError as error:
+        raise Refused(f"dup failed - {error}") from None
+
+
+def target(owner: Owner, dest: str) -> str:
+    """Return the queue of this root that takes what is sent to `dest`; NoSuchQueue, or
+    Refused when it is not UP."""
+    name = _existing(owner, dest)
+    admin = admin_status(owner.root, name)
+    if admin is not Admin.UP:
+        raise Refused(f"status: {admin}")
+    return name
+
+
+def _existing(owner: Owner, dest: str) -> str:
+    name = RELAY if names.is_remote(dest) else dest
+    if not names.is_queue_name(name) or not owner.root.queue(name).path.is_dir():
+        raise NoSuchQueue(f"couldn't connect to queue - {name}")
+    return name
+
+
+async def _send_copy(
+    owner: Owner, name: str, copy: dict[str, Any], message: Message
+) -> str:
+    target(owner, name)
+    if name == owner.name:
+        source = owner.queue.path / folder(State.RUN, message.msg_id)
+        return await take_copy(owner, copy, source, message.attachments)
+    asked = {"message": copy, "queue": owner.name, "msg_id": message.msg_id}
+    reply = await client.ask_async(owner.root.queue(name).socket, "take_copy", asked)
+    return accepted(reply)
+
+
+def accepted(reply: Any) -> str:
+    """Return the full id in a reply; Refused when it is none."""
+    if isinstance(reply, list) and len(reply) == 2 and reply[0] == "ok":
+        return str(reply[1])
+    reason = reply[1] if isinstance(reply, list) and len(reply) > 1 else reply
+    raise Refused(str(reason))
+
+
+async def take_copy_from(owner: Owner, asked: Mapping[str, Any]) -> str:
+    """Accept a copy of a message of another queue of this root, attachments included."""
+    key = asked.get("_key")
+    if key is not None and (known := owner.spool.keys.get(str(key))) is not None:
+        return owner.full_id(known[0])
+    source_queue = owner.root.queue(names.queue_name(asked.get("queue")))
+    msg_id = names.msg_id(asked.get("msg_id"))
+    state = folders.find(source_queue, msg_id)
+    if state is None:
+        raise NoSuchMessage("msg not found")
+    message = folders.read_message(source_queue, state, msg_id)
+    source = source_queue.message(state, msg_id)
+    return await take_copy(
+        owner,
+        asked["message"],
+        source,
+        message.attachments,
+        None if key is None else str(key),
+    )
+
+
+# ---- forward: done, and a copy goes on
+
+
+def forwarded(owner: Owner, message: Message, dest: str) -> dict[str, Any]:
+    """Return the entry of the outbox that hands a message on, attachments included."""
+    copy = _copied(message, _NOT_DUPED)
+    copy.update(dest=dest, due=owner.spool.clock(), count=0)
+    copy.setdefault("orig_msg_id", owner.full_id(message.msg_id))
+    out = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
+    files = bool(message.attachments) or names.is_ancestors(message.msg_id)
+    return {**out, "files": True} if files else out
+
+
+def not_forwarded(reason: str) -> Outcome:
+    return Outcome(Event.FAIL, Cause.REFUSED, f"forward failed - {reason}")

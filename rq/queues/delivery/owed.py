@@ -1,0 +1,265 @@
+"""What the end of a message owes to other queues, and its delivery.
+
+What is owed stands in the line that ends the message, so a crash cannot part the two.
+Each entry is delivered under a key that the receiver remembers, hence once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import logging
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import Any
+
+import orjson
+
+from rq import back_off, client, names
+from rq.config.admin import Admin, admin_status
+from rq.config.settings import RootConfig
+from rq.errors import OutcomeUnknown, RQError, Unreachable
+from rq.logs import fields
+from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
+from rq.queues.attempts.outcome import Outcome
+from rq.queues.delivery import copies
+from rq.queues.owner import Owner
+from rq.spool.outbox import Of, Owed
+
+WEBHOOK = "webhook"
+IN_DOUBT = 6 * 86400.0  # longer, and the receiver may have forgotten the key
+LOOK = 5.0  # seconds between looks at what could not be delivered
+_REFUSALS = 10  # in a row, and the queue is left alone for a while
+_TEXT = 2000  # characters of a text in a story that has to be cut
+_TOLD_AT_LEAST = ("msg_id", "id", "queue", "state", "attempt", "times")
+
+log = logging.getLogger(__name__)
+
+
+# ---- what is owed
+
+
+def owes(
+    owner: Owner, message: Message, decided: Outcome, facts: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return what a message that ends owes: its webhooks, and its copy when it is
+    handed on."""
+    out = owner.spool.owes(message, facts, owner.spool.clock())
+    if decided.dest:
+        out.append(copies.forwarded(owner, message, decided.dest))
+    return out
+
+
+def webhooks(
+    config: RootConfig,
+    queue: str,
+    message: Message,
+    facts: Mapping[str, Any],
+    now: float,
+) -> list[dict[str, Any]]:
+    """Return the messages to the webhook queue that tell how a message has ended."""
+    if not message.post_run_webhook:
+        return []
+    if URLS_CUT in message.extra:
+        said = message.extra[URLS_CUT]
+        log.warning("%s", fields(queue=queue, msg_id=message.msg_id, reason=said))
+    told = _told(config, queue, message, facts, now)
+    text = orjson.dumps(told).decode()
+    if len(text.encode()) > ENV_STRING_LIMIT - 1024:
+        text = orjson.dumps(_cut(told)).decode()
+    return [
+        _to_webhook(url, text, _webhook_id(told, number, text))
+        for number, url in enumerate(message.post_run_webhook)
+    ]
+
+
+def _to_webhook(url: str, text: str, webhook_id: str) -> dict[str, Any]:
+    params = {"param1": url, "param2": text, "param3": webhook_id}
+    return {"dest": WEBHOOK, "message": {"dest": WEBHOOK, **params}}
+
+
+def _told(
+    config: RootConfig,
+    queue: str,
+    message: Message,
+    facts: Mapping[str, Any],
+    now: float,
+) -> dict[str, Any]:
+    """Return the story of an end; the names that the ancestor used mean what they did."""
+    state, text = str(facts["outcome"]), facts.get("text")
+    return {
+        **message.to_json(),
+        "msg_id": config.full_id(queue, message.msg_id),
+        "id": message.msg_id,
+        "queue": queue,
+        "state": state,
+        "status": f"{state} - {text}" if text else state,
+        "attempt": message.attempt,
+        "outcome": dict(facts),
+        "times": {
+            "created": _moment(names.created(message.msg_id)),
+            "due": _moment(message.due),
+            "ended": _moment(now),
+        },
+    }
+
+
+def _moment(seconds: float) -> str:
+    when = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return when.replace("+00:00", "Z")
+
+
+def _cut(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a story that no environment could hold what matters most."""
+    outcome = {**told["outcome"], "text": str(told["outcome"].get("text", ""))[:_TEXT]}
+    cut = {name: told[name] for name in _TOLD_AT_LEAST}
+    return {**cut, "status": told["status"][:_TEXT], "outcome": outcome, "cut": True}
+
+
+def _webhook_id(told: Mapping[str, Any], number: int, text: str) -> str:
+    """Return what names this telling for ever: no dot, and nothing that a sender of
+    messages could choose.
+
+    The text is part of it: a message that a backup brought back may end once more, with
+    the same id, attempt and state, and what is told of that end is not known yet.
+    """
+    of = f"{told['msg_id']}\n{told['attempt']}\n{told['state']}\n{number}\n{text}"
+    return f"msg_{hashlib.sha256(of.encode()).hexdigest()[:32]}"
+
+
+# ---- delivery
+
+
+class Delivery:
+    """Delivers what the outbox owes, each destination at its own pace."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._held: dict[str, float] = {}  # destination: not before
+        self._failures: dict[str, int] = {}
+        self._newest: Of | None = None
+        self._look_at = 0.0
+
+    def start(self) -> None:
+        """Begin to deliver what became durable; cheap when nothing is new."""
+        owed, now = self._owner.spool.owed, time.monotonic()
+        if owed.newest == self._newest and now < self._look_at:
+            return
+        self._newest, self._look_at = owed.newest, now + LOOK
+        last = owed.last_aside
+        if last is not None and not in_doubt(self._owner, last):
+            owed.take_up()  # a clock that was ahead has been set back
+        for dest in owed.dests:
+            task = self._tasks.get(dest)
+            if (task is None or task.done()) and now >= self._held.get(dest, 0.0):
+                work = self._deliver_all(dest)
+                self._tasks[dest] = self._owner.loop.create_task(work)
+
+    def cancel(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _deliver_all(self, dest: str) -> None:
+        """Deliver what is owed to one queue, as it was owed. What it refuses is tried
+        again after all others; too much of that, and it is left alone for a while."""
+        owed = self._owner.spool.owed
+        refused: set[Of] = set()
+        in_a_row = 0
+        reason: Exception | None = None
+        while in_a_row < _REFUSALS:
+            of = self._next(dest)
+            if of is None or of in refused:
+                break
+            try:
+                await self._deliver(of, owed[of])
+                in_a_row = 0
+                self._failures.pop(dest, None)
+            except (Unreachable, OutcomeUnknown, OSError) as error:
+                reason = error
+                break
+            except RQError as error:
+                in_a_row, reason = in_a_row + 1, error
+                refused.add(of)
+                if of in owed:
+                    owed.put_last(of)
+        if reason is not None:
+            self._hold(dest, reason)
+            return
+        self._owner.undelivered.pop(dest, None)
+
+    def _next(self, dest: str) -> Of | None:
+        """Return what a queue gets next, of what is owed by lines that are durable: what
+        a power cut could undo must not be told."""
+        spool = self._owner.spool
+        while (of := spool.owed.first(dest)) is not None:
+            if not in_doubt(self._owner, spool.owed[of]):
+                return of if of[0] <= spool.journal.position.seq else None
+            spool.owed.set_aside(of)
+        return None
+
+    def _hold(self, dest: str, reason: Exception) -> None:
+        failures = self._failures[dest] = self._failures.get(dest, 0) + 1
+        self._owner.undelivered[dest] = why_not(self._owner, dest, reason)
+        pause = back_off.delay(failures, 0.5, 60.0)
+        self._held[dest] = time.monotonic() + pause
+        self._look_at = min(self._look_at, self._held[dest])
+        self._owner.loop.call_later(pause, self._owner.wake)
+        log.warning(
+            "messages are still owed to another queue, RQ tries again: %s",
+            fields(dest=dest, reason=reason),
+        )
+
+    async def _deliver(self, of: Of, one: Owed) -> None:
+        spool = self._owner.spool
+        command, asked = "create_message", {**one.message, "_key": one.key}
+        if one.files:
+            if one.msg_id in spool.unsettled:
+                spool.settle(one.msg_id)  # its attachments lie where it ended
+            whose = {"queue": self._owner.name, "msg_id": one.msg_id}
+            command, asked = (
+                "take_copy",
+                {"message": one.message, **whose, "_key": one.key},
+            )
+        socket = self._owner.root.queue(one.dest).socket
+        copies.accepted(await client.ask_async(socket, command, asked))
+        spool.sent(*of)
+        self._owner.wake()
+
+
+def why_not(owner: Owner, dest: str, error: Exception | None = None) -> str:
+    """Return what an `error` of a delivery means, or what would hinder one now."""
+    if not owner.root.queue(dest).config.exists():
+        return f"there is no queue {dest}"
+    if isinstance(error, Unreachable):
+        return f"nobody answers for queue {dest}"
+    if error is not None:
+        return f"queue {dest} says: {error}"
+    admin = admin_status(owner.root, dest)
+    return "" if admin is Admin.UP else f"queue {dest} is {admin}"
+
+
+def in_doubt(owner: Owner, one: Owed) -> bool:
+    """Whether something owed is not tried any more."""
+    return owner.spool.clock() - one.since >= IN_DOUBT
+
+
+def doubtful(owner: Owner) -> int:
+    """Return how many entries of the outbox are not tried any more."""
+    known = owner.spool.owed.values()
+    return sum(1 for _ in takewhile(functools.partial(in_doubt, owner), known))
+
+
+def check_target(owner: Owner, decided: Outcome) -> Outcome:
+    """Return the outcome of a message that is to be handed on: err when nobody would
+    take it."""
+    if not decided.dest:
+        return decided
+    try:
+        copies.target(owner, decided.dest)
+    except RQError as error:
+        return copies.not_forwarded(str(error))
+    return decided

@@ -1,0 +1,168 @@
+"""The turns of a queue's loop: all that happens asks for one by `wake`.
+
+A turn: claim what is due, commit the group, answer, start what was claimed, make
+folders for some milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rq import back_off
+from rq.errors import DiskFailed
+from rq.queues import housekeeping
+from rq.queues.attempts.runner import Runner
+from rq.queues.checkpoints import Points
+from rq.queues.control.server import Server
+from rq.queues.delivery.owed import Delivery
+from rq.queues.owner import Owner
+
+SLICE = 0.005  # seconds of folder work between commits
+SHARE = 0.005  # seconds that ends of attempts may wait for others to share a sync
+QUIET = 0.002  # seconds without a request before folders are made
+WAIT = 1.0  # seconds that folders may wait while requests come in
+
+log = logging.getLogger(__name__)
+
+
+class Turns:
+    """The loop of one queue, turn by turn."""
+
+    def __init__(
+        self, owner: Owner, runner: Runner, points: Points, delivery: Delivery
+    ) -> None:
+        self.owner = owner
+        self.runner = runner
+        self.server: Server
+        self.done: asyncio.Future[int] = owner.loop.create_future()
+        self._points = points
+        self._delivery = delivery
+        self._turning = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._quiet: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._sync_at: float | None = None  # when what is written has to be synced
+        owner.wake = self.wake
+
+    def wake(self) -> None:
+        """Ask for a turn."""
+        if not self._turning:
+            self._turning = True
+            self.owner.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        if self.done.done():
+            return
+        try:
+            self._turn_once()
+        except Exception:
+            log.exception("a turn failed; RQ goes on with the next")
+            self.owner.loop.call_later(1.0, self.wake)
+
+    def _turn_once(self) -> None:
+        owner = self.owner
+        if owner.restored:
+            self._answer()  # and change nothing
+            return
+        spool = owner.spool
+        later = self.runner.claim_due()
+        durable_seq = spool.journal.position.seq
+        sync = self._must_sync(durable_seq)
+        if spool.journal.write(last=sync):
+            self.runner.launch(durable_seq)
+            if spool.journal.pending and not sync:
+                self._set_alarm(later)
+                return
+        if spool.journal.pending and not self._commit():
+            return
+        self._answer()
+        owner.forget_admin()
+        self.runner.launch(spool.journal.position.seq)
+        lag = spool.lag
+        more = self._settle()
+        self.server.resume(lag - spool.lag)
+        more = self._points.mind() or more
+        if more or spool.journal.pending:
+            self.wake()
+        elif spool.stuck and self._stuck is None:
+            self._stuck = owner.loop.call_later(1.0, self._try_stuck)
+        self._set_alarm(later)
+        if spool.owed:
+            self._delivery.start()
+
+    def _must_sync(self, durable_seq: int) -> bool:
+        """Whether what was written has to be made durable in this turn.
+
+        While scripts end one after the other, and nobody waits for an answer, one sync
+        is enough for the ends of some milliseconds.
+        """
+        owner = self.owner
+        if not self.runner.flows or self.server.owes or owner.waiters:
+            return True
+        if self.runner.waits_for_sync(durable_seq) or owner.spool.journal.full:
+            return True
+        now = owner.loop.time()
+        if self._sync_at is None:
+            self._sync_at = now + SHARE
+            owner.loop.call_at(self._sync_at, self.wake)
+        return now >= self._sync_at
+
+    def _settle(self) -> bool:
+        """Make folders for a slice; return whether more can be made at once.
+
+        While requests come in and the lag is small, folders wait: an answer is worth
+        more to the one who waits for it than a folder to nobody.
+        """
+        spool = self.owner.spool
+        if not self.server.busy(QUIET):
+            at_work = self.owner.workers and not self.server.behind
+            return spool.settle_some(SLICE / 5 if at_work else SLICE)
+        if spool.waited > WAIT:
+            return spool.settle_some(SLICE / 5)
+        if spool.unsettled and self._quiet is None:
+            self._quiet = self.owner.loop.call_later(QUIET, self._is_quiet)
+        return False
+
+    def _try_stuck(self) -> None:
+        self._stuck = None
+        self.wake()
+
+    def _is_quiet(self) -> None:
+        self._quiet = None
+        self.wake()
+
+    def _commit(self) -> bool:
+        spool = self.owner.spool
+        try:
+            spool.commit()
+        except DiskFailed as error:
+            self._failures += 1
+            log.error("%s; what was asked waits, RQ tries again", error)
+            self.server.stall()
+            self.owner.loop.call_later(
+                back_off.delay(self._failures, 1.0, 30.0), self.wake
+            )
+            return False
+        self._failures = 0
+        self._sync_at = None
+        self._points.committed()
+        return True
+
+    def _answer(self) -> None:
+        self.server.flush()
+        waiters, self.owner.waiters = self.owner.waiters, []
+        for one in waiters:
+            if not one.done():
+                one.set_result(None)
+
+    def _set_alarm(self, later: float | None) -> None:
+        """Be woken when the next message is due."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if later is not None:
+            away = min(housekeeping.TICK, max(0.0, later - self.owner.spool.clock()))
+            self._alarm = self.owner.loop.call_later(away, self.wake)

@@ -1,0 +1,1 @@
+"""What runs next: pure rules on what waits."""

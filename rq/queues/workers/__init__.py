@@ -1,0 +1,1 @@
+"""Long-lived workers: scripts that stay and take one message after the other."""

@@ -1,0 +1,209 @@
+"""The long-lived workers of a queue: started as messages want them, renewed, ended.
+
+A worker that dies without a message costs nobody; one that dies before its first message
+lets the next start wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+
+from rq import back_off
+from rq.logs import fields
+from rq.queues.owner import Owner
+from rq.queues.workers.protocol import Limits, Phase
+from rq.queues.workers.worker import Resident
+from rq.scripts import environment
+from rq.scripts.script import KILL, TERM, Plan, find_program
+from rq.scripts.slots import Slots
+
+OUTPUT_LINES = 100  # of what one worker prints without a message, in the log
+OUTPUT_WIDTH = 500
+
+log = logging.getLogger(__name__)
+
+
+class Pool:
+    """All long-lived workers of one queue."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        slots: Slots,
+        null: int,
+        on_ready: Callable[[Resident], None],
+        on_exit: Callable[[Resident], None],
+    ) -> None:
+        self._owner = owner
+        self._slots = slots
+        self._null = null
+        self._on_ready = on_ready
+        self._on_exit = on_exit
+        self._all = owner.residents
+        self._free: list[Resident] = []
+        self._failures = 0
+        self._hold_until = 0.0
+        self._script: tuple[object, ...] = ()  # which one they run
+        self._printed: dict[Resident, int] = {}
+
+    @property
+    def free(self) -> int:
+        """How many can be given a message at once."""
+        return len(self._free)
+
+    @property
+    def busy(self) -> bool:
+        """Whether one has a message, or is about to be given one."""
+        return any(one.phase is Phase.TAKEN for one in self._all)
+
+    def __iter__(self) -> Iterator[Resident]:
+        return iter(list(self._all))
+
+    # ---- starting
+
+    def grow(self, script: str, now: float) -> float | None:
+        """Start one more, if it may be; return when to ask again. OSError as execve
+        gives it: it cannot be started."""
+        live = [one for one in self._all if one.phase is not Phase.ENDING]
+        full = len(live) >= self._owner.config.num_workers
+        if full or any(one.phase is Phase.STARTING for one in live):
+            return None
+        if now < self._hold_until:
+            return self._hold_until
+        try:
+            self._start(script)
+        except OSError:
+            self._hold(now)
+            raise
+        return None
+
+    def _start(self, script: str) -> None:
+        owner = self._owner
+        slot = self._slots.take()
+        env = environment.for_script(owner.base_env, script, slot.lease)
+
+        def plan(output: int) -> Plan:
+            return Plan(
+                argv=find_program([*owner.argv_prefix, script], env.get("PATH", "")),
+                env=env,
+                directory="/",
+                output=output,
+                lease=slot.fd,
+                nice=owner.config.nice,
+                null=self._null,
+                family=owner.family,
+            )
+
+        try:
+            one = Resident(
+                plan, slot, owner.loop, self._ready, self._exited, self._print
+            )
+        except BaseException:
+            self._slots.free(slot.number)
+            raise
+        finally:
+            os.close(slot.fd)
+        self._all.append(one)
+        log.info("a worker starts: %s", fields(pid=one.pid, script=script))
+
+    def _hold(self, now: float) -> None:
+        self._failures += 1
+        self._hold_until = now + back_off.delay(self._failures, 0.5, 30.0)
+
+    def hold_no_longer(self) -> None:
+        """Something may have changed: try again at once."""
+        self._hold_until = 0.0
+
+    # ---- giving and taking
+
+    def take(self) -> Resident:
+        """Reserve one that is free."""
+        one = self._free.pop()
+        one.phase = Phase.TAKEN
+        return one
+
+    def _ready(self, one: Resident) -> None:
+        if one.worker is None:
+            self._free.append(one)
+        self._on_ready(one)
+
+    def release(self, one: Resident) -> None:
+        """Take one back whose message has gone on, or was not handed to it."""
+        if one.script.ending is not None:
+            return  # it is forgotten when nothing is left of it
+        if one.worker is not None:
+            self._failures = 0
+        config = self._owner.config
+        limits = Limits(config.worker_messages, config.worker_seconds)
+        if self._owner.stopping or one.worn(limits):
+            one.retire()
+        one.release()
+        if one.phase is Phase.FREE:
+            self._free.append(one)
+        else:
+            self._see_off(one)
+
+    # ---- ending
+
+    def know(self, script: tuple[object, ...]) -> None:
+        """Renew all if the script is not the one that they run."""
+        if script != self._script:
+            self._script = script
+            self.hold_no_longer()
+            self.renew()
+
+    def renew(self) -> None:
+        """Let all end that live now, each when its message has."""
+        for one in self._all:
+            if one.phase is not Phase.ENDING:
+                self._retire(one)
+
+    def retire_worn(self) -> None:
+        """Let those end that have lived long and have no message."""
+        config = self._owner.config
+        limits = Limits(config.worker_messages, config.worker_seconds)
+        for one in list(self._free):
+            if one.worn(limits):
+                self._retire(one)
+
+    def _retire(self, one: Resident) -> None:
+        one.retire()
+        if one in self._free:
+            self._free.remove(one)
+        if one.phase is Phase.ENDING:
+            self._see_off(one)
+
+    def _see_off(self, one: Resident) -> None:
+        """End one that does not end by itself."""
+        grace = self._owner.main.grace
+        self._owner.loop.call_later(grace, one.script.signal, TERM)
+        self._owner.loop.call_later(2 * grace, one.script.signal, KILL)
+
+    def _exited(self, one: Resident) -> None:
+        if one in self._free:
+            self._free.remove(one)
+        self._on_exit(one)
+
+    def note_failure(self, one: Resident, now: float) -> None:
+        """One has ended unasked: if before its first message, the next start waits."""
+        if one.messages == 0 or (one.refused and one.messages == 1):
+            self._hold(now)
+
+    def forget(self, one: Resident) -> None:
+        """One has ended, and nothing is left of it."""
+        self._all.remove(one)
+        self._printed.pop(one, None)
+        self._slots.free(one.slot.number)
+
+    # ---- what they print without a message
+
+    def _print(self, one: Resident, data: bytes) -> None:
+        for line in data.decode("utf-8", "replace").splitlines():
+            count = self._printed[one] = self._printed.get(one, 0) + 1
+            if line and count <= OUTPUT_LINES:
+                log.info(
+                    "a worker without a message prints: %s",
+                    fields(pid=one.pid, text=line[:OUTPUT_WIDTH]),
+                )

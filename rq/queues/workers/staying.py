@@ -1,0 +1,87 @@
+"""Long-lived workers at work: wanted, heard, and cleared away when they have left."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+
+from rq.logs import fields
+from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.script_file import MISSING, SCRIPT_SECONDS, ScriptFile
+from rq.queues.attempts.sweep import Sweeper
+from rq.queues.owner import Owner
+from rq.queues.workers import protocol
+from rq.queues.workers.pool import Pool
+from rq.queues.workers.worker import Resident
+from rq.scripts.slots import Slots
+
+log = logging.getLogger(__name__)
+
+
+class Staying:
+    """The pool of a queue, and what its comings and goings mean for messages."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        slots: Slots,
+        null: int,
+        file: ScriptFile,
+        sweeper: Sweeper,
+    ) -> None:
+        self._owner = owner
+        self._file = file
+        self._sweeper = sweeper
+        self.on_exited: Callable[[Worker], None]  # the attempt of one is over
+        self.on_unread: Callable[[Worker], None]  # it has not read its message
+        self.pool = Pool(owner, slots, null, self._ready, self._left)
+
+    def want(self, now: float) -> float | None:
+        """See to it that there will be a worker for what is due; return when to look
+        again."""
+        first = self._owner.waiting.first_due()
+        if first is None:
+            self._file.is_back()  # nobody waits for it: nothing is known
+        if first is None or first > now:
+            return first
+        try:
+            return self.pool.grow(self._file.path, now)
+        except OSError as error:
+            text = f"{self._owner.config.script}: {error.strerror or error}"
+            log.warning("a worker could not be started: %s", fields(reason=text))
+            if error.errno in MISSING:
+                self._file.fail(text, now)
+            return now + SCRIPT_SECONDS
+
+    def _ready(self, resident: Resident) -> None:
+        if resident.worker is not None:
+            self.on_exited(resident.worker)
+            return
+        self._file.is_back()
+        self._owner.wake()
+
+    def _left(self, resident: Resident) -> None:
+        """A long-lived worker has ended."""
+        if resident.worker is not None and not resident.refused:
+            self.on_exited(resident.worker)
+            return
+        if resident.worker is not None:
+            self.on_unread(resident.worker)
+        if not resident.hung_up:
+            self._left_unasked(resident, self._owner.spool.clock())
+        forget = functools.partial(self._forget, resident)
+        self._sweeper.clear(resident.script, resident.slot, False, forget)
+
+    def _left_unasked(self, resident: Resident, now: float) -> None:
+        self.pool.note_failure(resident, now)
+        ending = resident.script.ending
+        assert ending is not None
+        text = protocol.died(ending.exit, ending.signal, resident.greeted)
+        log.warning("%s: %s", text, fields(pid=resident.pid))
+        if not resident.greeted and not self.pool.free:
+            self._file.fail(f"{self._owner.config.script}: {text}", now)
+
+    def _forget(self, resident: Resident) -> None:
+        self.pool.forget(resident)
+        self._owner.wake()

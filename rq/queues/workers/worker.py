@@ -1,0 +1,197 @@
+"""One long-lived worker: a script that stays, and the message it has at work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from rq.logs import fields
+from rq.proc.spawn import Ending
+from rq.queues.attempts.attempt import Worker
+from rq.queues.workers.protocol import READY, Limits, Phase
+from rq.scripts.log import PassedLog
+from rq.scripts.script import Plan, Script, drained
+from rq.scripts.slots import Slot
+
+log = logging.getLogger(__name__)
+
+_READ = 64 * 1024
+_ALIVE = Ending(0, None, None, None)  # `ready` stands for exit 0
+
+
+class Resident:
+    """A long-lived worker, from its start until it has ended."""
+
+    def __init__(
+        self,
+        make: Callable[[int], Plan],
+        slot: Slot,
+        loop: asyncio.AbstractEventLoop,
+        on_ready: Callable[[Resident], None],
+        on_exit: Callable[[Resident], None],
+        on_output: Callable[[Resident, bytes], None],
+    ) -> None:
+        """Start it; `make` is given the descriptor for its output."""
+        self.slot = slot
+        self.phase = Phase.STARTING
+        self.renewing = False  # it ends when its message has
+        self.worker: Worker | None = None
+        self._log: PassedLog  # of its message
+        self.messages = 0
+        self._handed = 0  # bytes of the line of its message
+        self._unread = 0  # of them, when it had ended
+        self._began_to_read = False  # that line
+        self.greeted = False  # it has said `ready`
+        self.hung_up = False  # it was asked to end
+        self.began = time.monotonic()
+        self.began_at = time.time()
+        self._loop = loop
+        self._on_ready = on_ready
+        self._on_exit = on_exit
+        self._on_output = on_output
+        self._output, theirs = os.pipe2(os.O_CLOEXEC)
+        try:
+            self.script = Script(make(theirs), loop, self._hear, self._exited)
+        except BaseException:
+            os.close(self._output)
+            raise
+        finally:
+            os.close(theirs)
+        os.set_blocking(self._output, False)
+        loop.add_reader(self._output, self._printed)
+
+    @property
+    def pid(self) -> int:
+        return self.script.pid
+
+    def worn(self, limits: Limits) -> bool:
+        return limits.worn(self.messages, time.monotonic() - self.began)
+
+    def hand(self, worker: Worker, log: PassedLog, line: bytes) -> None:
+        """Give it a message, and its output from now on to `log`."""
+        self._drain()  # what it printed before is not of this message
+        self._log = log
+        worker.script = self.script
+        worker.phase = "running"
+        self.worker = worker
+        self.messages += 1
+        self._handed = len(line)
+        self._began_to_read = False
+        self.script.send(line)
+
+    def retire(self) -> None:
+        """Let it end, once it has done what it has at work."""
+        if self.phase is Phase.TAKEN:
+            self.renewing = True
+        else:
+            self._hang_up()
+
+    def release(self) -> None:
+        """Its message has gone on."""
+        self.worker = None
+        if self.renewing:
+            self._hang_up()
+        else:
+            self.phase = Phase.FREE
+
+    def _hang_up(self) -> None:
+        self.phase = Phase.ENDING
+        self.hung_up = True
+        self.script.hang_up()
+
+    @property
+    def refused(self) -> bool:
+        """Whether it has ended without having read a byte of its message."""
+        silent = self.worker is not None and self.worker.said.word is None
+        return silent and self._unread >= self._handed > 0
+
+    # ---- what comes from it
+
+    def _hear(self, text: bytes) -> None:
+        if text.strip() == READY:
+            self._ready()
+        elif self.worker is not None and self.worker.ending is None:
+            if self._has_read():
+                self.worker.hear(text)
+            else:
+                self._ignore(text)
+
+    def _has_read(self) -> bool:
+        """Whether it has begun to read the line of its message: what it says before is
+        not of that."""
+        if not self._began_to_read:
+            self._began_to_read = self.script.unread < self._handed
+        return self._began_to_read
+
+    def _ignore(self, text: bytes) -> None:
+        log.warning(
+            "a worker spoke before it has read its message; RQ ignores it: %s",
+            fields(pid=self.pid, line=text.decode("utf-8", "replace")[:200]),
+        )
+
+    def _ready(self) -> None:
+        if self.phase is Phase.STARTING:
+            self.phase, self.greeted = Phase.FREE, True
+            self._on_ready(self)
+        elif self.worker is not None and self.worker.ending is None:
+            if not self._has_read() or self.script.sending:
+                self._ignore(READY)
+            elif self.worker.said.word is None:
+                self._doubt()
+            else:
+                self._drain()
+                self.worker.end(_ALIVE)
+                self._on_ready(self)
+
+    def _doubt(self) -> None:
+        """It is ready without a word of its message, which it may have begun a moment
+        after it had said `ready` twice: what it does at the end of what it reads tells.
+
+        One that has nothing at work exits; one that works says how it went. It gets no
+        other message, which its next word would end.
+        """
+        if not self.hung_up:
+            log.warning(
+                "a worker said `ready` and no word of its message; RQ lets it end: %s",
+                fields(pid=self.pid),
+            )
+        self.renewing = self.hung_up = True
+        self.script.hang_up()
+
+    def _printed(self) -> None:
+        try:
+            data = os.read(self._output, _READ)
+        except BlockingIOError:
+            return
+        if data:
+            self._pass(data)
+        else:
+            self._loop.remove_reader(self._output)
+
+    def _drain(self) -> None:
+        """Take what it has printed so far: it was printed before what it said."""
+        for data in drained(self._output):
+            self._pass(data)
+
+    def _pass(self, data: bytes) -> None:
+        if self.worker is not None:
+            self._log.write(data)
+        else:
+            self._on_output(self, data)
+
+    def _exited(self) -> None:
+        self._drain()
+        self._unread = self.script.unread
+        self._loop.remove_reader(self._output)
+        os.close(self._output)
+        self.script.hang_up()
+        self.phase = Phase.ENDING
+        ending = self.script.ending
+        if self.worker is not None and self.worker.ending is None and ending:
+            # What it used of the processor it used for all its messages.
+            self.worker.end(replace(ending, cpu_us=None, max_rss=None))
+        self._on_exit(self)

@@ -1,0 +1,175 @@
+"""`job/stdio.log`: all that scripts printed for a message, each attempt with a first
+and a last line."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from rq import beneath, visible
+from rq.errors import NotPlain
+from rq.layout import STDIO_LOG
+from rq.spool import batch_dirs
+
+_TAIL = 8192  # bytes of a log in which its last line is looked for
+_SHOWN = 200  # characters of that line
+
+
+class StdioLog:
+    """The log of one attempt, which its script itself appends to."""
+
+    def __init__(self, dir_fd: int, path: str, directory: int, script: str) -> None:
+        """Begin it in the open `directory`, which it closes: `path` below `dir_fd`.
+        OSError when an earlier attempt has put something in its place."""
+        self._dir_fd, self._path = dir_fd, f"{path}/{STDIO_LOG}"
+        self.directory = directory
+        self._began = f"{_now()} - RQ START - {script}"
+        opened = [directory]
+        try:
+            self._head, is_new = open_log(directory, self._path)
+            opened.append(self._head)
+            self._file = os.fstat(self._head)
+            self._at = 0 if is_new else self._file.st_size
+            os.pwrite(self._head, _head(0, self._began), self._at)
+            self.fd = self._again(STDIO_LOG, directory)
+        except BaseException as error:
+            for fd in opened:
+                os.close(fd)
+            if isinstance(error, OSError):
+                error.filename = self._path  # a write does not tell whose folder it is
+            raise
+
+    def _again(
+        self, path: str, dir_fd: int, flags: int = os.O_WRONLY | os.O_APPEND
+    ) -> int:
+        """Open it once more; NotPlain when another file has its name."""
+        fd = beneath.open_any(path, flags, dir_fd)
+        if not os.path.samestat(os.fstat(fd), self._file):
+            os.close(fd)
+            raise NotPlain(errno.EINVAL, "another file is in its place", self._path)
+        return fd
+
+    def started(self, pid: int) -> None:
+        """Fill in the pid; never in vain for the script, which runs by now."""
+        with contextlib.suppress(OSError):
+            os.pwrite(self._head, _head(pid, self._began), self._at)
+
+    def close(self) -> None:
+        """Close the descriptors: the script has its own, and runs by now."""
+        for fd in (self.directory, self._head, self.fd):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def last_printed(self) -> str:
+        """Return the last line that this attempt has printed, as a status shows it; "" if
+        there is none, or the log cannot be read."""
+        with contextlib.suppress(OSError):
+            fd = self._again(self._path, self._dir_fd, os.O_RDONLY)
+            try:
+                begin = self._at + len(_head(0, self._began))
+                at = max(begin, os.fstat(fd).st_size - _TAIL)
+                written = os.pread(fd, _TAIL, at)
+            finally:
+                os.close(fd)
+            return visible.last_line(written.decode(errors="replace"), _SHOWN)
+        return ""
+
+    def end(self, last: str, wanted: bool) -> None:
+        """Write the last line of the attempt, after the last answer."""
+        with contextlib.suppress(OSError):
+            fd = self._again(self._path, self._dir_fd)
+            try:
+                os.write(fd, f"{last}\n".encode())
+            finally:
+                os.close(fd)
+
+
+class PassedLog:
+    """The log of one attempt whose output comes by a pipe; made when there is some."""
+
+    def __init__(self, directory: Callable[[], int], pid: int, script: str) -> None:
+        self._directory = directory  # makes and opens it
+        self._pid = pid
+        self._began = f"{_now()} - RQ START - {script}"
+        self._fd = -1
+        self._failed = False
+
+    def write(self, data: bytes) -> None:
+        """Append output; what no log can be made for is lost, like on a full disk."""
+        if self._fd < 0 and not self._failed:
+            self._begin()
+        with contextlib.suppress(OSError):
+            while data and self._fd >= 0:
+                data = data[os.write(self._fd, data) :]
+
+    def _begin(self) -> None:
+        try:
+            directory = self._directory()
+            try:
+                self._fd, _ = open_log(directory, STDIO_LOG, os.O_APPEND)
+            finally:
+                os.close(directory)
+        except OSError:
+            self._failed = True
+            return
+        self.write(_head(self._pid, self._began))
+
+    def end(self, last: str, wanted: bool) -> None:
+        """Write the last line; of an attempt that printed nothing only if `wanted`."""
+        if wanted or self._fd >= 0:
+            self.write(f"{last}\n".encode())
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def last_line(
+    pid: int, exit_status: int | None, signal: str | None, took: float
+) -> str:
+    """Return the last line of an attempt."""
+    how = f"exit {exit_status}" if signal is None else signal
+    return f"{pid} - {_now()} - RQ END - {how} - {took:.3f} s"
+
+
+def open_log(directory: int, path: str, flags: int = 0) -> tuple[int, bool]:
+    """Open the log in a directory, and tell whether it is new; `path` is for errors.
+
+    What an earlier attempt has left is gone on with if it is a plain file of that one
+    name. The log of a batch, which other messages have too, is set aside.
+    """
+    flags |= os.O_WRONLY
+    try:
+        with contextlib.suppress(FileExistsError):
+            new = flags | os.O_CREAT | os.O_EXCL
+            return beneath.open_any(STDIO_LOG, new, directory, 0o640), True
+        try:
+            return beneath.open_plain(STDIO_LOG, directory, flags), False
+        except NotPlain as error:
+            if error.errno != errno.EMLINK:
+                raise
+        batch_dirs.set_aside(directory)
+        return beneath.open_any(STDIO_LOG, new, directory, 0o640), True
+    except OSError as error:
+        error.filename = path
+        raise
+
+
+def _head(pid: int, began: str) -> bytes:
+    """Return the first lines of a run in its log, of one length for every pid: the pid
+    is known only when the script may already have written behind them."""
+    return f"\n{f'{pid} - {began}':<{len(began) + 10}}\n".encode()
+
+
+def _now() -> str:
+    return _moment(int(time.time()))
+
+
+@functools.lru_cache(maxsize=2)
+def _moment(seconds: int) -> str:
+    when = datetime.fromtimestamp(seconds, UTC).astimezone()
+    return when.strftime("%Y-%m-%d %H:%M:%S %z")

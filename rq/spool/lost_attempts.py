@@ -1,0 +1,70 @@
+"""Attempts and messages that were lost: back to que, counted, or to err with a reason."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from rq.causes import Cause
+from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.logs import fields
+from rq.spool import journal_lookup
+from rq.spool.store import Spool
+from rq.states import Event, Role
+
+_log = logging.getLogger(__name__)
+
+
+def fail_malformed(spool: Spool, msg_id: str, reason: str) -> None:
+    """que → err: the message cannot be used, and says why."""
+    _log.error(
+        "a message cannot be read; RQ moves it to err: %s",
+        fields(msg_id=msg_id, reason=reason),
+    )
+    facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
+    more = _owing(spool, msg_id, facts)
+    spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **more)
+
+
+def _owing(spool: Spool, msg_id: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what the end of a message owes whose file cannot be read: what the journal
+    holds of it names its webhooks."""
+    entry = spool.entries[msg_id]
+    journal = spool.journal.journal_id
+    known = journal_lookup.message(spool.queue, journal, msg_id, entry.seq)
+    if known is None:
+        return {}
+    known = known.with_(count=entry.count, attempt=max(known.attempt, entry.attempt))
+    return spool.owing(known, facts)
+
+
+def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
+    """Take back an attempt that was lost; `unclaimed` when its start is in no line.
+
+    Unread: nothing is known of the message for now, so nothing is said of it.
+    """
+    entry = spool.entries[msg_id]
+    try:
+        message = spool.read(msg_id)
+    except Unread:
+        raise
+    except (BadMessage, NoSuchMessage) as error:
+        fail_malformed(spool, msg_id, str(error))
+        return
+    count = max(message.count, entry.count) + 1
+    attempt = max(message.attempt, entry.attempt) + (1 if unclaimed else 0)
+    message = message.with_(count=count, attempt=attempt)
+    over = count >= message.max_count
+    facts: dict[str, Any] = {
+        "cause": Cause.CRASH_LIMIT if over else lost,
+        "outcome": "err" if over else "retry",
+        "text": f"lost {count} times" if over else "the attempt was lost",
+    }
+    _log.warning(
+        "an attempt was lost; %s: %s",
+        "RQ moves the message to err" if over else "RQ runs the message again",
+        fields(msg_id=msg_id, attempt=attempt, count=count, max=message.max_count),
+    )
+    event = Event.FAIL if over else Event.RECOVER
+    more = spool.owing(message, facts) if over else {}
+    spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts, **more)
