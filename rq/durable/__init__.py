@@ -1,7 +1,7 @@
 """The only fsync, rename, link and unlink of RQ; imported by `spool` and `config` alone.
 
 Paths may be relative to a directory descriptor, so that an owner keeps working in its
-own queue whatever is renamed around it. `checkpoint` is called at named points; tests
+own queue whatever is renamed around it. `crash_point` is called at named points; tests
 make it kill the process there.
 """
 
@@ -26,7 +26,7 @@ ATTACHMENT_MODE = 0o440
 _ZEROS_BYTES = 1024 * 1024
 
 
-def _crash_point(wanted: str) -> Callable[[str], None]:
+def _killer(wanted: str) -> Callable[[str], None]:
     """Return a hook that kills this process at the Nth passing of a named point."""
     name, _, nth = wanted.partition("#")
     left = [int(nth or 1)]
@@ -44,15 +44,15 @@ def _pass(point: str) -> None:
     """Go on: no crash is wanted."""
 
 
-checkpoint: Callable[[str], None] = (
-    _crash_point(os.environ["RQ_CRASH_AT"]) if os.environ.get("RQ_CRASH_AT") else _pass
+crash_point: Callable[[str], None] = (
+    _killer(os.environ["RQ_CRASH_AT"]) if os.environ.get("RQ_CRASH_AT") else _pass
 )
 
 
 def arm(point: str) -> None:
     """Let this process die at `point`, or `point#N` for the Nth time (tests only)."""
-    global checkpoint
-    checkpoint = _crash_point(point) if point else _pass
+    global crash_point
+    crash_point = _killer(point) if point else _pass
 
 
 # ---- files and directories, made visible but not yet durable
@@ -101,9 +101,9 @@ def replace(path: str, data: bytes, dir_fd: int | None = None) -> None:
     """Write a file so that a reader sees the old or the new one, never half."""
     with _parent(path, dir_fd) as (place, name):
         _write(f"{name}.tmp", data, place)
-        checkpoint("write:before-rename")
+        crash_point("write:before-rename")
         os.rename(f"{name}.tmp", name, src_dir_fd=place, dst_dir_fd=place)
-    checkpoint("write:after-rename")
+    crash_point("write:after-rename")
 
 
 @contextlib.contextmanager
@@ -127,13 +127,13 @@ def _open(path: str, flags: int, dir_fd: int | None) -> int:
 
 def move(source: str, target: str, dir_fd: int | None = None) -> None:
     """Rename a folder, making the directories above the target when they are missing."""
-    checkpoint("move:before-rename")
+    crash_point("move:before-rename")
     try:
         os.rename(source, target, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except FileNotFoundError:
         make_dirs(os.path.dirname(target), dir_fd)
         os.rename(source, target, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-    checkpoint("move:after-rename")
+    crash_point("move:after-rename")
 
 
 def link(source: str, target: str, dir_fd: int, to_dir_fd: int) -> None:
@@ -254,9 +254,9 @@ def replace_with(
             os.fsync(fd)
         finally:
             os.close(fd)
-        checkpoint("durable:before-rename")
+        crash_point("durable:before-rename")
         os.rename(tmp, name, src_dir_fd=place, dst_dir_fd=place)
-        checkpoint("durable:after-rename")
+        crash_point("durable:after-rename")
         _sync_opened(os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=place))
 
 
@@ -354,9 +354,9 @@ def write_at(fd: int, data: bytes, offset: int) -> None:
 
 def sync_data(fd: int) -> None:
     """fdatasync; after an error the descriptor must never be synced again."""
-    checkpoint("journal:before-sync")
+    crash_point("journal:before-sync")
     os.fdatasync(fd)
-    checkpoint("journal:after-sync")
+    crash_point("journal:after-sync")
 
 
 def cut(path: str, size: int, dir_fd: int | None = None) -> None:

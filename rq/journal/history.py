@@ -69,7 +69,7 @@ def seal(
     durable.make_dirs(target, dir_fd)
     durable.sync_path("history", dir_fd)  # what is moved into it must be found there
     durable.cut(f"journal/{name}", end, dir_fd)
-    durable.checkpoint("seal:cut")
+    durable.crash_point("seal:cut")
     sealed = sealed_name(int(name), last)
     durable.move(f"journal/{name}", f"{target}/{sealed}", dir_fd)
     for path in (target, "journal"):
@@ -310,7 +310,7 @@ def _seal_anew(queue: QueueDir, dir_fd: int, one: Segment, read: Read) -> None:
     last = read.events[-1]["seq"]
     data = one.path.read_bytes()[: read.end]
     durable.write_durable(target / sealed_name(one.first, last), data)
-    durable.checkpoint("seal:written")
+    durable.crash_point("seal:written")
     durable.unlink(f"journal/{one.name}", dir_fd)
     durable.sync_path("journal", dir_fd)
 

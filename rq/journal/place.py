@@ -72,9 +72,9 @@ def write(queue: QueueDir, dir_fd: int, journal: str, before: str) -> None:
     def content(fd: int) -> bytes:
         return line.sealed(line.body({**known, "file": disk.made(fd)}), _SEED)
 
-    durable.checkpoint("mark:before-write")
+    durable.crash_point("mark:before-write")
     durable.replace_with("journal/mark", content, dir_fd)
-    durable.checkpoint("mark:written")
+    durable.crash_point("mark:written")
 
 
 def _made_of(path: Path) -> disk.Made:

@@ -130,7 +130,7 @@ class Segments:
         try:
             durable.write_at(fd, header, 0)
             durable.sync_data(fd)
-            durable.checkpoint("segment:before-link")
+            durable.crash_point("segment:before-link")
             durable.move(NEXT, f"journal/{name}", self._dir_fd)
             durable.sync_path("journal", self._dir_fd)
         except OSError:

@@ -162,13 +162,13 @@ class Journal:
             segment = self._segments.current
         bodies = self._group[self._lines :]
         data = line.group(bodies, self._durable.g + 1, segment.seed, self._closed)
-        durable.checkpoint("journal:before-write")
+        durable.crash_point("journal:before-write")
         try:
             durable.write_at(segment.fd, data, segment.offset + self._placed)
         except OSError:
             self._drop(segment)
             raise
-        durable.checkpoint("journal:written")
+        durable.crash_point("journal:written")
         self._placed += len(data)
         self._lines += len(bodies)
 

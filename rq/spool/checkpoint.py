@@ -119,9 +119,9 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
     """
     turn = _turn(queue)
     try:
-        durable.checkpoint("checkpoint:before-syncfs")
+        durable.crash_point("checkpoint:before-syncfs")
         durable.sync_filesystem(spool_fd)
-        durable.checkpoint("checkpoint:after-syncfs")
+        durable.crash_point("checkpoint:after-syncfs")
         _write(queue, point)
     finally:
         os.close(turn)
@@ -171,7 +171,7 @@ def stop(spool: Spool) -> None:
     while writing.write_slice(1000):
         pass
     writing.finish()
-    durable.checkpoint("stop:before-checkpoint")
+    durable.crash_point("stop:before-checkpoint")
     point = begin(spool, processes.boot_id(), clean=True)
     spool.journal.close()
     finish(spool.dir_fd, spool.queue, point)

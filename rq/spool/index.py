@@ -178,9 +178,9 @@ class Writing:
         self._file.flush()
         durable.sync_path(self._tmp)
         self._file.close()
-        durable.checkpoint("index:before-rename")
+        durable.crash_point("index:before-rename")
         durable.rename_durable(self._tmp, self._queue.index)
-        durable.checkpoint("index:after-rename")
+        durable.crash_point("index:after-rename")
 
     def abandon(self) -> None:
         self._file.close()

@@ -88,7 +88,7 @@ class Mover:
         except FileNotFoundError:
             durable.make_dirs(path, self._dir_fd)
         entry.at = entry.state  # though its files fail: no second one is made elsewhere
-        durable.checkpoint("make:before-msg")
+        durable.crash_point("make:before-msg")
         if entry.body is not None:
             durable.write_new(f"{path}/{MSG}", entry.body, self._dir_fd)
         if entry.status is not None:

@@ -114,7 +114,7 @@ def _open(
     journal_id = place.goes_on_as(queue, found.journal)
     place.write(queue, dir_fd, journal_id, found.journal)
     journal = Journal(queue, dir_fd, journal_id, found.start, found.last, boot, threads)
-    durable.checkpoint("recovery:before-retire")
+    durable.crash_point("recovery:before-retire")
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock, threads)
     spool.owes = owes

@@ -215,7 +215,7 @@ def _text(ids: Iterable[str]) -> bytes:
 def write_manifest(queue: QueueDir, txn_id: str, ids: Iterable[str]) -> None:
     """Write down, durably, more ids than a line of the journal can hold; for a thread."""
     durable.write_durable(_manifest(queue, txn_id), _text(ids))
-    durable.checkpoint("txn:manifest-written")
+    durable.crash_point("txn:manifest-written")
 
 
 def drop_manifest(queue: QueueDir, one: Transaction) -> None:

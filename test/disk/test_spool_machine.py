@@ -82,12 +82,12 @@ def dying_after(points: int):
         if left[0] < 0:
             raise Crash
 
-    before = durable.checkpoint
-    durable.checkpoint = passing
+    before = durable.crash_point
+    durable.crash_point = passing
     try:
         yield
     finally:
-        durable.checkpoint = before
+        durable.crash_point = before
 
 
 class SpoolMachine(RuleBasedStateMachine):

@@ -33,11 +33,11 @@ def killed_after(points: int) -> Iterator[None]:
         if left[0] < 0:
             raise Killed
 
-    kept, durable.checkpoint = durable.checkpoint, passing
+    kept, durable.crash_point = durable.crash_point, passing
     try:
         yield
     finally:
-        durable.checkpoint = kept
+        durable.crash_point = kept
 
 
 class Wanderer:
