@@ -13,8 +13,8 @@ from pathlib import Path
 from rq import client
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
-from relaying import Pair, pair_at  # noqa: E402  # beside the tests
-from support import short  # noqa: E402
+from harness.queues import short  # noqa: E402
+from harness.relay import Pair, pair_at  # noqa: E402  # beside the tests
 
 MESSAGES = int(os.environ.get("RQ_BENCH_MESSAGES", "2000"))
 SIZES = (1, 16, 256)  # MiB

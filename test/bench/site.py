@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from webbing import Served, served
+from harness.web_server import Served, served
 
 from rq import wire
 

@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent), str(HERE)]
 
 import bench  # noqa: E402 - the path above leads to them
-from journal_files import DAY, START, JournalFiles, life  # noqa: E402
+from harness.journal_files import DAY, START, JournalFiles, life  # noqa: E402
 
 from rq import config, published  # noqa: E402
 from rq.config import files  # noqa: E402

@@ -19,7 +19,7 @@ from pathlib import Path
 TEST = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TEST.parent), str(TEST)]
 
-from message_folders import make_done, make_queue, plain_read  # noqa: E402
+from harness.message_folders import make_done, make_queue, plain_read  # noqa: E402
 
 from rq.layout import Root  # noqa: E402
 

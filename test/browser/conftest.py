@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import browsing
 import pytest
-import showcase
-from supervising import Daemon, daemon_on
-from webbing import free_port
+from harness import chromium, showcase
+from harness.supervisor import Daemon, daemon_on
+from harness.web_server import free_port
 
 AXE = "axe-core@4.14.1"
 
@@ -33,7 +32,7 @@ class Stage:
     def open(self, path: str) -> None:
         """Go to a page and wait until its scripts work."""
         self.driver.get(self.url(path))
-        browsing.until(self.driver, "!document.getElementById('theme').hidden")
+        chromium.until(self.driver, "!document.getElementById('theme').hidden")
 
     def queue(self, name: str, script: str, workers: int = 1) -> None:
         """Make a queue whose script has the text given."""
@@ -50,15 +49,15 @@ class Stage:
 
     def clean(self) -> None:
         """Fail if the page did what its policy forbids, opened a dialog or broke."""
-        assert browsing.violations(self.driver) == []
+        assert chromium.violations(self.driver) == []
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    browsing.need()
+    chromium.need()
     port = free_port()
     path = tmp_path_factory.mktemp("root")
-    with daemon_on(path / "rq") as daemon, browsing.browser() as driver:
+    with daemon_on(path / "rq") as daemon, chromium.browser() as driver:
         showcase.configure(daemon, port)
         daemon.start()
         daemon.until_up("web")

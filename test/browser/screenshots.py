@@ -15,13 +15,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-import browsing
-import history_showcase
-import showcase
-from supervising import CHECKOUT, daemon_on
-from webbing import free_port
+from harness import chromium, history_showcase, showcase
+from harness.supervisor import CHECKOUT, daemon_on
+from harness.web_server import free_port
 
-SHAPES = {"wide": browsing.WIDE, "narrow": browsing.NARROW}
+SHAPES = {"wide": chromium.WIDE, "narrow": chromium.NARROW}
 THEMES = ("light", "dark")
 TALLEST = 2400
 HOUR = 60.0  # seconds that the hour of the pictures lasts
@@ -67,7 +65,7 @@ def main() -> int:
 
 def shoot(scratch: Path, target: Path) -> None:
     port = free_port()
-    with daemon_on(scratch / "rq") as daemon, browsing.browser() as driver:
+    with daemon_on(scratch / "rq") as daemon, chromium.browser() as driver:
         showcase.build(daemon, port)
         showcase.hurry(daemon, HOUR / 60)
         daemon.start()
@@ -84,7 +82,7 @@ def shoot(scratch: Path, target: Path) -> None:
 
 def shoot_empty(scratch: Path, target: Path) -> None:
     port = free_port()
-    with daemon_on(scratch / "rq") as daemon, browsing.browser() as driver:
+    with daemon_on(scratch / "rq") as daemon, chromium.browser() as driver:
         showcase.configure(daemon, port)
         daemon.start()
         daemon.until_up("web")
@@ -96,9 +94,9 @@ def shoot_empty(scratch: Path, target: Path) -> None:
 
 def take(driver: Any, url: str, target: Path) -> None:
     for theme in THEMES:
-        browsing.theme(driver, theme)
+        chromium.theme(driver, theme)
         for shape, width in SHAPES.items():
-            browsing.size(driver, width, 844)
+            chromium.size(driver, width, 844)
             driver.get(url)
             time.sleep(0.8)
             tall = driver.execute_script("return document.body.scrollHeight")
@@ -110,12 +108,12 @@ def take(driver: Any, url: str, target: Path) -> None:
 
 
 def dialog(driver: Any, url: str) -> None:
-    browsing.theme(driver, "light")
-    browsing.size(driver, browsing.WIDE)
+    chromium.theme(driver, "light")
+    chromium.size(driver, chromium.WIDE)
     driver.get(url)
-    browsing.until(driver, "!document.getElementById('theme').hidden")
+    chromium.until(driver, "!document.getElementById('theme').hidden")
     driver.find_element("css selector", "[data-key=c]").click()
-    browsing.until(driver, "document.querySelector('dialog[open]')")
+    chromium.until(driver, "document.querySelector('dialog[open]')")
 
 
 def save(driver: Any, path: Path, height: int) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import browsing
-import history_showcase
 import pytest
-import showcase
-from supervising import daemon_on
-from webbing import free_port
+from harness import chromium, history_showcase, showcase
+from harness.supervisor import daemon_on
+from harness.web_server import free_port
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     """Give a browser, the address and the ids of a root with something on each page."""
-    browsing.need()
+    chromium.need()
     port = free_port()
     path = tmp_path_factory.mktemp("root")
-    with daemon_on(path / "rq") as daemon, browsing.browser() as driver:
+    with daemon_on(path / "rq") as daemon, chromium.browser() as driver:
         showcase.build(daemon, port)
         daemon.start()
         ids = showcase.fill(daemon)
@@ -55,12 +53,12 @@ SCREENS = {
 def test_axe_finds_nothing_serious(shown, axe, screen):
     driver, base, ids = shown
     driver.get(base + SCREENS[screen].format(**ids))
-    browsing.until(driver, "!document.getElementById('help').hidden")
+    chromium.until(driver, "!document.getElementById('help').hidden")
     found = {}
     for theme in ("light", "dark"):
-        browsing.theme(driver, theme)
-        for width in (browsing.WIDE, browsing.NARROW):
-            browsing.size(driver, width)
+        chromium.theme(driver, theme)
+        for width in (chromium.WIDE, chromium.NARROW):
+            chromium.size(driver, width)
             found |= looked(driver, axe)
             spread = "document.documentElement.scrollWidth > innerWidth"
             assert not driver.execute_script(f"return {spread}"), (
@@ -90,26 +88,26 @@ def test_a_reader_with_only_a_keyboard_finds_opens_and_cancels(shown):
     from selenium.webdriver.common.keys import Keys
 
     driver, base, ids = shown
-    browsing.size(driver, browsing.WIDE)
+    chromium.size(driver, chromium.WIDE)
     driver.get(base + "/")
-    browsing.until(driver, "!document.getElementById('help').hidden")
+    chromium.until(driver, "!document.getElementById('help').hidden")
     press(driver, "?")
-    browsing.until(driver, "document.querySelector('dialog[open]')")
+    chromium.until(driver, "document.querySelector('dialog[open]')")
     press(driver, Keys.ESCAPE)
-    browsing.until(driver, "!document.querySelector('dialog[open]')")
+    chromium.until(driver, "!document.querySelector('dialog[open]')")
     press(driver, "/", "reports", Keys.ENTER)
-    browsing.until(driver, "location.search.includes('reports')")
-    browsing.until(driver, "!document.getElementById('help').hidden")
+    chromium.until(driver, "location.search.includes('reports')")
+    chromium.until(driver, "!document.getElementById('help').hidden")
     press(driver, "j", Keys.ENTER)
-    browsing.until(driver, "location.pathname === '/q/reports'")
+    chromium.until(driver, "location.pathname === '/q/reports'")
     driver.get(f"{base}/q/video-encode/{ids['running']}")
-    browsing.until(driver, "!document.getElementById('help').hidden")
+    chromium.until(driver, "!document.getElementById('help').hidden")
     press(driver, "c")
-    browsing.until(driver, "document.querySelector('dialog[open]')")
+    chromium.until(driver, "document.querySelector('dialog[open]')")
     press(driver, Keys.ENTER)
-    browsing.shows(driver, "It was cancelled", "#story")
+    chromium.shows(driver, "It was cancelled", "#story")
     press(driver, "g", "t")
-    browsing.until(driver, "location.pathname === '/timers'")
+    chromium.until(driver, "location.pathname === '/timers'")
 
 
 def test_what_has_the_focus_is_seen(shown):
@@ -117,7 +115,7 @@ def test_what_has_the_focus_is_seen(shown):
 
     driver, base, _ = shown
     driver.get(base + "/")
-    browsing.until(driver, "!document.getElementById('help').hidden")
+    chromium.until(driver, "!document.getElementById('help').hidden")
     for _ in range(12):
         press(driver, Keys.TAB)
         style = driver.execute_script(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import browsing
 import pytest
-from supervising import wait_until
+from harness import chromium
+from harness.supervisor import wait_until
 
 CORPUS = (
     "<script>alert(1)</script>",
@@ -101,12 +101,12 @@ def test_a_hostile_text_stays_text(stage, hostile, path):
     driver.execute_script(
         "document.dispatchEvent(new CustomEvent('rq:refresh'))"  # and once more, live
     )
-    browsing.until(driver, "document.readyState === 'complete'")
+    chromium.until(driver, "document.readyState === 'complete'")
     if address.endswith("/log") or "/log?" in address:
-        browsing.shows(driver, "<img src=x onerror=alert(22)>", "#log")
+        chromium.shows(driver, "<img src=x onerror=alert(22)>", "#log")
     assert driver.find_elements("css selector", "main script, main iframe, base") == []
     assert driver.find_elements("css selector", "[onerror], [onload]") == []
-    told = [one for one in browsing.violations(driver) if "status of 4" not in one]
+    told = [one for one in chromium.violations(driver) if "status of 4" not in one]
     assert told == []
 
 
@@ -119,10 +119,10 @@ def test_an_attachment_with_a_page_in_it_is_never_shown_as_one(stage, hostile):
     asked = {"msg_id": msg_id, "pathname": str(source), "name": "a b@(page).html"}
     assert owner("hostile", "attach_message", asked)[0] == "ok"
     stage.open(f"/q/hostile/{msg_id}")
-    browsing.shows(stage.driver, "a b@(page).html")
+    chromium.shows(stage.driver, "a b@(page).html")
     link = stage.driver.find_element("css selector", "td a[href*=attach]")
     stage.driver.get(link.get_attribute("href"))
     stage.clean()
     stage.driver.get(stage.url(f"/q/hostile/{msg_id}/tailview/a%20b@(page).html"))
-    browsing.shows(stage.driver, "<script>alert(50)</script>", "pre")
+    chromium.shows(stage.driver, "<script>alert(50)</script>", "pre")
     stage.clean()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-import browsing
 import pytest
-from supervising import wait_until
+from harness import chromium
+from harness.supervisor import wait_until
 
 from rq import visible
 
@@ -82,11 +82,11 @@ def test_a_hostile_log_is_shown_as_text_and_the_page_goes_on(stage, tmp_path):
     msg_id = stage.send("vandal")
     wait_until(lambda: stage.state("vandal", msg_id) == "done")
     stage.open(f"/q/vandal/{msg_id}/log?from=0")
-    browsing.shows(stage.driver, "Follow goes on", "#log-note", 60)
-    browsing.click(stage.driver, "#follow")
-    browsing.shows(stage.driver, "the end of it", "#log", 60)
-    browsing.shows(stage.driver, "over<U+202E>gpj.exe<U+009B>31m", "#log")
-    browsing.shows(stage.driver, "<img src=x onerror=alert(1)>", "#log")
+    chromium.shows(stage.driver, "Follow goes on", "#log-note", 60)
+    chromium.click(stage.driver, "#follow")
+    chromium.shows(stage.driver, "the end of it", "#log", 60)
+    chromium.shows(stage.driver, "over<U+202E>gpj.exe<U+009B>31m", "#log")
+    chromium.shows(stage.driver, "<img src=x onerror=alert(1)>", "#log")
     count = "return document.getElementsByTagName('*').length"
     assert stage.driver.execute_script(count) < MOST_NODES
     assert (

@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 
-import browsing
 import pytest
-import showcase
-from supervising import CHECKOUT, daemon_on, wait_until
-from webbing import free_port
+from harness import chromium, showcase
+from harness.supervisor import CHECKOUT, daemon_on, wait_until
+from harness.web_server import free_port
 
 from rq.outbound import permits
 
@@ -35,19 +34,19 @@ def test_a_message_is_sent_by_the_form_and_its_coloured_log_is_watched_live(stag
     stage.queue("colours", COLOURS, workers=2)
     driver = stage.driver
     stage.open("/q/colours")
-    browsing.click(driver, "a.btn.primary")
-    browsing.shows(driver, "New message to colours", "h1")
+    chromium.click(driver, "a.btn.primary")
+    chromium.shows(driver, "New message to colours", "h1")
     driver.find_element("id", "mesg_param1").send_keys("hello")
-    browsing.click(driver, "#new-message button[type=submit]")
-    browsing.click(driver, "#messages tr[data-row] a")
-    browsing.click(driver, "a[data-key=l]")
-    browsing.shows(driver, "line 3", "#log")
+    chromium.click(driver, "#new-message button[type=submit]")
+    chromium.click(driver, "#messages tr[data-row] a")
+    chromium.click(driver, "a[data-key=l]")
+    chromium.shows(driver, "line 3", "#log")
     green = "document.querySelector('#log .fg-2.ansi-b')?.textContent"
     assert driver.execute_script(f"return {green}") == "green and bold"
     lines = "[...document.querySelectorAll('#log .line')].map((one) => one.textContent)"
     assert "two" in driver.execute_script(f"return {lines}")
-    browsing.shows(driver, "exited with 0: well", "#log-end")
-    browsing.shows(driver, "done", "#badge")
+    chromium.shows(driver, "exited with 0: well", "#log-end")
+    chromium.shows(driver, "done", "#badge")
     stage.clean()
 
 
@@ -57,16 +56,16 @@ def test_a_message_is_sent_for_later_and_a_wrong_time_loses_nothing(stage):
     stage.open("/q/later/new_message")
     driver.find_element("id", "mesg_param1").send_keys("<b>a long text")
     driver.find_element("id", "mesg_due").send_keys("soon")
-    browsing.click(driver, "#new-message button[type=submit]")
-    browsing.shows(driver, "Not sent: not a time: 'soon'", "#refused")
+    chromium.click(driver, "#new-message button[type=submit]")
+    chromium.shows(driver, "Not sent: not a time: 'soon'", "#refused")
     param1 = driver.find_element("id", "mesg_param1")
     assert param1.get_attribute("value") == "<b>a long text"
     due = driver.find_element("id", "mesg_due")
     due.clear()
     due.send_keys("+2h")
-    browsing.click(driver, "#new-message button[type=submit]")
-    browsing.shows(driver, "due in 1 h 59 min", "#messages")
-    told = [one for one in browsing.violations(driver) if "status of 422" not in one]
+    chromium.click(driver, "#new-message button[type=submit]")
+    chromium.shows(driver, "due in 1 h 59 min", "#messages")
+    told = [one for one in chromium.violations(driver) if "status of 422" not in one]
     assert told == []
 
 
@@ -76,14 +75,14 @@ def test_a_transaction_that_nobody_commits_is_seen_and_aborted(stage):
     txn = ask("together", "open_txn", {"key": "orders"})[1]["txn"]
     ask("together", "prepare_txn", {"txn": txn, "messages": [{"param1": "one"}]})
     stage.open("/q/together")
-    browsing.shows(driver, "orders", "#txns")
-    browsing.click(driver, "#txns tr[data-row] a")
-    browsing.shows(driver, "with 1 message prepared", "#story")
-    browsing.confirm(driver, "#txn-actions button")
-    browsing.shows(driver, "It was aborted", "#story")
+    chromium.shows(driver, "orders", "#txns")
+    chromium.click(driver, "#txns tr[data-row] a")
+    chromium.shows(driver, "with 1 message prepared", "#story")
+    chromium.confirm(driver, "#txn-actions button")
+    chromium.shows(driver, "It was aborted", "#story")
     stage.open("/q/together/txn")
-    browsing.shows(driver, "No transaction is open", "#open")
-    browsing.shows(driver, "aborted", "#decided")
+    chromium.shows(driver, "No transaction is open", "#open")
+    chromium.shows(driver, "aborted", "#decided")
     assert ask("together", "num_messages")["prep"] == 0
     stage.clean()
 
@@ -93,16 +92,16 @@ def test_a_failure_is_explained_retried_and_acknowledged(stage):
     driver = stage.driver
     msg_id = stage.send("failing", "fail")
     stage.open("/")
-    browsing.shows(driver, "failed in failing", "#health")
+    chromium.shows(driver, "failed in failing", "#health")
     stage.open(f"/q/failing/{msg_id}")
-    browsing.shows(driver, "The script reported err: as I was told", "#story")
-    browsing.confirm(driver, "#message-actions [action$='confirm/retry'] button")
-    browsing.shows(driver, "attempt 2", "#story")
-    browsing.shows(driver, "It failed in attempt 2", "#story")
-    browsing.confirm(driver, "#message-actions [action$='confirm/ack'] button")
-    browsing.shows(driver, "acknowledged", "#badge")
+    chromium.shows(driver, "The script reported err: as I was told", "#story")
+    chromium.confirm(driver, "#message-actions [action$='confirm/retry'] button")
+    chromium.shows(driver, "attempt 2", "#story")
+    chromium.shows(driver, "It failed in attempt 2", "#story")
+    chromium.confirm(driver, "#message-actions [action$='confirm/ack'] button")
+    chromium.shows(driver, "acknowledged", "#badge")
     stage.open("/q/failing?state=errack")
-    browsing.shows(driver, msg_id[9:20], "#messages")
+    chromium.shows(driver, msg_id[9:20], "#messages")
     stage.clean()
 
 
@@ -110,9 +109,9 @@ def test_a_running_message_is_cancelled_beside_its_log(stage):
     stage.queue("cancelled", "#!/bin/sh\necho begun\nsleep 100\n")
     msg_id = stage.send("cancelled")
     stage.open(f"/q/cancelled/{msg_id}/log")
-    browsing.shows(stage.driver, "begun", "#log")
-    browsing.confirm(stage.driver, "#log-actions button")
-    browsing.shows(stage.driver, "It was cancelled", "#log-end")
+    chromium.shows(stage.driver, "begun", "#log")
+    chromium.confirm(stage.driver, "#log-actions button")
+    chromium.shows(stage.driver, "It was cancelled", "#log-end")
     assert stage.state("cancelled", msg_id) == "err"
     stage.clean()
 
@@ -122,9 +121,9 @@ def test_the_log_follows_a_message_into_its_next_attempt_and_after_its_end(stage
     driver = stage.driver
     msg_id = stage.send("again")
     stage.open(f"/q/again/{msg_id}/log")
-    browsing.shows(driver, "attempt with count 0", "#log")
-    browsing.shows(driver, "attempt with count 1", "#log")
-    browsing.shows(driver, "It succeeded in attempt 2", "#log-end")
+    chromium.shows(driver, "attempt with count 0", "#log")
+    chromium.shows(driver, "attempt with count 1", "#log")
+    chromium.shows(driver, "It succeeded in attempt 2", "#log-end")
     stage.clean()
 
 
@@ -132,14 +131,14 @@ def test_a_queue_is_paused_and_resumed(stage):
     stage.queue("paused", COLOURS)
     driver = stage.driver
     stage.open("/")
-    browsing.confirm(driver, "tr[data-name=paused] button")
-    browsing.shows(driver, "PAUSE", "tr[data-name=paused]")
+    chromium.confirm(driver, "tr[data-name=paused] button")
+    chromium.shows(driver, "PAUSE", "tr[data-name=paused]")
     msg_id = stage.send("paused")
     stage.open(f"/q/paused/{msg_id}")
-    browsing.shows(driver, "The queue is PAUSE", "#story")
+    chromium.shows(driver, "The queue is PAUSE", "#story")
     stage.open("/")
-    browsing.click(driver, "tr[data-name=paused] button")
-    browsing.shows(driver, "UP", "tr[data-name=paused]")
+    chromium.click(driver, "tr[data-name=paused] button")
+    chromium.shows(driver, "UP", "tr[data-name=paused]")
     wait_until(lambda: stage.state("paused", msg_id) == "done")
     stage.clean()
 
@@ -149,14 +148,14 @@ def test_numbers_come_fresh_and_rows_stay_under_the_pointer(stage):
     driver = stage.driver
     first = stage.send("fresh")
     stage.open("/q/fresh?state=done")
-    browsing.shows(driver, first[9:20], "#messages")
+    chromium.shows(driver, first[9:20], "#messages")
     row = driver.find_element("id", f"m-{first}")
     hover(driver, row)
     second = stage.send("fresh")
-    browsing.shows(driver, "Done 2", "#tabs")
+    chromium.shows(driver, "Done 2", "#tabs")
     assert not driver.find_elements("id", f"m-{second}")
     hover(driver, driver.find_element("tag name", "h1"))
-    browsing.until(driver, f"document.getElementById('m-{second}')")
+    chromium.until(driver, f"document.getElementById('m-{second}')")
     assert driver.find_element("id", f"m-{first}") == row
     stage.clean()
 
@@ -167,12 +166,12 @@ def test_what_is_on_its_way_elsewhere_is_seen_and_tried_again(stage):
     daemon.link("relay", CHECKOUT / "rq/bundled/relay")
     daemon.until_up("relay")
     stage.open("/relay")
-    browsing.shows(driver, "Nothing is on its way", "#transfers")
+    chromium.shows(driver, "Nothing is on its way", "#transfers")
     msg_id = stage.send("relay", dest="http://127.0.0.1:1/q/x")  # nobody listens there
-    browsing.shows(driver, "Connection refused", "#transfers")
-    browsing.shows(driver, "http://127.0.0.1:1", "#peers")
-    browsing.confirm(driver, f"[id='t-{msg_id}'] form[action$='confirm/retry'] button")
-    browsing.until(driver, "document.querySelector('[id^=flash-]')")
+    chromium.shows(driver, "Connection refused", "#transfers")
+    chromium.shows(driver, "http://127.0.0.1:1", "#peers")
+    chromium.confirm(driver, f"[id='t-{msg_id}'] form[action$='confirm/retry'] button")
+    chromium.until(driver, "document.querySelector('[id^=flash-]')")
     stage.clean()
 
 
@@ -187,7 +186,7 @@ def test_everything_is_there_without_scripts(stage):
     driver = stage.driver
     msg_id = stage.send("plain", "fail")
     wait_until(lambda: stage.state("plain", msg_id) == "err")
-    with browsing.without_scripts(driver):
+    with chromium.without_scripts(driver):
         driver.get(stage.url(f"/q/plain/{msg_id}/log"))
         assert "green and bold plain" in driver.find_element("css selector", "pre").text
         driver.get(stage.url(f"/q/plain/{msg_id}"))
@@ -198,11 +197,11 @@ def test_everything_is_there_without_scripts(stage):
         driver.find_element("css selector", "form[method=post] button").click()
         wait_until(lambda: "flash-notice" in driver.page_source)
         assert msg_id in driver.current_url
-        assert "sent round again" in browsing.text(driver, "#flash-notice")
+        assert "sent round again" in chromium.text(driver, "#flash-notice")
 
 
 def test_the_reader_chooses_light_or_dark_and_it_stays(stage):
-    browsing.theme(stage.driver, "light")
+    chromium.theme(stage.driver, "light")
     stage.open("/")
     ground = "getComputedStyle(document.documentElement).backgroundColor"
     light = stage.driver.execute_script(f"return {ground}")
@@ -218,9 +217,9 @@ def test_the_reader_chooses_light_or_dark_and_it_stays(stage):
 @pytest.fixture
 def empty(tmp_path):
     """Give a browser and a root without any queue."""
-    browsing.need()
+    chromium.need()
     port = free_port()
-    with daemon_on(tmp_path / "rq") as daemon, browsing.browser() as driver:
+    with daemon_on(tmp_path / "rq") as daemon, chromium.browser() as driver:
         showcase.configure(daemon, port)
         daemon.start()
         daemon.until_up("web")
@@ -248,5 +247,5 @@ def test_the_three_commands_of_an_empty_overview_do_what_it_says(empty):
         timeout=120,
     )
     assert "Hello, world" in done.stdout, done.stderr
-    browsing.shows(driver, "hello", "#queue-list")
-    assert browsing.violations(driver) == []
+    chromium.shows(driver, "hello", "#queue-list")
+    assert chromium.violations(driver) == []

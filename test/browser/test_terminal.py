@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import browsing
 import pytest
+from harness import chromium
 
 RUN = """
 const [address, pieces, done] = arguments;
@@ -134,16 +134,16 @@ def test_long_lines_bad_bytes_and_many_lines_stay_within_bounds(stage):
     stage.queue("huge", HUGE)
     msg_id = stage.send("huge")
     stage.open(f"/q/huge/{msg_id}/log?from=0")
-    browsing.shows(stage.driver, "Follow goes on", "#log-note")
-    browsing.shows(stage.driver, "characters of this line are not shown", "#log")
-    browsing.click(stage.driver, "#follow")
-    browsing.shows(stage.driver, "It succeeded", "#log-end")
-    browsing.shows(stage.driver, "the end", "#log")
+    chromium.shows(stage.driver, "Follow goes on", "#log-note")
+    chromium.shows(stage.driver, "characters of this line are not shown", "#log")
+    chromium.click(stage.driver, "#follow")
+    chromium.shows(stage.driver, "It succeeded", "#log-end")
+    chromium.shows(stage.driver, "the end", "#log")
     many = "document.querySelectorAll('#log .line').length"
     assert stage.driver.execute_script(f"return {many}") <= 20100
     stage.open(f"/q/huge/{msg_id}/log")
-    browsing.click(stage.driver, ".log-more")
-    browsing.until(stage.driver, f"{many} > 20000 || {many} > 12000")
+    chromium.click(stage.driver, ".log-more")
+    chromium.until(stage.driver, f"{many} > 20000 || {many} > 12000")
     stage.clean()
 
 
@@ -151,12 +151,12 @@ def test_a_text_is_found_anywhere_in_the_whole_log(stage):
     stage.queue("found", "#!/bin/sh\necho needle one\nseq 4000000\necho done >&3\n")
     msg_id = stage.send("found")
     stage.open(f"/q/found/{msg_id}/log")
-    browsing.shows(stage.driver, "It succeeded", "#log-end")
+    chromium.shows(stage.driver, "It succeeded", "#log-end")
     stage.driver.find_element("id", "find").send_keys("NEEDLE", "\ue007")
-    browsing.shows(stage.driver, "1 times “NEEDLE” in the whole log", "#found")
-    browsing.click(stage.driver, "#found a")
-    browsing.until(stage.driver, "document.querySelector('#log .line.hit')")
-    browsing.shows(stage.driver, "needle one", "#log .hit")
+    chromium.shows(stage.driver, "1 times “NEEDLE” in the whole log", "#found")
+    chromium.click(stage.driver, "#found a")
+    chromium.until(stage.driver, "document.querySelector('#log .line.hit')")
+    chromium.shows(stage.driver, "needle one", "#log .hit")
     stage.clean()
 
 
@@ -174,15 +174,15 @@ def test_following_ends_when_the_reader_scrolls_up_and_new_lines_are_counted(
     stage.queue("long", LONG)
     msg_id = stage.send("long", str(tmp_path / "scrolled-up"))
     stage.open(f"/q/long/{msg_id}/log")
-    browsing.shows(stage.driver, "500", "#log")
-    browsing.until(stage.driver, "document.getElementById('log').scrollTop > 1000")
+    chromium.shows(stage.driver, "500", "#log")
+    chromium.until(stage.driver, "document.getElementById('log').scrollTop > 1000")
     stage.driver.execute_script("document.getElementById('log').scrollTop = 300")
     pressed = "document.getElementById('follow').ariaPressed"
-    browsing.until(stage.driver, f"{pressed} === 'false'")
+    chromium.until(stage.driver, f"{pressed} === 'false'")
     (tmp_path / "scrolled-up").touch()
-    browsing.shows(stage.driver, "Jump to the end, 7 new lines", "#jump")
+    chromium.shows(stage.driver, "Jump to the end, 7 new lines", "#jump")
     top = "return document.getElementById('log').scrollTop"
     assert stage.driver.execute_script(top) == 300
-    browsing.click(stage.driver, "#jump")
-    browsing.until(stage.driver, f"{pressed} === 'true'")
+    chromium.click(stage.driver, "#jump")
+    chromium.until(stage.driver, f"{pressed} === 'true'")
     stage.clean()

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import signal
 
-import browsing
 import pytest
-from supervising import wait_until
+from harness import chromium
+from harness.supervisor import wait_until
 
 SCRIPT = """#!/bin/sh
 echo "err the service at https://example.org/api/v2/reports answered 503 after 30 s" >&3
@@ -36,20 +36,20 @@ def overflow(driver, selector):
 @pytest.mark.parametrize("width", [390, 1024, 1440])
 def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
     driver = stage.driver
-    browsing.size(driver, width)
+    chromium.size(driver, width)
     try:
         stage.open("/")
-        browsing.until(driver, "document.querySelector('#queue-rows tr')")
+        chromium.until(driver, "document.querySelector('#queue-rows tr')")
         assert overflow(driver, "html") == 0
         assert overflow(driver, ".table-box") == 0
         stage.open(f"/q/{LONGEST}")
-        browsing.until(driver, "document.querySelector('td.says')")
+        chromium.until(driver, "document.querySelector('td.says')")
         assert overflow(driver, "html") == 0
         assert overflow(driver, ".table-box") == 0
         said = "document.querySelector('td.says').offsetWidth"
         assert driver.execute_script(f"return {said}") >= 190
     finally:
-        browsing.size(driver, browsing.WIDE)
+        chromium.size(driver, chromium.WIDE)
     stage.clean()
 
 
@@ -61,19 +61,19 @@ def test_a_key_acts_on_the_chosen_row_and_not_on_all(stage, failed):
     driver = stage.driver
     stage.open(f"/q/{LONGEST}?state=err")
     press(driver, "j")
-    browsing.until(driver, "document.querySelector('tr.at')")
+    chromium.until(driver, "document.querySelector('tr.at')")
     chosen = driver.find_element("css selector", "tr.at").get_attribute("id")
     press(driver, "a")
-    browsing.until(driver, "document.querySelector('dialog[open] form')")
+    chromium.until(driver, "document.querySelector('dialog[open] form')")
     action = driver.find_element("css selector", "dialog[open] form").get_attribute(
         "action"
     )
     assert action.endswith(f"/q/{LONGEST}/{chosen.removeprefix('m-')}")
     driver.find_element("css selector", "dialog[open] [data-close]").click()
-    browsing.until(driver, "!document.querySelector('dialog[open]')")
+    chromium.until(driver, "!document.querySelector('dialog[open]')")
     stage.open(f"/q/{LONGEST}?state=err")
     press(driver, "a")  # nothing is chosen: the page is about the queue
-    browsing.until(driver, "document.querySelector('dialog[open] form')")
+    chromium.until(driver, "document.querySelector('dialog[open] form')")
     action = driver.find_element("css selector", "dialog[open] form").get_attribute(
         "action"
     )
@@ -89,13 +89,13 @@ def test_a_page_whose_server_is_gone_says_how_old_it_is(stage):
         "getComputedStyle(document.getElementById('live'), '::before').backgroundColor"
     )
     stage.open("/")
-    browsing.shows(driver, "live", "#live")
+    chromium.shows(driver, "live", "#live")
     fresh = driver.execute_script(f"return {dot}")
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.process.wait(30) == 0
-    browsing.shows(driver, "no answer", "#live")
+    chromium.shows(driver, "no answer", "#live")
     assert driver.execute_script(f"return {dot}") != fresh
-    browsing.size(driver, browsing.NARROW)  # where there is room for a dot only
+    chromium.size(driver, chromium.NARROW)  # where there is room for a dot only
     try:
         told = "getComputedStyle(document.getElementById('live')).fontSize"
         assert driver.execute_script(f"return parseFloat({told})") >= 12
@@ -103,9 +103,9 @@ def test_a_page_whose_server_is_gone_says_how_old_it_is(stage):
         assert driver.execute_script(f"return {part}.right <= 390 && {part}.left >= 0")
         assert overflow(driver, "html") == 0
     finally:
-        browsing.size(driver, browsing.WIDE)
+        chromium.size(driver, chromium.WIDE)
     daemon.start()
     daemon.until_up("web")
-    browsing.shows(driver, "live", "#live", 120)
-    browsing.until(driver, f"{dot} === '{fresh}'")
+    chromium.shows(driver, "live", "#live", 120)
+    chromium.until(driver, f"{dot} === '{fresh}'")
     driver.get_log("browser")  # that nobody answered is in there

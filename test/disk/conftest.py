@@ -1,7 +1,7 @@
 """What tests of the spool begin with."""
 
 import pytest
-from spooling import Owner
+from harness.spool import Owner
 
 
 @pytest.fixture

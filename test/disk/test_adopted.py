@@ -3,8 +3,8 @@
 import os
 
 import pytest
-from spooling import Owner
-from support import no_descriptors
+from harness.queues import no_descriptors
+from harness.spool import Owner
 
 from rq.spool import adoption
 

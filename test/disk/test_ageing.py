@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from spooling import NOW, Clock, Owner
+from harness.spool import NOW, Clock, Owner
 
 from rq.layout import folder
 from rq.spool import check, folders

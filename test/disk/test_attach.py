@@ -5,7 +5,7 @@ import os
 import stat
 
 import pytest
-from spooling import a_message, check_live
+from harness.spool import a_message, check_live
 
 from rq.errors import BadInput, WrongState
 from rq.spool import attach, folders

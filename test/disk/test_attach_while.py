@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from spooling import a_message
+from harness.spool import a_message
 
 from rq.errors import WrongState
 from rq.queues.control import create

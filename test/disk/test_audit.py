@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from support import CHECKOUT
+from harness.queues import CHECKOUT
 
 from rq import logs
 from rq.access import audit

@@ -4,8 +4,8 @@ import os
 import shutil
 
 import pytest
-from spooling import Owner
-from support import wait_until
+from harness.queues import wait_until
+from harness.spool import Owner
 
 from rq.layout import folder
 from rq.spool import byhand, check

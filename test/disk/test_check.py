@@ -4,7 +4,7 @@ import os
 import shutil
 
 import pytest
-from spooling import Owner, check_live
+from harness.spool import Owner, check_live
 
 from rq.spool import check, folders, stopped_cleanly
 from rq.states import Event, State

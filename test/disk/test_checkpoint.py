@@ -2,8 +2,8 @@
 
 import orjson
 import pytest
-from spooling import NOW, Clock, Owner, a_message
-from support import no_descriptors
+from harness.queues import no_descriptors
+from harness.spool import NOW, Clock, Owner, a_message
 
 from rq import durable
 from rq.errors import Refused, WrongState
@@ -217,7 +217,7 @@ def test_a_stop_that_is_cut_short_behind_its_index_hides_no_later_key(
 
     owner.submit()
     owner.apply()
-    monkeypatch.setattr(durable, "checkpoint", kill)
+    monkeypatch.setattr(durable, "crash_point", kill)
     with pytest.raises(Killed):
         checkpoint.stop(owner.spool)
     monkeypatch.undo()

@@ -5,8 +5,8 @@ import shutil
 
 import orjson
 import pytest
-from spooling import NOW, Owner, a_message
-from support import no_descriptors
+from harness.queues import no_descriptors
+from harness.spool import NOW, Owner, a_message
 
 from rq import disk
 from rq.errors import Refused

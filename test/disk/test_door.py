@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from spooling import ORIGIN, adopt, check_live, deposit, look
-from support import free_descriptors
+from harness.queues import free_descriptors
+from harness.spool import ORIGIN, adopt, check_live, deposit, look
 
 from rq.layout import folder
 from rq.spool import door, folders

@@ -5,7 +5,7 @@ import os
 
 import orjson
 import pytest
-from spooling import adopt, check_live, deposit, look
+from harness.spool import adopt, check_live, deposit, look
 
 from rq import offline
 from rq.layout import Root

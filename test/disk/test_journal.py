@@ -4,7 +4,7 @@ import os
 
 import orjson
 import pytest
-from support import files_of, no_descriptors
+from harness.queues import files_of, no_descriptors
 
 from rq.errors import Damaged, DiskFailed
 from rq.journal import history, line

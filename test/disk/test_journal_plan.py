@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from journal_files import START, JournalFiles, life
-from spooling import Owner, a_message
+from harness.journal_files import START, JournalFiles, life
+from harness.spool import Owner, a_message
 
 from rq.errors import Damaged
 from rq.layout import Root

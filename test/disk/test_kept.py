@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support import no_descriptors
+from harness.queues import no_descriptors
 
 from rq.errors import NotPlain
 from rq.layout import Root

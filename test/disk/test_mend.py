@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from spooling import check_live
+from harness.spool import check_live
 
 from rq.errors import Damaged
 from rq.journal import mend

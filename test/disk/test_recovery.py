@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import orjson
 import pytest
-from spooling import Clock, Owner, a_message, check_live
-from support import no_descriptors
+from harness.queues import no_descriptors
+from harness.spool import Clock, Owner, a_message, check_live
 
 from rq.causes import Cause
 from rq.errors import Refused, Unread

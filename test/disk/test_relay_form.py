@@ -4,7 +4,7 @@ import contextlib
 import os
 
 import pytest
-from support_ancestor_http import old_receiver
+from harness.ancestor_http import old_receiver
 
 from rq.durable import content
 from rq.message import Attachment

@@ -7,8 +7,8 @@ import sys
 import time
 
 import pytest
-from support import CHECKOUT, no_descriptors
-from support_ancestor import message_at
+from harness.ancestor import message_at
+from harness.queues import CHECKOUT, no_descriptors
 
 from rq.errors import BadConfig, Refused
 from rq.pipe import Verb

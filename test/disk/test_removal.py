@@ -5,7 +5,7 @@ import os
 import threading
 
 import pytest
-from support import mounted_on
+from harness.queues import mounted_on
 
 from rq import beneath, durable
 

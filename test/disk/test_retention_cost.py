@@ -7,7 +7,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from spooling import Owner
+from harness.spool import Owner
 
 from rq import beneath
 from rq.config.settings import QueueConfig

@@ -5,8 +5,8 @@ import os
 import stat
 
 import pytest
-from spooling import a_message, check_live, deposit, look
-from support import files_of, mounted_on, wait_until
+from harness.queues import files_of, mounted_on, wait_until
+from harness.spool import a_message, check_live, deposit, look
 
 from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import folder

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.spool import NOW, Clock, Owner, a_message, check_live
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from spooling import NOW, Clock, Owner, a_message, check_live
 
 from rq import durable
 from rq.errors import WrongState

@@ -1,7 +1,7 @@
 """What a message's end tells to many is stored once, wherever it is stored."""
 
 import pytest
-from spooling import Owner
+from harness.spool import Owner
 
 from rq.spool import outbox
 from rq.states import Event

@@ -4,7 +4,7 @@ from collections import deque
 
 import orjson
 import pytest
-from spooling import a_message
+from harness.spool import a_message
 
 from rq.errors import Damaged, WrongState
 from rq.spool import checkpoint, deciding, index, transactions

@@ -4,8 +4,8 @@ import hashlib
 import os
 
 import pytest
-from spooling import Owner, check_live
-from support_ancestor import message_at
+from harness.ancestor import message_at
+from harness.spool import Owner, check_live
 
 from rq import names
 from rq.errors import Refused

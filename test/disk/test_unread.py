@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from spooling import a_message
-from support import no_descriptors
+from harness.queues import no_descriptors
+from harness.spool import a_message
 
 from rq.config.settings import QueueConfig
 from rq.errors import Unread

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from crashing import site_at
-from failing import run
 from faults.clocks import Clock
+from harness.failing_calls import run
+from harness.kills import site_at
 
 HERE = Path(__file__).resolve().parent
 

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from crashing import Site, short
-from supervising import wait_until
+from harness.kills import Site, short
+from harness.supervisor import wait_until
 
 from rq.errors import OutcomeUnknown
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from failing import ERRORS, Story, each_may_fail, many_may_fail
+from harness.failing_calls import ERRORS, Story, each_may_fail, many_may_fail
 
 pytestmark = pytest.mark.process
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 
 import pytest
-from crashing import BATCH
-from failing import Story, each_may_fail, many_may_fail, sampled
+from harness.failing_calls import Story, each_may_fail, many_may_fail, sampled
+from harness.kills import BATCH
 
 pytestmark = pytest.mark.process
 

@@ -15,11 +15,19 @@ import errno
 import hashlib
 
 import pytest
-from crashing import short, site_at
-from failing import Life, chosen, clear_refused, ended, failed, nth, sampled
-from relaying import RUN
-from supervising import wait_until
-from webbing import free_port, start_web
+from harness.failing_calls import (
+    Life,
+    chosen,
+    clear_refused,
+    ended,
+    failed,
+    nth,
+    sampled,
+)
+from harness.kills import short, site_at
+from harness.relay import RUN
+from harness.supervisor import wait_until
+from harness.web_server import free_port, start_web
 
 from rq import config
 from rq.config import files

@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 
 import pytest
-from failing import Story, each_may_fail, many_may_fail, sampled
-from supervising import wait_until
+from harness.failing_calls import Story, each_may_fail, many_may_fail, sampled
+from harness.supervisor import wait_until
 
 pytestmark = pytest.mark.process
 

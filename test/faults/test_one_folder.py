@@ -4,8 +4,8 @@ import contextlib
 import os
 
 import pytest
-from support import MAIN, RunningQueue, kept, mounted_on, wait_until
-from support_cli import rq
+from harness.cli import rq
+from harness.queues import MAIN, RunningQueue, kept, mounted_on, wait_until
 
 from rq.states import State
 
@@ -112,7 +112,7 @@ def test_a_batch_goes_on_without_the_message_whose_folder_cannot_be_used(tmp_pat
 
 
 TRIP = """
-from rq.queues.starting import Starter
+from rq.queues.attempts.start import Starter
 
 spawn = Starter.spawn
 
@@ -123,27 +123,27 @@ def tripping(self, claim, on_end):
 
 Starter.spawn = tripping
 
-from rq.queues import ending
+from rq.queues.attempts import finish
 
-fire = ending._fire
+fire = finish._fire
 
 def tripping_at_the_end(owner, worker, claim, decided):
     if worker.message.params.get("param2") == "end":
         raise RecursionError("a fault")
     fire(owner, worker, claim, decided)
 
-ending._fire = tripping_at_the_end
+finish._fire = tripping_at_the_end
 
-from rq.queues import delivery
+from rq.queues.delivery import owed
 
-owes = delivery.owes
+owes = owed.owes
 
 def tripping_at_what_is_owed(owner, message, decided, facts):
     if message.params.get("param2") == "owes":
         raise RecursionError("a fault")
     return owes(owner, message, decided, facts)
 
-delivery.owes = tripping_at_what_is_owed
+owed.owes = tripping_at_what_is_owed
 """
 
 

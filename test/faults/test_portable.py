@@ -10,8 +10,8 @@ import signal
 import subprocess
 
 import pytest
-from supervising import daemon_on, wait_until
-from support import RunningQueue
+from harness.queues import RunningQueue
+from harness.supervisor import daemon_on, wait_until
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,8 @@ import sys
 import time
 
 import pytest
-from crashing import short, site_at
-from supervising import wait_until
+from harness.kills import short, site_at
+from harness.supervisor import wait_until
 
 from rq.errors import OutcomeUnknown, Unreachable
 

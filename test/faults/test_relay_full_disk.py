@@ -4,8 +4,8 @@ import os
 import subprocess
 
 import pytest
-from relaying import pair_at
-from support import wait_until
+from harness.queues import wait_until
+from harness.relay import pair_at
 
 pytestmark = pytest.mark.process
 

@@ -7,10 +7,10 @@ import signal
 import time
 
 import pytest
-from crashing import short, site_at
 from faults.clocks import DAY, HOUR, stop
-from supervising import daemon_on
-from support import wait_until
+from harness.kills import short, site_at
+from harness.queues import wait_until
+from harness.supervisor import daemon_on
 
 from rq.errors import OutcomeUnknown
 

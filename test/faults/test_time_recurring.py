@@ -10,8 +10,8 @@ from datetime import datetime
 
 import pytest
 from faults.clocks import DAY, HOUR, stop
-from supervising import daemon_on
-from support import RunningQueue, wait_until
+from harness.queues import RunningQueue, wait_until
+from harness.supervisor import daemon_on
 
 from rq import client
 

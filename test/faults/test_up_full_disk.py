@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from support_cli import free_port, rq, run
+from harness.cli import free_port, rq, run
 
 MIB = 1024 * 1024
 

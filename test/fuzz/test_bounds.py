@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from supervising import CHECKOUT
+from harness.supervisor import CHECKOUT
 
 LIMITS = """
 import resource
@@ -54,7 +54,7 @@ WORST = {
     "a_journal_of_nonsense": """
         import tempfile
         from pathlib import Path
-        from rq.spool import history, line
+        from rq.journal import history, line
         start = line.seed("j", "0" * 15 + "1")
         head = {"g": 0, "ev": "open", "journal": "j", "segment": "0" * 15 + "1"}
         data = line.sealed(line.body(head), start) + b'{"crc":"00000000",\\n' * 10**6

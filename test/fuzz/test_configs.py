@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from fuzzing import as_json, json_value, mangled, near, odd_text
+from harness.hostile_values import as_json, json_value, mangled, near, odd_text
 from hypothesis import given
 from hypothesis import strategies as st
 

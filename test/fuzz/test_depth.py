@@ -6,8 +6,8 @@ import json
 import os
 
 import pytest
-from support import running_queue, wait_until
-from webbing import served
+from harness.queues import running_queue, wait_until
+from harness.web_server import served
 
 from rq import client, nesting
 from rq.config import read_json

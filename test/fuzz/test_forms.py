@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import falcon.asgi
 import pytest
 from falcon.testing import TestClient
-from fuzzing import mangled, odd_text
+from harness.hostile_values import mangled, odd_text
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import orjson
 import pytest
-from fuzzing import json_value, mangled
+from harness.hostile_values import json_value, mangled
+from harness.spool import Owner, check_live
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spooling import Owner, check_live
 
 from rq.errors import Damaged
 from rq.journal import history, line

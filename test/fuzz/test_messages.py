@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import orjson
-from fuzzing import as_json, json_value, mangled, near
+from harness.hostile_values import as_json, json_value, mangled, near
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ import itertools
 import json
 
 import pytest
-from fuzzing import as_json, json_value, mangled, odd_text
+from harness.hostile_values import as_json, json_value, mangled, odd_text
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import orjson
 import pytest
-from fuzzing import json_value, mangled, near
+from harness.hostile_values import json_value, mangled, near
+from harness.queues import running_queue, wait_until
+from harness.supervisor import daemon_on
 from hypothesis import example, given
 from hypothesis import strategies as st
-from supervising import daemon_on
-from support import running_queue, wait_until
 
 from rq import client, wire
 from rq.errors import OutcomeUnknown

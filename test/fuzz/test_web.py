@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from fuzzing import mangled, odd_text
+from harness.hostile_values import mangled, odd_text
+from harness.web_server import served
 from hypothesis import given
 from hypothesis import strategies as st
-from webbing import served
 
 from rq.config.settings import RootConfig
 from rq.layout import Root

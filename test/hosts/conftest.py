@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from supervising import CHECKOUT, Daemon, wait_until
-from webbing import write_config
+from harness.supervisor import CHECKOUT, Daemon, wait_until
+from harness.web_server import write_config
 
 from rq.outbound import permits
 

@@ -5,8 +5,8 @@ import os
 from collections import Counter
 
 import pytest
-from supervising import wait_until
-from support import short
+from harness.queues import short
+from harness.supervisor import wait_until
 
 from rq.spool import folders
 from rq.states import State

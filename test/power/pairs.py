@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.spool import Owner
 from power.disk import Disk
 from power.proving import Way, recorded_kills
 from power.recovering import Recovered, look, recover
 from power.tale import NOWHERE, Seen
-from spooling import Owner
 
 from rq import config
 from rq.errors import RQError

@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crashing import Queue, Site, short
+from harness.kills import Queue, Site, short
+from harness.supervisor import CHECKOUT, wait_until
 from power.tale import ANY, NOWHERE, SEGMENT, Seen, mark, take_marks
-from supervising import CHECKOUT, wait_until
 
 from rq.spool import checkpoint
 

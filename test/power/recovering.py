@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.spool import Owner, check_live
 from power.tale import ANY, NOWHERE, Seen, in_small, read_may
-from spooling import Owner, check_live
 
 from rq.errors import RQError
 from rq.layout import ATTACH, folder

@@ -11,11 +11,11 @@ import random
 import sys
 from pathlib import Path
 
-from crashing import Queue, Site, short
+from harness.kills import Queue, Site, short
+from harness.supervisor import wait_until
+from harness.web_server import free_port, start_web
 from power.queue_stories import OFTEN, PATIENCE, RELAY, TAKER, Act
 from power.tale import NOWHERE, take_marks
-from supervising import wait_until
-from webbing import free_port, start_web
 
 from rq.outbound import permits
 

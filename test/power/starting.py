@@ -9,9 +9,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from harness.spool import Owner
 from power.recovering import Recovered, look, power_is_back
 from power.tale import ANY, Seen, mark, take_marks
-from spooling import Owner
 
 from rq.spool import checkpoint
 

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.spool import NOW, Clock, Owner, a_message, adopt
 from power.trace import MARKS
-from spooling import NOW, Clock, Owner, a_message, adopt
 
 from rq.durable import content
 from rq.errors import DiskFailed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spooling import Owner
+from harness.spool import Owner
 
 
 def test_what_a_kill_left_unsynced_and_a_power_cut_then_took_stops_no_start(tmp_path):

@@ -4,13 +4,13 @@ import random
 import shutil
 
 import pytest
-from crashing import site_at
+from harness.kills import site_at
+from harness.supervisor import wait_until
 from power.disk import Mark
 from power.proving import is_here, prove, queues_of, recorded_queues
 from power.queue_stories import PATIENCE, SCRIPT, STORIES
 from power.states import DISKS, NEAR, Model, States
 from power.twice import FIRST, prove_twice
-from supervising import wait_until
 
 ENDED = ("done", "err")
 pytestmark = pytest.mark.process

@@ -4,14 +4,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from harness.queues import RunningQueue
+from harness.relay import RUN, SETTINGS, SINK, Pair, Proxy
+from harness.web_server import Client, start_web
 from power.disk import Synced, Written
 from power.pairs import PAIR, recorded_pair, recover_pair
 from power.proving import Way, is_here, prove
 from power.states import DISKS, NEAR, Model, States
 from power.twice import FIRST
-from relaying import RUN, SETTINGS, SINK, Pair, Proxy
-from support import RunningQueue
-from webbing import Client, start_web
 
 from rq import config
 from rq.layout import Root

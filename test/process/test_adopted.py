@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import end, running_queue, wait_until
+from harness.queues import end, running_queue, wait_until
 
 from rq.proc.family import Family
 

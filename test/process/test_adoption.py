@@ -5,8 +5,8 @@ import os
 import time
 
 import pytest
-from support import RunningQueue
-from support_ancestor import message_at
+from harness.ancestor import message_at
+from harness.queues import RunningQueue
 
 pytestmark = pytest.mark.process
 OLD = "20150301.1000.00.001.411"

@@ -5,8 +5,8 @@ import hashlib
 import os
 
 import pytest
-from support import RunningQueue, short
-from support_ancestor import message_at
+from harness.ancestor import message_at
+from harness.queues import RunningQueue, short
 
 pytestmark = pytest.mark.process
 CAT, DOG = b"a picture of a cat\n", b"a picture of a dog\n"

@@ -10,9 +10,9 @@ import subprocess
 import threading
 
 import pytest
-import support_ancestor
-from supervising import daemon_on
-from support import RunningQueue, kept
+from harness import ancestor as ruby_root
+from harness.queues import RunningQueue, kept
+from harness.supervisor import daemon_on
 
 from rq import wire
 from rq.layout import Root
@@ -30,7 +30,7 @@ def script(request, tmp_path):
     """A script of the ancestor that runs on, and the queue of its message."""
     queue = RunningQueue(tmp_path, "t", "#!/bin/sh\necho done alone >&3\n")
     folder = queue.dir.path / "run" / MSG_ID
-    support_ancestor.message_at(folder, "t", "que")
+    ruby_root.message_at(folder, "t", "que")
     (folder / "job").mkdir()
     known = {"RQ_MSG_ID": MSG_ID} if request.param == "environment" else {}
     place = folder / "job" if request.param == "cwd" else tmp_path
@@ -61,7 +61,7 @@ def test_a_message_waits_for_the_script_of_the_ancestor_that_has_it(script):
 def test_a_number_that_another_process_has_by_now_is_not_waited_for(tmp_path):
     queue = RunningQueue(tmp_path, "t", "#!/bin/sh\necho done alone >&3\n")
     folder = queue.dir.path / "run" / MSG_ID
-    support_ancestor.message_at(folder, "t", "que")
+    ruby_root.message_at(folder, "t", "que")
     (folder / "job").mkdir()
     (folder / "pid").write_text(str(os.getpid()))
     with kept(queue):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import SETTINGS, RunningQueue, lives, running_queue, wait_until
+from harness.queues import SETTINGS, RunningQueue, lives, running_queue, wait_until
 
 from rq.queues.schedule.destinations import MOST
 

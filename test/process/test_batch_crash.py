@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from crashing import BATCH, site_at
-from supervising import wait_until
+from harness.kills import BATCH, site_at
+from harness.supervisor import wait_until
 
 pytestmark = pytest.mark.process
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from support import CHECKOUT
+from harness.queues import CHECKOUT
 
 pytestmark = pytest.mark.process
 

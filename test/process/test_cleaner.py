@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from support import CHECKOUT, RunningQueue, wait_until
+from harness.queues import CHECKOUT, RunningQueue, wait_until
 
 from rq import cleaner
 from rq.errors import BadInput

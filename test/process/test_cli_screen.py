@@ -5,8 +5,8 @@ import os
 import re
 
 import pytest
-import support_ancestor as ancestor
-from support_cli import rq
+from harness import ancestor
+from harness.cli import rq
 
 pytestmark = pytest.mark.process
 

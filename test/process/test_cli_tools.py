@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import support_ancestor as ancestor
-from support_cli import CHECKOUT, rq, run
+from harness import ancestor
+from harness.cli import CHECKOUT, rq, run
 
 from rq import client
 from rq.config import files

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from support import acting_as, open_to_others, wait_until
-from webbing import served
+from harness.queues import acting_as, open_to_others, wait_until
+from harness.web_server import served
 
 from rq import client
 from rq.errors import Unreachable

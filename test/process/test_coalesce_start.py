@@ -5,7 +5,7 @@ import shutil
 import signal
 
 import pytest
-from support import RunningQueue, kept, wait_until
+from harness.queues import RunningQueue, kept, wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
 

@@ -6,9 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from supervising import Daemon
-from support import RunningQueue, kept, wait_until
-from webbing import web_alone
+from harness.queues import RunningQueue, kept, wait_until
+from harness.supervisor import Daemon
+from harness.web_server import web_alone
 
 from rq import cli
 from rq.access.roles import Role

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from crashing import short, site_at
-from supervising import connect, wait_until
+from harness.kills import short, site_at
+from harness.supervisor import connect, wait_until
 
 from rq import client, wire
 from rq.errors import OutcomeUnknown

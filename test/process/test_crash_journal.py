@@ -5,8 +5,8 @@ import os
 import shutil
 
 import pytest
-from crashing import Queue, Site, site_at
-from supervising import wait_until
+from harness.kills import Queue, Site, site_at
+from harness.supervisor import wait_until
 
 from rq.errors import OutcomeUnknown, Unreachable
 from rq.spool import index

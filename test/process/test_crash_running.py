@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from crashing import short, site_at
-from supervising import wait_until
+from harness.kills import short, site_at
+from harness.supervisor import wait_until
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,7 @@ import shutil
 import threading
 
 import pytest
-from support import CHECKOUT, RunningQueue, short, wait_until
+from harness.queues import CHECKOUT, RunningQueue, short, wait_until
 
 from rq import config
 from rq.timers import timer

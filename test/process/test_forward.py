@@ -1,8 +1,8 @@
 """`forward DEST`: done here, and one copy with its attachments there, whatever crashes."""
 
 import pytest
-from crashing import site_at
-from support import RunningQueue, short, wait_until
+from harness.kills import site_at
+from harness.queues import RunningQueue, short, wait_until
 
 from rq.spool import folders
 from rq.states import State

@@ -10,7 +10,15 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, RunningQueue, end, kept, lives, only_root, wait_until
+from harness.queues import (
+    CHECKOUT,
+    RunningQueue,
+    end,
+    kept,
+    lives,
+    only_root,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.process, only_root]
 NOBODY = 65534

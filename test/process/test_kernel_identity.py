@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from support import CHECKOUT, wait_until
-from webbing import free_port
+from harness.queues import CHECKOUT, wait_until
+from harness.web_server import free_port
 
 from rq.access import kernel
 

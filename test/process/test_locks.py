@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from installing import as_user
-from supervising import Daemon
-from support import CHECKOUT, only_root, open_to_others, wait_until
+from harness.installation import as_user
+from harness.queues import CHECKOUT, only_root, open_to_others, wait_until
+from harness.supervisor import Daemon
 
 from rq import logs
 from rq.proc import locks

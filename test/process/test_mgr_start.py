@@ -3,7 +3,7 @@
 import socket
 
 import pytest
-from support_cli import free_port, rq, run
+from harness.cli import free_port, rq, run
 
 from rq.layout import Root
 

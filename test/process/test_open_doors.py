@@ -3,8 +3,8 @@
 import json
 
 import pytest
-import webbing
-from support_cli import rq
+from harness import web_server
+from harness.cli import rq
 
 from rq import passwords
 from rq.access import warnings
@@ -41,7 +41,7 @@ def test_passwords_over_plain_http_beyond_loopback_are_warned_of(
 
 def test_status_and_the_page_of_the_system_say_it(tmp_path):
     settings = {"addr": "0.0.0.0", "basic_auth": AUTH}
-    with webbing.web_alone(tmp_path, **settings) as web:
+    with web_server.web_alone(tmp_path, **settings) as web:
         login = {"Authorization": "Basic YWRhOnNlc2FtZQ=="}
         assert READABLE in web.page("/system", **login)
         told = rq("status", "--json", root=tmp_path).stdout

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from answering import http, service
-from support import CHECKOUT
+from harness.canned_service import http, service
+from harness.queues import CHECKOUT
 
 from rq.outbound import addresses, connection
 from rq.outbound.line import Line, NotAllowed

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from owing import ON, WEEK, Owing, in_doubt
-from support import RunningQueue, kept, wait_until
+from harness.owed import ON, WEEK, Owing, in_doubt
+from harness.queues import RunningQueue, kept, wait_until
 
 from rq import cli
 from rq.spool import folders

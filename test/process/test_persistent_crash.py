@@ -4,8 +4,8 @@ message runs twice at once, and what was handed in is not run again."""
 import contextlib
 
 import pytest
-from crashing import site_at
-from supervising import wait_until
+from harness.kills import site_at
+from harness.supervisor import wait_until
 
 from rq.errors import OutcomeUnknown, Unreachable
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import running_queue, wait_until
+from harness.queues import running_queue, wait_until
 
 from rq.queues.workers import protocol
 

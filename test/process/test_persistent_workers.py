@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from support import SETTINGS, lives, running_queue, wait_until
+from harness.queues import SETTINGS, lives, running_queue, wait_until
 
 pytestmark = pytest.mark.process
 

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support import running_queue
+from harness.queues import running_queue
 
 pytestmark = pytest.mark.process
 VICTIM = "the file of another\n"

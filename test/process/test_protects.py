@@ -6,8 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-import webbing
-from support_cli import CHECKOUT
+from harness import web_server
+from harness.cli import CHECKOUT
 
 PAGE = CHECKOUT / "docs/guide/protects.md"
 BLOCK = PAGE.read_text().partition("```sh\n")[2].partition("```")[0]
@@ -25,7 +25,7 @@ def served(tmp_path_factory):
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         pytest.skip(f"no {missing[0]} -> apt-get install {missing[0]}")
-    with webbing.served(tmp_path_factory.mktemp("root") / "rq") as found:
+    with web_server.served(tmp_path_factory.mktemp("root") / "rq") as found:
         found.queue("echo done >&3", "kept")
         yield found
 

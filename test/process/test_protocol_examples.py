@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, running_queue, short, wait_until
+from harness.queues import CHECKOUT, running_queue, short, wait_until
 
 from rq import command, config
 from rq.layout import Root

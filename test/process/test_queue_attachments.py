@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import CHECKOUT, ask_at_once, end, running_queue, short, wait_until
+from harness.queues import CHECKOUT, ask_at_once, end, running_queue, short, wait_until
 
 from rq import wire
 

@@ -6,7 +6,7 @@ import os
 import socket
 
 import pytest
-from support import running_queue, short, wait_until
+from harness.queues import running_queue, short, wait_until
 
 from rq import client, wire
 

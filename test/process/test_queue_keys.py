@@ -1,7 +1,7 @@
 """One key, one message: prepared, committed, ended, removed, restarted."""
 
 import pytest
-from support import running_queue, short
+from harness.queues import running_queue, short
 
 pytestmark = pytest.mark.process
 

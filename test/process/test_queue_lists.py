@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from support import running_queue
-from support_cli import rq
+from harness.cli import rq
+from harness.queues import running_queue
 
 pytestmark = pytest.mark.process
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from supervising import daemon_on, wait_until
-from support_cli import CHECKOUT, rq
+from harness.cli import CHECKOUT, rq
+from harness.supervisor import daemon_on, wait_until
 
 from rq import command
 from rq.command import Command

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
-from support import SETTINGS, RunningQueue, lives, running_queue, wait_until
+from harness.queues import SETTINGS, RunningQueue, lives, running_queue, wait_until
 
 from rq import client
 from rq.spool import check

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from relaying import pair_at
-from support import wait_until
-from support_ancestor_http import OldSender, old_receiver
+from harness.ancestor_http import OldSender, old_receiver
+from harness.queues import wait_until
+from harness.relay import pair_at
 
 from rq import cli
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from relaying import RUN, SETTINGS
-from support import CHECKOUT, RunningQueue
+from harness.queues import CHECKOUT, RunningQueue
+from harness.relay import RUN, SETTINGS
 
 from rq.outbound import earlier, permits
 

@@ -7,8 +7,8 @@ import shutil
 import signal
 
 import pytest
-from relaying import STEPS, pair_at
-from support import wait_until
+from harness.queues import wait_until
+from harness.relay import STEPS, pair_at
 
 from rq.errors import RQError
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from relaying import DELAYS, FAULTS, STEPS, pair_at
-from support import wait_until
+from harness.queues import wait_until
+from harness.relay import DELAYS, FAULTS, STEPS, pair_at
 
 from rq import host_back_off
 

@@ -4,9 +4,9 @@ shows nothing of what a host that is no RQ answers."""
 import json
 
 import pytest
-from answering import http, service
-from relaying import HERE, pair_at
-from support import wait_until
+from harness.canned_service import http, service
+from harness.queues import wait_until
+from harness.relay import HERE, pair_at
 
 from rq import cli
 from rq.cli import check_rq

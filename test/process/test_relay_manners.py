@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
-from relaying import pair_at
-from support import RunningQueue, wait_until
+from harness.queues import RunningQueue, wait_until
+from harness.relay import pair_at
 
 from rq import host_back_off, transfers
 from rq.message import MESSAGE_LIMIT

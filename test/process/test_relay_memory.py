@@ -6,8 +6,8 @@ import time
 import zlib
 
 import pytest
-from relaying import pair_at
-from support import short, wait_until
+from harness.queues import short, wait_until
+from harness.relay import pair_at
 
 from rq import cli
 

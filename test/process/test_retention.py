@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from support import RunningQueue, running_queue, short, wait_until
+from harness.queues import RunningQueue, running_queue, short, wait_until
 
 from rq.journal import history
 

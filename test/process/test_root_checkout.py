@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from installing import (
+from harness.cli import CHECKOUT, define, free_port
+from harness.installation import (
     STRANGER,
     USER,
     as_user,
@@ -18,8 +19,7 @@ from installing import (
     owners,
     place_for_all,
 )
-from support import only_root
-from support_cli import CHECKOUT, define, free_port
+from harness.queues import only_root
 
 pytestmark = [pytest.mark.process, only_root]
 

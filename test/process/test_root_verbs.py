@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from installing import (
+from harness.cli import define, free_port
+from harness.installation import (
     STRANGER,
     USER,
     as_user,
@@ -17,8 +18,7 @@ from installing import (
     owners,
     place_for_all,
 )
-from support import only_root, wait_until
-from support_cli import define, free_port
+from harness.queues import only_root, wait_until
 
 from rq.cli import ANCESTOR, UNREACHABLE, VERBS
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from support import CHECKOUT, RunningQueue, no_descriptors, wait_until
-from support_cli import rq
+from harness.cli import rq
+from harness.queues import CHECKOUT, RunningQueue, no_descriptors, wait_until
 
 from rq import config
 from rq.errors import CannotRead

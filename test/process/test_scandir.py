@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from supervising import annoy, daemon_on, wait_until
+from harness.supervisor import annoy, daemon_on, wait_until
 
 from rq import client, config, trash, wire
 from rq.errors import NoSuchQueue, Refused

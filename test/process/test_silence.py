@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support import running_queue, short, wait_until
+from harness.queues import running_queue, short, wait_until
 
 pytestmark = pytest.mark.process
 DONE = "echo done fine >&3"

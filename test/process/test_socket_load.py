@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from supervising import daemon_on
-from support import (
+from harness.queues import (
     RunningQueue,
     acting_as,
     open_to_others,
     running_queue,
     wait_until,
 )
+from harness.supervisor import daemon_on
 
 from rq import client, wire
 

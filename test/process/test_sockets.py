@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervising import Daemon, daemon_on
-from support import (
+from harness.queues import (
     CHECKOUT,
     RunningQueue,
     acting_as,
@@ -22,6 +21,7 @@ from support import (
     short,
     wait_until,
 )
+from harness.supervisor import Daemon, daemon_on
 
 from rq import client
 from rq.access.roles import Role

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from support import CHECKOUT, RunningQueue, running_queue, short, wait_until
+from harness.queues import CHECKOUT, RunningQueue, running_queue, short, wait_until
 
 from rq import client
 from rq.errors import RQError

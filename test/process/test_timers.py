@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from supervising import annoy, connect, daemon_on, wait_until
+from harness.supervisor import annoy, connect, daemon_on, wait_until
 
 from rq import client, config, names, wire
 from rq.config import files

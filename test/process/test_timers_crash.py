@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from crashing import TEST, site_at
-from supervising import wait_until
+from harness.kills import site_at
+from harness.queues import CHECKOUT
+from harness.supervisor import wait_until
 
 from rq import client, config
 
@@ -28,7 +29,7 @@ def site(tmp_path):
 @contextlib.contextmanager
 def timers(site, crash_at=""):
     """Run the timers of a root, without a supervisor."""
-    here = os.pathsep.join([str(TEST.parent), os.environ.get("PYTHONPATH", "")])
+    here = os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": here, "RQ_CRASH_AT": crash_at}
     told = [sys.executable, "-m", "rq.timers", "--root", str(site.root.path)]
     with (site.root.log / "timers.stderr").open("ab") as stderr:

@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from support_cli import CHECKOUT, rq, running
-from webbing import Client, free_port, write_config
+from harness.cli import CHECKOUT, rq, running
+from harness.web_server import Client, free_port, write_config
 
 from rq import passwords
 from rq.access.tokens import Tokens

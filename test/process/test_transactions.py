@@ -4,10 +4,10 @@ import json
 import shutil
 
 import pytest
-from crashing import short, site_at
-from supervising import wait_until
-from support import ask_at_once
-from support_cli import rq
+from harness.cli import rq
+from harness.kills import short, site_at
+from harness.queues import ask_at_once
+from harness.supervisor import wait_until
 
 from rq import client
 

@@ -10,8 +10,8 @@ import os
 import time
 
 import pytest
-from spooling import Owner
-from support import RunningQueue, kept, short, wait_until
+from harness.queues import RunningQueue, kept, short, wait_until
+from harness.spool import Owner
 
 from rq import client
 from rq.proc import turnlimit

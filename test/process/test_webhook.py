@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from support import CHECKOUT, RunningQueue, wait_until
+from harness.queues import CHECKOUT, RunningQueue, wait_until
 
 from rq.webhook import signing
 

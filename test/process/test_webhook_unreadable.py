@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support import RunningQueue, wait_until
+from harness.queues import RunningQueue, wait_until
 
 from rq.spool import folders
 from rq.states import State

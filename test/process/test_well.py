@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from support import wait_until
-from support_cli import rq
-from webbing import served
+from harness.cli import rq
+from harness.queues import wait_until
+from harness.web_server import served
 
 pytestmark = pytest.mark.process
 

@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from support import RunningQueue, running_queue, wait_until
+from harness.queues import RunningQueue, running_queue, wait_until
 
 pytestmark = pytest.mark.process
 # Says what param2 holds on the pipe, reads the answer, reports done with it; its copy

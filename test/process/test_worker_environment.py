@@ -7,7 +7,7 @@ import sys
 from datetime import datetime
 
 import pytest
-from support import (
+from harness.queues import (
     SCRIPTS,
     SETTINGS,
     RunningQueue,

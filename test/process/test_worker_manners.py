@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import SCRIPTS, RunningQueue, end, lives, running_queue, wait_until
+from harness.queues import SCRIPTS, RunningQueue, end, lives, running_queue, wait_until
 
 pytestmark = pytest.mark.process
 NOBODY = 65534

@@ -1,7 +1,7 @@
 """What becomes of a message: the table of exit statuses and words, row by row."""
 
 import pytest
-from support import running_queue
+from harness.queues import running_queue
 
 pytestmark = pytest.mark.process
 IMPROPER = "err - PROCESS EXITED IMPROPERLY - MOVING TO ERR - Completion was "

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import end, lives, running_queue, wait_until
+from harness.queues import end, lives, running_queue, wait_until
 
 from rq import client
 from rq.causes import Cause

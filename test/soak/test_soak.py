@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from crashing import short
-from supervising import annoy
-from support import wait_until
-from webbing import BROWSER, served
+from harness.kills import short
+from harness.queues import wait_until
+from harness.supervisor import annoy
+from harness.web_server import BROWSER, served
 
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 

@@ -9,8 +9,8 @@ import sys
 from collections import Counter
 
 import pytest
-from support import wait_until
-from webbing import free_port
+from harness.queues import wait_until
+from harness.web_server import free_port
 
 from rq import client, published
 from rq.cli.spark_demo import QUEUES

@@ -8,11 +8,11 @@ import random
 import threading
 
 import duckdb
-import history_reference as reference
 import pyarrow.dataset as ds
 import pytest
-from journal_files import DAY, START, JournalFiles, life, lines
-from support import wait_until
+from harness import history_reference as reference
+from harness.journal_files import DAY, START, JournalFiles, life, lines
+from harness.queues import wait_until
 
 from rq import published
 from rq.errors import Damaged, Refused

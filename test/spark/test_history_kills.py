@@ -11,12 +11,12 @@ import sys
 import time
 
 import duckdb
-import history_reference as reference
 import psutil
 import pyarrow.dataset as ds
 import pytest
-from journal_files import START, JournalFiles, life, lines
-from support import wait_until
+from harness import history_reference as reference
+from harness.journal_files import START, JournalFiles, life, lines
+from harness.queues import wait_until
 
 from rq import published
 from rq.layout import Root

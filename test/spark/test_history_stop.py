@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from journal_files import START, JournalFiles, life
-from support import CHECKOUT, SETTINGS, end, lives, running_queue, wait_until
+from harness.journal_files import START, JournalFiles, life
+from harness.queues import CHECKOUT, SETTINGS, end, lives, running_queue, wait_until
 
 from rq.layout import Root
 from rq.spark import scratch

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support import CHECKOUT
+from harness.queues import CHECKOUT
 
 from rq.spark import java
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
-import support_cli
+from harness import cli
+from harness.queues import CHECKOUT, no_descriptors, wait_until
 from pyarrow import parquet
-from support import CHECKOUT, no_descriptors, wait_until
 
 from rq.errors import BadInput
 from rq.spark import attachments, given, jobs, parsing, results, work
@@ -301,7 +301,7 @@ def tried(tmp_path, *words):
     script = tmp_path / "job.py"
     script.write_text(TRIED)
     words = ("spark", "try", script, "--out", tmp_path / "out", *words)
-    return support_cli.rq(*words, root=tmp_path / "root")
+    return cli.rq(*words, root=tmp_path / "root")
 
 
 def test_a_job_can_be_tried_on_folders_without_a_daemon(tmp_path):
@@ -343,7 +343,7 @@ def test_what_is_wrong_with_a_job_is_said_in_one_sentence(tmp_path, script, says
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/log").touch()
     words = (tmp_path / "job.py", "--messages", tmp_path / "logs", "--out", tmp_path)
-    ended = support_cli.rq("spark", "try", *words, root=tmp_path / "root")
+    ended = cli.rq("spark", "try", *words, root=tmp_path / "root")
     assert ended.returncode not in (0, 70)
     assert says in ended.stderr.splitlines()[-1]
 

@@ -11,8 +11,8 @@ import time
 
 import pyarrow as pa
 import pytest
-from jobbing import HEAD, TAKE, job_settings, prepared
-from support import SETTINGS, lives, running_queue, wait_until
+from harness.queues import SETTINGS, lives, running_queue, wait_until
+from harness.spark_jobs import HEAD, TAKE, job_settings, prepared
 
 from rq.spark import listening
 

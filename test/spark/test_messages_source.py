@@ -8,9 +8,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from message_folders import BEGAN, make_done, make_message, make_queue, plain_read
-from spooling import Owner
-from supervising import CHECKOUT
+from harness.message_folders import (
+    BEGAN,
+    make_done,
+    make_message,
+    make_queue,
+    plain_read,
+)
+from harness.spool import Owner
+from harness.supervisor import CHECKOUT
 
 from rq.errors import BadInput
 from rq.layout import Root, folder

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
-from supervising import CHECKOUT
-from support import acting_as
+from harness.queues import acting_as
+from harness.supervisor import CHECKOUT
 
 OTHER = 4321
 SECRET = "sesame-open"

@@ -8,7 +8,7 @@ import json
 from contextlib import closing
 
 import pytest
-from support import running_queue, wait_until
+from harness.queues import running_queue, wait_until
 
 pytest.importorskip("pyspark")
 

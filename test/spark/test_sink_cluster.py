@@ -11,12 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from supervising import wait_until
-from webbing import served
+from harness.supervisor import wait_until
+from harness.web_server import served
 
 pytest.importorskip("pyspark")
 
-from spark_cluster import cluster_at, end
+from harness.spark_cluster import cluster_at, end
 
 HERE = Path(__file__).resolve().parent
 ROWS = list(range(40))

@@ -9,8 +9,8 @@ import sys
 
 import psutil
 import pytest
-from journal_files import START, JournalFiles, life
-from support import wait_until
+from harness.journal_files import START, JournalFiles, life
+from harness.queues import wait_until
 
 from rq.errors import BadConfig, Damaged
 from rq.layout import Root

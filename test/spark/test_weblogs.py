@@ -16,13 +16,13 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-import support_cli
-from jobbing import job_settings
+from harness import cli
+from harness.queues import CHECKOUT, wait_until
+from harness.spark_cluster import cluster_at
+from harness.spark_jobs import job_settings
+from harness.web_server import free_port
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
-from spark_cluster import cluster_at
-from support import CHECKOUT, wait_until
-from webbing import free_port
 
 from rq import client
 from rq.layout import Root
@@ -152,7 +152,7 @@ def test_logs_go_from_s3_through_spark_to_sftp_and_the_plot_is_on_the_page(
     )
     options = f"-i {sftp.user_key} -o UserKnownHostsFile={sftp.known} -F none"
     install(root, "deliver", env_vars={"SFTP_OPTIONS": options})
-    with support_cli.running(root):
+    with cli.running(root):
         timer = json.loads((EXAMPLE / "timer.json").read_text())
         timer["msg"]["param1"] += store
         (root / "timers/weblogs.json").write_text(json.dumps(timer))

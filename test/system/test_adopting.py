@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-import support_ancestor as ancestor
-from support_cli import CHECKOUT, free_port, rq, running
+from harness import ancestor
+from harness.cli import CHECKOUT, free_port, rq, running
 
 pytestmark = pytest.mark.system
 LINE = r"work: 2 done after \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\n"

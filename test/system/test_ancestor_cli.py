@@ -5,7 +5,7 @@ import os
 import re
 
 import pytest
-from support_cli import define, rq, running, wait_until
+from harness.cli import define, rq, running, wait_until
 
 pytestmark = pytest.mark.system
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-import support_ancestor as ancestor
-from support_cli import free_port, running, wait_until
+from harness import ancestor
+from harness.cli import free_port, running, wait_until
 
 from rq import client
 from rq.layout import Root

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from support_cli import CHECKOUT, define, rq, run, running, wait_until
+from harness.cli import CHECKOUT, define, rq, run, running, wait_until
 
 pytestmark = pytest.mark.system
 

@@ -5,8 +5,8 @@ import json
 import tarfile
 
 import pytest
-from supervising import CHECKOUT, wait_until
-from webbing import served
+from harness.supervisor import CHECKOUT, wait_until
+from harness.web_server import served
 
 from rq import config
 from rq.outbound import permits

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crashing import short
-from supervising import Daemon, daemon_on, wait_until
-from webbing import Client as Web
-from webbing import free_port, write_config
+from harness.kills import short
+from harness.supervisor import Daemon, daemon_on, wait_until
+from harness.web_server import Client as Web
+from harness.web_server import free_port, write_config
 
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.spool import check, folders

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from supervising import CHECKOUT, wait_until
-from webbing import served
+from harness.supervisor import CHECKOUT, wait_until
+from harness.web_server import served
 
 from rq import cli
 from rq.outbound import permits

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from support import SCRIPTS, running_queue, wait_until
+from harness.queues import SCRIPTS, running_queue, wait_until
 
 pytestmark = pytest.mark.system
 NOP = "#!/bin/sh\necho done nothing to do >&3\n"

@@ -4,9 +4,9 @@ takes does not grow with how many messages wait."""
 from __future__ import annotations
 
 import pytest
+from harness.steps import steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from steps import steps
 
 from rq.queues.schedule.batch_rule import Gathering, Rule
 

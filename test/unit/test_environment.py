@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from spooling import a_message
+from harness.spool import a_message
 
 import rq
 from rq.config.settings import QueueConfig, RootConfig

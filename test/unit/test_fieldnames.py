@@ -4,9 +4,9 @@ import doctest
 import string
 
 import pytest
+from harness.spool import a_message
 from hypothesis import given
 from hypothesis import strategies as st
-from spooling import a_message
 
 from rq import fieldnames
 from rq.errors import BadMessage

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from support import free_descriptors, no_descriptors
+from harness.queues import free_descriptors, no_descriptors
 
 from rq.proc import lease_holders, processes
 

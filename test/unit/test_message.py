@@ -4,9 +4,9 @@ import tracemalloc
 
 import orjson
 import pytest
+from harness.spool import NOW, a_message
 from hypothesis import given
 from hypothesis import strategies as st
-from spooling import NOW, a_message
 
 from rq.errors import BadMessage
 from rq.journal import line

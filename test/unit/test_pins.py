@@ -4,9 +4,9 @@ import re
 import runpy
 
 import pytest
+from harness.cli import CHECKOUT
 from packaging.requirements import Requirement
 from packaging.version import Version
-from support_cli import CHECKOUT
 
 PINS = runpy.run_path(str(CHECKOUT / "bin/pins.py"))
 PYPROJECT = CHECKOUT / "pyproject.toml"

@@ -10,10 +10,10 @@ from email.utils import formatdate
 from urllib.parse import quote, unquote
 
 import pytest
+from harness.supervisor import wait_until
+from harness.web_server import served
 from hypothesis import given
 from hypothesis import strategies as st
-from supervising import wait_until
-from webbing import served
 
 from rq.errors import BadInput
 from rq.web.downloads import parse_range, saved_as

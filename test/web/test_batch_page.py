@@ -1,8 +1,8 @@
 """A batch in the browser: who is in it, one log for all, ended only as a whole."""
 
 import pytest
-from support import running_queue, wait_until
-from webbing import web_alone
+from harness.queues import running_queue, wait_until
+from harness.web_server import web_alone
 
 pytestmark = pytest.mark.process
 

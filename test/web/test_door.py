@@ -11,8 +11,8 @@ import subprocess
 import sys
 
 import pytest
-from support import wait_until
-from web_door import GET, Door, door, read_all
+from harness.queues import wait_until
+from harness.web_door import GET, Door, door, read_all
 
 pytestmark = pytest.mark.system
 

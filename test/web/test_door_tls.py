@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import no_descriptors, wait_until
-from web_door import GET, Door, door, read_all
-from webbing import CHECKOUT, start_web, web_alone, write_config
+from harness.queues import no_descriptors, wait_until
+from harness.web_door import GET, Door, door, read_all
+from harness.web_server import CHECKOUT, start_web, web_alone, write_config
 
 from rq.config import files
 from rq.layout import Root

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from webbing import web_alone
+from harness.web_server import web_alone
 
 from rq import passwords
 from rq.access.roles import Principal, Role

@@ -7,8 +7,15 @@ import json
 import socket
 
 import pytest
-from supervising import wait_until
-from webbing import BROWSER, Client, free_port, start_web, web_alone, write_config
+from harness.supervisor import wait_until
+from harness.web_server import (
+    BROWSER,
+    Client,
+    free_port,
+    start_web,
+    web_alone,
+    write_config,
+)
 
 from rq import passwords
 from rq.access import gate, warnings

@@ -4,10 +4,10 @@ import json
 import shutil
 import time
 
-import history_reference as reference
 import pytest
-from journal_files import DAY, JournalFiles, life, lines
-from webbing import web_alone
+from harness import history_reference as reference
+from harness.journal_files import DAY, JournalFiles, life, lines
+from harness.web_server import web_alone
 
 from rq.config import files
 from rq.layout import Root

@@ -9,8 +9,8 @@ import struct
 import time
 
 import pytest
-from support import wait_until
-from webbing import served
+from harness.queues import wait_until
+from harness.web_server import served
 
 from rq.access import tokens
 from rq.access.roles import Role

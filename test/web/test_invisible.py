@@ -6,8 +6,8 @@ import re
 from urllib.parse import quote
 
 import pytest
-import webbing
-from supervising import wait_until
+from harness import web_server
+from harness.supervisor import wait_until
 
 from rq import logs
 
@@ -24,7 +24,7 @@ SAYS = 'printf "$RQ_PARAM1\\n"; printf "err %s\\n" "$RQ_PARAM1" >&3; exit 1'
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """Give a web, and what is hidden in it: a failed message, a timer, a form."""
-    with webbing.served(tmp_path_factory.mktemp("root") / "rq") as served:
+    with web_server.served(tmp_path_factory.mktemp("root") / "rq") as served:
         form = {"mesg_param1": {"label": NAME, "help": NAME}}
         name = served.queue(SAYS, "hidden")
         served.daemon.root.queue(name).form.write_text(json.dumps(form))
@@ -63,7 +63,7 @@ PAGES = (
 def test_no_page_holds_a_character_that_cannot_be_seen(told, path):
     served, failed, waiting = told
     address = path.format(name=quote(NAME), failed=failed, waiting=waiting)
-    answer = served.get(address, Accept=webbing.BROWSER)
+    answer = served.get(address, Accept=web_server.BROWSER)
     assert answer.kind == "text/html", answer
     assert HIDDEN.findall(FIELDS.sub("", answer.text)) == []
 

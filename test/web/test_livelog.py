@@ -9,9 +9,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from supervising import wait_until
-from support_cli import rq as cli
-from webbing import served
+from harness.cli import rq as cli
+from harness.supervisor import wait_until
+from harness.web_server import served
 
 from rq.access import tokens
 from rq.access.roles import Role

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import webbing
-from supervising import wait_until
+from harness import web_server
+from harness.supervisor import wait_until
 
 from rq.access.roles import Principal, Role
 from rq.config import secrets
@@ -34,7 +34,7 @@ def every_get():
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory):
-    with webbing.served(tmp_path_factory.mktemp("root") / "rq") as served:
+    with web_server.served(tmp_path_factory.mktemp("root") / "rq") as served:
         name = served.queue("echo done >&3; echo x > file", "kept", env_vars=SECRETS)
         served.done = served.send(name)
         wait_until(lambda: served.state(name, served.done) == "done")
@@ -42,7 +42,7 @@ def web(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", every_get())
-@pytest.mark.parametrize("accept", [webbing.BROWSER, "application/json"])
+@pytest.mark.parametrize("accept", [web_server.BROWSER, "application/json"])
 def test_nothing_is_kept_by_a_browser_but_the_files_of_the_pages(web, path, accept):
     known = {"name": "kept", "msg_id": web.done, "path": "rq.css", "file": "stdio.log"}
     address = FIELD.sub(lambda field: known.get(field[1], "x"), path)

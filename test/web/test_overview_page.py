@@ -4,8 +4,8 @@ import html
 import shutil
 
 import pytest
-from support import RunningQueue, wait_until
-from webbing import BROWSER, web_alone
+from harness.queues import RunningQueue, wait_until
+from harness.web_server import BROWSER, web_alone
 
 pytestmark = pytest.mark.process
 

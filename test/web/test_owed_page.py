@@ -1,9 +1,9 @@
 """What could not be delivered is on the pages, and a person's word is taken there."""
 
 import pytest
-from owing import Owing, in_doubt
-from support import kept, running_queue, wait_until
-from webbing import web_alone
+from harness.owed import Owing, in_doubt
+from harness.queues import kept, running_queue, wait_until
+from harness.web_server import web_alone
 
 pytestmark = pytest.mark.process
 

@@ -4,8 +4,8 @@ folders hold, says so, and offers nothing that it would refuse."""
 import json
 
 import pytest
-from support import RunningQueue
-from webbing import BROWSER, web_alone
+from harness.queues import RunningQueue
+from harness.web_server import BROWSER, web_alone
 
 pytestmark = pytest.mark.process
 

@@ -6,10 +6,10 @@ import time
 from urllib.parse import quote
 
 import pytest
-from relaying import pair_at
-from support import wait_until
-from support_ancestor_http import old_receiver
-from webbing import BROWSER, web_alone
+from harness.ancestor_http import old_receiver
+from harness.queues import wait_until
+from harness.relay import pair_at
+from harness.web_server import BROWSER, web_alone
 
 from rq import host_back_off
 

@@ -12,8 +12,8 @@ import socket
 import time
 
 import pytest
-from supervising import wait_until
-from webbing import BROWSER, served
+from harness.supervisor import wait_until
+from harness.web_server import BROWSER, served
 
 from rq.access import gate
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from supervising import wait_until
-from webbing import BROWSER, CHECKOUT, served
+from harness.supervisor import wait_until
+from harness.web_server import BROWSER, CHECKOUT, served
 
 pytestmark = pytest.mark.system
 

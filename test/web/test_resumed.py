@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support import RunningQueue
-from webbing import web_alone
+from harness.queues import RunningQueue
+from harness.web_server import web_alone
 
 from rq.errors import Refused
 from rq.web.intake import Intake

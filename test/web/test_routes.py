@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from webbing import CHECKOUT
+from harness.web_server import CHECKOUT
 
 from rq.config.settings import RootConfig
 from rq.layout import Root

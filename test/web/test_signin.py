@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
 import pytest
-from webbing import BROWSER, web_alone
+from harness.web_server import BROWSER, web_alone
 
 from rq import passwords
 from rq.access import guesses, once, tokens

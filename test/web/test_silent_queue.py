@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from webbing import BROWSER, web_alone
+from harness.web_server import BROWSER, web_alone
 
 from rq.config import files
 from rq.layout import Root

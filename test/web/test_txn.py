@@ -9,8 +9,8 @@ import subprocess
 from contextlib import closing
 
 import pytest
-from supervising import CHECKOUT, wait_until
-from webbing import served
+from harness.supervisor import CHECKOUT, wait_until
+from harness.web_server import served
 
 from rq.errors import BadInput, NoSuchMessage
 from rq.spark.queue_door import Door, Target

@@ -1,8 +1,8 @@
 """Transactions in the browser: what is prepared is seen, and can be ended."""
 
 import pytest
-from support import running_queue
-from webbing import BROWSER, web_alone
+from harness.queues import running_queue
+from harness.web_server import BROWSER, web_alone
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,8 @@ import subprocess
 import time
 
 import pytest
-from supervising import Daemon, wait_until
-from webbing import Client, free_port, served, write_config
+from harness.supervisor import Daemon, wait_until
+from harness.web_server import Client, free_port, served, write_config
 
 from rq.states import Child
 

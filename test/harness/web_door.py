@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from webbing import CHECKOUT, free_port, write_config
-
+from harness.web_server import CHECKOUT, free_port, write_config
 from rq.config import files
 from rq.layout import Root
 

@@ -31,13 +31,14 @@ only_root = pytest.mark.skipif(
     os.geteuid() != 0,
     reason="only root can be other users -> sudo ./test/run_tests.sh",
 )
-CHECKOUT = Path(__file__).resolve().parent.parent
+CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPTS = CHECKOUT / "test/scripts"
 MAIN = """
 import os, signal, sys
 from pathlib import Path
 from rq import durable
-from rq.queues import housekeeping, refusal, standstill
+from rq.queues import housekeeping, standstill
+from rq.queues.attempts import abort
 from rq.queues.process import main
 
 root, name, ready, user = sys.argv[1:]
@@ -49,7 +50,7 @@ if hour := os.environ.get("TEST_HOUR"):
 if patience := os.environ.get("TEST_PATIENCE"):
     standstill.PATIENCE = float(patience)
 if tries := os.environ.get("TEST_FOLDER_TRIES"):
-    refusal.TRIES = int(tries)
+    abort.TRIES = int(tries)
 if user:
     os.setgroups([])
     os.setgid(int(user))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote_plus
 
-from webbing import Client
+from harness.web_server import Client
 
 HTML = b"<h2>Not Found</h2>"
 

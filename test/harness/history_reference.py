@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import journal_files
-
+from harness import journal_files
 from rq import published
 from rq.layout import Root
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import history_reference
-from journal_files import JournalFiles, life
-
+from harness import history_reference
+from harness.journal_files import JournalFiles, life
 from rq.layout import Root
 
 HOUR = 3600 * 10**6  # µs

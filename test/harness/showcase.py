@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from supervising import CHECKOUT, Daemon, wait_until
-from support_ancestor_http import old_receiver
-
+from harness.ancestor_http import old_receiver
+from harness.supervisor import CHECKOUT, Daemon, wait_until
 from rq.outbound import permits
 
 THUMBS = r"""#!/bin/sh

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import CHECKOUT, RunningQueue, short, wait_until
-from webbing import Client, web_alone
-
+from harness.queues import CHECKOUT, RunningQueue, short, wait_until
+from harness.web_server import Client, web_alone
 from rq.outbound import permits
 from rq.spool import folders
 from rq.states import State

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from supervising import CHECKOUT, Daemon, daemon_on
-
+from harness.supervisor import CHECKOUT, Daemon, daemon_on
 from rq.config import files
 from rq.layout import Root
 

@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from webbing import free_port
+from harness.web_server import free_port
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def run(module, *words, root=None, env=None, **options):

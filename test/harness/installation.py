@@ -15,8 +15,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from support import lives, wait_until
-from support_cli import CHECKOUT
+from harness.cli import CHECKOUT
+from harness.queues import lives, wait_until
 
 USER = 4321  # nobody has it: without an entry in passwd
 STRANGER = 4322

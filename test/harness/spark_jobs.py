@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support import CHECKOUT, RunningQueue, short
+from harness.queues import CHECKOUT, RunningQueue, short
 
 LAUNCHER = """#!/bin/sh
 PYTHONPATH={checkout} exec {python} -m rq.spark "$@"

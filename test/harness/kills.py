@@ -17,15 +17,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from supervising import wait_until
-
+from harness.queues import CHECKOUT
+from harness.supervisor import wait_until
 from rq import client
 from rq.errors import OutcomeUnknown, Unreachable
 from rq.layout import Root
 from rq.spool import check, folders
 from rq.states import State
 
-TEST = Path(__file__).resolve().parent
 PLACES = ("prep", "que", "run", "err", "gone", "new")
 
 # Holds a lock on a file of its message for as long as it or a child lives: a second
@@ -155,9 +154,9 @@ class Queue:
     def start(self, crash_at: str = "", **env: str) -> Queue:
         """Start the process; return when it serves, or has died at `crash_at`."""
         ready, theirs = os.pipe()
-        here = os.pathsep.join([str(TEST.parent), os.environ.get("PYTHONPATH", "")])
+        here = os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
         known = {**os.environ, "PYTHONPATH": here, "RQ_CRASH_AT": crash_at, **env}
-        program = TEST / "crashing_owner.py"
+        program = CHECKOUT / "test/harness/killable_owner.py"
         with (self.site.root.log / f"{self.name}.stderr").open("ab") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, program, self.site.root.path, self.name, str(theirs)],

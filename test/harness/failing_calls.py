@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crashing import SCRIPT, Queue, short, site_at
-from supervising import wait_until
-
+from harness.kills import SCRIPT, Queue, short, site_at
+from harness.supervisor import wait_until
 from rq.errors import OutcomeUnknown, Unreachable
 
 ACTS = {

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import psutil
 import pyspark
-from supervising import CHECKOUT, wait_until
-from webbing import free_port
 
+from harness.supervisor import CHECKOUT, wait_until
+from harness.web_server import free_port
 from rq.spark import session
 
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -1,0 +1,1 @@
+"""What tests share: queues, roots, webs, hosts, browsers and services of their own."""
