@@ -16,7 +16,7 @@ from rq.config.admin import Admin, admin_status, needed
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import SAID_BY_RQ
-from rq.spool import folders, kept
+from rq.spool import folders, script_files
 from rq.states import State
 from rq.wording import duration
 
@@ -107,7 +107,7 @@ def _attachments(
 
 
 def _digests(place: Path, name: str) -> dict[str, Any]:
-    with kept.attachment(place, name) as file:
+    with script_files.attachment(place, name) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
         md5 = hashlib.file_digest(

@@ -13,7 +13,7 @@ from rq import names
 from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import JOB, RELAY_STATE, QueueDir, Root
 from rq.spool import folders
-from rq.spool.kept import read_json, write_json
+from rq.spool.script_files import read_json, write_json
 from rq.states import State
 
 QUEUE = "relay"

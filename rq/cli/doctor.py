@@ -15,7 +15,7 @@ from rq.errors import BadConfig
 from rq.layout import Root
 
 if TYPE_CHECKING:
-    from rq.spool.measure import Speed
+    from rq.spool.disk_speed import Speed
 
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 _DESCRIPTORS = 4096
@@ -48,12 +48,12 @@ def doctor(root: Root, words: list[str]) -> int:
 
 def _speed(root: Root, system: disk.FileSystem) -> tuple[Speed | None, list[str]]:
     """Measure; or tell why not: a disk that is full is one to look at, not to fill."""
-    from rq.spool import measure
+    from rq.spool import disk_speed
 
     if system.free_bytes < _ROOM:
         return None, [f"the disk was not measured: that takes {wording.size(_ROOM)}"]
     try:
-        return measure.measure(root.path), []
+        return disk_speed.measure(root.path), []
     except OSError as error:
         return None, [f"the disk could not be measured: {error.strerror}"]
 

@@ -41,9 +41,9 @@ from rq.queues.thread_pools import Hands
 from rq.queues.workers.worker import Resident
 from rq.scripts import environment
 from rq.spool import Opened
+from rq.spool.disk_usage import DiskUsage
 from rq.spool.entry import Entry
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES
-from rq.spool.weights import Weights
 from rq.states import Event, Role, State
 
 SCRIPTERROR = "SCRIPTERROR"
@@ -76,7 +76,7 @@ class Owner:
         self.loop = loop
         self.threads = threads  # the journal's
         self.hands = Hands()
-        self.weights = Weights(opened.spool.queue)
+        self.weights = DiskUsage(opened.spool.queue)
         self.wake: Callable[[], None] = lambda: None
         self.workers: dict[str, Worker] = {}
         self.claimed: set[str] = set()  # claimed, not yet started

@@ -16,8 +16,8 @@ from rq.errors import BadInput
 from rq.journal import history
 from rq.logs import fields
 from rq.queues.owner import Owner
-from rq.spool import Spool, ageing, checkpoint, index
-from rq.spool.ageing import Limits, Owned, Search
+from rq.spool import Spool, checkpoint, expiry, index
+from rq.spool.expiry import Limits, Owned, Search
 from rq.spool.store import PREP_SECONDS
 from rq.states import State
 
@@ -80,7 +80,7 @@ def removed_at(owner: Owner, msg_id: str, state: State) -> float | None:
             return prepared(owner.spool, msg_id) + PREP_SECONDS
         if state not in STATES or "days" not in kept:
             return None
-        ended = ageing.ended(owner.spool.queue, state, msg_id)
+        ended = expiry.ended(owner.spool.queue, state, msg_id)
         return max(ended, owner.spool.adopted) + kept["days"] * DAY
     except OSError:
         return None  # its folder is on its way

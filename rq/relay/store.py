@@ -14,7 +14,7 @@ from rq.errors import is_busy
 from rq.layout import JOB, RELAY_STATE, Root
 from rq.proc import locks
 from rq.relay.two_phase import Stored
-from rq.spool import kept
+from rq.spool import script_files
 
 _STATE = f"{JOB}/{RELAY_STATE}"
 _ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone
@@ -30,11 +30,11 @@ class Store:
         self.data = self._read()
 
     def _read(self) -> dict[str, Any]:
-        known = kept.read_json(self._folder, _STATE)
+        known = script_files.read_json(self._folder, _STATE)
         if known is not None:  # else none, or torn by a power cut: the receiver knows
             return known
         try:
-            text = kept.read(self._folder, f"{JOB}/{_ANCESTORS}").decode()
+            text = script_files.read(self._folder, f"{JOB}/{_ANCESTORS}").decode()
             return {"remote": text.strip() or None}
         except OSError as error:
             if is_busy(error):  # what was sent already is not known
@@ -58,7 +58,7 @@ class Store:
     def keep(self, **changes: Any) -> None:
         """Write down what must be durable before the next step."""
         self.data = {"since": time.time(), **self.data, **changes}
-        kept.write_json(self._folder, _STATE, self.data)
+        script_files.write_json(self._folder, _STATE, self.data)
 
 
 def installation(root: Root) -> str:

@@ -15,7 +15,7 @@ from rq import names
 from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message
-from rq.spool import kept, unnamed
+from rq.spool import ancestor_files, script_files
 
 _NOT_THERE = (
     FileNotFoundError,
@@ -74,7 +74,7 @@ class Task:
 def opened(path: Path) -> BufferedReader:
     """Open an attachment; Refused when it is not there: no fault of the other host."""
     try:
-        return kept.attachment(path.parent.parent, path.name)
+        return script_files.attachment(path.parent.parent, path.name)
     except _NOT_THERE as error:
         text = f"attachment {path.name} cannot be read: {error.strerror}"
         raise Refused(text) from None
@@ -82,7 +82,7 @@ def opened(path: Path) -> BufferedReader:
 
 def read(env: Mapping[str, str], job: Path) -> Task:
     """Return the message whose script runs in `job`."""
-    data = kept.read(job.parent, MSG)
+    data = script_files.read(job.parent, MSG)
     found = messages.from_disk(data, env["RQ_MSG_ID"], time.time())
     if not found.attachments and names.is_ancestors(found.msg_id):
         found = found.with_(attachments=_unnamed(job.parent))
@@ -97,7 +97,7 @@ def read(env: Mapping[str, str], job: Path) -> Task:
 def _unnamed(folder: Path) -> Mapping[str, Attachment]:
     """Return what the ancestor attached; Refused when it cannot travel."""
     try:
-        return unnamed.digests(folder)
+        return ancestor_files.digests(folder)
     except BadInput as error:
         raise Refused(str(error)) from None
 

@@ -17,7 +17,7 @@ from rq.layout import MSG, Root
 from rq.pipe import Verb
 from rq.router import rules
 from rq.router.rules import Action, Rule
-from rq.spool import kept
+from rq.spool import script_files
 
 PATIENCE = 60  # seconds: a pattern that never comes to an end is ended
 _SENT = (
@@ -45,7 +45,7 @@ def main() -> int:
 
 def _message() -> Mapping[str, Any]:
     try:
-        found = kept.read_json(Path(".."), MSG)
+        found = script_files.read_json(Path(".."), MSG)
     except OSError as error:
         raise CannotRead(f"its msg cannot be read: {error.strerror}") from None
     if found is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rq import names
 from rq.errors import Damaged
-from rq.journal import history, line, place
+from rq.journal import history, line, mark
 from rq.journal.history import Segment
 from rq.layout import QueueDir, Root
 
@@ -70,7 +70,7 @@ def _once(every: list[Found]) -> list[Found]:
 
 def _goes_on(found: Found) -> tuple[bool, int]:
     """Return what is greater of the queue that writes the journal."""
-    return place.is_written(found.queue, found.journal), found.sealed[-1].last or 0
+    return mark.is_written(found.queue, found.journal), found.sealed[-1].last or 0
 
 
 def names_of(root: Root) -> dict[str, str]:
@@ -78,7 +78,7 @@ def names_of(root: Root) -> dict[str, str]:
     dirs = [QueueDir(path) for path in _queue_dirs(root)]
     found = [(one, journal) for one in dirs for journal in history.journals(one)]
     # What was copied with a queue is of the one that writes it: it comes last.
-    found.sort(key=lambda pair: place.is_written(*pair))
+    found.sort(key=lambda pair: mark.is_written(*pair))
     return {journal: queue.name for queue, journal in found}
 
 

@@ -21,7 +21,7 @@ from rq import client, names
 from rq.errors import BadInput
 from rq.layout import JOB, Root
 from rq.spark.given import Batch, Given
-from rq.spool import kept
+from rq.spool import script_files
 
 NOTE = "spark.json"  # in job/ of each message that is in a result
 REMEMBERED = 6.5 * 86400.0  # seconds; queues know a key for seven days
@@ -78,7 +78,7 @@ class Sender:
         }
         for one in given:
             one.job.mkdir(exist_ok=True)
-            kept.write_json(one.folder, f"{JOB}/{NOTE}", note)
+            script_files.write_json(one.folder, f"{JOB}/{NOTE}", note)
         return made
 
     def commit(self, prepared: Iterable[Prepared]) -> None:
@@ -145,7 +145,7 @@ class Sender:
 
 def _noted(given: Given) -> list[Prepared]:
     """Return what an earlier start had prepared with this message."""
-    note = kept.read_json(given.folder, f"{JOB}/{NOTE}")
+    note = script_files.read_json(given.folder, f"{JOB}/{NOTE}")
     if note is None:
         return []  # none, or torn: then nothing was committed
     if time.time() - float(note.get("time", 0)) > REMEMBERED:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rq import durable, names, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
-from rq.journal import history, mend, place
+from rq.journal import gaps, history, mark
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
 from rq.spool import checkpoint, fold, folders, recovery, recovery_apply
@@ -48,9 +48,9 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
     try:
         mended: list[Problem] = []
         if fix:
-            if (why := place.why_waiting(queue)) is not None:
+            if (why := mark.why_waiting(queue)) is not None:
                 raise Refused(f"queue {queue.name}: {why}")
-            said = mend.fill_gaps(queue)
+            said = gaps.fill_gaps(queue)
             mended = [Problem("mended", str(queue.journal), one) for one in said]
             os.close(lock)
             lock = None
@@ -86,7 +86,7 @@ def close_cleanly(spool: Spool) -> None:
 
 
 def _problems(queue: QueueDir) -> Iterator[Problem]:
-    if (why := place.why_waiting(queue)) is not None:
+    if (why := mark.why_waiting(queue)) is not None:
         yield Problem("copied", queue.name, why)
     if not recovery.stopped_cleanly(queue):
         yield Problem(

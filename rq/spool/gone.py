@@ -8,7 +8,7 @@ from collections import deque
 
 from rq import durable
 from rq.errors import is_busy
-from rq.journal.still import Still
+from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import QueueDir
 from rq.logs import fields
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 class Gone:
     """What waits in `gone/` to be removed; true while there is something."""
 
-    def __init__(self, queue: QueueDir, dir_fd: int, journal: Journal | Still) -> None:
+    def __init__(self, queue: QueueDir, dir_fd: int, journal: Journal | DryRun) -> None:
         self._queue = queue
         self._dir_fd = dir_fd
         self._journal = journal

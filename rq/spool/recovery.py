@@ -17,21 +17,21 @@ from concurrent.futures import Executor
 from rq import beneath, durable, names
 from rq.causes import Cause
 from rq.errors import BadConfig, BadInput, NotPlain, Refused, is_busy
-from rq.journal import history, place
-from rq.journal.still import Still
+from rq.journal import history, mark
+from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
 from rq.logs import fields
 from rq.proc import lease_holders, locks, processes
 from rq.spool import (
     adoption,
+    ancestor_files,
     batch_dirs,
     checkpoint,
-    deciding,
+    decisions,
     folders,
     outbox,
     transactions,
-    unnamed,
 )
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.recovery_apply import Opened, act
@@ -98,7 +98,7 @@ def _open(
 ) -> Opened:
     _check_device(queue)
     found = look(queue, clock())
-    if not found.fresh and (why := place.why_waiting(queue)) is not None:
+    if not found.fresh and (why := mark.why_waiting(queue)) is not None:
         return _open_still(queue, lock, dir_fd, found, clock, why)
     boot = processes.boot_id()
     left = lease_holders.prefix_of(queue, found.journal)
@@ -111,8 +111,8 @@ def _open(
         _adopt_files(queue)
         adoption.note(queue, clock())
     history.seal_last(queue, dir_fd, found.journal)
-    journal_id = place.goes_on_as(queue, found.journal)
-    place.write(queue, dir_fd, journal_id, found.journal)
+    journal_id = mark.goes_on_as(queue, found.journal)
+    mark.write(queue, dir_fd, journal_id, found.journal)
     journal = Journal(queue, dir_fd, journal_id, found.start, found.last, boot, threads)
     durable.crash_point("recovery:before-retire")
     history.seal_left(queue, dir_fd, found.journal, journal.segment)
@@ -126,7 +126,7 @@ def _open(
     opened = Opened(spool, lock, prefix, was_clean(found), trusted)
     opened.ghosts = batch_dirs.members(queue, ghosts)
     act(opened, found, Cause.CRASH if same_boot else Cause.HOST)
-    deciding.finish_all(spool, found.folded)
+    decisions.finish_all(spool, found.folded)
     spool.commit()
     transactions.clear_manifests(queue, spool.txns, found.folded.listed)
     batch_dirs.clear(spool, immortal)
@@ -147,7 +147,7 @@ def _open_still(
     """Show what recovery would do in a queue that waits for a person's word; nothing on
     disk changes."""
     _log.error("%s: %s", queue.name, why)
-    journal = Still(found.journal, found.start, found.last)
+    journal = DryRun(found.journal, found.start, found.last)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock)
     spool.adopted, spool.seen = adoption.at(queue), found.seen
     _remember(spool, found)
@@ -188,7 +188,7 @@ def _adopt_files(queue: QueueDir) -> None:
     with beneath.top(queue.path) as top:
         for state, msg_id in _of_ancestor(queue):
             try:
-                left -= unnamed.adopt(top, folder(state, msg_id), msg_id, left)
+                left -= ancestor_files.adopt(top, folder(state, msg_id), msg_id, left)
             except (BadInput, OSError) as error:
                 if isinstance(error, OSError) and is_busy(error):
                     raise

@@ -17,7 +17,7 @@ from rq.layout import ATTACH, MSG, QueueDir
 from rq.logs import fields
 from rq.message import from_disk, to_keep
 from rq.proc import processes
-from rq.spool import batch_dirs, byhand, folders
+from rq.spool import batch_dirs, folders, manual_changes
 from rq.spool import lost_attempts as losing
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
@@ -74,7 +74,9 @@ def act(opened: Opened, found: Found, lost: Cause) -> None:
             _believe(opened, msg_id, at, lost, ghosts, found)
             _commit_when_full(spool)
     _read_unknown(spool, unknown)
-    if found.checkpoint is None or (opened.clean and byhand.has_changed(spool.queue)):
+    if found.checkpoint is None or (
+        opened.clean and manual_changes.has_changed(spool.queue)
+    ):
         count_final(spool)
 
 

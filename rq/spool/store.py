@@ -20,7 +20,7 @@ import orjson
 
 from rq import beneath, durable, names
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState, is_busy
-from rq.journal.still import Still
+from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
@@ -69,7 +69,7 @@ class Spool:
         self,
         queue: QueueDir,
         dir_fd: int,
-        journal: Journal | Still,
+        journal: Journal | DryRun,
         entries: dict[str, Entry],
         counts: Counts,
         keys: dict[str, tuple[str, float]],

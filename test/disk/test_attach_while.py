@@ -12,7 +12,7 @@ from harness.spool import a_message
 
 from rq.errors import WrongState
 from rq.queues.control import create
-from rq.spool import attach, deciding
+from rq.spool import attach, decisions
 from rq.states import Event, Role, State
 
 
@@ -62,7 +62,7 @@ def test_what_comes_after_the_removal_is_refused_and_leaves_nothing(owner, lette
 def test_nothing_is_attached_or_removed_while_a_commit_waits(owner, letter, together):
     spool = owner.spool
     if together:
-        one = deciding.open_one(spool, None, 60.0)
+        one = decisions.open_one(spool, None, 60.0)
         msg_id = spool.new_id()
         spool.prepare_in(one.txn_id, a_message(msg_id))
     else:

@@ -10,7 +10,7 @@ from harness.spool import NOW, Owner, a_message
 
 from rq import disk
 from rq.errors import Refused
-from rq.journal import history, line, place
+from rq.journal import history, line, mark
 from rq.layout import Root
 from rq.spark import journal_plan
 from rq.spool import check, outbox
@@ -241,7 +241,7 @@ def test_a_mark_that_cannot_be_read_now_is_not_taken_for_none(owner):
     # Without it a copy would go on under the id of the first one's journal.
     owner.crash()
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
-        place.read(owner.queue)
+        mark.read(owner.queue)
 
 
 @pytest.mark.parametrize("end", [Owner.stop, Owner.crash])
@@ -281,7 +281,7 @@ def test_a_queue_of_an_earlier_version_has_no_mark_and_starts(owner, tmp_path, e
         one.open()
         assert one.opened.restored is None
         assert one.spool.find(msg_id) is State.QUE
-        assert place.read(one.queue).journal == one.spool.journal.journal_id
+        assert mark.read(one.queue).journal == one.spool.journal.journal_id
         one.crash()
 
 
@@ -301,7 +301,7 @@ def without_marks(owner):
 
 
 def accept(owner, copy):
-    place.accept(
+    mark.accept(
         owner.queue, owner.spool.dir_fd, owner.spool.journal.journal_id, copy=copy
     )
     owner.crash()

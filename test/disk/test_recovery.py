@@ -17,7 +17,7 @@ from rq.layout import folder
 from rq.proc.lease_holders import prefix_of
 from rq.spool import (
     check,
-    deciding,
+    decisions,
     folders,
     open_spool,
     recovery_apply,
@@ -552,7 +552,7 @@ def test_what_a_person_left_in_prep_after_a_clean_stop_stays(owner):
 
 
 def test_a_torn_message_of_a_transaction_waits_for_its_decision(owner):
-    txn = deciding.open_one(owner.spool, None, 60.0)
+    txn = decisions.open_one(owner.spool, None, 60.0)
     message = a_message(owner.spool.new_id())
     owner.spool.prepare_in(txn.txn_id, message)
     owner.checkpoint()

@@ -14,7 +14,7 @@ from rq.config.settings import QueueConfig
 from rq.layout import QueueDir, folder
 from rq.queues import retention
 from rq.queues.thread_pools import Hands
-from rq.spool.weights import Weights
+from rq.spool.disk_usage import DiskUsage
 from rq.states import State
 
 BYTES = 10  # of a message
@@ -78,7 +78,7 @@ class Retention:
             spool=self.owner.spool,
             queue=self.owner.queue,
             config=QueueConfig(retention=limits),
-            weights=Weights(self.owner.queue),
+            weights=DiskUsage(self.owner.queue),
             hands=Hands(),
             stopping=False,
             disk_failed=None,

@@ -24,7 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from rq import durable
 from rq.errors import WrongState
 from rq.layout import folder
-from rq.spool import check, checkpoint, deciding, folders, index, transactions
+from rq.spool import check, checkpoint, decisions, folders, index, transactions
 from rq.spool.entry import COUNTED
 from rq.spool.transactions import Standing
 from rq.states import Event, Role, State
@@ -215,7 +215,7 @@ class SpoolMachine(RuleBasedStateMachine):
         opened = [i for i, (how, _) in known.items() if how is Standing.OPEN]
         if act == "open" or not opened:
             if len(opened) < 2:
-                known[deciding.open_one(self.spool, None, 60.0).txn_id] = (
+                known[decisions.open_one(self.spool, None, 60.0).txn_id] = (
                     Standing.OPEN,
                     [],
                 )
@@ -246,13 +246,13 @@ class SpoolMachine(RuleBasedStateMachine):
     def decide(self, txn_id: str, act: str, ids: list[str], manifest: bool) -> None:
         one = self.spool.txns.by_id[txn_id]
         if act == "abort":
-            deciding.abort(self.spool, one)
+            decisions.abort(self.spool, one)
             return
         with pytest.MonkeyPatch.context() as patch:
             if manifest and ids:
                 patch.setattr(transactions, "INLINE", 0)
                 transactions.write_manifest(self.owner.queue, txn_id, ids)
-            deciding.commit(self.spool, one, ids)
+            decisions.commit(self.spool, one, ids)
 
     def commit_prepared(self, msg_id: str) -> None:
         self.spool.submit(self.spool.read(msg_id))

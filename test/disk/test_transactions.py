@@ -7,7 +7,7 @@ import pytest
 from harness.spool import a_message
 
 from rq.errors import Damaged, WrongState
-from rq.spool import checkpoint, deciding, index, transactions
+from rq.spool import checkpoint, decisions, index, transactions
 from rq.spool.transactions import Standing
 from rq.states import Event, Note, Role, State
 
@@ -20,7 +20,7 @@ def again(owner):
 
 
 def opened(owner, key=None):
-    return deciding.open_one(owner.spool, key, 60.0)
+    return decisions.open_one(owner.spool, key, 60.0)
 
 
 def prepared(owner, one, number, **fields):
@@ -51,7 +51,7 @@ def test_what_a_message_counts_is_kept_over_a_crash(owner, covered):
     ids = prepared(owner, one, 1, count=3)
     if covered:
         owner.checkpoint()
-    deciding.commit(owner.spool, one, ids)
+    decisions.commit(owner.spool, one, ids)
     again(owner)
     assert owner.spool.entries[ids[0]].count == 3
     owner.apply()
@@ -60,10 +60,10 @@ def test_what_a_message_counts_is_kept_over_a_crash(owner, covered):
 
 def test_how_many_are_open_is_known_over_a_crash_and_a_stop(owner):
     made = [opened(owner, key) for key in ("a", "b", None)]
-    deciding.commit(owner.spool, made[0], prepared(owner, made[0], 2))
+    decisions.commit(owner.spool, made[0], prepared(owner, made[0], 2))
     assert owner.spool.txns.open == 2
     assert again(owner).txns.open == 2
-    deciding.abort(owner.spool, owner.spool.txns.get(made[1].txn_id))
+    decisions.abort(owner.spool, owner.spool.txns.get(made[1].txn_id))
     owner.stop()
     assert owner.open().txns.open == 1
 
@@ -72,7 +72,7 @@ def test_an_abort_leaves_nothing_of_a_commit_that_came_to_nothing(owner):
     one = opened(owner)
     ids = prepared(owner, one, 2)
     transactions.write_manifest(owner.queue, one.txn_id, ids)
-    deciding.abort(owner.spool, one)
+    decisions.abort(owner.spool, one)
     assert not list(owner.queue.journal.glob("txn-*"))
 
 
@@ -82,14 +82,14 @@ def test_what_is_committed_after_a_clean_stop_keeps_its_due_and_count(owner):
     owner.apply()
     owner.stop()
     spool = owner.open()
-    deciding.commit(spool, spool.txns.get(one.txn_id), ids)
+    decisions.commit(spool, spool.txns.get(one.txn_id), ids)
     assert (spool.entries[ids[0]].due, spool.entries[ids[0]].count) == (4e9, 3)
 
 
 def test_what_is_chosen_waits_in_que_and_the_rest_is_gone(owner):
     one = opened(owner)
     ids = prepared(owner, one, 4)
-    deciding.commit(owner.spool, one, ids[:3])
+    decisions.commit(owner.spool, one, ids[:3])
     assert states(owner, ids) == [State.QUE] * 3 + [None]
     assert places(owner, ids) == [True, True, True, False]
     assert owner.spool.counts.of(State.PREP) == 0
@@ -106,7 +106,7 @@ def test_prepared_messages_survive_with_their_transaction(owner, settled):
     known = spool.txns.with_key("k")
     assert (known.txn_id, list(known.members)) == (one.txn_id, ids)
     assert states(owner, ids) == [State.PREP] * 2
-    deciding.commit(spool, known, ids)
+    decisions.commit(spool, known, ids)
     spool = again(owner)
     assert states(owner, ids) == [State.QUE] * 2
     assert spool.read(ids[0]).params == {"param1": "x"}
@@ -165,7 +165,7 @@ def test_without_a_decision_none_is_in_que(owner):
     ids = prepared(owner, one, 3)
     spool = again(owner)
     assert states(owner, ids) == [State.PREP] * 3
-    deciding.abort(spool, spool.txns.get(one.txn_id))
+    decisions.abort(spool, spool.txns.get(one.txn_id))
     assert states(owner, ids) == [None] * 3
 
 
@@ -193,10 +193,10 @@ def test_a_manifest_that_no_decision_names_is_removed_at_the_next_start(owner):
         transactions.write_manifest(owner.queue, one.txn_id, ids)
     transactions.write_manifest(owner.queue, "forgotten", ids)
     (owner.queue.journal / ".txn-cut.tmp").write_text("x")
-    deciding.abort(owner.spool, aborted)
+    decisions.abort(owner.spool, aborted)
     again(owner)
     assert manifests(owner) == []
-    deciding.commit(owner.spool, owner.spool.txns.get(undecided.txn_id), ids)
+    decisions.commit(owner.spool, owner.spool.txns.get(undecided.txn_id), ids)
     assert states(owner, ids) == [State.QUE] * 2
 
 
@@ -225,24 +225,24 @@ def test_a_manifest_that_is_another_is_damage(owner):
 def test_a_decision_is_known_after_stops_and_without_an_index(owner):
     one = opened(owner, "k")
     ids = prepared(owner, one, 2)
-    deciding.commit(owner.spool, one, ids)
+    decisions.commit(owner.spool, one, ids)
     owner.stop()
     spool = owner.open()
-    assert deciding.is_repeated(spool.txns.with_key("k"), ids)
+    assert decisions.is_repeated(spool.txns.with_key("k"), ids)
     owner.stop()
     owner.queue.index.unlink()
     spool = owner.open()
     known = spool.txns.with_key("k")
-    assert deciding.is_repeated(known, list(reversed(ids)))
+    assert decisions.is_repeated(known, list(reversed(ids)))
     with pytest.raises(WrongState, match="committed, with other messages"):
-        deciding.is_repeated(known, ids[:1])
+        decisions.is_repeated(known, ids[:1])
     with pytest.raises(WrongState, match="nothing can be added"):
-        deciding.check_open(known)
+        decisions.check_open(known)
 
 
 def test_a_decision_is_forgotten_after_seven_days(owner):
     one = opened(owner, "k")
-    deciding.abort(owner.spool, one)
+    decisions.abort(owner.spool, one)
     owner.spool.txns.forget(owner.clock() + 7 * 86400 - 1)
     assert owner.spool.txns.get(one.txn_id)
     owner.spool.txns.forget(owner.clock() + 7 * 86400 + 1)
@@ -261,7 +261,7 @@ class Unlooked(dict):
 def test_a_turn_does_not_look_through_what_is_decided(owner):
     for number in range(3):
         one = opened(owner, f"k{number}")
-        deciding.commit(owner.spool, one, prepared(owner, one, 1))
+        decisions.commit(owner.spool, one, prepared(owner, one, 1))
         owner.clock.now += 1
     last = opened(owner)
     table = owner.spool.txns
@@ -288,7 +288,7 @@ def test_a_clock_that_went_back_keeps_no_decision_for_ever(owner, restarted):
         if back:
             owner.clock.now += 1e8
         one = opened(owner)
-        deciding.abort(owner.spool, one)
+        decisions.abort(owner.spool, one)
         if back:
             owner.clock.now -= 1e8
     if restarted:
@@ -305,8 +305,8 @@ def test_a_clock_that_went_back_keeps_no_decision_for_ever(owner, restarted):
 
 def test_very_many_are_in_the_index_in_lines_of_a_bounded_size(owner):
     for number in range(2500):
-        deciding.abort(owner.spool, opened(owner, f"k{number}"))
-    deciding.commit(owner.spool, kept := opened(owner, "kept"), [])
+        decisions.abort(owner.spool, opened(owner, f"k{number}"))
+    decisions.commit(owner.spool, kept := opened(owner, "kept"), [])
     table = owner.spool.txns
     lines = list(index.lines("j", 1, {}, {}, table))
     assert max(len(one) for one in lines) < 300_000
@@ -319,7 +319,7 @@ def test_very_many_are_in_the_index_in_lines_of_a_bounded_size(owner):
 def test_a_key_whose_transaction_was_aborted_begins_a_new_one(owner):
     one = opened(owner, "k")
     assert opened(owner, "k") is one
-    deciding.abort(owner.spool, one)
+    decisions.abort(owner.spool, one)
     assert opened(owner, "k").txn_id != one.txn_id
 
 
@@ -340,13 +340,13 @@ def test_a_message_removed_by_hand_stops_the_commit_of_all(owner):
     folder.rmdir()
     spool = owner.open()
     with pytest.raises(WrongState, match="removed by hand"):
-        deciding.check_there(spool, spool.txns.get(one.txn_id), ids[0])
+        decisions.check_there(spool, spool.txns.get(one.txn_id), ids[0])
 
 
 def test_the_lines_of_a_commit_name_each_message_for_those_who_read_history(owner):
     one = opened(owner)
     ids = prepared(owner, one, 3)
-    deciding.commit(owner.spool, one, ids[:2])
+    decisions.commit(owner.spool, one, ids[:2])
     owner.stop()
     lines = history(owner)
     assert [one["ev"] for one in lines[1:]] == [
@@ -368,7 +368,7 @@ def test_the_folders_of_a_decision_follow_as_all_others_do(owner):
     one = opened(owner)
     ids = prepared(owner, one, 4)
     assert not settled(owner.spool)
-    deciding.commit(owner.spool, one, ids[:3])
+    decisions.commit(owner.spool, one, ids[:3])
     owner.spool.commit()
     assert not settled(owner.spool)
     assert all(owner.queue.message(State.QUE, one).is_dir() for one in ids[:3])

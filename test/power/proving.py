@@ -18,7 +18,7 @@ from power.states import Choice, Model, States, Tree, levels
 from power.stories import FAULTS
 from power.trace import record
 
-from rq.journal import history, place
+from rq.journal import history, mark
 from rq.layout import QueueDir
 from rq.spool import checkpoint
 
@@ -175,10 +175,10 @@ def is_here(queue: QueueDir) -> None:
     point = checkpoint.read(queue)
     journal = history.journal_of(queue, history.active_segments(queue))
     journal = journal or (point.journal if point else None)
-    if journal is None or not place.is_elsewhere(queue):
+    if journal is None or not mark.is_elsewhere(queue):
         return
     fd = os.open(queue.path, os.O_RDONLY)
     try:
-        place.accept(queue, fd, journal, copy=False)
+        mark.accept(queue, fd, journal, copy=False)
     finally:
         os.close(fd)

@@ -24,7 +24,7 @@ from rq.errors import DiskFailed
 from rq.journal import history, segments
 from rq.message import Message
 from rq.proc import processes
-from rq.spool import attach, checkpoint, deciding, index, transactions
+from rq.spool import attach, checkpoint, decisions, index, transactions
 from rq.spool.transactions import Transaction
 from rq.states import Event, Note, Role, State
 
@@ -155,7 +155,7 @@ class Tale:
         self.spool.submit(message, **more)
 
     def open_txn(self, key: str) -> Transaction:
-        one = deciding.open_one(self.spool, key, 60.0)
+        one = decisions.open_one(self.spool, key, 60.0)
         self.spool.commit()
         return one
 
@@ -174,9 +174,9 @@ class Tale:
         if len(chosen) > transactions.INLINE:
             transactions.write_manifest(self.owner.queue, one.txn_id, chosen)
         if chosen:
-            deciding.commit(self.spool, one, list(chosen))
+            decisions.commit(self.spool, one, list(chosen))
         else:
-            deciding.abort(self.spool, one)
+            decisions.abort(self.spool, one)
 
     def claim(self, msg_id: str) -> None:
         self.may_be(msg_id, state="run", attempt=self.now(msg_id).attempt + 1)

@@ -7,7 +7,7 @@ import os
 
 from rq import cli, disk
 from rq.cli import output, owner, place
-from rq.spool import measure
+from rq.spool import disk_speed
 from rq.states import State
 
 
@@ -28,7 +28,7 @@ def test_doctor_tells_of_a_disk_that_it_cannot_measure(tmp_path, monkeypatch, ca
 
     system = dataclasses.replace(disk.describe(tmp_path), free_bytes=1 << 40)
     monkeypatch.setattr(disk, "describe", lambda _: system)
-    monkeypatch.setattr(measure, "measure", full)
+    monkeypatch.setattr(disk_speed, "measure", full)
     assert cli.main(["--root", str(tmp_path), "doctor"]) == cli.OK
     said = capsys.readouterr().out
     assert "promise" in said
@@ -38,7 +38,7 @@ def test_doctor_tells_of_a_disk_that_it_cannot_measure(tmp_path, monkeypatch, ca
 def test_doctor_does_not_fill_a_disk_that_is_nearly_full(tmp_path, monkeypatch, capsys):
     system = dataclasses.replace(disk.describe(tmp_path), free_bytes=1 << 20)
     monkeypatch.setattr(disk, "describe", lambda _: system)
-    monkeypatch.setattr(measure, "measure", None)
+    monkeypatch.setattr(disk_speed, "measure", None)
     assert cli.main(["--root", str(tmp_path), "doctor"]) == cli.OK
     assert "was not measured: that takes 256.0 MiB" in capsys.readouterr().out
 

@@ -19,7 +19,7 @@ from rq.queues.control import idempotency, message_list
 from rq.queues.control.verbs import Command, Context, object_in, with_id
 from rq.queues.delivery import copies
 from rq.queues.owner import Owner
-from rq.spool import attach, unnamed
+from rq.spool import ancestor_files, attach
 from rq.states import State
 
 DELETED = "Attachment deleted successfully"
@@ -153,13 +153,13 @@ async def _name_all(owner: Owner, msg_id: str) -> None:
     if not names.is_ancestors(msg_id) or (entry := spool.entries.get(msg_id)) is None:
         return
     known = set(spool.read(msg_id).attachments)
-    take = functools.partial(unnamed.take, spool.dir_fd, msg_id, known)
+    take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, known)
     entry.busy += 1
     try:
         taken = await owner.loop.run_in_executor(owner.hands.files, take)
     finally:
         entry.busy -= 1
-    unnamed.write_names(spool, msg_id, taken)
+    ancestor_files.write_names(spool, msg_id, taken)
 
 
 def delete_attach_message(ctx: Context, arg: bytes) -> Any:
@@ -247,10 +247,10 @@ async def _all_named(owner: Owner, message: Message) -> Message:
     BadInput when a file cannot be taken."""
     spool, msg_id = owner.spool, message.msg_id
     known = set(message.attachments)
-    take = functools.partial(unnamed.take, spool.dir_fd, msg_id, known)
+    take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, known)
     taken = await owner.loop.run_in_executor(owner.hands.files, take)
-    message = unnamed.give_names(spool, message, taken)
-    unnamed.check(spool, message)
+    message = ancestor_files.give_names(spool, message, taken)
+    ancestor_files.check(spool, message)
     attach.sweep(spool, message)
     return message
 

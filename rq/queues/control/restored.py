@@ -7,7 +7,7 @@ from typing import Any
 
 from rq.access.roles import Role
 from rq.errors import BadInput, WrongState
-from rq.journal import place
+from rq.journal import mark
 from rq.queues.control import outbox
 from rq.queues.control.verbs import Command, Context, object_in
 from rq.states import State
@@ -58,7 +58,7 @@ def restore(ctx: Context, arg: bytes) -> Any:
             f"queue {owner.name} waits for no word: its directory is the one it ran in"
         )
     spool, copy = owner.spool, how == COPY
-    place.accept(owner.queue, spool.dir_fd, spool.journal.journal_id, copy=copy)
+    mark.accept(owner.queue, spool.dir_fd, spool.journal.journal_id, copy=copy)
     ctx.open_again()
     return ["ok", _SAID[how]]
 

@@ -22,7 +22,7 @@ from rq.queues.control import idempotency
 from rq.queues.control.verbs import Command, Context, object_in
 from rq.queues.owner import Owner
 from rq.queues.tasks import in_slices
-from rq.spool import attach, deciding, transactions
+from rq.spool import attach, decisions, transactions
 from rq.spool.transactions import Transaction
 from rq.states import State
 
@@ -43,7 +43,7 @@ def open_txn(ctx: Context, arg: bytes) -> Any:
     known = owner.spool.txns
     if (key is None or known.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Refused(f"not accepted: {MOST_OPEN} transactions are open")
-    return ["ok", shown(deciding.open_one(owner.spool, key, ttl))]
+    return ["ok", shown(decisions.open_one(owner.spool, key, ttl))]
 
 
 def _key(value: object) -> str | None:
@@ -99,7 +99,7 @@ def prepare_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     if not isinstance(wanted, list):
         raise BadInput("lacking 'messages', a list of messages")
     owner.check_open()
-    deciding.check_open(one, len(wanted))
+    decisions.check_open(one, len(wanted))
     one.filling = owner.loop.create_future()
     return _prepared(owner, one, wanted, one.filling)
 
@@ -160,16 +160,16 @@ async def _committed(
     spool = owner.spool
     try:
         ids = await _ids(value)
-        if deciding.is_repeated(one, ids):
+        if decisions.is_repeated(one, ids):
             return ["ok", shown(one)]
         owner.check_open()
-        await in_slices(ids, lambda msg_id: deciding.check_there(spool, one, msg_id))
+        await in_slices(ids, lambda msg_id: decisions.check_there(spool, one, msg_id))
         await _make_durable(owner, one, ids)
         others = await _left(owner, one, set(ids))
         run = owner.loop.run_in_executor
         digest = await run(owner.hands.looks, transactions.digest, ids)
         owner.check_open()
-        deciding.commit(spool, one, ids, others, digest)
+        decisions.commit(spool, one, ids, others, digest)
     finally:
         one.deciding = None
         ended.set_result(None)
@@ -190,7 +190,7 @@ async def _left(owner: Owner, one: Transaction, chosen: set[str]) -> list[str]:
     left: list[str] = []
 
     def look(msg_id: str) -> None:
-        if msg_id not in chosen and deciding.is_left(owner.spool, msg_id):
+        if msg_id not in chosen and decisions.is_left(owner.spool, msg_id):
             left.append(msg_id)
 
     await in_slices(list(one.members), look)
@@ -240,7 +240,7 @@ def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
 @_one_by_one
 def abort_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     """Discard all that was prepared; asked again, it is done already."""
-    deciding.check_aborted(one)
+    decisions.check_aborted(one)
     if not one.is_open:
         return ["ok", shown(one)]
     one.deciding = owner.loop.create_future()
@@ -249,7 +249,7 @@ def abort_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
 
 async def _aborted(owner: Owner, one: Transaction, ended: asyncio.Future[None]) -> Any:
     try:
-        deciding.abort(owner.spool, one, await _left(owner, one, set()))
+        decisions.abort(owner.spool, one, await _left(owner, one, set()))
     finally:
         one.deciding = None
         ended.set_result(None)

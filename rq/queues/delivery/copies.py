@@ -22,7 +22,7 @@ from rq.layout import folder
 from rq.message import Attachment, Message
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner import Owner
-from rq.spool import attach, folders, unnamed
+from rq.spool import ancestor_files, attach, folders
 from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
@@ -74,7 +74,7 @@ async def _unnamed(owner: Owner, source: Path) -> Mapping[str, Attachment]:
     cannot travel."""
     try:
         run = owner.loop.run_in_executor
-        return await run(owner.hands.files, unnamed.digests, source)
+        return await run(owner.hands.files, ancestor_files.digests, source)
     except (OSError, BadInput) as error:
         raise Refused(f"its attachments cannot be copied: {error}") from None
 

@@ -12,7 +12,7 @@ from typing import Any
 from rq.journal.segments import Position
 
 
-class Still:
+class DryRun:
     """Stands for the `Journal` of an owner that changes nothing."""
 
     def __init__(self, journal_id: str, start: int, last: Position) -> None:

@@ -6,7 +6,7 @@ import pytest
 from harness.spool import check_live
 
 from rq.errors import Damaged
-from rq.journal import mend
+from rq.journal import gaps
 from rq.spark.journal_plan import Stretch, read
 from rq.spool import check
 from rq.states import Note, State
@@ -56,8 +56,8 @@ def test_who_reads_the_history_misses_no_number_then(owner):
 
 def test_a_mend_of_which_only_the_journal_was_written_is_enough_to_start(owner):
     ids, _ = damaged(owner)
-    assert len(mend.fill_gaps(owner.queue)) == 2
-    assert mend.fill_gaps(owner.queue) == []
+    assert len(gaps.fill_gaps(owner.queue)) == 2
+    assert gaps.fill_gaps(owner.queue) == []
     owner.open()
     assert [owner.spool.find(one) for one in ids] == [State.QUE] * 8
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from rq import names
 from rq.layout import STATUS, QueueDir
 from rq.spool import folders
-from rq.spool.weights import Weights
+from rq.spool.disk_usage import DiskUsage
 from rq.states import HASHED, State
 
 IN_USE = 3600.0  # seconds; a younger directory is left alone, empty or not
@@ -69,7 +69,7 @@ class Search:
     For threads, one after the other. What a batch has passed no later one looks at.
     """
 
-    def __init__(self, weights: Weights, state: State) -> None:
+    def __init__(self, weights: DiskUsage, state: State) -> None:
         self._weights = weights
         self._queue = weights.queue
         self.state = state

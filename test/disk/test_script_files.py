@@ -8,7 +8,7 @@ from harness.queues import no_descriptors
 from rq.errors import NotPlain
 from rq.layout import Root
 from rq.relay.store import Store
-from rq.spool import kept, recovery
+from rq.spool import recovery, script_files
 from rq.transfers import ls
 
 
@@ -24,7 +24,7 @@ def place(tmp_path):
 def test_what_is_kept_is_read_again(place):
     Store(place / "job").keep(remote="here")
     assert Store(place / "job").stored.remote == "here"
-    assert kept.read_json(place, "job/relay.json")["remote"] == "here"
+    assert script_files.read_json(place, "job/relay.json")["remote"] == "here"
 
 
 @pytest.mark.parametrize("name", ["relay.json", ".relay.json.tmp"])

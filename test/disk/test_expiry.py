@@ -7,8 +7,8 @@ from harness.spool import NOW, Clock, Owner
 
 from rq.layout import folder
 from rq.spool import check, folders
-from rq.spool.ageing import Limits, Owned, Search
-from rq.spool.weights import Weights, weigh
+from rq.spool.disk_usage import DiskUsage, weigh
+from rq.spool.expiry import Limits, Owned, Search
 from rq.states import Event, Role, State
 
 DAY = 86400.0
@@ -39,7 +39,7 @@ class Yard(Owner):
         return self.search(state).batch(Limits(**limits), self.owned(state))
 
     def search(self, state=State.DONE):
-        return Search(Weights(self.queue), state)
+        return Search(DiskUsage(self.queue), state)
 
     def owned(self, state=State.DONE, **more):
         return Owned(total=self.spool.counts.of(state), **more)

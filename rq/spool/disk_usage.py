@@ -39,7 +39,7 @@ class _Minute(NamedTuple):
     ids: Callable[[], list[str]]  # of its messages, newest first
 
 
-class Weights:
+class DiskUsage:
     """What the messages of a queue weigh, minute by minute; in any thread.
 
     Remembered are those minutes that the last look has come to; after a start, none.

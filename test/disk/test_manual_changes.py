@@ -8,7 +8,7 @@ from harness.queues import wait_until
 from harness.spool import Owner
 
 from rq.layout import folder
-from rq.spool import byhand, check
+from rq.spool import check, manual_changes
 from rq.states import Event, State
 
 
@@ -42,7 +42,7 @@ def counted(owner):
 def unchanged_after_a_stop(owner):
     owner.open()
     owner.stop()
-    return not byhand.has_changed(owner.queue)
+    return not manual_changes.has_changed(owner.queue)
 
 
 def test_nothing_is_listed_where_no_hand_was(owner):
@@ -70,7 +70,7 @@ def test_a_message_that_a_hand_puts_among_the_done_is_counted(owner):
     new = owner.queue.path / folder(State.DONE, "20200101.0101.01.001.1")
     new.parent.mkdir(parents=True)
     shutil.copytree(moved, new)
-    assert byhand.has_changed(owner.queue)
+    assert manual_changes.has_changed(owner.queue)
     owner.open()
     assert owner.spool.counts.of(State.DONE) == 3
     owner.crash()
