@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import orjson
 
 from rq.errors import BadInput
+
+# What JSON holds. Whoever reads it asks with isinstance for `list` and `dict`; what is
+# written may be any Sequence and Mapping.
+Json: TypeAlias = (
+    bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
+)
 
 # What is taken is written again within other JSON.
 DEPTH = 246  # lists and objects in each other, in a field of a message
@@ -14,7 +21,7 @@ _WRITTEN = 254  # that orjson writes
 _AROUND = 4  # levels that a request has around such a field
 
 
-def check_depth(value: Any, most: int = DEPTH) -> None:
+def check_depth(value: Json, most: int = DEPTH) -> None:
     """TypeError when lists and objects are nested deeper than `most`: orjson finds it
     out quickest, when it is put into as many lists as are not allowed."""
     for _ in range(_WRITTEN - most):
@@ -27,7 +34,7 @@ def check_depth(value: Any, most: int = DEPTH) -> None:
         raise TypeError(f"it is nested deeper than {most} levels") from None
 
 
-def from_json(data: bytes | str, what: str) -> Any:
+def from_json(data: bytes | str, what: str) -> Json:
     """Return the JSON that somebody has sent; BadInput when `what` is none, or nested
     so deep that it could not be written again.
 
@@ -38,7 +45,7 @@ def from_json(data: bytes | str, what: str) -> Any:
     rq.errors.BadInput: the argument is nested deeper than 250 levels
     """
     try:
-        value = orjson.loads(data)
+        value: Json = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise BadInput(f"{what} is not JSON: {error}") from None
     text = data if isinstance(data, bytes) else data.encode()

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 import orjson
 
@@ -20,6 +19,7 @@ from rq.config import files
 from rq.errors import BadConfig, BadInput, CannotRead, Refused, RQError
 from rq.layout import Root
 from rq.nesting import from_json
+from rq.replies import TimerRow, TimersStatus
 from rq.timers.past import Past, counts_from, due, nominal, not_ahead
 from rq.timers.timer import Timer, parse, refusal
 
@@ -221,14 +221,17 @@ class Timers:
         failing = {name: one.error for name, one in self.past.items() if one.error}
         return failing | self.errors
 
-    def status(self, now: float) -> dict[str, Any]:
-        rows = [self._row(one, now) for _, one in sorted(self.timers.items())]
-        return {"timers": rows, "errors": self.errors, **self.counts()}
+    def status(self, now: float) -> TimersStatus:
+        return {
+            "timers": [
+                self._row(self.timers[name], now) for name in sorted(self.timers)
+            ],
+            "errors": self.errors,
+            "sent": self.sent,
+            "failed": self.failed,
+        }
 
-    def counts(self) -> dict[str, int]:
-        return {"sent": self.sent, "failed": self.failed}
-
-    def _row(self, timer: Timer, now: float) -> dict[str, Any]:
+    def _row(self, timer: Timer, now: float) -> TimerRow:
         past = self.past[timer.name]
         return {
             "name": timer.name,
@@ -240,28 +243,23 @@ class Timers:
             "error": past.error,
         }
 
-    async def answer(self, payload: bytes, asker: Asker) -> Any:
+    async def answer(self, payload: bytes, asker: Asker) -> list[object]:
         """Answer a request of the socket: [COMMAND, PAYLOAD]."""
-        try:
-            word, _ = from_json(payload, "the request")
-        except (ValueError, TypeError, BadInput):
-            raise BadInput("a request is a JSON array [COMMAND, PAYLOAD]") from None
-        command = COMMANDS.get(word) if isinstance(word, str) else None
-        if command is None:
-            shown = "get_timers, get_status, status, wake"
-            raise BadInput(f"unknown command; there are {shown}")
-        handler, role = command
+        word = _command_of(payload)
+        if word not in COMMANDS:
+            raise BadInput(f"unknown command; there are {', '.join(COMMANDS)}")
+        handler, role = COMMANDS[word]
         asker.check(word, role)
         return ["ok", handler(self, time.time())]
 
-    def get_timers(self, now: float) -> list[list[Any]]:
+    def get_timers(self, now: float) -> list[tuple[str, float]]:
         past = self.past
         return [
-            [name, due(one, past[name], now)]
-            for name, one in sorted(self.timers.items())
+            (name, due(timer, past[name], now))
+            for name, timer in sorted(self.timers.items())
         ]
 
-    def get_status(self, _now: float) -> dict[str, Any]:
+    def get_status(self, _now: float) -> dict[str, int]:
         return {"sent": self.sent, "errors": self.failed}
 
     def wake(self, _now: float) -> None:
@@ -269,12 +267,24 @@ class Timers:
 
 
 # What can be asked, and the role that it takes.
-COMMANDS: dict[str, tuple[Callable[[Timers, float], Any], Role]] = {
+COMMANDS: dict[str, tuple[Callable[[Timers, float], object], Role]] = {
     "get_timers": (Timers.get_timers, Role.VIEWER),
     "get_status": (Timers.get_status, Role.VIEWER),
     "status": (Timers.status, Role.VIEWER),
     "wake": (Timers.wake, Role.PRODUCER),
 }
+
+
+def _command_of(payload: bytes) -> str:
+    """Return the command of a request [COMMAND, PAYLOAD]; "" when it is no text."""
+    try:
+        request = from_json(payload, "the request")
+    except (ValueError, TypeError, BadInput):
+        request = None
+    if not isinstance(request, list) or len(request) != 2:
+        raise BadInput("a request is a JSON array [COMMAND, PAYLOAD]")
+    word = request[0]
+    return word if isinstance(word, str) else ""
 
 
 def _accepted_at(full_id: str) -> float:
