@@ -117,7 +117,7 @@ class Housekeeping:
             self.server.drop_silent,
             self.owner.spool.journal.look_again,
             self.runner.pool.retire_worn,
-            self.runner.ghosts.look,
+            self.runner.left_processes.look,
             self.owner.family.strangers,
             self._seal_hourly,
             self._mind_transactions,

@@ -28,7 +28,7 @@ from rq.errors import (
 from rq.layout import Root
 from rq.message import Message, from_request
 from rq.proc.family import Family
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.batches.batch import Batch
 from rq.queues.disk_room import Room
 from rq.queues.rates import Rates
@@ -38,7 +38,7 @@ from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.item import Item
 from rq.queues.schedule.waiting import Waiting, turn
 from rq.queues.thread_pools import Hands
-from rq.queues.workers.worker import Resident
+from rq.queues.workers.worker import Worker
 from rq.scripts import environment
 from rq.spool import Opened
 from rq.spool.disk_usage import DiskUsage
@@ -78,9 +78,9 @@ class Owner:
         self.hands = Hands()
         self.weights = DiskUsage(opened.spool.queue)
         self.wake: Callable[[], None] = lambda: None
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, Attempt] = {}
         self.claimed: set[str] = set()  # claimed, not yet started
-        self.residents: list[Resident] = []  # workers that stay, with or without one
+        self.residents: list[Worker] = []  # workers that stay, with or without one
         self.riders: dict[str, dict[str, None]] = {}  # leader: its riders
         self.held: dict[int, str] = {}  # slot: who holds it though its script has ended
         self.left_running: dict[
@@ -231,10 +231,10 @@ class Owner:
 
     def held_by(self, msg_id: str) -> str:
         """Return, in a sentence, who keeps a message in run whose script has ended."""
-        worker = self.workers.get(msg_id)
-        if worker is None:
+        attempt = self.workers.get(msg_id)
+        if attempt is None:
             return self.left_running.get(msg_id, "")
-        return self.held.get(worker.slot.number, "")
+        return self.held.get(attempt.slot.number, "")
 
     def first_due(self) -> float | None:
         """Return the smallest due of all that wait; None when nothing waits."""

@@ -7,7 +7,7 @@ import subprocess
 from types import SimpleNamespace
 
 from rq.proc import processes
-from rq.queues.attempts.left_processes import Ghosts
+from rq.queues.attempts.left_processes import LeftProcesses
 from rq.scripts.slots import Slots
 from rq.states import State
 
@@ -43,7 +43,7 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
         wake=lambda: None,
     )
     lease = owner.queue.path / "lease"
-    ghosts = Ghosts(told, Slots(lease, owner.opened.lease_prefix, 1))
+    ghosts = LeftProcesses(told, Slots(lease, owner.opened.lease_prefix, 1))
     ghosts.look()
     assert waiting == []
     left.kill()

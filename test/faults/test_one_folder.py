@@ -112,16 +112,16 @@ def test_a_batch_goes_on_without_the_message_whose_folder_cannot_be_used(tmp_pat
 
 
 TRIP = """
-from rq.queues.attempts.start import Starter
+from rq.queues.attempts.launch import Launcher
 
-spawn = Starter.spawn
+spawn = Launcher.spawn
 
 def tripping(self, claim, on_end):
     if claim.message.params.get("param2") == "trip":
         raise RecursionError("a fault")
     return spawn(self, claim, on_end)
 
-Starter.spawn = tripping
+Launcher.spawn = tripping
 
 from rq.queues.attempts import finish
 

@@ -34,7 +34,7 @@ _AT_LAST = {Cause.FOLDER: Cause.FOLDER_LIMIT}
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Abort:
     """Why an attempt did not begin, and what becomes of its message."""
 
     event: Event
@@ -43,25 +43,25 @@ class Refusal:
     wait: float = 0.0  # seconds that the message waits, and no other
 
 
-class Hindered:
+class FailedStarts:
     """Messages that cannot be started for what is theirs alone, most likely their own
     folders; with how often they were tried."""
 
     def __init__(self) -> None:
         self._tries: dict[str, int] = {}
 
-    def refuse(self, msg_id: str, cause: Cause, text: str) -> Refusal:
+    def refuse(self, msg_id: str, cause: Cause, text: str) -> Abort:
         """Return what becomes of one: it waits, longer each time, and alone; then err."""
         tries = self._tries.pop(msg_id, 0) + 1
         if tries >= TRIES:
-            return Refusal(Event.FAIL, _AT_LAST.get(cause, cause), text)
+            return Abort(Event.FAIL, _AT_LAST.get(cause, cause), text)
         self._tries[msg_id] = tries
         if len(self._tries) > _MOST_HINDERED:  # of who was deleted nobody tells
             del self._tries[next(iter(self._tries))]
         wait = back_off.delay(tries, _FIRST, _LONGEST)
-        return Refusal(Event.REQUEUE, cause, text, wait)
+        return Abort(Event.REQUEUE, cause, text, wait)
 
-    def fault(self, msg_id: str, error: Exception) -> Refusal:
+    def fault(self, msg_id: str, error: Exception) -> Abort:
         """As `refuse`, of one over whose start RQ itself has failed."""
         return self.refuse(msg_id, Cause.FAULT, unforeseen(error))
 
@@ -70,7 +70,7 @@ class Hindered:
         self._tries.pop(msg_id, None)
 
 
-def why_not_started(script: str, message: Message, error: OSError) -> Refusal:
+def why_not_started(script: str, message: Message, error: OSError) -> Abort:
     """Return what an error at the start of `script` means for its message."""
     in_folder = _in_folder(error, message.msg_id)
     where = error.filename if in_folder else script
@@ -79,14 +79,14 @@ def why_not_started(script: str, message: Message, error: OSError) -> Refusal:
         size = sum(len(k) + len(str(v)) for k, v in message.params.items())
         limit = os.sysconf("SC_ARG_MAX")
         text = f"parameters too large for an environment ({size} of {limit} bytes)"
-        return Refusal(Event.FAIL, Cause.TOO_LARGE, text)
+        return Abort(Event.FAIL, Cause.TOO_LARGE, text)
     if in_folder and error.errno in _RUINED:
-        return Refusal(Event.FAIL, Cause.BAD_MESSAGE, text)
+        return Abort(Event.FAIL, Cause.BAD_MESSAGE, text)
     if in_folder and error.errno not in _OF_ALL:
-        return Refusal(Event.REQUEUE, Cause.FOLDER, text)
+        return Abort(Event.REQUEUE, Cause.FOLDER, text)
     if error.errno in MISSING and not in_folder:
-        return Refusal(Event.REQUEUE, Cause.SCRIPT, text)
-    return Refusal(Event.REQUEUE, Cause.SPAWN, text)
+        return Abort(Event.REQUEUE, Cause.SCRIPT, text)
+    return Abort(Event.REQUEUE, Cause.SPAWN, text)
 
 
 def unforeseen(error: Exception) -> str:
@@ -99,7 +99,7 @@ def _in_folder(error: OSError, msg_id: str) -> bool:
     return msg_id in str(error.filename or "") or msg_id in str(error.filename2 or "")
 
 
-def give_back(owner: Owner, claim: Claim, why: Refusal) -> None:
+def give_back(owner: Owner, claim: Claim, why: Abort) -> None:
     """End an attempt that did not begin."""
     message, msg_id = claim.message, claim.msg_id
     unchanged: Message | None = None

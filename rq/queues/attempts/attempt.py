@@ -19,7 +19,7 @@ from rq.scripts.script import Script
 from rq.scripts.slots import Slot
 
 
-class Worker:
+class Attempt:
     """A script at work on a message."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Worker:
         message: Message,
         slot: Slot,
         log: StdioLog | PassedLog,
-        on_report: Callable[[Worker, Report], None],
+        on_report: Callable[[Attempt, Report], None],
     ) -> None:
         self.message = message
         self.slot = slot

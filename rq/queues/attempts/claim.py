@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rq.message import Message
-from rq.queues.workers.worker import Resident
+from rq.queues.workers.worker import Worker
 from rq.scripts.slots import Slot
 
 
@@ -15,7 +15,7 @@ class Claim:
 
     message: Message
     slot: Slot
-    resident: Resident | None  # reserved; None: a script is started
+    worker: Worker | None  # reserved; None: a script is started
     key: str | None  # exclusion key
     wait_us: int
     seq: int  # of the event that brought the message into que, or told its content

@@ -11,7 +11,7 @@ from rq.causes import Cause
 from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts import abort, outcome
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.claim import Claim
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import owed
@@ -26,27 +26,27 @@ CUT_SHORT = Outcome(Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue
 log = logging.getLogger(__name__)
 
 
-def decide(owner: Owner, worker: Worker) -> Outcome:
-    """Return what becomes of the message of a worker that has ended."""
-    ending, message = worker.ending, worker.message
+def decide(owner: Owner, attempt: Attempt) -> Outcome:
+    """Return what becomes of the message of an attempt that is over."""
+    ending, message = attempt.ending, attempt.message
     assert ending is not None
     decided = outcome.decide(
-        worker.said, ending.exit, ending.signal, message.count, message.max_count
+        attempt.said, ending.exit, ending.signal, message.count, message.max_count
     )
-    if worker.cause == Cause.STOP and decided.cause in _CUT:
+    if attempt.cause == Cause.STOP and decided.cause in _CUT:
         return CUT_SHORT
-    if worker.last_printed is not None and worker.said.word is None:
-        decided = outcome.by_exit(decided, worker.said.text, worker.last_printed)
+    if attempt.last_printed is not None and attempt.said.word is None:
+        decided = outcome.by_exit(decided, attempt.said.text, attempt.last_printed)
     return owed.check_target(owner, decided)
 
 
-def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
-    """End the attempt of a worker as decided; with its riders, and what it owes. What
+def fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None:
+    """End an attempt as decided; with its riders, and what it owes. What
     nobody has foreseen ends it, too: in err."""
     try:
-        _fire(owner, worker, claim, decided)
+        _fire(owner, attempt, claim, decided)
     except Exception as error:
-        msg_id = worker.msg_id
+        msg_id = attempt.msg_id
         log.exception("an end cannot be written: %s", fields(msg_id=msg_id))
         if owner.spool.find(msg_id) is not State.RUN:
             return
@@ -56,13 +56,13 @@ def fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
         owner.release_riders(msg_id)
 
 
-def _fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
-    message, msg_id = worker.message, worker.msg_id
+def _fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None:
+    message, msg_id = attempt.message, attempt.msg_id
     decided = _with_room(owner, message, decided)
-    facts = _facts(worker, claim, decided)
+    facts = _facts(attempt, claim, decided)
     riders = _riders(owner, msg_id, decided.event)
     changed = _changed(owner, message, decided, riders)
-    stamped = claim.stamp is not None or claim.resident is None
+    stamped = claim.stamp is not None or claim.worker is None
     if changed is None and stamped and owner.spool.stamp(msg_id) != claim.stamp:
         changed = message  # what its script made of the file is not kept
     more: dict[str, Any] = {}
@@ -88,7 +88,7 @@ def _fire(owner: Owner, worker: Worker, claim: Claim, decided: Outcome) -> None:
     _leave_alone(owner, message, decided)
     if decided.event in AGAIN:
         owner.waits(msg_id, changed or message)
-    _tell(worker, claim, decided)
+    _tell(attempt, claim, decided)
 
 
 def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
@@ -108,18 +108,18 @@ def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
         owner.waiting.hold_no_longer(message.dest)
 
 
-def _tell(worker: Worker, claim: Claim, decided: Outcome) -> None:
+def _tell(attempt: Attempt, claim: Claim, decided: Outcome) -> None:
     # What comes by the thousand a second is told by the journal alone.
-    many = claim.resident is not None or claim.batch is not None
+    many = claim.worker is not None or claim.batch is not None
     quiet = many and decided.event in WELL
     log.log(
         logging.DEBUG if quiet else logging.INFO,
         "%s: %s",
         decided.event,
         fields(
-            msg_id=worker.msg_id,
+            msg_id=attempt.msg_id,
             cause=decided.cause,
-            pid=worker.pid,
+            pid=attempt.pid,
             text=decided.text,
         ),
     )
@@ -153,8 +153,8 @@ def _changed(
     return None
 
 
-def _facts(worker: Worker, claim: Claim, decided: Outcome) -> dict[str, Any]:
-    ending = worker.ending
+def _facts(attempt: Attempt, claim: Claim, decided: Outcome) -> dict[str, Any]:
+    ending = attempt.ending
     assert ending is not None
     facts = {
         "cause": decided.cause,
@@ -163,9 +163,9 @@ def _facts(worker: Worker, claim: Claim, decided: Outcome) -> dict[str, Any]:
         "exit": ending.exit,
         "signal": ending.signal,
         "wait_us": claim.wait_us,
-        "run_us": int(worker.run_seconds * 1e6),
+        "run_us": int(attempt.run_seconds * 1e6),
         "cpu_us": ending.cpu_us,
         "max_rss": ending.max_rss,
-        "created_us": int(names.created(worker.msg_id) * 1e6),
+        "created_us": int(names.created(attempt.msg_id) * 1e6),
     }
     return facts if claim.batch is None else {**facts, "batch": claim.batch}

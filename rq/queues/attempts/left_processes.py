@@ -17,7 +17,7 @@ from rq.states import State
 _log = logging.getLogger(__name__)
 
 
-class Ghosts:
+class LeftProcesses:
     """Processes that would not end; their messages stay in run until they do."""
 
     def __init__(self, owner: Owner, slots: Slots) -> None:

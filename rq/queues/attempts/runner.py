@@ -20,20 +20,20 @@ from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.logs import fields
 from rq.queues.attempts import abort
 from rq.queues.attempts import finish as ending
-from rq.queues.attempts.abort import Hindered, Refusal
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.abort import Abort, FailedStarts
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.claim import Claim
-from rq.queues.attempts.left_processes import Ghosts
-from rq.queues.attempts.reports import Hearing
+from rq.queues.attempts.launch import Launcher
+from rq.queues.attempts.left_processes import LeftProcesses
+from rq.queues.attempts.orphans import Orphans
+from rq.queues.attempts.reports import Reports
 from rq.queues.attempts.script_file import ScriptFile
-from rq.queues.attempts.start import Starter
-from rq.queues.attempts.sweep import Sweeper
 from rq.queues.batches.start import Batches
 from rq.queues.owner import Owner
 from rq.queues.schedule.item import Item
 from rq.queues.tasks import Tasks
 from rq.queues.workers.staying import Staying
-from rq.queues.workers.worker import Resident
+from rq.queues.workers.worker import Worker
 from rq.scripts.script import KILL, TERM
 from rq.scripts.slots import Slot, Slots
 from rq.spool import lost_attempts
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Runner:
-    """The workers of one queue."""
+    """The attempts of one queue."""
 
     def __init__(self, owner: Owner, null: int) -> None:
         self.owner = owner
@@ -54,14 +54,14 @@ class Runner:
             owner.opened.lease_prefix,
             owner.spool.journal.start,
         )
-        self._hindered = Hindered()
+        self._failed_starts = FailedStarts()
         self.tasks = Tasks(owner.loop)
-        self.ghosts = Ghosts(owner, self._slots)
+        self.left_processes = LeftProcesses(owner, self._slots)
         self._file = ScriptFile(owner)
-        self._hearing = Hearing(owner, self.tasks, self._exited)
-        self._starter = Starter(owner, self._file, null, self._hearing.hear)
-        self._sweeper = Sweeper(owner, self._slots, self.tasks)
-        self._staying = Staying(owner, self._slots, null, self._file, self._sweeper)
+        self._reports = Reports(owner, self.tasks, self._exited)
+        self._launcher = Launcher(owner, self._file, null, self._reports.hear)
+        self._orphans = Orphans(owner, self._slots, self.tasks)
+        self._staying = Staying(owner, self._slots, null, self._file, self._orphans)
         self._staying.on_exited = self._exited
         self._staying.on_unread = self._take_back
         self.pool = self._staying.pool
@@ -70,11 +70,11 @@ class Runner:
             owner,
             self._slots,
             self._file,
-            self._starter,
-            self._hearing,
-            self._sweeper,
+            self._launcher,
+            self._reports,
+            self._orphans,
             self.tasks,
-            self._hindered,
+            self._failed_starts,
         )
 
     # ---- claiming
@@ -119,8 +119,8 @@ class Runner:
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
         try:
             key = owner.exclusion_key(msg_id)
-            resident = self.pool.take() if self._persistent else None
-            slot = resident.slot if resident else self._slots.take()
+            worker = self.pool.take() if self._persistent else None
+            slot = worker.slot if worker else self._slots.take()
         except (Unread, OSError) as error:
             owner.waiting.add(Item(entry.due, entry.seq, msg_id))
             self._file.lacks(error, now)
@@ -129,29 +129,29 @@ class Runner:
         try:
             message = owner.spool.claim(msg_id, slot.number)
         except (Unread, OSError, MemoryError) as error:
-            self._release(slot, resident)
+            self._release(slot, worker)
             owner.waits(msg_id)
             self._file.lacks(error, now)
             return
         except (BadMessage, NoSuchMessage) as error:
-            self._release(slot, resident)
+            self._release(slot, worker)
             lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
             return
         except Exception as error:
             log.exception("a message could not be claimed: %s", fields(msg_id=msg_id))
-            self._release(slot, resident)
+            self._release(slot, worker)
             lost_attempts.fail_malformed(owner.spool, msg_id, abort.unforeseen(error))
             return
         owner.gather_riders(msg_id, group)
         owner.claimed.add(msg_id)
         if key is not None:
             owner.busy_keys[key] = msg_id
-        self._claims.append(Claim(message, slot, resident, key, wait_us, seq))
+        self._claims.append(Claim(message, slot, worker, key, wait_us, seq))
 
-    def _release(self, slot: Slot, resident: Resident | None) -> None:
+    def _release(self, slot: Slot, worker: Worker | None) -> None:
         """Take back what was reserved for an attempt that did not begin."""
-        if resident is not None:
-            self.pool.release(resident)
+        if worker is not None:
+            self.pool.release(worker)
         else:
             os.close(slot.fd)
             self._slots.free(slot.number)
@@ -205,23 +205,23 @@ class Runner:
                 self._not_started(claim, lack)
             except Exception as error:  # the others start all the same
                 log.exception("a start failed: %s", fields(msg_id=claim.msg_id))
-                self._give_back(claim, self._hindered.fault(claim.msg_id, error))
+                self._give_back(claim, self._failed_starts.fault(claim.msg_id, error))
 
     def _start(self, claim: Claim) -> None:
-        if claim.resident is not None:
-            worker = self._starter.hand(claim, claim.resident)
+        if claim.worker is not None:
+            attempt = self._launcher.hand(claim, claim.worker)
         else:
-            worker = self._starter.spawn(claim, self._script_ended)
+            attempt = self._launcher.spawn(claim, self._script_ended)
             self._file.started()
         self.owner.started += 1
-        self._hindered.forget(claim.msg_id)
-        self.owner.workers[claim.msg_id] = worker
+        self._failed_starts.forget(claim.msg_id)
+        self.owner.workers[claim.msg_id] = attempt
         self._running[claim.msg_id] = claim
 
     def _not_started(self, claim: Claim, error: OSError) -> None:
         why = abort.why_not_started(self.owner.config.script, claim.message, error)
         if why.cause is Cause.FOLDER:
-            why = self._hindered.refuse(claim.msg_id, why.cause, why.text)
+            why = self._failed_starts.refuse(claim.msg_id, why.cause, why.text)
         log.warning(
             "a script could not be started: %s",
             fields(msg_id=claim.msg_id, reason=why.text),
@@ -229,57 +229,57 @@ class Runner:
         self._file.not_started(why.cause, why.text, self.owner.spool.clock())
         self._give_back(claim, why)
 
-    def _give_back(self, claim: Claim, why: Refusal) -> None:
-        self._release(claim.slot, claim.resident)
+    def _give_back(self, claim: Claim, why: Abort) -> None:
+        self._release(claim.slot, claim.worker)
         abort.give_back(self.owner, claim, why)
 
-    def _take_back(self, worker: Worker) -> None:
+    def _take_back(self, attempt: Attempt) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
-        claim = self._running.pop(worker.msg_id)
-        del self.owner.workers[worker.msg_id]
-        if worker.said.by is not None:
-            decided = ending.decide(self.owner, worker)
-            why = Refusal(decided.event, decided.cause, decided.text)
+        claim = self._running.pop(attempt.msg_id)
+        del self.owner.workers[attempt.msg_id]
+        if attempt.said.by is not None:
+            decided = ending.decide(self.owner, attempt)
+            why = Abort(decided.event, decided.cause, decided.text)
         else:
             text = "its worker ended before it had read the message"
-            why = Refusal(Event.REQUEUE, Cause.SPAWN, text)
+            why = Abort(Event.REQUEUE, Cause.SPAWN, text)
         self._give_back(claim, why)
 
     # ---- ending
 
-    def _script_ended(self, worker: Worker) -> None:
+    def _script_ended(self, attempt: Attempt) -> None:
         """The script has ended and its pipe is read to the end."""
-        assert worker.script.ending is not None
-        worker.end(worker.script.ending)
-        self._exited(worker)
+        assert attempt.script.ending is not None
+        attempt.end(attempt.script.ending)
+        self._exited(attempt)
 
-    def _exited(self, worker: Worker) -> None:
+    def _exited(self, attempt: Attempt) -> None:
         """The attempt is over: finish it when nothing of it is left."""
-        if worker.dups:
+        if attempt.dups:
             return
-        if worker.script.ending is None:  # it lives on, ready for the next
-            self._finish(worker)
+        if attempt.script.ending is None:  # it lives on, ready for the next
+            self._finish(attempt)
             return
         # Whoever hid from the two cheap questions must not meet the next attempt.
-        thoroughly = ending.decide(self.owner, worker).event in ending.AGAIN
-        finish = functools.partial(self._finish, worker)
-        self._sweeper.clear(worker.script, worker.slot, thoroughly, finish)
+        thoroughly = ending.decide(self.owner, attempt).event in ending.AGAIN
+        finish = functools.partial(self._finish, attempt)
+        self._orphans.clear(attempt.script, attempt.slot, thoroughly, finish)
 
-    def _finish(self, worker: Worker) -> None:
-        claim = self._running.pop(worker.msg_id)
-        del self.owner.workers[worker.msg_id]
-        self._hearing.forget(worker)
-        decided = ending.decide(self.owner, worker)
-        worker.close_log(decided.event not in ending.WELL)
-        ending.fire(self.owner, worker, claim, decided)
+    def _finish(self, attempt: Attempt) -> None:
+        claim = self._running.pop(attempt.msg_id)
+        del self.owner.workers[attempt.msg_id]
+        self._reports.forget(attempt)
+        decided = ending.decide(self.owner, attempt)
+        attempt.close_log(decided.event not in ending.WELL)
+        ending.fire(self.owner, attempt, claim, decided)
         abort.free_key(self.owner, claim)
-        if claim.resident is None:
-            worker.script.hang_up()
-            self._slots.free(worker.slot.number)
-        elif worker.script.ending is None:
-            self.pool.release(claim.resident)
+        if claim.worker is None:
+            attempt.script.hang_up()
+            self._slots.free(attempt.slot.number)
+        elif attempt.script.ending is None:
+            self.pool.release(claim.worker)
         else:
-            self.pool.forget(claim.resident)
+            self.pool.forget(claim.worker)
         self.owner.wake()
 
     # ---- being told to end
@@ -289,23 +289,23 @@ class Runner:
 
         WrongState when it runs in a batch with others: all share one process.
         """
-        together = self.owner.batch_of(msg_id)
-        if together is not None and together.left > 1:
+        batch = self.owner.batch_of(msg_id)
+        if batch is not None and batch.left > 1:
             raise WrongState(
-                f"msg runs in a batch with {together.left - 1} more in one process, "
+                f"msg runs in a batch with {batch.left - 1} more in one process, "
                 f"which can only be ended whole: `rq cancel --batch {msg_id}`"
             )
-        if together is not None:
-            self.batches.cancel(together, who)
+        if batch is not None:
+            self.batches.cancel(batch, who)
             return True
-        worker = self.owner.workers.get(msg_id)
-        if worker is None:
+        attempt = self.owner.workers.get(msg_id)
+        if attempt is None:
             return False
-        worker.said.by = worker.said.by or who
-        resident = self._running[msg_id].resident
-        if resident is not None:
-            resident.retire()
-        self._end(worker)
+        attempt.said.by = attempt.said.by or who
+        worker = self._running[msg_id].worker
+        if worker is not None:
+            worker.retire()
+        self._end(attempt)
         return True
 
     def cancel_batch(self, msg_id: str, who: str) -> int:
@@ -313,23 +313,23 @@ class Runner:
 
         WrongState when it runs in none.
         """
-        for together in self.owner.batches:
-            if msg_id in together:
-                self.batches.cancel(together, who)
-                return together.left
+        for batch in self.owner.batches:
+            if msg_id in batch:
+                self.batches.cancel(batch, who)
+                return batch.left
         raise WrongState("msg does not run in a batch")
 
-    def _end(self, worker: Worker) -> None:
-        worker.script.signal(TERM)
-        self.owner.loop.call_later(self.owner.main.grace, self._kill, worker)
+    def _end(self, attempt: Attempt) -> None:
+        attempt.script.signal(TERM)
+        self.owner.loop.call_later(self.owner.main.grace, self._kill, attempt)
 
-    def _kill(self, worker: Worker) -> None:
-        if worker.script.ending is None:
+    def _kill(self, attempt: Attempt) -> None:
+        if attempt.script.ending is None:
             log.warning(
                 "a script ignores TERM; RQ kills its group: %s",
-                fields(msg_id=worker.msg_id, pid=worker.pid),
+                fields(msg_id=attempt.msg_id, pid=attempt.pid),
             )
-            worker.script.signal(KILL)
+            attempt.script.signal(KILL)
 
     async def stop(self) -> None:
         """Let workers end, then make them: grace, TERM, KILL; all have ended after."""
@@ -338,10 +338,10 @@ class Runner:
         self.pool.renew()
         if await self._idle(grace):
             return
-        for worker in owner.workers.values():
-            worker.cause = Cause.STOP
-        for together in owner.batches:
-            together.stopped = True
+        for attempt in owner.workers.values():
+            attempt.cause = Cause.STOP
+        for batch in owner.batches:
+            batch.stopped = True
         self._signal_all(TERM)
         if await self._idle(min(grace, 5.0)):
             return
@@ -349,14 +349,14 @@ class Runner:
         await self._idle(30.0)
 
     def _signal_all(self, sig: int) -> None:
-        for worker in self.owner.workers.values():
-            if worker.batch is None:
-                worker.script.signal(sig)
-        for together in self.owner.batches:  # also one whose messages have all ended
-            if together.script is not None:
-                together.script.signal(sig)
-        for resident in self.pool:
-            resident.script.signal(sig)
+        for attempt in self.owner.workers.values():
+            if attempt.batch is None:
+                attempt.script.signal(sig)
+        for batch in self.owner.batches:  # also one whose messages have all ended
+            if batch.script is not None:
+                batch.script.signal(sig)
+        for worker in self.pool:
+            worker.script.signal(sig)
 
     async def _idle(self, seconds: float) -> bool:
         until = time.monotonic() + seconds

@@ -12,7 +12,7 @@ from rq.layout import folder
 from rq.message import Message
 from rq.pipe import Report
 from rq.proc.spawn import Ending
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.claim import Claim
 from rq.queues.attempts.outcome import Said
 from rq.scripts.log import StdioLog
@@ -30,7 +30,7 @@ class Batch:
         self.batch_id = batch_id
         self.slot = slot
         self.claims = {one.msg_id: one for one in claims}
-        self.workers: dict[str, Worker] = {}  # of messages that have not ended
+        self.attempts: dict[str, Attempt] = {}  # of messages that have not ended
         self.ended: dict[Event, int] = {}
         self.lost = 0  # messages of which nothing was said when its process died
         self.said = Said()  # what is for all of which nothing else was said
@@ -53,34 +53,34 @@ class Batch:
 
     def has(self, msg_id: str) -> bool:
         """Whether a message is in it that has not ended."""
-        return msg_id in (self.workers if self.script else self.claims)
+        return msg_id in (self.attempts if self.script else self.claims)
 
     def __contains__(self, msg_id: str) -> bool:
         return msg_id in self.claims
 
-    def __iter__(self) -> Iterator[Worker]:
-        return iter(list(self.workers.values()))
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(list(self.attempts.values()))
 
     def drop(self, claim: Claim) -> None:
         """Go on without a message that cannot take part."""
         del self.claims[claim.msg_id]
 
     def started(
-        self, script: Script, log: StdioLog, hear: Callable[[Worker, Report], None]
+        self, script: Script, log: StdioLog, hear: Callable[[Attempt, Report], None]
     ) -> None:
-        """Its process runs: make a worker of each message."""
+        """Its process runs: make an attempt of each message."""
         self.script, self.log = script, log
         for claim in self.claims.values():
-            worker = Worker(claim.message, self.slot, log, hear)
-            worker.script, worker.batch, worker.phase = script, self.said, "running"
-            self.workers[claim.msg_id] = worker
+            attempt = Attempt(claim.message, self.slot, log, hear)
+            attempt.script, attempt.batch, attempt.phase = script, self.said, "running"
+            self.attempts[claim.msg_id] = attempt
 
-    def end_of(self, worker: Worker, event: Event) -> Claim:
+    def end_of(self, attempt: Attempt, event: Event) -> Claim:
         """Take out a message that has ended; return its claim."""
-        del self.workers[worker.msg_id]
+        del self.attempts[attempt.msg_id]
         self.ended[event] = self.ended.get(event, 0) + 1
-        worker.end(worker.ending or self._ending())
-        return self.claims[worker.msg_id]
+        attempt.end(attempt.ending or self._ending())
+        return self.claims[attempt.msg_id]
 
     def _ending(self) -> Ending:
         ending = self.script.ending if self.script else None

@@ -11,10 +11,10 @@ from rq.causes import Cause
 from rq.logs import fields
 from rq.pipe import Report, Verb
 from rq.queues.attempts import finish, outcome
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.orphans import Orphans
 from rq.queues.attempts.outcome import Outcome
-from rq.queues.attempts.reports import Hearing
-from rq.queues.attempts.sweep import Sweeper
+from rq.queues.attempts.reports import Reports
 from rq.queues.batches.batch import Batch
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
@@ -30,97 +30,99 @@ _NO_DUP = "a batch is many messages, and dup copies one"
 log = logging.getLogger(__name__)
 
 
-class Together:
+class BatchRun:
     """Hears batches, and ends their messages."""
 
     def __init__(
         self,
         owner: Owner,
         slots: Slots,
-        hearing: Hearing,
-        sweeper: Sweeper,
+        reports: Reports,
+        orphans: Orphans,
         tasks: Tasks,
     ) -> None:
         self.owner = owner
         self._slots = slots
-        self._hearing = hearing
-        self._sweeper = sweeper
+        self._reports = reports
+        self._orphans = orphans
         self._tasks = tasks
         self._well = False  # the last batch that ended did not die
 
     # ---- hearing
 
-    def hear(self, made: Batch, text: bytes) -> None:
+    def hear(self, batch: Batch, text: bytes) -> None:
         """Take a line that its process said."""
         single = pipe.parse_single(text)
         if single is not None:
-            self._hear_single(made, text, *single)
+            self._hear_single(batch, text, *single)
             return
         report = pipe.parse(text)
         if report is None:
             return
-        if report.verb is Verb.DUP and made.script is not None:
-            made.script.tell(pipe.dup_reply(False, f"dup failed - {_NO_DUP}"))
+        if report.verb is Verb.DUP and batch.script is not None:
+            batch.script.tell(pipe.dup_reply(False, f"dup failed - {_NO_DUP}"))
         else:
-            made.said.hear(report)
+            batch.said.hear(report)
 
-    def _hear_single(self, made: Batch, text: bytes, msg_id: str, said: bytes) -> None:
-        worker = made.workers.get(msg_id)
+    def _hear_single(self, batch: Batch, text: bytes, msg_id: str, said: bytes) -> None:
+        attempt = batch.attempts.get(msg_id)
         report = pipe.parse(said)
-        if worker is None:
-            ended = msg_id in made
-            self._odd(made, text, "it has ended" if ended else "it is not in the batch")
-        elif worker.said.word is not None:
-            self._odd(made, text, "how it ends was said before")
+        if attempt is None:
+            ended = msg_id in batch
+            self._odd(
+                batch, text, "it has ended" if ended else "it is not in the batch"
+            )
+        elif attempt.said.word is not None:
+            self._odd(batch, text, "how it ends was said before")
         elif report is None or report.verb is Verb.DUP:
-            self._odd(made, text, "say: msg ID WORD TEXT, and no dup")
+            self._odd(batch, text, "say: msg ID WORD TEXT, and no dup")
         else:
-            self._report(made, worker, report)
+            self._report(batch, attempt, report)
 
-    def _report(self, made: Batch, worker: Worker, report: Report) -> None:
-        worker.said.hear(report)
-        if worker.said.word is None:
-            self._hearing.show(worker)
+    def _report(self, batch: Batch, attempt: Attempt, report: Report) -> None:
+        attempt.said.hear(report)
+        if attempt.said.word is None:
+            self._reports.show(attempt)
             return
-        decided = self._decide(made, worker)
+        decided = self._decide(batch, attempt)
         # One that runs again may not while this process lives: it ends with the batch.
         if decided.event not in finish.AGAIN:
-            self._finish(made, worker, decided)
+            self._finish(batch, attempt, decided)
 
-    def _odd(self, made: Batch, text: bytes, why: str) -> None:
-        made.oddities += 1
-        if made.oddities <= ODDITIES:
+    def _odd(self, batch: Batch, text: bytes, why: str) -> None:
+        batch.oddities += 1
+        if batch.oddities <= ODDITIES:
             shown = text.decode("utf-8", "replace")[:200]
             log.warning(
                 "a batch said something of a message that RQ ignores: %s",
-                fields(batch=made.batch_id, line=shown, reason=why),
+                fields(batch=batch.batch_id, line=shown, reason=why),
             )
 
     # ---- ending
 
-    def _decide(self, made: Batch, worker: Worker) -> Outcome:
-        message, ended = worker.message, made.script.ending if made.script else None
+    def _decide(self, batch: Batch, attempt: Attempt) -> Outcome:
+        message, ended = attempt.message, batch.script.ending if batch.script else None
         decided = outcome.decide_in_batch(
-            worker.said,
-            made.said,
+            attempt.said,
+            batch.said,
             ended.exit if ended else None,
             ended.signal if ended else None,
             message.count,
             message.max_count,
         )
-        if made.stopped and decided.cause in _LOST:
+        if batch.stopped and decided.cause in _LOST:
             return finish.CUT_SHORT
         return owed.check_target(self.owner, decided)
 
-    def _finish(self, made: Batch, worker: Worker, decided: Outcome) -> None:
-        self._part(made, worker.msg_id, decided)
-        claim = made.end_of(worker, decided.event)
-        del self.owner.workers[worker.msg_id]
-        self._hearing.forget(worker)
-        finish.fire(self.owner, worker, claim, decided)
+    def _finish(self, batch: Batch, attempt: Attempt, decided: Outcome) -> None:
+        self._part(batch, attempt.msg_id, decided)
+        claim = batch.end_of(attempt, decided.event)
+        del self.owner.workers[attempt.msg_id]
+        self._reports.forget(attempt)
+        finish.fire(self.owner, attempt, claim, decided)
         self.owner.wake()
 
-    def _part(self, made: Batch, msg_id: str, decided: Outcome) -> None:
+    def _part(self, batch: Batch, msg_id: str, decided: Outcome) -> None:
         """Let a message whose batch died go on with fewer others: one of them may have
         killed it. When the batch before it died, too, it is rather the script, and
         ever more starts of that would help nobody."""
@@ -128,59 +130,59 @@ class Together:
         if decided.cause not in _LOST:
             entry.lost = 0
             return
-        made.lost += 1
+        batch.lost += 1
         if entry.lost == 0 or self._well:
             entry.lost += 1
 
-    def script_ended(self, made: Batch) -> None:
+    def script_ended(self, batch: Batch) -> None:
         """Its process has ended, and its pipe is read to the end."""
-        assert made.script is not None
-        events = {self._decide(made, one).event for one in made} | set(made.ended)
+        assert batch.script is not None
+        events = {self._decide(batch, one).event for one in batch} | set(batch.ended)
         # Whoever hid from the two cheap questions must not meet the next attempt.
         thoroughly = not events <= finish.WELL
-        end = functools.partial(self._end_all, made)
-        self._sweeper.clear(made.script, made.slot, thoroughly, end)
+        end = functools.partial(self._end_all, batch)
+        self._orphans.clear(batch.script, batch.slot, thoroughly, end)
 
-    def _end_all(self, made: Batch) -> None:
-        self._tasks.spawn(self._end_rest(made))
+    def _end_all(self, batch: Batch) -> None:
+        self._tasks.spawn(self._end_rest(batch))
 
-    async def _end_rest(self, made: Batch) -> None:
+    async def _end_rest(self, batch: Batch) -> None:
         """End all whose end was not said, and the batch."""
 
-        def end(worker: Worker) -> None:
-            self._finish(made, worker, self._decide(made, worker))
+        def end(attempt: Attempt) -> None:
+            self._finish(batch, attempt, self._decide(batch, attempt))
 
-        await in_slices(list(made), end)
-        self._well = not made.lost
-        assert made.script is not None
-        assert made.script.ending is not None
-        how, took = made.script.ending, time.monotonic() - made.began
-        made.log.end(last_line(made.script.pid, how.exit, how.signal, took), True)
-        made.script.hang_up()
+        await in_slices(list(batch), end)
+        self._well = not batch.lost
+        assert batch.script is not None
+        assert batch.script.ending is not None
+        how, took = batch.script.ending, time.monotonic() - batch.began
+        batch.log.end(last_line(batch.script.pid, how.exit, how.signal, took), True)
+        batch.script.hang_up()
         log.info(
             "a batch has ended: %s",
-            fields(batch=made.batch_id, **{str(k): n for k, n in made.ended.items()}),
+            fields(batch=batch.batch_id, **{str(k): n for k, n in batch.ended.items()}),
         )
-        self._free(made)
+        self._free(batch)
         await self.owner.committed()  # what is said of them may not be lost with it
-        self._remove(made)
+        self._remove(batch)
 
-    def forget(self, made: Batch) -> None:
+    def forget(self, batch: Batch) -> None:
         """A batch has not started; nothing of it is left."""
-        self._free(made)
-        self._remove(made)
+        self._free(batch)
+        self._remove(batch)
 
-    def _free(self, made: Batch) -> None:
-        self._slots.free(made.slot.number)
-        self.owner.batches.remove(made)
+    def _free(self, batch: Batch) -> None:
+        self._slots.free(batch.slot.number)
+        self.owner.batches.remove(batch)
         self.owner.wake()
 
-    def _remove(self, made: Batch) -> None:
+    def _remove(self, batch: Batch) -> None:
         try:
-            batch_dirs.end(self.owner.spool, made.batch_id)
+            batch_dirs.end(self.owner.spool, batch.batch_id)
         except OSError as error:
             log.error(
                 "the directory of a batch stays until the next start: %s",
-                fields(batch=made.batch_id, reason=error.strerror or error),
+                fields(batch=batch.batch_id, reason=error.strerror or error),
             )
         self.owner.wake()

@@ -11,15 +11,15 @@ from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.queues.attempts import abort
-from rq.queues.attempts.abort import Hindered, Refusal
+from rq.queues.attempts.abort import Abort, FailedStarts
 from rq.queues.attempts.claim import Claim
-from rq.queues.attempts.reports import Hearing
+from rq.queues.attempts.launch import Launcher
+from rq.queues.attempts.orphans import Orphans
+from rq.queues.attempts.reports import Reports
 from rq.queues.attempts.script_file import ScriptFile
-from rq.queues.attempts.start import Starter
-from rq.queues.attempts.sweep import Sweeper
 from rq.queues.batches import batch as batches
 from rq.queues.batches.batch import Batch
-from rq.queues.batches.run import Together
+from rq.queues.batches.run import BatchRun
 from rq.queues.owner import Owner
 from rq.queues.schedule.item import Item
 from rq.queues.tasks import Tasks, in_slices
@@ -44,20 +44,20 @@ class Batches:
         owner: Owner,
         slots: Slots,
         file: ScriptFile,
-        starter: Starter,
-        hearing: Hearing,
-        sweeper: Sweeper,
+        launcher: Launcher,
+        reports: Reports,
+        orphans: Orphans,
         tasks: Tasks,
-        hindered: Hindered,
+        failed_starts: FailedStarts,
     ) -> None:
         self.owner = owner
-        self._hindered = hindered
+        self._failed_starts = failed_starts
         self._slots = slots
         self._file = file
-        self._starter = starter
-        self._hearing = hearing
+        self._launcher = launcher
+        self._reports = reports
         self._tasks = tasks
-        self._together = Together(owner, slots, hearing, sweeper, tasks)
+        self._run = BatchRun(owner, slots, reports, orphans, tasks)
         self._claimed: list[Batch] = []
 
     # ---- claiming
@@ -116,9 +116,9 @@ class Batches:
             os.close(slot.fd)
             self._slots.free(slot.number)
             return
-        made = Batch(batch_id, there, slot)
-        self.owner.batches.append(made)
-        self._claimed.append(made)
+        batch = Batch(batch_id, there, slot)
+        self.owner.batches.append(batch)
+        self._claimed.append(batch)
 
     def _claim_one(
         self, msg_id: str, batch_id: str, slot: Slot, now: float
@@ -153,145 +153,145 @@ class Batches:
             self._claimed.remove(one)
             self._tasks.spawn(self._launch(one))
 
-    async def _launch(self, made: Batch) -> None:
+    async def _launch(self, batch: Batch) -> None:
         try:
-            await self._prepare(made)
+            await self._prepare(batch)
         except OSError as error:
-            self._not_started(made, error)
+            self._not_started(batch, error)
         except Exception as error:
             log.exception(
-                "a batch could not be started: %s", fields(batch=made.batch_id)
+                "a batch could not be started: %s", fields(batch=batch.batch_id)
             )
-            if made.script is None:
-                self._hold_back(made, error)
+            if batch.script is None:
+                self._hold_back(batch, error)
 
-    def _hold_back(self, made: Batch, error: Exception) -> None:
+    def _hold_back(self, batch: Batch, error: Exception) -> None:
         """Let nothing of a batch be stranded that nobody has foreseen to fail."""
-        why = Refusal(Event.REQUEUE, Cause.SPAWN, abort.unforeseen(error))
+        why = Abort(Event.REQUEUE, Cause.SPAWN, abort.unforeseen(error))
         self._file.not_started(why.cause, why.text, self.owner.spool.clock())
-        self._give_back(made, why)
+        self._give_back(batch, why)
 
-    async def _prepare(self, made: Batch) -> None:
+    async def _prepare(self, batch: Batch) -> None:
         """Make the folders of all its messages; then start."""
         spool = self.owner.spool
-        path, directory = batch_dirs.begin(spool, made.batch_id)
+        path, directory = batch_dirs.begin(spool, batch.batch_id)
         output = StdioLog(spool.dir_fd, path, directory, self._file.path)
         try:
             await in_slices(
-                list(made.claims.values()), functools.partial(self._enter, made)
+                list(batch.claims.values()), functools.partial(self._enter, batch)
             )
             if self.owner.stopping:
                 text = "the queue stopped before its batch had started"
-                self._give_back(made, Refusal(Event.REQUEUE, Cause.STOP, text))
-            elif made.claims:
-                batch_dirs.describe(spool, made.batch_id, self._described(made))
-                self._start(made, f"{spool.queue.path}/{path}", output)
+                self._give_back(batch, Abort(Event.REQUEUE, Cause.STOP, text))
+            elif batch.claims:
+                batch_dirs.describe(spool, batch.batch_id, self._described(batch))
+                self._start(batch, f"{spool.queue.path}/{path}", output)
             else:
-                self._give_back(made, Refusal(Event.REQUEUE, Cause.SPAWN, ""))
+                self._give_back(batch, Abort(Event.REQUEUE, Cause.SPAWN, ""))
         finally:
             output.close()
 
-    def _enter(self, made: Batch, claim: Claim) -> None:
+    def _enter(self, batch: Batch, claim: Claim) -> None:
         spool, msg_id = self.owner.spool, claim.msg_id
         try:
-            batch_dirs.share_log(spool, made.batch_id, msg_id, claim.message.attempt)
+            batch_dirs.share_log(spool, batch.batch_id, msg_id, claim.message.attempt)
             claim.stamp = spool.stamp(msg_id)
         except OSError as error:
             script = self.owner.config.script
             why = abort.why_not_started(script, claim.message, error)
             if why.cause is Cause.FOLDER:
-                why = self._hindered.refuse(msg_id, why.cause, why.text)
+                why = self._failed_starts.refuse(msg_id, why.cause, why.text)
             if why.event is not Event.FAIL and not why.wait:
                 raise
             log.error(
                 "a message cannot take part in its batch, which goes on without it: %s",
-                fields(msg_id=msg_id, batch=made.batch_id, reason=why.text),
+                fields(msg_id=msg_id, batch=batch.batch_id, reason=why.text),
             )
-            made.drop(claim)
+            batch.drop(claim)
             self.owner.claimed.discard(msg_id)
             abort.give_back(self.owner, claim, why)
 
-    def _described(self, made: Batch) -> bytes:
+    def _described(self, batch: Batch) -> bytes:
         owner = self.owner
         return batches.described(
             owner.main,
             owner.name,
             str(owner.queue.path),
-            made.batch_id,
-            [one.message for one in made.claims.values()],
+            batch.batch_id,
+            [one.message for one in batch.claims.values()],
         )
 
-    def _start(self, made: Batch, directory: str, output: StdioLog) -> None:
+    def _start(self, batch: Batch, directory: str, output: StdioLog) -> None:
         owner = self.owner
-        plan = self._starter.plan(
-            made.slot.lease,
-            environment.of_batch(made.batch_id, directory),
+        plan = self._launcher.plan(
+            batch.slot.lease,
+            environment.of_batch(batch.batch_id, directory),
             directory=output.directory,
             output=output.fd,
-            lease_fd=made.slot.fd,
+            lease_fd=batch.slot.fd,
         )
         script = Script(
             plan,
             owner.loop,
-            functools.partial(self._together.hear, made),
-            functools.partial(self._together.script_ended, made),
+            functools.partial(self._run.hear, batch),
+            functools.partial(self._run.script_ended, batch),
         )
         output.started(script.pid)
-        os.close(made.slot.fd)
-        made.started(script, output, self._hearing.hear)
-        owner.workers.update(made.workers)
-        owner.claimed.difference_update(made.workers)
-        for msg_id in made.workers:
-            self._hindered.forget(msg_id)
+        os.close(batch.slot.fd)
+        batch.started(script, output, self._reports.hear)
+        owner.workers.update(batch.attempts)
+        owner.claimed.difference_update(batch.attempts)
+        for msg_id in batch.attempts:
+            self._failed_starts.forget(msg_id)
         self._file.started()
         self.owner.started += 1
         log.info(
             "a batch starts: %s",
-            fields(batch=made.batch_id, messages=len(made.claims), pid=script.pid),
+            fields(batch=batch.batch_id, messages=len(batch.claims), pid=script.pid),
         )
-        if made.said.by is not None:  # cancelled while its folders were made
-            self._end(made)
+        if batch.said.by is not None:  # cancelled while its folders were made
+            self._end(batch)
 
-    def _not_started(self, made: Batch, error: OSError) -> None:
-        first = next(iter(made.claims.values()))
+    def _not_started(self, batch: Batch, error: OSError) -> None:
+        first = next(iter(batch.claims.values()))
         why = abort.why_not_started(self.owner.config.script, first.message, error)
         if why.event is Event.FAIL:  # it is no message's fault
-            why = Refusal(Event.REQUEUE, Cause.SPAWN, why.text)
+            why = Abort(Event.REQUEUE, Cause.SPAWN, why.text)
         log.warning(
             "a batch could not be started: %s",
-            fields(batch=made.batch_id, reason=why.text),
+            fields(batch=batch.batch_id, reason=why.text),
         )
         self._file.not_started(why.cause, why.text, self.owner.spool.clock())
-        self._give_back(made, why)
+        self._give_back(batch, why)
 
-    def _give_back(self, made: Batch, why: Refusal) -> None:
+    def _give_back(self, batch: Batch, why: Abort) -> None:
         """End attempts that did not begin."""
-        os.close(made.slot.fd)
-        for claim in made.claims.values():
+        os.close(batch.slot.fd)
+        for claim in batch.claims.values():
             self.owner.claimed.discard(claim.msg_id)
             abort.give_back(self.owner, claim, why)
-        self._together.forget(made)
+        self._run.forget(batch)
 
     # ---- being told to end
 
-    def cancel(self, made: Batch, who: str) -> None:
+    def cancel(self, batch: Batch, who: str) -> None:
         """End a batch: all of it that has not ended goes to err."""
-        made.said.by = made.said.by or who
-        if made.script is not None:
-            self._end(made)
+        batch.said.by = batch.said.by or who
+        if batch.script is not None:
+            self._end(batch)
 
-    def _end(self, made: Batch) -> None:
-        assert made.script is not None
-        made.script.signal(TERM)
-        self.owner.loop.call_later(self.owner.main.grace, self._kill, made)
+    def _end(self, batch: Batch) -> None:
+        assert batch.script is not None
+        batch.script.signal(TERM)
+        self.owner.loop.call_later(self.owner.main.grace, self._kill, batch)
 
-    def _kill(self, made: Batch) -> None:
-        if made.script is not None and made.script.ending is None:
+    def _kill(self, batch: Batch) -> None:
+        if batch.script is not None and batch.script.ending is None:
             log.warning(
                 "a script ignores TERM; RQ kills its group: %s",
-                fields(batch=made.batch_id, pid=made.script.pid),
+                fields(batch=batch.batch_id, pid=batch.script.pid),
             )
-            made.script.signal(KILL)
+            batch.script.signal(KILL)
 
 
 def _no_key(msg_id: str) -> None:

@@ -16,7 +16,7 @@ from rq.errors import BadMessage, Unread
 from rq.layout import folder
 from rq.message import SAID_BY_RQ, Message
 from rq.queues import retention
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.batches.batch import Batch
 from rq.queues.owner import Owner
 from rq.queues.workers.protocol import Phase
@@ -53,9 +53,9 @@ def _path(owner: Owner, msg_id: str, state: State) -> str:
 
 
 def _text(owner: Owner, msg_id: str, state: State) -> str:
-    worker = owner.workers.get(msg_id)
-    if worker is not None:
-        return worker.text
+    attempt = owner.workers.get(msg_id)
+    if attempt is not None:
+        return attempt.text
     if state is State.PREP:
         return ""
     return str(owner.spool.status(msg_id).get("job_status") or "")
@@ -68,15 +68,15 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     state = owner.spool.state_of(msg_id)
     entry = owner.spool.entries.get(msg_id)
     result = owner.spool.status(msg_id)
-    worker = owner.workers.get(msg_id)
-    if worker is not None:
-        result = _result_so_far(owner, worker)
+    attempt = owner.workers.get(msg_id)
+    if attempt is not None:
+        result = _result_so_far(owner, attempt)
     fields: dict[str, Any] = {**_asked(found), **shown, "result": result}
     if entry is not None:
         fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
     elif "attempt" in result:
         fields["attempt"] = result["attempt"]  # a start alone does not rewrite msg
-    fields.update(_of_state(owner, msg_id, state, worker))
+    fields.update(_of_state(owner, msg_id, state, attempt))
     if owner.restored:
         fields["_restored"] = owner.restored
     fields["_attachments"] = _attachments(owner, fields)
@@ -97,24 +97,24 @@ def _asked(found: Message) -> dict[str, Any]:
 
 
 def _of_state(
-    owner: Owner, msg_id: str, state: State, worker: Worker | None
+    owner: Owner, msg_id: str, state: State, attempt: Attempt | None
 ) -> dict[str, Any]:
     """Return the facts that messages of one state only have."""
     if state is State.RUN:
-        return {"phase": worker.phase if worker else "starting"}
+        return {"phase": attempt.phase if attempt else "starting"}
     if state is State.DISMISSED:
         return {"acknowledged": True}
     txn = owner.spool.txns.of(msg_id)
     return {} if txn is None else {"_txn": txn.txn_id}
 
 
-def _result_so_far(owner: Owner, worker: Worker) -> dict[str, Any]:
-    together = owner.batch_of(worker.msg_id)
+def _result_so_far(owner: Owner, attempt: Attempt) -> dict[str, Any]:
+    together = owner.batch_of(attempt.msg_id)
     return {
-        "job_status": worker.text,
-        "attempt": worker.message.attempt,
-        "pid": worker.pid,
-        "started": worker.began_at,
+        "job_status": attempt.text,
+        "attempt": attempt.message.attempt,
+        "pid": attempt.pid,
+        "started": attempt.began_at,
         **({} if together is None else batch(together)),
     }
 

@@ -11,7 +11,7 @@ from rq.queues import standstill
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
-from rq.queues.workers.worker import Resident
+from rq.queues.workers.worker import Worker
 from rq.spool.entry import COUNTED
 from rq.states import State
 
@@ -82,7 +82,7 @@ def _held(owner: Owner) -> list[dict[str, str]]:
     ]
 
 
-def _resident(one: Resident) -> dict[str, Any]:
+def _resident(one: Worker) -> dict[str, Any]:
     return {
         "pid": one.pid,
         "phase": one.phase,
@@ -96,7 +96,7 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
     alone = [i for i, one in owner.workers.items() if one.batch is None]
     together = [
         {
-            "msg_id": next(iter(one.workers or one.claims)),
+            "msg_id": next(iter(one.attempts or one.claims)),
             "pid": one.script.pid if one.script else None,
             "phase": "running" if one.script else "starting",
             "since": one.began_at,
@@ -112,11 +112,11 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
 
 
 def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
-    worker = owner.workers[msg_id]
+    attempt = owner.workers[msg_id]
     return {
         "msg_id": msg_id,
-        "pid": worker.pid,
-        "phase": worker.phase,
-        "since": worker.began_at,
-        "status": worker.text[:TEXT],
+        "pid": attempt.pid,
+        "phase": attempt.phase,
+        "since": attempt.began_at,
+        "status": attempt.text[:TEXT],
     }

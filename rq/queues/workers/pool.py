@@ -14,7 +14,7 @@ from rq import back_off
 from rq.logs import fields
 from rq.queues.owner import Owner
 from rq.queues.workers.protocol import Limits, Phase
-from rq.queues.workers.worker import Resident
+from rq.queues.workers.worker import Worker
 from rq.scripts import environment
 from rq.scripts.script import KILL, TERM, Plan, find_program
 from rq.scripts.slots import Slots
@@ -33,8 +33,8 @@ class Pool:
         owner: Owner,
         slots: Slots,
         null: int,
-        on_ready: Callable[[Resident], None],
-        on_exit: Callable[[Resident], None],
+        on_ready: Callable[[Worker], None],
+        on_exit: Callable[[Worker], None],
     ) -> None:
         self._owner = owner
         self._slots = slots
@@ -42,11 +42,11 @@ class Pool:
         self._on_ready = on_ready
         self._on_exit = on_exit
         self._all = owner.residents
-        self._free: list[Resident] = []
+        self._free: list[Worker] = []
         self._failures = 0
         self._hold_until = 0.0
         self._script: tuple[object, ...] = ()  # which one they run
-        self._printed: dict[Resident, int] = {}
+        self._printed: dict[Worker, int] = {}
 
     @property
     def free(self) -> int:
@@ -56,9 +56,9 @@ class Pool:
     @property
     def busy(self) -> bool:
         """Whether one has a message, or is about to be given one."""
-        return any(one.phase is Phase.TAKEN for one in self._all)
+        return any(worker.phase is Phase.TAKEN for worker in self._all)
 
-    def __iter__(self) -> Iterator[Resident]:
+    def __iter__(self) -> Iterator[Worker]:
         return iter(list(self._all))
 
     # ---- starting
@@ -66,9 +66,9 @@ class Pool:
     def grow(self, script: str, now: float) -> float | None:
         """Start one more, if it may be; return when to ask again. OSError as execve
         gives it: it cannot be started."""
-        live = [one for one in self._all if one.phase is not Phase.ENDING]
+        live = [worker for worker in self._all if worker.phase is not Phase.ENDING]
         full = len(live) >= self._owner.config.num_workers
-        if full or any(one.phase is Phase.STARTING for one in live):
+        if full or any(worker.phase is Phase.STARTING for worker in live):
             return None
         if now < self._hold_until:
             return self._hold_until
@@ -97,7 +97,7 @@ class Pool:
             )
 
         try:
-            one = Resident(
+            worker = Worker(
                 plan, slot, owner.loop, self._ready, self._exited, self._print
             )
         except BaseException:
@@ -105,8 +105,8 @@ class Pool:
             raise
         finally:
             os.close(slot.fd)
-        self._all.append(one)
-        log.info("a worker starts: %s", fields(pid=one.pid, script=script))
+        self._all.append(worker)
+        log.info("a worker starts: %s", fields(pid=worker.pid, script=script))
 
     def _hold(self, now: float) -> None:
         self._failures += 1
@@ -118,32 +118,32 @@ class Pool:
 
     # ---- giving and taking
 
-    def take(self) -> Resident:
+    def take(self) -> Worker:
         """Reserve one that is free."""
-        one = self._free.pop()
-        one.phase = Phase.TAKEN
-        return one
+        worker = self._free.pop()
+        worker.phase = Phase.TAKEN
+        return worker
 
-    def _ready(self, one: Resident) -> None:
-        if one.worker is None:
-            self._free.append(one)
-        self._on_ready(one)
+    def _ready(self, worker: Worker) -> None:
+        if worker.attempt is None:
+            self._free.append(worker)
+        self._on_ready(worker)
 
-    def release(self, one: Resident) -> None:
+    def release(self, worker: Worker) -> None:
         """Take one back whose message has gone on, or was not handed to it."""
-        if one.script.ending is not None:
+        if worker.script.ending is not None:
             return  # it is forgotten when nothing is left of it
-        if one.worker is not None:
+        if worker.attempt is not None:
             self._failures = 0
         config = self._owner.config
         limits = Limits(config.worker_messages, config.worker_seconds)
-        if self._owner.stopping or one.worn(limits):
-            one.retire()
-        one.release()
-        if one.phase is Phase.FREE:
-            self._free.append(one)
+        if self._owner.stopping or worker.worn(limits):
+            worker.retire()
+        worker.release()
+        if worker.phase is Phase.FREE:
+            self._free.append(worker)
         else:
-            self._see_off(one)
+            self._see_off(worker)
 
     # ---- ending
 
@@ -156,54 +156,54 @@ class Pool:
 
     def renew(self) -> None:
         """Let all end that live now, each when its message has."""
-        for one in self._all:
-            if one.phase is not Phase.ENDING:
-                self._retire(one)
+        for worker in self._all:
+            if worker.phase is not Phase.ENDING:
+                self._retire(worker)
 
     def retire_worn(self) -> None:
         """Let those end that have lived long and have no message."""
         config = self._owner.config
         limits = Limits(config.worker_messages, config.worker_seconds)
-        for one in list(self._free):
-            if one.worn(limits):
-                self._retire(one)
+        for worker in list(self._free):
+            if worker.worn(limits):
+                self._retire(worker)
 
-    def _retire(self, one: Resident) -> None:
-        one.retire()
-        if one in self._free:
-            self._free.remove(one)
-        if one.phase is Phase.ENDING:
-            self._see_off(one)
+    def _retire(self, worker: Worker) -> None:
+        worker.retire()
+        if worker in self._free:
+            self._free.remove(worker)
+        if worker.phase is Phase.ENDING:
+            self._see_off(worker)
 
-    def _see_off(self, one: Resident) -> None:
+    def _see_off(self, worker: Worker) -> None:
         """End one that does not end by itself."""
         grace = self._owner.main.grace
-        self._owner.loop.call_later(grace, one.script.signal, TERM)
-        self._owner.loop.call_later(2 * grace, one.script.signal, KILL)
+        self._owner.loop.call_later(grace, worker.script.signal, TERM)
+        self._owner.loop.call_later(2 * grace, worker.script.signal, KILL)
 
-    def _exited(self, one: Resident) -> None:
-        if one in self._free:
-            self._free.remove(one)
-        self._on_exit(one)
+    def _exited(self, worker: Worker) -> None:
+        if worker in self._free:
+            self._free.remove(worker)
+        self._on_exit(worker)
 
-    def note_failure(self, one: Resident, now: float) -> None:
+    def note_failure(self, worker: Worker, now: float) -> None:
         """One has ended unasked: if before its first message, the next start waits."""
-        if one.messages == 0 or (one.refused and one.messages == 1):
+        if worker.messages == 0 or (worker.refused and worker.messages == 1):
             self._hold(now)
 
-    def forget(self, one: Resident) -> None:
+    def forget(self, worker: Worker) -> None:
         """One has ended, and nothing is left of it."""
-        self._all.remove(one)
-        self._printed.pop(one, None)
-        self._slots.free(one.slot.number)
+        self._all.remove(worker)
+        self._printed.pop(worker, None)
+        self._slots.free(worker.slot.number)
 
     # ---- what they print without a message
 
-    def _print(self, one: Resident, data: bytes) -> None:
+    def _print(self, worker: Worker, data: bytes) -> None:
         for line in data.decode("utf-8", "replace").splitlines():
-            count = self._printed[one] = self._printed.get(one, 0) + 1
+            count = self._printed[worker] = self._printed.get(worker, 0) + 1
             if line and count <= OUTPUT_LINES:
                 log.info(
                     "a worker without a message prints: %s",
-                    fields(pid=one.pid, text=line[:OUTPUT_WIDTH]),
+                    fields(pid=worker.pid, text=line[:OUTPUT_WIDTH]),
                 )

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable
 
 from rq.logs import fields
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.orphans import Orphans
 from rq.queues.attempts.script_file import MISSING, SCRIPT_SECONDS, ScriptFile
-from rq.queues.attempts.sweep import Sweeper
 from rq.queues.owner import Owner
 from rq.queues.workers import protocol
 from rq.queues.workers.pool import Pool
-from rq.queues.workers.worker import Resident
+from rq.queues.workers.worker import Worker
 from rq.scripts.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -28,13 +28,13 @@ class Staying:
         slots: Slots,
         null: int,
         file: ScriptFile,
-        sweeper: Sweeper,
+        orphans: Orphans,
     ) -> None:
         self._owner = owner
         self._file = file
-        self._sweeper = sweeper
-        self.on_exited: Callable[[Worker], None]  # the attempt of one is over
-        self.on_unread: Callable[[Worker], None]  # it has not read its message
+        self._orphans = orphans
+        self.on_exited: Callable[[Attempt], None]  # the attempt of one is over
+        self.on_unread: Callable[[Attempt], None]  # it has not read its message
         self.pool = Pool(owner, slots, null, self._ready, self._left)
 
     def want(self, now: float) -> float | None:
@@ -54,34 +54,34 @@ class Staying:
                 self._file.fail(text, now)
             return now + SCRIPT_SECONDS
 
-    def _ready(self, resident: Resident) -> None:
-        if resident.worker is not None:
-            self.on_exited(resident.worker)
+    def _ready(self, worker: Worker) -> None:
+        if worker.attempt is not None:
+            self.on_exited(worker.attempt)
             return
         self._file.is_back()
         self._owner.wake()
 
-    def _left(self, resident: Resident) -> None:
+    def _left(self, worker: Worker) -> None:
         """A long-lived worker has ended."""
-        if resident.worker is not None and not resident.refused:
-            self.on_exited(resident.worker)
+        if worker.attempt is not None and not worker.refused:
+            self.on_exited(worker.attempt)
             return
-        if resident.worker is not None:
-            self.on_unread(resident.worker)
-        if not resident.hung_up:
-            self._left_unasked(resident, self._owner.spool.clock())
-        forget = functools.partial(self._forget, resident)
-        self._sweeper.clear(resident.script, resident.slot, False, forget)
+        if worker.attempt is not None:
+            self.on_unread(worker.attempt)
+        if not worker.hung_up:
+            self._left_unasked(worker, self._owner.spool.clock())
+        forget = functools.partial(self._forget, worker)
+        self._orphans.clear(worker.script, worker.slot, False, forget)
 
-    def _left_unasked(self, resident: Resident, now: float) -> None:
-        self.pool.note_failure(resident, now)
-        ending = resident.script.ending
+    def _left_unasked(self, worker: Worker, now: float) -> None:
+        self.pool.note_failure(worker, now)
+        ending = worker.script.ending
         assert ending is not None
-        text = protocol.died(ending.exit, ending.signal, resident.greeted)
-        log.warning("%s: %s", text, fields(pid=resident.pid))
-        if not resident.greeted and not self.pool.free:
+        text = protocol.died(ending.exit, ending.signal, worker.greeted)
+        log.warning("%s: %s", text, fields(pid=worker.pid))
+        if not worker.greeted and not self.pool.free:
             self._file.fail(f"{self._owner.config.script}: {text}", now)
 
-    def _forget(self, resident: Resident) -> None:
-        self.pool.forget(resident)
+    def _forget(self, worker: Worker) -> None:
+        self.pool.forget(worker)
         self._owner.wake()

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rq.logs import fields
 from rq.proc.spawn import Ending
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.workers.protocol import READY, Limits, Phase
 from rq.scripts.log import PassedLog
 from rq.scripts.script import Plan, Script, drained
@@ -23,7 +23,7 @@ _READ = 64 * 1024
 _ALIVE = Ending(0, None, None, None)  # `ready` stands for exit 0
 
 
-class Resident:
+class Worker:
     """A long-lived worker, from its start until it has ended."""
 
     def __init__(
@@ -31,15 +31,15 @@ class Resident:
         make: Callable[[int], Plan],
         slot: Slot,
         loop: asyncio.AbstractEventLoop,
-        on_ready: Callable[[Resident], None],
-        on_exit: Callable[[Resident], None],
-        on_output: Callable[[Resident, bytes], None],
+        on_ready: Callable[[Worker], None],
+        on_exit: Callable[[Worker], None],
+        on_output: Callable[[Worker, bytes], None],
     ) -> None:
         """Start it; `make` is given the descriptor for its output."""
         self.slot = slot
         self.phase = Phase.STARTING
         self.renewing = False  # it ends when its message has
-        self.worker: Worker | None = None
+        self.attempt: Attempt | None = None
         self._log: PassedLog  # of its message
         self.messages = 0
         self._handed = 0  # bytes of the line of its message
@@ -71,13 +71,13 @@ class Resident:
     def worn(self, limits: Limits) -> bool:
         return limits.worn(self.messages, time.monotonic() - self.began)
 
-    def hand(self, worker: Worker, log: PassedLog, line: bytes) -> None:
+    def hand(self, attempt: Attempt, log: PassedLog, line: bytes) -> None:
         """Give it a message, and its output from now on to `log`."""
         self._drain()  # what it printed before is not of this message
         self._log = log
-        worker.script = self.script
-        worker.phase = "running"
-        self.worker = worker
+        attempt.script = self.script
+        attempt.phase = "running"
+        self.attempt = attempt
         self.messages += 1
         self._handed = len(line)
         self._began_to_read = False
@@ -92,7 +92,7 @@ class Resident:
 
     def release(self) -> None:
         """Its message has gone on."""
-        self.worker = None
+        self.attempt = None
         if self.renewing:
             self._hang_up()
         else:
@@ -106,7 +106,7 @@ class Resident:
     @property
     def refused(self) -> bool:
         """Whether it has ended without having read a byte of its message."""
-        silent = self.worker is not None and self.worker.said.word is None
+        silent = self.attempt is not None and self.attempt.said.word is None
         return silent and self._unread >= self._handed > 0
 
     # ---- what comes from it
@@ -114,9 +114,9 @@ class Resident:
     def _hear(self, text: bytes) -> None:
         if text.strip() == READY:
             self._ready()
-        elif self.worker is not None and self.worker.ending is None:
+        elif self.attempt is not None and self.attempt.ending is None:
             if self._has_read():
-                self.worker.hear(text)
+                self.attempt.hear(text)
             else:
                 self._ignore(text)
 
@@ -137,14 +137,14 @@ class Resident:
         if self.phase is Phase.STARTING:
             self.phase, self.greeted = Phase.FREE, True
             self._on_ready(self)
-        elif self.worker is not None and self.worker.ending is None:
+        elif self.attempt is not None and self.attempt.ending is None:
             if not self._has_read() or self.script.sending:
                 self._ignore(READY)
-            elif self.worker.said.word is None:
+            elif self.attempt.said.word is None:
                 self._doubt()
             else:
                 self._drain()
-                self.worker.end(_ALIVE)
+                self.attempt.end(_ALIVE)
                 self._on_ready(self)
 
     def _doubt(self) -> None:
@@ -178,7 +178,7 @@ class Resident:
             self._pass(data)
 
     def _pass(self, data: bytes) -> None:
-        if self.worker is not None:
+        if self.attempt is not None:
             self._log.write(data)
         else:
             self._on_output(self, data)
@@ -191,7 +191,7 @@ class Resident:
         self.script.hang_up()
         self.phase = Phase.ENDING
         ending = self.script.ending
-        if self.worker is not None and self.worker.ending is None and ending:
+        if self.attempt is not None and self.attempt.ending is None and ending:
             # What it used of the processor it used for all its messages.
-            self.worker.end(replace(ending, cpu_us=None, max_rss=None))
+            self.attempt.end(replace(ending, cpu_us=None, max_rss=None))
         self._on_exit(self)

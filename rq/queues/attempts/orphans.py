@@ -18,7 +18,7 @@ PAUSE = 2.0  # seconds between attempts to end what does not end
 log = logging.getLogger(__name__)
 
 
-class Sweeper:
+class Orphans:
     """Looks for children of scripts that have ended."""
 
     def __init__(self, owner: Owner, slots: Slots, tasks: Tasks) -> None:

@@ -11,22 +11,22 @@ from rq.config.settings import EXIT
 from rq.layout import JOB, folder
 from rq.message import Message
 from rq.pipe import Report
-from rq.queues.attempts.attempt import Worker
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.claim import Claim
 from rq.queues.attempts.script_file import ScriptFile
 from rq.queues.owner import Owner
 from rq.queues.workers import protocol
-from rq.queues.workers.worker import Resident
+from rq.queues.workers.worker import Worker
 from rq.scripts import environment
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Plan, Script, find_program
 from rq.states import State
 
-Hear = Callable[[Worker, Report], None]
+Hear = Callable[[Attempt, Report], None]
 
 
-class Starter:
-    """Makes workers of claims; OSError says why one cannot be."""
+class Launcher:
+    """Makes attempts of claims; OSError says why one cannot be."""
 
     def __init__(self, owner: Owner, file: ScriptFile, null: int, hear: Hear) -> None:
         self._owner = owner
@@ -34,7 +34,7 @@ class Starter:
         self._null = null
         self._hear = hear
 
-    def spawn(self, claim: Claim, on_end: Callable[[Worker], None]) -> Worker:
+    def spawn(self, claim: Claim, on_end: Callable[[Attempt], None]) -> Attempt:
         """Start a script for a message."""
         owner, message, slot = self._owner, claim.message, claim.slot
         spool, msg_id = owner.spool, message.msg_id
@@ -42,9 +42,9 @@ class Starter:
         directory = self._opened(msg_id)
         claim.stamp = spool.stamp(msg_id)
         log = StdioLog(spool.dir_fd, path, directory, self._file.path)
-        worker = Worker(message, slot, log, self._hear)
+        attempt = Attempt(message, slot, log, self._hear)
         if owner.config.success == EXIT:
-            worker.last_printed = log.last_printed
+            attempt.last_printed = log.last_printed
         try:
             plan = self.plan(
                 slot.lease,
@@ -53,13 +53,13 @@ class Starter:
                 output=log.fd,
                 lease_fd=slot.fd,
             )
-            end = functools.partial(on_end, worker)
-            worker.script = Script(plan, owner.loop, worker.hear, end)
-            log.started(worker.pid)
+            end = functools.partial(on_end, attempt)
+            attempt.script = Script(plan, owner.loop, attempt.hear, end)
+            log.started(attempt.pid)
         finally:
             log.close()
         os.close(slot.fd)
-        return worker
+        return attempt
 
     def plan(
         self,
@@ -84,10 +84,10 @@ class Starter:
             family=owner.family,
         )
 
-    def hand(self, claim: Claim, resident: Resident) -> Worker:
+    def hand(self, claim: Claim, worker: Worker) -> Attempt:
         """Give a message to a long-lived worker."""
         message, msg_id = claim.message, claim.msg_id
-        if resident.script.ending is not None:
+        if worker.script.ending is not None:
             raise ChildProcessError(errno.ECHILD, "its worker has ended")
         directory = None
         if self._owner.config.worker_dir or message.attachments:
@@ -96,12 +96,12 @@ class Starter:
         else:
             self._owner.spool.rest(msg_id)
         log = PassedLog(
-            functools.partial(self._opened, msg_id), resident.pid, self._file.path
+            functools.partial(self._opened, msg_id), worker.pid, self._file.path
         )
-        worker = Worker(message, resident.slot, log, self._hear)
+        attempt = Attempt(message, worker.slot, log, self._hear)
         line = protocol.line(self._values(message, directory))
-        resident.hand(worker, log, line)
-        return worker
+        worker.hand(attempt, log, line)
+        return attempt
 
     def _directory(self, msg_id: str) -> str:
         """Make the folder and the worker's directory of a message that runs."""
