@@ -58,7 +58,11 @@ class Points:
 
     def _begin_checkpoint(self) -> None:
         spool = self.owner.spool
-        if self.owner.disk_failed or self._first_open is None or spool.journal.pending:
+        if (
+            self.owner.admission.disk_failed
+            or self._first_open is None
+            or spool.journal.pending
+        ):
             return
         waited = time.monotonic() - self._first_open
         written = spool.journal.bytes_written
@@ -117,7 +121,7 @@ class Points:
 
     def _disk_failed(self, reason: str) -> None:
         """No checkpoint any more in this process: let workers end, then end."""
-        self.owner.disk_failed = reason
+        self.owner.admission.disk_failed = reason
         self.owner.spool.note(Note.SUSPECT, reason=reason)
         self.owner.wake()
         log.error(

@@ -61,9 +61,11 @@ class Doorkeeper:
             owner.wake()
 
     def _take(self, message: Message) -> None:
-        self._owner.waits(message.msg_id, message)
+        self._owner.backlog.add(message.msg_id, message)
         self._owner.wake()
 
     def _is_open(self) -> bool:
         owner = self._owner
-        return owner.admin is not Admin.DOWN and owner.closed() is None
+        return (
+            owner.admission.admin is not Admin.DOWN and owner.admission.closed() is None
+        )

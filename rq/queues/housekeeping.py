@@ -75,7 +75,7 @@ class Housekeeping:
     def _look_at_files(self) -> None:
         """Look at config, admin files and the door."""
         owner = self.owner
-        owner.forget_admin()
+        owner.admission.forget_admin()
         seen = _stamp(owner.queue.config)
         if seen != self._config_seen:
             self._reload(seen)
@@ -107,7 +107,7 @@ class Housekeeping:
                 log.exception("housekeeping failed; RQ tries again in %d s", TICK)
 
     def _chores(self) -> tuple[Callable[[], object], ...]:
-        if self.owner.restored:
+        if self.owner.admission.restored:
             return (self.server.drop_silent,)
         return (
             self._watch_clocks,
@@ -160,7 +160,8 @@ class Housekeeping:
             self.owner.spool.note(Note.CLOCK, step=round(step, 3))
             if step < 0:
                 self.runner.clock_went_back()
-                self.owner.clock_went_back()
+                self.owner.backlog.clock_went_back()
+                self.owner.wake()
             self._trust.jumped(mono)
 
     def _seal_hourly(self) -> None:

@@ -64,7 +64,7 @@ class Turns:
 
     def _turn_once(self) -> None:
         owner = self.owner
-        if owner.restored:
+        if owner.admission.restored:
             self._answer()  # and change nothing
             return
         spool = owner.spool
@@ -79,7 +79,7 @@ class Turns:
         if spool.journal.pending and not self._commit():
             return
         self._answer()
-        owner.forget_admin()
+        owner.admission.forget_admin()
         self.runner.launch(spool.journal.position.seq)
         lag = spool.lag
         more = self._settle()

@@ -65,8 +65,8 @@ class Process:
 
     def stop(self) -> None:
         """End gracefully: no new starts, grace, TERM, KILL, clean end."""
-        if not self.owner.stopping:
-            self.owner.stopping = True
+        if not self.owner.admission.stopping:
+            self.owner.admission.stopping = True
             log.info("stopping")
             self._stop_task = self.owner.loop.create_task(self._stop())
 
@@ -89,10 +89,10 @@ class Process:
 
     def _close_cleanly(self) -> None:
         self.points.abandon_index()
-        if self.owner.restored:
+        if self.owner.admission.restored:
             return  # nothing was changed
-        if self.owner.disk_failed:
-            raise DiskFailed(self.owner.disk_failed)
+        if self.owner.admission.disk_failed:
+            raise DiskFailed(self.owner.admission.disk_failed)
         spool = self.owner.spool
         spool.commit()
         spool.settle_all()
@@ -223,7 +223,7 @@ async def _live(
             clean=opened.clean,
         ),
     )
-    if not owner.restored:
+    if not owner.admission.restored:
         process.housekeeping.expire()
     process.housekeeping.tick()
     gc.freeze()  # what is here now stays; a million messages are not looked at again

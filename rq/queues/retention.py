@@ -47,7 +47,7 @@ async def _apply(owner: Owner, state: State) -> int:
     """Walk over a state once; the limits are those of now in each batch."""
     search = Search(owner.weights, state)
     removed, more = 0, True
-    while more and not owner.stopping and not owner.disk_failed:
+    while more and not owner.admission.stopping and not owner.admission.disk_failed:
         limits = _limits(owner, state, owner.spool.clock())
         if limits == Limits():
             break
@@ -123,7 +123,7 @@ async def forget_history(owner: Owner) -> int | None:
 async def keep_pace(owner: Owner) -> None:
     """Wait until not too many folders are on their way."""
     spool = owner.spool
-    while spool.lag > LAG and not spool.stuck and not owner.stopping:
+    while spool.lag > LAG and not spool.stuck and not owner.admission.stopping:
         await asyncio.sleep(_PAUSE)
 
 
@@ -142,7 +142,7 @@ async def _expire(
     found = await owner.loop.run_in_executor(
         owner.hands.looks, search.batch, limits, owned, most
     )
-    if owner.stopping or owner.disk_failed:
+    if owner.admission.stopping or owner.admission.disk_failed:
         return 0, False
     gone = spool.expire(state, found.ids)
     spool.remove_empty(found.empty)

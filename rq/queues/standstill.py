@@ -47,16 +47,20 @@ def told(owner: Owner) -> tuple[str, str] | None:
 
 def _standing(owner: Owner) -> tuple[str, int] | None:
     """Return what holds up due messages, and what has gone up when it does no longer."""
-    if owner.admin is not Admin.UP or owner.stopping or owner.oper is not None:
+    if (
+        owner.admission.admin is not Admin.UP
+        or owner.admission.stopping
+        or owner.oper is not None
+    ):
         return None
-    if owner.disk_failed or owner.spool.journal.failed:
+    if owner.admission.disk_failed or owner.spool.journal.failed:
         return None  # `closed` tells
     now = owner.spool.clock()
-    if owner.waiting.has_due(now) or owner.gathering.starts_by(now):
+    if owner.backlog.has_due(now):
         if owner.config.num_workers == 0:
             return "slots", 0
         return ("start", owner.started) if owner.slots_free > 0 else None
-    held = owner.waiting.held_outside()
+    held = owner.backlog.waiting.held_outside()
     return ("outside", owner.went_well) if held else None
 
 
@@ -72,7 +76,7 @@ def _why(owner: Owner) -> str:
 
 def _whom(owner: Owner) -> str:
     """Say what messages wait for outside, the next one first."""
-    held = sorted(owner.waiting.held_outside(), key=lambda one: one[1])
+    held = sorted(owner.backlog.waiting.held_outside(), key=lambda one: one[1])
     name, until = held[0]
     names = ", ".join(one for one, _ in held[:_NAMED])
     more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""

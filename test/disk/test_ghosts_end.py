@@ -39,7 +39,7 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
         opened=owner.opened,
         spool=owner.spool,
         left_running={},
-        waits=waiting.append,
+        backlog=SimpleNamespace(add=waiting.append),
         wake=lambda: None,
     )
     lease = owner.queue.path / "lease"

@@ -19,7 +19,7 @@ def points(owner):
             loop=loop,
             threads=threads,
             wake=lambda: None,
-            disk_failed=None,
+            admission=SimpleNamespace(disk_failed=None),
         )
         yield Points(queue, lambda: None)
     loop.close()

@@ -80,8 +80,7 @@ class Retention:
             config=QueueConfig(retention=limits),
             weights=DiskUsage(self.owner.queue),
             hands=Hands(),
-            stopping=False,
-            disk_failed=None,
+            admission=SimpleNamespace(stopping=False, disk_failed=None),
             wake=lambda: None,
             committed=self._committed,
         )

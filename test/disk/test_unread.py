@@ -8,35 +8,30 @@ from harness.spool import a_message
 
 from rq.config.settings import QueueConfig
 from rq.errors import Unread
+from rq.queues.backlog import Backlog
 from rq.queues.control import idempotency
-from rq.queues.owner import Owner as Asked
 from rq.spool import lost_attempts
 from rq.states import State
 
 
-@pytest.fixture
-def asked(owner):
-    """The owner of a queue, as far as it is asked for keys."""
-    config = QueueConfig(blocking_params=(1,))
-    return SimpleNamespace(spool=owner.spool, config=config)
-
-
-def test_a_message_that_cannot_be_read_now_is_not_said_to_exclude_nobody(owner, asked):
+def test_a_message_that_cannot_be_read_now_is_not_said_to_exclude_nobody(owner):
     # It would run beside one that it must not meet.
     msg_id = owner.submit(param1="x")
     owner.apply()
+    backlog = Backlog(owner.spool, QueueConfig(blocking_params=(1,)))
     with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
-        Asked.exclusion_key(asked, msg_id)
-    assert Asked.exclusion_key(asked, msg_id) is not None
+        backlog.exclusion_key(msg_id)
+    assert backlog.exclusion_key(msg_id) is not None
 
 
 def test_a_prepared_message_that_cannot_be_read_now_is_not_said_to_have_no_key(
-    owner, asked
+    owner,
 ):
     # Whoever asks again under its key would be given another message.
     msg_id = owner.spool.new_id()
     owner.spool.prepare(a_message(msg_id).with_(extra={idempotency.KEY: "k"}))
     owner.apply()
+    asked = SimpleNamespace(spool=owner.spool)
     with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
         idempotency.key_of(asked, msg_id)
     assert idempotency.key_of(asked, msg_id) == "k"

@@ -121,14 +121,12 @@ def give_back(owner: Owner, claim: Claim, why: Abort) -> None:
         **more,
     )
     free_key(owner, claim)
-    owner.release_riders(msg_id)
+    owner.backlog.release_riders(msg_id)
     if why.event is Event.REQUEUE:
-        owner.waits(msg_id, message)
+        owner.backlog.add(msg_id, message)
     owner.wake()
 
 
 def free_key(owner: Owner, claim: Claim) -> None:
     """Let those run that waited for the exclusion key of a claim."""
-    if claim.key is not None:
-        owner.busy_keys.pop(claim.key, None)
-        owner.waiting.release(claim.key)
+    owner.backlog.free_key(claim.key)

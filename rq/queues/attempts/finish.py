@@ -53,7 +53,7 @@ def fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None
         text = f"{decided.name}, but {abort.unforeseen(error)}"
         facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
         owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
-        owner.release_riders(msg_id)
+        owner.backlog.release_riders(msg_id)
 
 
 def _fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None:
@@ -82,19 +82,19 @@ def _fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> Non
         spare=changed or message,
         **more,
     )
-    owner.ride_on(msg_id)
+    owner.backlog.forget_riders(msg_id)
     for rider in riders:
         owner.spool.ride(rider, decided.event, line)
     _leave_alone(owner, message, decided)
     if decided.event in AGAIN:
-        owner.waits(msg_id, changed or message)
+        owner.backlog.add(msg_id, changed or message)
     _tell(attempt, claim, decided)
 
 
 def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
     """Return what was decided; of a name too many to wait for, for this message alone."""
     name, now = decided.waits_for, owner.spool.clock()
-    if name is None or owner.waiting.has_room(message.dest, name, now):
+    if name is None or owner.backlog.waiting.has_room(message.dest, name, now):
         return decided
     return dataclasses.replace(decided, waits_for=None)
 
@@ -103,9 +103,11 @@ def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
     """Hold back, or let go on, those that wait for the same as a message."""
     if decided.waits_for is not None:
         until = owner.spool.clock() + decided.delay
-        owner.waiting.hold(message.msg_id, message.dest, decided.waits_for, until)
+        owner.backlog.waiting.hold(
+            message.msg_id, message.dest, decided.waits_for, until
+        )
     elif decided.event is not Event.REQUEUE:
-        owner.waiting.hold_no_longer(message.dest)
+        owner.backlog.waiting.hold_no_longer(message.dest)
 
 
 def _tell(attempt: Attempt, claim: Claim, decided: Outcome) -> None:
@@ -128,8 +130,8 @@ def _tell(attempt: Attempt, claim: Claim, decided: Outcome) -> None:
 def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
     """Return who ends together with a message; give the others back to que."""
     if event in WELL:
-        return list(owner.riders.get(msg_id, ()))
-    owner.release_riders(msg_id)
+        return owner.backlog.riders_of(msg_id)
+    owner.backlog.release_riders(msg_id)
     return []
 
 

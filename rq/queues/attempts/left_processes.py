@@ -58,7 +58,7 @@ class LeftProcesses:
             return
         lost_attempts.recover(owner.spool, msg_id, False, Cause.CRASH)
         if owner.spool.find(msg_id) is State.QUE:
-            owner.waits(msg_id)
+            owner.backlog.add(msg_id)
         owner.wake()
 
 

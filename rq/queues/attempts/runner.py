@@ -30,7 +30,6 @@ from rq.queues.attempts.reports import Reports
 from rq.queues.attempts.script_file import ScriptFile
 from rq.queues.batches.start import Batches
 from rq.queues.owner import Owner
-from rq.queues.schedule.item import Item
 from rq.queues.tasks import Tasks
 from rq.queues.workers.staying import Staying
 from rq.queues.workers.worker import Worker
@@ -88,7 +87,7 @@ class Runner:
     def _claim_due(self) -> float | None:
         owner = self.owner
         now = owner.spool.clock()
-        while owner.may_start and owner.slots_free > 0:
+        while owner.admission.may_start and owner.slots_free > 0:
             known = self.pool.free > 0
             not_before = self._file.not_before(now, known)
             if not_before is not None:
@@ -96,9 +95,7 @@ class Runner:
             if self._persistent and not self.pool.free:
                 return self._staying.want(now)
             try:
-                msg_id, later = owner.waiting.next_due(
-                    now, owner.exclusion_key, owner.busy_keys
-                )
+                msg_id, later = owner.backlog.next_due(now)
             except Unread as error:
                 self._file.lacks(error, now)
                 continue
@@ -118,19 +115,19 @@ class Runner:
         seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
         try:
-            key = owner.exclusion_key(msg_id)
+            key = owner.backlog.exclusion_key(msg_id)
             worker = self.pool.take() if self._persistent else None
             slot = worker.slot if worker else self._slots.take()
         except (Unread, OSError) as error:
-            owner.waiting.add(Item(entry.due, entry.seq, msg_id))
+            owner.backlog.put_back(msg_id)
             self._file.lacks(error, now)
             return
-        owner.leaves(msg_id)
+        owner.backlog.remove(msg_id)
         try:
             message = owner.spool.claim(msg_id, slot.number)
         except (Unread, OSError, MemoryError) as error:
             self._release(slot, worker)
-            owner.waits(msg_id)
+            owner.backlog.add(msg_id)
             self._file.lacks(error, now)
             return
         except (BadMessage, NoSuchMessage) as error:
@@ -142,10 +139,9 @@ class Runner:
             self._release(slot, worker)
             lost_attempts.fail_malformed(owner.spool, msg_id, abort.unforeseen(error))
             return
-        owner.gather_riders(msg_id, group)
+        owner.backlog.gather_riders(msg_id, group)
         owner.claimed.add(msg_id)
-        if key is not None:
-            owner.busy_keys[key] = msg_id
+        owner.backlog.take_key(key, msg_id)
         self._claims.append(Claim(message, slot, worker, key, wait_us, seq))
 
     def _release(self, slot: Slot, worker: Worker | None) -> None:

@@ -21,7 +21,6 @@ from rq.queues.batches import batch as batches
 from rq.queues.batches.batch import Batch
 from rq.queues.batches.run import BatchRun
 from rq.queues.owner import Owner
-from rq.queues.schedule.item import Item
 from rq.queues.tasks import Tasks, in_slices
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
@@ -66,12 +65,12 @@ class Batches:
         """Claim the batches that may start and have a slot; return when to look again."""
         owner = self.owner
         now = owner.spool.clock()
-        while owner.may_start and owner.slots_free > 0:
+        while owner.admission.may_start and owner.slots_free > 0:
             not_before = self._file.not_before(now, False)
             if not_before is not None:
                 return not_before
             later, more = self._gather(now)
-            ids, starts = owner.gathering.next_batch(now)
+            ids, starts = owner.backlog.gathering.next_batch(now)
             if ids:
                 self._claim(ids, now)
             elif more:
@@ -89,14 +88,13 @@ class Batches:
         """Take who is due out of the schedule; return when the next one is, and whether
         there are more."""
         for _ in range(LOOKS):
-            msg_id, later = self.owner.waiting.next_due(now, _no_key, ())
+            msg_id, later = self.owner.backlog.next_of_batches(now)
             if msg_id is None:
                 return later, False
             try:
-                self.owner.gather(msg_id)
+                self.owner.backlog.gather(msg_id)
             except Unread as error:
-                entry = self.owner.spool.entries[msg_id]
-                self.owner.waiting.add(Item(entry.due, entry.seq, msg_id))
+                self.owner.backlog.put_back(msg_id)
                 self._file.lacks(error, now)
                 return self._file.not_before(now, False), False
         return None, True
@@ -127,11 +125,11 @@ class Batches:
         entry = owner.spool.entries[msg_id]
         seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
-        owner.leaves(msg_id)
+        owner.backlog.remove(msg_id)
         try:
             message = owner.spool.claim(msg_id, slot.number, batch=batch_id)
         except Unread as error:
-            owner.waits(msg_id)
+            owner.backlog.add(msg_id)
             self._file.lacks(error, now)
             return None
         except (BadMessage, NoSuchMessage) as error:
@@ -180,7 +178,7 @@ class Batches:
             await in_slices(
                 list(batch.claims.values()), functools.partial(self._enter, batch)
             )
-            if self.owner.stopping:
+            if self.owner.admission.stopping:
                 text = "the queue stopped before its batch had started"
                 self._give_back(batch, Abort(Event.REQUEUE, Cause.STOP, text))
             elif batch.claims:
@@ -292,7 +290,3 @@ class Batches:
                 fields(batch=batch.batch_id, pid=batch.script.pid),
             )
             batch.script.signal(KILL)
-
-
-def _no_key(msg_id: str) -> None:
-    """No message of a queue with batches excludes another."""

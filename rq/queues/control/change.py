@@ -94,7 +94,7 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
         "text": f"by {who}",
     }
     owner.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=again, facts=facts)
-    owner.waits(msg_id, again)
+    owner.backlog.add(msg_id, again)
     owner.wake()
     return ["ok", "msg sent round again"]
 
@@ -127,7 +127,7 @@ async def _all_acknowledged(owner: Owner) -> Any:
 
     def acknowledge(msg_id: str) -> None:
         nonlocal number
-        if owner.stopping:
+        if owner.admission.stopping:
             raise Refused(f"the queue is stopping; {number} were acknowledged")
         if spool.find(msg_id) is State.ERR:  # else somebody was faster
             spool.fire(msg_id, Event.DISMISS, Role.CREATOR)

@@ -34,7 +34,7 @@ def _create(owner: Owner, asked: dict[str, Any]) -> Any:
     key = idempotency.key_in(asked)
     if key is not None:
         return ["ok", owner.full_id(idempotency.create(owner, asked, key))]
-    owner.check_open()
+    owner.admission.check_open()
     message = owner.make(asked)
     owner.accept(message)
     return ["ok", owner.full_id(message.msg_id)]
@@ -49,7 +49,7 @@ def prep_message(ctx: Context, arg: bytes) -> Any:
         if prepared is None:
             return _prepare_after_reading(ctx.owner, asked, key)
         return _prepare_keyed(ctx.owner, prepared, asked, key)
-    ctx.owner.check_open()
+    ctx.owner.admission.check_open()
     message = ctx.owner.make(asked)
     ctx.owner.spool.prepare(message)
     return ["ok", ctx.owner.full_id(message.msg_id)]
@@ -87,7 +87,7 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     name = names.attachment(asked.get("name") or os.path.basename(path))
     if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
         raise WrongState(idempotency.ALREADY)
-    ctx.owner.check_open()
+    ctx.owner.admission.check_open()
     passed, asker = ctx.connection.take_fd(), ctx.connection.asker
     source = passed if passed is not None else _opened(path, asker.peer)
     known = None
@@ -192,7 +192,7 @@ def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
         if state is None and not idempotency.was_committed(owner, asked, msg_id):
             raise NoSuchMessage("cannot find message")
         return ["ok", idempotency.ALREADY]
-    owner.check_open()
+    owner.admission.check_open()
     entry = owner.spool.entries[msg_id]
     if entry.committing is not None:
         return _commit_again(owner, asked, msg_id, entry.committing)
@@ -238,7 +238,7 @@ async def _commit_with_files(
     finally:
         entry.busy, entry.committing = entry.busy - 1, None
         ended.set_result(None)
-    owner.check_open()  # much may have happened since it was asked
+    owner.admission.check_open()  # much may have happened since it was asked
     return ["ok", idempotency.accept(owner, message)]
 
 

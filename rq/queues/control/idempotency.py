@@ -49,7 +49,7 @@ def create(owner: Owner, asked: Mapping[str, Any], key: str) -> str:
     known = owner.spool.keys.get(key)
     if known is not None:
         return known[0]
-    owner.check_open()
+    owner.admission.check_open()
     message = owner.make(asked, key)
     owner.accept(message, key=key)
     return message.msg_id
@@ -65,7 +65,7 @@ def prepare(
         return known[0], COMMITTED
     msg_id = prepared.get(key)
     if msg_id is None or key_of(owner, msg_id) != key:
-        owner.check_open()
+        owner.admission.check_open()
         message = owner.make(asked, key)
         msg_id = message.msg_id
         extra = {**message.extra, KEY: key}

@@ -77,8 +77,8 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     elif "attempt" in result:
         fields["attempt"] = result["attempt"]  # a start alone does not rewrite msg
     fields.update(_of_state(owner, msg_id, state, attempt))
-    if owner.restored:
-        fields["_restored"] = owner.restored
+    if owner.admission.restored:
+        fields["_restored"] = owner.admission.restored
     fields["_attachments"] = _attachments(owner, fields)
     if not fields["_attachments"]:
         del fields["_attachments"]
@@ -186,10 +186,10 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
         return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
     key = None
     with contextlib.suppress(Unread):
-        key = owner.exclusion_key(msg_id)
-    if key is not None and key in owner.busy_keys:
-        return f"{owner.busy_keys[key]} runs with equal blocking_params."
-    held = owner.waiting.held_for(msg_id)
+        key = owner.backlog.exclusion_key(msg_id)
+    if key is not None and key in owner.backlog.busy_keys:
+        return f"{owner.backlog.busy_keys[key]} runs with equal blocking_params."
+    held = owner.backlog.waiting.held_for(msg_id)
     if held is not None:
         name, until = held
         away = max(0.0, until - owner.spool.clock())
@@ -201,10 +201,10 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
 
 def _why_none(owner: Owner) -> str | None:
     """Return why no message of the queue starts; None: they may."""
-    if owner.restored:
+    if owner.admission.restored:
         return "Its queue's directory was copied or restored."
-    if owner.admin is not Admin.UP:
-        return f"The queue is {owner.admin}."
+    if owner.admission.admin is not Admin.UP:
+        return f"The queue is {owner.admission.admin}."
     if owner.oper is not None:
         return f"The script cannot be started: {owner.oper}."
     return None
@@ -212,13 +212,13 @@ def _why_none(owner: Owner) -> str | None:
 
 def _what_it_needs(owner: Owner) -> str:
     """Return what a person has to do before a message can start; "": nothing."""
-    if owner.restored:
+    if owner.admission.restored:
         return (
             f"`rq restore ls {owner.name}` shows what would run; `rq restore accept "
             f"{owner.name}` lets it go on (with `--copy`: as a copy)."
         )
-    if owner.admin is not Admin.UP:
-        return needed(owner.admin, owner.name)
+    if owner.admission.admin is not Admin.UP:
+        return needed(owner.admission.admin, owner.name)
     if owner.oper is not None:
         return (
             "Mend the script (path, x bit, first line); the message then starts by "
@@ -234,7 +234,7 @@ def _why_next(owner: Owner, msg_id: str) -> str:
         number = owner.config.num_workers
         which = "The only slot is" if number == 1 else f"All {number} slots are"
         return f"{which} taken (num_workers)."
-    if msg_id in owner.gathering:
+    if msg_id in owner.backlog.gathering:
         return _why_gathering(owner, msg_id)
     if owner.lacks is not None:
         return f"No process could be started just now: {owner.lacks}."
@@ -242,7 +242,7 @@ def _why_next(owner: Owner, msg_id: str) -> str:
 
 
 def _why_gathering(owner: Owner, msg_id: str) -> str:
-    there, quota, starts = owner.gathering.about(msg_id)
+    there, quota, starts = owner.backlog.gathering.about(msg_id)
     away = starts - owner.spool.clock()
     if there >= quota or away <= 0:
         return "Its batch is next."

@@ -83,13 +83,13 @@ def config(ctx: Context, arg: bytes) -> Any:
 
 
 def status(ctx: Context, arg: bytes) -> Any:
-    ctx.owner.forget_admin()
+    ctx.owner.admission.forget_admin()
     return [ctx.owner.status]
 
 
 def detail(ctx: Context, arg: bytes) -> Any:
     """Answer what an operator wants to know of the queue."""
-    ctx.owner.forget_admin()
+    ctx.owner.admission.forget_admin()
     return ["ok", details.detail(ctx.owner)]
 
 
@@ -146,7 +146,7 @@ async def _checked(owner: Owner) -> Any:
 
     async def slices(items: Iterable[Any], act: Callable[[Any], Any]) -> None:
         def unless_stopping(item: Any) -> None:
-            if owner.stopping:
+            if owner.admission.stopping:
                 raise Refused("the queue is stopping")
             act(item)
 

@@ -23,29 +23,29 @@ def counts(owner: Owner) -> dict[str, int]:
     kept = owner.spool.counts
     six = (state for state in COUNTED if state is not State.DISMISSED)
     shown = {str(state): kept.of(state) for state in six}
-    shown["que"] -= owner.riding
+    shown["que"] -= owner.backlog.riding
     return shown
 
 
 def detail(owner: Owner) -> dict[str, Any]:
     """Return what an operator wants to know of the queue."""
     spool = owner.spool
-    closed = owner.closed()
-    first = owner.first_due()
+    closed = owner.admission.closed()
+    first = owner.backlog.first_due()
     stalled = standstill.told(owner)
     return {
         "name": owner.name,
         "pid": os.getpid(),
         "uptime": int(time.monotonic() - owner.began),
         "status": owner.status,
-        "admin": str(owner.admin),
+        "admin": str(owner.admission.admin),
         "oper": "SCRIPTERROR" if owner.oper else "UP",
         "reason": owner.oper or owner.config_error or owner.no_checkpoint,
         "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
         "accepting": closed is None,
         "closed_reason": closed,
-        "restored": owner.restored,
-        "stopping": owner.stopping,
+        "restored": owner.admission.restored,
+        "stopping": owner.admission.stopping,
         "lag": spool.lag,
         "lag_bytes": spool.lag_bytes,
         "stuck": spool.stuck,
@@ -58,7 +58,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "slots_used": owner.config.num_workers - owner.slots_free,
         "running": _all_running(owner),
         "held": _held(owner),
-        "gathering": len(owner.gathering),
+        "gathering": len(owner.backlog.gathering),
         "workers": [_resident(one) for one in owner.residents],
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),

@@ -31,7 +31,7 @@ def restored(ctx: Context, arg: bytes) -> Any:
     return [
         "ok",
         {
-            "why": owner.restored,
+            "why": owner.admission.restored,
             "journal_id": spool.journal.journal_id,
             "messages": spool.counts.of(State.QUE),
             "ids": list(islice(waiting, most)),
@@ -53,7 +53,7 @@ def restore(ctx: Context, arg: bytes) -> Any:
     if not isinstance(how, str) or how not in _SAID:
         raise BadInput(f"'as' is none of {', '.join(_SAID)}")
     owner = ctx.owner
-    if owner.restored is None:
+    if owner.admission.restored is None:
         raise WrongState(
             f"queue {owner.name} waits for no word: its directory is the one it ran in"
         )

@@ -143,10 +143,10 @@ class Server:
     def _refusal(self, command: Command) -> str | None:
         if command.always:
             return None
-        if self._owner.admin is Admin.DOWN and not command.down:
+        if self._owner.admission.admin is Admin.DOWN and not command.down:
             return "status: DOWN"
-        if self._owner.restored and command.role is not Role.VIEWER:
-            return self._owner.restored
+        if self._owner.admission.restored and command.role is not Role.VIEWER:
+            return self._owner.admission.restored
         if self._stalled_since is not None:
             return f"the journal cannot be written: {self._owner.spool.journal.failed}"
         return None

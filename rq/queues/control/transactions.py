@@ -39,7 +39,7 @@ def open_txn(ctx: Context, arg: bytes) -> Any:
     owner = ctx.owner
     key = _key(asked.get("key"))
     ttl = _ttl(asked.get("ttl"))
-    owner.check_open()
+    owner.admission.check_open()
     known = owner.spool.txns
     if (key is None or known.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Refused(f"not accepted: {MOST_OPEN} transactions are open")
@@ -98,7 +98,7 @@ def prepare_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
     wanted = asked.get("messages")
     if not isinstance(wanted, list):
         raise BadInput("lacking 'messages', a list of messages")
-    owner.check_open()
+    owner.admission.check_open()
     decisions.check_open(one, len(wanted))
     one.filling = owner.loop.create_future()
     return _prepared(owner, one, wanted, one.filling)
@@ -111,7 +111,7 @@ async def _prepared(
     made: list[Message] = []
 
     def prepare(message: Message) -> None:
-        owner.check_open()
+        owner.admission.check_open()
         owner.spool.prepare_in(one.txn_id, message)
 
     try:
@@ -162,13 +162,13 @@ async def _committed(
         ids = await _ids(value)
         if decisions.is_repeated(one, ids):
             return ["ok", shown(one)]
-        owner.check_open()
+        owner.admission.check_open()
         await in_slices(ids, lambda msg_id: decisions.check_there(spool, one, msg_id))
         await _make_durable(owner, one, ids)
         others = await _left(owner, one, set(ids))
         run = owner.loop.run_in_executor
         digest = await run(owner.hands.looks, transactions.digest, ids)
-        owner.check_open()
+        owner.admission.check_open()
         decisions.commit(spool, one, ids, others, digest)
     finally:
         one.deciding = None
@@ -202,7 +202,7 @@ def _waits(owner: Owner, msg_id: str) -> None:
     owner.count("accepted")
     entry = owner.spool.entries.get(msg_id)
     if entry is not None and entry.state is State.QUE and entry.rider_of is None:
-        owner.waits(msg_id)
+        owner.backlog.add(msg_id)
 
 
 async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:

@@ -43,7 +43,7 @@ async def take_copy(
 ) -> str:
     """Accept a new message with the attachments of the folder `source`; return its
     full id once it is durable. Of those with one `key` the first is taken."""
-    owner.check_open()
+    owner.admission.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
         attachments = await _unnamed(owner, source)
     message = owner.make_copy(asked).with_(attachments=dict(attachments))
@@ -62,7 +62,7 @@ async def take_copy(
 def _check_still_open(owner: Owner, copy: str) -> None:
     """Refused, and the copy is discarded, when nothing can be accepted any more."""
     try:
-        owner.check_open()
+        owner.admission.check_open()
     except Refused:
         if owner.spool.find(copy) is State.PREP:
             owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)

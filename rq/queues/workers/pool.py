@@ -137,7 +137,7 @@ class Pool:
             self._failures = 0
         config = self._owner.config
         limits = Limits(config.worker_messages, config.worker_seconds)
-        if self._owner.stopping or worker.worn(limits):
+        if self._owner.admission.stopping or worker.worn(limits):
             worker.retire()
         worker.release()
         if worker.phase is Phase.FREE:

@@ -40,7 +40,7 @@ class Staying:
     def want(self, now: float) -> float | None:
         """See to it that there will be a worker for what is due; return when to look
         again."""
-        first = self._owner.waiting.first_due()
+        first = self._owner.backlog.waiting.first_due()
         if first is None:
             self._file.is_back()  # nobody waits for it: nothing is known
         if first is None or first > now:

@@ -1,0 +1,75 @@
+"""What a queue admits: whether it takes messages and starts them, and why not."""
+
+from __future__ import annotations
+
+from rq.config.admin import Admin, admin_status
+from rq.config.settings import RootConfig
+from rq.errors import Refused
+from rq.layout import Root
+from rq.queues.disk_room import Room
+from rq.spool import Spool
+from rq.spool.store import LAG_BYTES, LAG_MESSAGES
+
+
+class Admission:
+    """Open or closed: by what the operator wants, the disk, the journal and the end."""
+
+    def __init__(
+        self,
+        root: Root,
+        name: str,
+        main: RootConfig,
+        spool: Spool,
+        restored: str | None,
+    ) -> None:
+        """`restored`: why nothing may happen here before a person's word, because the
+        directory was copied or restored."""
+        self.restored = restored
+        self.stopping = False
+        self.disk_failed: str | None = None
+        self._root = root
+        self._name = name
+        self._spool = spool
+        self._room = Room(spool.dir_fd, main)
+        self._admin: Admin | None = None
+
+    @property
+    def admin(self) -> Admin:
+        """What the operator wants; read from the files once a turn."""
+        if self._admin is None:
+            self._admin = admin_status(self._root, self._name)
+        return self._admin
+
+    def forget_admin(self) -> None:
+        """Read anew what the operator wants when that is asked for next."""
+        self._admin = None
+
+    @property
+    def may_start(self) -> bool:
+        """Whether messages may start."""
+        failed = self.disk_failed or self._spool.journal.failed
+        if self.restored or self.stopping or failed or self._spool.lag >= LAG_MESSAGES:
+            return False
+        return self.admin is Admin.UP
+
+    def closed(self) -> str | None:
+        """Return why nothing new can be accepted; None while it can."""
+        if self.restored:
+            return self.restored
+        if self.disk_failed:
+            return f"the disk failed: {self.disk_failed}"
+        if self.stopping:
+            return "the queue is stopping"
+        if self._spool.journal.no_space:
+            return self._spool.journal.no_space
+        if self._spool.stuck and (
+            self._spool.lag >= LAG_MESSAGES or self._spool.lag_bytes >= LAG_BYTES
+        ):
+            return f"folders cannot be made: {self._spool.stuck}"
+        return self._room.lacking()
+
+    def check_open(self) -> None:
+        """Refused when nothing new can be accepted."""
+        reason = self.closed()
+        if reason is not None:
+            raise Refused(f"not accepted: {reason}")

@@ -1,0 +1,262 @@
+"""What waits in que: which message runs next, and what each of the others waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rq.config.settings import QueueConfig
+from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
+from rq.message import Message
+from rq.queues.schedule import batch_rule, coalesce
+from rq.queues.schedule.batch_rule import Gathering, Rule
+from rq.queues.schedule.coalesce import Groups
+from rq.queues.schedule.item import Item
+from rq.queues.schedule.waiting import Waiting, turn
+from rq.spool import Spool
+from rq.spool.entry import Entry
+from rq.states import State
+
+MOST_RIDERS = 1000  # their ids stand in one line of the journal
+_NO_BATCHES = Rule(1, 0.0)
+
+
+class Backlog:
+    """The messages of a queue that wait: the rules of `schedule` applied to its spool."""
+
+    def __init__(self, spool: Spool, config: QueueConfig) -> None:
+        self._spool = spool
+        self._config = config
+        self._groups = Groups()
+        self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
+        self._hurried: set[str] = set()  # messages that start their batch at once
+        self.busy_keys: dict[str, str] = {}  # exclusion key: the message that runs
+        self.gathering = Gathering(_NO_BATCHES)  # messages that wait for a batch
+        self.waiting = Waiting(self._is_waiting, self._dest_of, self._leader_of)
+        self._fill()
+
+    # ---- filling
+
+    def _fill(self) -> None:
+        """Take all messages in que into the schedule and into groups."""
+        que = self._schedule()
+        self._groups = Groups()
+        compared = self._spool.compares
+        self._spool.compares = self._config.coalesce_params
+        if not self._config.coalesce_params:
+            return
+        for msg_id, entry in sorted(que, key=lambda pair: pair[1].seq):
+            if entry.key is not None and compared == self._spool.compares:
+                self._groups.add(entry.key, msg_id)  # its file need not be read
+            else:
+                self._group(msg_id, entry)
+
+    def _schedule(self) -> list[tuple[str, Entry]]:
+        """Take all messages in que into the schedule; return them."""
+        que = [
+            (msg_id, entry)
+            for msg_id, entry in self._spool.entries.items()
+            if entry.state is State.QUE
+        ]
+        now = self._spool.clock()
+        for _, entry in que:
+            if entry.due > now:
+                entry.due = turn(entry.due, entry.since, entry.attempt > 0, now)
+        self.waiting = Waiting(self._is_waiting, self._dest_of, self._leader_of)
+        self.waiting.fill(Item(entry.due, entry.seq, msg_id) for msg_id, entry in que)
+        self.gathering = Gathering(batch_rule.rule(self._config.batch) or _NO_BATCHES)
+        return que
+
+    def reload(self, config: QueueConfig) -> None:
+        """Go on by other settings."""
+        old, self._config = self._config, config
+        self.waiting.release_all()
+        old_rule = old.coalesce_params, old.batch
+        if old_rule != (config.coalesce_params, config.batch):
+            for leader in list(self._riders):
+                self.release_riders(leader)
+            self._fill()
+
+    def clock_went_back(self) -> None:
+        """Work out anew until when each message waits."""
+        self._schedule()
+
+    # ---- coming and going
+
+    def add(self, msg_id: str, message: Message | None = None) -> None:
+        """Take a message that has come into que into the schedule."""
+        entry = self._spool.entries[msg_id]
+        entry.rider_of = None
+        self.put_back(msg_id)
+        if self._config.coalesce_params:
+            self._group(msg_id, entry, message)
+
+    def put_back(self, msg_id: str) -> None:
+        """Let a message that was due, and could not be claimed, be due again."""
+        entry = self._spool.entries[msg_id]
+        self.waiting.add(Item(entry.due, entry.seq, msg_id))
+
+    def remove(self, msg_id: str) -> None:
+        """Forget a message that leaves que."""
+        self.gathering.remove(msg_id)
+        self._hurried.discard(msg_id)
+        entry = self._spool.entries.get(msg_id)
+        if entry is None:
+            return
+        if entry.key is not None:
+            self._groups.remove(entry.key, msg_id)
+            entry.key = None
+        if entry.rider_of is not None:
+            self._riders.get(entry.rider_of, {}).pop(msg_id, None)
+            entry.rider_of = None
+
+    def run_now(self, msg_id: str) -> None:
+        """Let a message in que run before all others."""
+        entry = self._spool.entries.get(msg_id)
+        if entry is None or entry.state is not State.QUE or entry.rider_of:
+            raise WrongState("msg not in runnable state")
+        first = self.first_due()
+        now = self._spool.clock()
+        due = max(0.0, min(now, (now if first is None else first) - 1.0))
+        if self._config.batch:
+            self._hurried.add(msg_id)
+        self._spool.reschedule(msg_id, due)
+        self.put_back(msg_id)
+        self.waiting.hurry(msg_id)
+
+    # ---- what runs next
+
+    def next_due(self, now: float) -> tuple[str | None, float | None]:
+        """Return (message to claim now, None) or (None, when to look again); Unread: its
+        exclusion key is not known yet."""
+        return self.waiting.next_due(now, self.exclusion_key, self.busy_keys)
+
+    def next_of_batches(self, now: float) -> tuple[str | None, float | None]:
+        """As `next_due`, for a queue with batches: there no message excludes another."""
+        return self.waiting.next_due(now, _no_key, ())
+
+    def first_due(self) -> float | None:
+        """Return the smallest due of all that wait; None when nothing waits."""
+        dues = (self.waiting.first_due(), self.gathering.oldest())
+        return min((due for due in dues if due is not None), default=None)
+
+    def has_due(self, now: float) -> bool:
+        """Whether a message, or a batch, could start now."""
+        return self.waiting.has_due(now) or self.gathering.starts_by(now)
+
+    def gather(self, msg_id: str) -> None:
+        """Let a message that is due wait for its batch; Unread: which batch that is
+        cannot be known yet."""
+        params: Mapping[str, Any] = {}
+        entry, last = self._spool.entries[msg_id], False
+        if self._config.batch.get("by") or entry.count:
+            try:
+                message = self._spool.read(msg_id)
+                params = message.params
+                last = 0 < entry.count >= message.max_count - 1
+            except Unread:
+                raise
+            except (BadMessage, NoSuchMessage):
+                pass  # the claim says why
+        hurry = msg_id in self._hurried
+        self._hurried.discard(msg_id)
+        since = min(max(entry.due, entry.since), self._spool.clock())
+        most = self.gathering.rule.at_most(entry.lost, last)
+        self.gathering.add(msg_id, since, params, hurry, most)
+
+    # ---- exclusion
+
+    def exclusion_key(self, msg_id: str) -> str | None:
+        """Return what no running message may share with this one. Unread: that is not
+        known for now, and it must not run beside one that has the same."""
+        if not self._config.blocking_params:
+            return None
+        try:
+            params = self._spool.read(msg_id).params
+        except Unread:
+            raise
+        except (BadMessage, NoSuchMessage):
+            return None
+        return coalesce.key(params, self._config.blocking_params)
+
+    def take_key(self, key: str | None, msg_id: str) -> None:
+        """Let no other message run with an exclusion key."""
+        if key is not None:
+            self.busy_keys[key] = msg_id
+
+    def free_key(self, key: str | None) -> None:
+        """Let messages run that waited for an exclusion key."""
+        if key is not None:
+            self.busy_keys.pop(key, None)
+            self.waiting.release(key)
+
+    # ---- coalesced messages
+
+    @property
+    def riding(self) -> int:
+        """How many messages in que wait for the end of an equal one."""
+        return sum(len(riders) for riders in self._riders.values())
+
+    def riders_of(self, leader: str) -> list[str]:
+        """Return the messages that end with `leader` if it succeeds."""
+        return list(self._riders.get(leader, ()))
+
+    def gather_riders(self, leader: str, key: str | None) -> None:
+        """Let all other waiting messages that equal the leader ride with it."""
+        if key is None:
+            return
+        riders = self._groups.others(key, leader, MOST_RIDERS)
+        for rider in riders:
+            self.remove(rider)
+            entry = self._spool.entries[rider]
+            entry.rider_of, entry.key = leader, key
+        if riders:
+            self._riders[leader] = dict.fromkeys(riders)
+
+    def forget_riders(self, leader: str) -> None:
+        """Forget the riders of a message that has succeeded: they end with it."""
+        self.waiting.forget_riders(leader)
+        self._riders.pop(leader, None)
+
+    def release_riders(self, leader: str) -> None:
+        """Give riders back to que: their leader did not succeed."""
+        for rider in self._riders.pop(leader, ()):
+            entry = self._spool.entries.get(rider)
+            if entry is not None and entry.state is State.QUE:
+                entry.rider_of = None
+                if entry.key is not None:
+                    self._groups.add(entry.key, rider)
+        self.waiting.part(leader)
+
+    # ---- what the schedule asks
+
+    def _group(self, msg_id: str, entry: Entry, message: Message | None = None) -> None:
+        try:
+            params = (message or self._spool.read(msg_id)).params
+        except (BadMessage, NoSuchMessage):
+            return  # claim will move it to err
+        entry.key = coalesce.key(params, self._config.coalesce_params)
+        if entry.key is not None:
+            self._groups.add(entry.key, msg_id)
+
+    def _is_waiting(self, item: Item) -> bool:
+        entry = self._spool.entries.get(item.msg_id)
+        return (
+            entry is not None
+            and entry.state is State.QUE
+            and entry.seq == item.seq
+            and entry.due == item.due
+        )
+
+    def _leader_of(self, msg_id: str) -> str | None:
+        return self._spool.entries[msg_id].rider_of
+
+    def _dest_of(self, msg_id: str) -> str:
+        try:
+            return self._spool.read(msg_id).dest
+        except (BadMessage, NoSuchMessage):
+            return ""  # claim will move it to err
+
+
+def _no_key(msg_id: str) -> None:
+    """Return that no message of a queue with batches excludes another."""
