@@ -118,7 +118,7 @@ class Turns:
         """
         spool = self.owner.spool
         if not self.server.busy(QUIET):
-            at_work = self.owner.workers and not self.server.behind
+            at_work = self.owner.attempts.at_work and not self.server.behind
             return spool.settle_some(SLICE / 5 if at_work else SLICE)
         if spool.waited > WAIT:
             return spool.settle_some(SLICE / 5)

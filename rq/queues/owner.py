@@ -21,9 +21,8 @@ from rq.layout import Root
 from rq.message import Message, from_request
 from rq.proc.family import Family
 from rq.queues.admission import Admission
-from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.registry import Attempts
 from rq.queues.backlog import Backlog
-from rq.queues.batches.batch import Batch
 from rq.queues.rates import Rates
 from rq.queues.thread_pools import Hands
 from rq.queues.workers.worker import Worker
@@ -62,21 +61,14 @@ class Owner:
         self.hands = Hands()
         self.weights = DiskUsage(opened.spool.queue)
         self.wake: Callable[[], None] = lambda: None
-        self.workers: dict[str, Attempt] = {}
-        self.claimed: set[str] = set()  # claimed, not yet started
+        self.attempts = Attempts()
         self.residents: list[Worker] = []  # workers that stay, with or without one
-        self.held: dict[int, str] = {}  # slot: who holds it though its script has ended
-        self.left_running: dict[
-            str, str
-        ] = {}  # message: who, of an earlier owner, has it
-        self.batches: list[Batch] = []  # claimed or at work
         self.rates = Rates()
         self.waiters: list[asyncio.Future[None]] = []
         self.began = time.monotonic()
         self.began_at = time.time()
         self.checkpoint_seq = 0
-        self.started = 0  # attempts, since this process began
-        self.went_well = 0  # of them
+        self.went_well = 0  # attempts, since this process began
         self.oper: str | None = None  # SCRIPTERROR, with its reason
         self.lacks: str | None = None  # what the last start failed for, but the script
         self.standing: tuple[str, int] | None = None  # what holds up what is due
@@ -96,22 +88,10 @@ class Owner:
 
     # ---- what runs
 
-    def batch_of(self, msg_id: str) -> Batch | None:
-        """Return the batch that a message runs in, unless it has ended."""
-        return next((one for one in self.batches if one.has(msg_id)), None)
-
-    def held_by(self, msg_id: str) -> str:
-        """Return, in a sentence, who keeps a message in run whose script has ended."""
-        attempt = self.workers.get(msg_id)
-        if attempt is None:
-            return self.left_running.get(msg_id, "")
-        return self.held.get(attempt.slot.number, "")
-
     @property
     def slots_free(self) -> int:
-        together = sum(one.left for one in self.batches)
-        alone = len(self.workers) + len(self.claimed) - together
-        return self.config.num_workers - alone - len(self.batches)
+        """How many more scripts may run."""
+        return self.config.num_workers - self.attempts.slots_used
 
     @property
     def status(self) -> str:

@@ -59,7 +59,7 @@ class Process:
 
     async def _end_after_workers(self) -> None:
         owner = self.owner
-        while owner.workers or owner.claimed or owner.batches:
+        while not owner.attempts.none_left:
             await asyncio.sleep(0.1)
         self._end(FAILED)
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from rq.proc import processes
 from rq.queues.attempts.left_processes import LeftProcesses
+from rq.queues.attempts.registry import Attempts
 from rq.scripts.slots import Slots
 from rq.states import State
 
@@ -38,7 +39,7 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
     told = SimpleNamespace(
         opened=owner.opened,
         spool=owner.spool,
-        left_running={},
+        attempts=Attempts(),
         backlog=SimpleNamespace(add=waiting.append),
         wake=lambda: None,
     )
@@ -51,8 +52,8 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
     with no_descriptors():
         ghosts.look()
     assert waiting == []
-    assert list(told.left_running) == ids, "who asks is told why they are in run"
+    assert list(told.attempts.left) == ids, "who asks is told why they are in run"
     ghosts.look()
     assert waiting == ids
     assert [owner.spool.find(one) for one in ids] == [State.QUE] * 2
-    assert told.left_running == {}
+    assert told.attempts.left == {}

@@ -26,7 +26,7 @@ class LeftProcesses:
         self._left = list(owner.opened.ghosts)
         for one in self._left:
             if one.msg_id:
-                owner.left_running.setdefault(one.msg_id, _sentence(one))
+                owner.attempts.left.setdefault(one.msg_id, _sentence(one))
             if (slot := self._slot_of(one)) is not None:
                 slots.keep(slot)
 
@@ -42,7 +42,7 @@ class LeftProcesses:
         others = [other for other in self._left if other is not one]
         if one.msg_id and all(other.msg_id != one.msg_id for other in others):
             self._take_back(one.msg_id)
-            self._owner.left_running.pop(one.msg_id, None)
+            self._owner.attempts.left.pop(one.msg_id, None)
         self._left = others
         os.close(one.pidfd)
         slot = self._slot_of(one)

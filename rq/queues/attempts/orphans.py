@@ -57,7 +57,7 @@ class Orphans:
     ) -> None:
         """Go on when nobody is found and the slot is free: who is hidden may be at work
         on the message."""
-        held = self._owner.held
+        held = self._owner.attempts.holders
         while holder := await self._end_left(slot):
             if held.get(slot.number) != holder:
                 log.error(

@@ -53,7 +53,7 @@ class Reports:
         self._timer = None
         chatty, self._chatty = self._chatty, set()
         for attempt in chatty:
-            if self._owner.workers.get(attempt.msg_id) is attempt:
+            if self._owner.attempts.of(attempt.msg_id) is attempt:
                 with contextlib.suppress(OSError):
                     self._owner.spool.settle(attempt.msg_id)
                 self._owner.spool.write_progress(attempt.msg_id, attempt.said.text)

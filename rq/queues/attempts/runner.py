@@ -140,7 +140,7 @@ class Runner:
             lost_attempts.fail_malformed(owner.spool, msg_id, abort.unforeseen(error))
             return
         owner.backlog.gather_riders(msg_id, group)
-        owner.claimed.add(msg_id)
+        owner.attempts.claim(msg_id)
         owner.backlog.take_key(key, msg_id)
         self._claims.append(Claim(message, slot, worker, key, wait_us, seq))
 
@@ -164,7 +164,7 @@ class Runner:
     @property
     def flows(self) -> bool:
         """Whether scripts are at work, so that another end most likely comes soon."""
-        return self.pool.busy or bool(self.owner.workers)
+        return self.pool.busy or self.owner.attempts.at_work > 0
 
     def look_at_script(self) -> None:
         """Forget the pause after a script error: something may have changed."""
@@ -191,7 +191,6 @@ class Runner:
             return
         self._claims = [one for one in self._claims if one.seq > seq]
         for claim in claims:
-            self.owner.claimed.discard(claim.msg_id)
             try:
                 self._start(claim)
             except OSError as error:
@@ -209,9 +208,8 @@ class Runner:
         else:
             attempt = self._launcher.spawn(claim, self._script_ended)
             self._file.started()
-        self.owner.started += 1
         self._failed_starts.forget(claim.msg_id)
-        self.owner.workers[claim.msg_id] = attempt
+        self.owner.attempts.start([attempt])
         self._running[claim.msg_id] = claim
 
     def _not_started(self, claim: Claim, error: OSError) -> None:
@@ -226,13 +224,13 @@ class Runner:
         self._give_back(claim, why)
 
     def _give_back(self, claim: Claim, why: Abort) -> None:
+        self.owner.attempts.forget(claim.msg_id)
         self._release(claim.slot, claim.worker)
         abort.give_back(self.owner, claim, why)
 
     def _take_back(self, attempt: Attempt) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
         claim = self._running.pop(attempt.msg_id)
-        del self.owner.workers[attempt.msg_id]
         if attempt.said.by is not None:
             decided = ending.decide(self.owner, attempt)
             why = Abort(decided.event, decided.cause, decided.text)
@@ -263,7 +261,7 @@ class Runner:
 
     def _finish(self, attempt: Attempt) -> None:
         claim = self._running.pop(attempt.msg_id)
-        del self.owner.workers[attempt.msg_id]
+        self.owner.attempts.forget(attempt.msg_id)
         self._reports.forget(attempt)
         decided = ending.decide(self.owner, attempt)
         attempt.close_log(decided.event not in ending.WELL)
@@ -285,7 +283,7 @@ class Runner:
 
         WrongState when it runs in a batch with others: all share one process.
         """
-        batch = self.owner.batch_of(msg_id)
+        batch = self.owner.attempts.batch_of(msg_id)
         if batch is not None and batch.left > 1:
             raise WrongState(
                 f"msg runs in a batch with {batch.left - 1} more in one process, "
@@ -294,7 +292,7 @@ class Runner:
         if batch is not None:
             self.batches.cancel(batch, who)
             return True
-        attempt = self.owner.workers.get(msg_id)
+        attempt = self.owner.attempts.of(msg_id)
         if attempt is None:
             return False
         attempt.said.by = attempt.said.by or who
@@ -309,11 +307,11 @@ class Runner:
 
         WrongState when it runs in none.
         """
-        for batch in self.owner.batches:
-            if msg_id in batch:
-                self.batches.cancel(batch, who)
-                return batch.left
-        raise WrongState("msg does not run in a batch")
+        batch = self.owner.attempts.batch_with(msg_id)
+        if batch is None:
+            raise WrongState("msg does not run in a batch")
+        self.batches.cancel(batch, who)
+        return batch.left
 
     def _end(self, attempt: Attempt) -> None:
         attempt.script.signal(TERM)
@@ -334,9 +332,9 @@ class Runner:
         self.pool.renew()
         if await self._idle(grace):
             return
-        for attempt in owner.workers.values():
+        for attempt in owner.attempts:
             attempt.cause = Cause.STOP
-        for batch in owner.batches:
+        for batch in owner.attempts.batches:
             batch.stopped = True
         self._signal_all(TERM)
         if await self._idle(min(grace, 5.0)):
@@ -345,10 +343,12 @@ class Runner:
         await self._idle(30.0)
 
     def _signal_all(self, sig: int) -> None:
-        for attempt in self.owner.workers.values():
+        for attempt in self.owner.attempts:
             if attempt.batch is None:
                 attempt.script.signal(sig)
-        for batch in self.owner.batches:  # also one whose messages have all ended
+        for (
+            batch
+        ) in self.owner.attempts.batches:  # also one whose messages have all ended
             if batch.script is not None:
                 batch.script.signal(sig)
         for worker in self.pool:
@@ -364,6 +364,5 @@ class Runner:
 
     @property
     def _busy(self) -> bool:
-        owner = self.owner
-        at_work = owner.workers or owner.claimed or owner.batches
+        at_work = not self.owner.attempts.none_left
         return bool(at_work or self.tasks or list(self.pool))

@@ -12,10 +12,10 @@ from rq.logs import fields
 from rq.pipe import Report, Verb
 from rq.queues.attempts import finish, outcome
 from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.orphans import Orphans
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.attempts.reports import Reports
-from rq.queues.batches.batch import Batch
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
 from rq.queues.tasks import Tasks, in_slices
@@ -117,7 +117,7 @@ class BatchRun:
     def _finish(self, batch: Batch, attempt: Attempt, decided: Outcome) -> None:
         self._part(batch, attempt.msg_id, decided)
         claim = batch.end_of(attempt, decided.event)
-        del self.owner.workers[attempt.msg_id]
+        self.owner.attempts.forget(attempt.msg_id)
         self._reports.forget(attempt)
         finish.fire(self.owner, attempt, claim, decided)
         self.owner.wake()
@@ -174,7 +174,7 @@ class BatchRun:
 
     def _free(self, batch: Batch) -> None:
         self._slots.free(batch.slot.number)
-        self.owner.batches.remove(batch)
+        self.owner.attempts.forget_batch(batch)
         self.owner.wake()
 
     def _remove(self, batch: Batch) -> None:

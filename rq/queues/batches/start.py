@@ -11,14 +11,14 @@ from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.queues.attempts import abort
+from rq.queues.attempts import batch as batches
 from rq.queues.attempts.abort import Abort, FailedStarts
+from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.claim import Claim
 from rq.queues.attempts.launch import Launcher
 from rq.queues.attempts.orphans import Orphans
 from rq.queues.attempts.reports import Reports
 from rq.queues.attempts.script_file import ScriptFile
-from rq.queues.batches import batch as batches
-from rq.queues.batches.batch import Batch
 from rq.queues.batches.run import BatchRun
 from rq.queues.owner import Owner
 from rq.queues.tasks import Tasks, in_slices
@@ -115,7 +115,7 @@ class Batches:
             self._slots.free(slot.number)
             return
         batch = Batch(batch_id, there, slot)
-        self.owner.batches.append(batch)
+        self.owner.attempts.add_batch(batch)
         self._claimed.append(batch)
 
     def _claim_one(
@@ -135,7 +135,7 @@ class Batches:
         except (BadMessage, NoSuchMessage) as error:
             lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
             return None
-        owner.claimed.add(msg_id)
+        owner.attempts.claim(msg_id)
         return Claim(message, slot, None, None, wait_us, seq, batch=batch_id)
 
     def waits_for_sync(self, seq: int) -> bool:
@@ -206,7 +206,7 @@ class Batches:
                 fields(msg_id=msg_id, batch=batch.batch_id, reason=why.text),
             )
             batch.drop(claim)
-            self.owner.claimed.discard(msg_id)
+            self.owner.attempts.forget(msg_id)
             abort.give_back(self.owner, claim, why)
 
     def _described(self, batch: Batch) -> bytes:
@@ -237,12 +237,10 @@ class Batches:
         output.started(script.pid)
         os.close(batch.slot.fd)
         batch.started(script, output, self._reports.hear)
-        owner.workers.update(batch.attempts)
-        owner.claimed.difference_update(batch.attempts)
+        owner.attempts.start(batch)
         for msg_id in batch.attempts:
             self._failed_starts.forget(msg_id)
         self._file.started()
-        self.owner.started += 1
         log.info(
             "a batch starts: %s",
             fields(batch=batch.batch_id, messages=len(batch.claims), pid=script.pid),
@@ -266,7 +264,7 @@ class Batches:
         """End attempts that did not begin."""
         os.close(batch.slot.fd)
         for claim in batch.claims.values():
-            self.owner.claimed.discard(claim.msg_id)
+            self.owner.attempts.forget(claim.msg_id)
             abort.give_back(self.owner, claim, why)
         self._run.forget(batch)
 

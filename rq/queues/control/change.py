@@ -55,7 +55,7 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
     asked, msg_id = with_id(arg)
     who = asker(ctx, asked)
     next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
-    if any(msg_id in one for one in ctx.owner.batches):
+    if ctx.owner.attempts.batch_with(msg_id) is not None:
         raise WrongState(
             "the batch that it was in has not ended; ask again when it has"
         )

@@ -211,7 +211,7 @@ def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
         "status": shown["status"],
         "state": shown["state"],
     }
-    together = owner.batch_of(msg_id)
+    together = owner.attempts.batch_of(msg_id)
     if together is not None:
         row.update(message_view.batch(together))
     if entry is not None and entry.state is State.QUE:

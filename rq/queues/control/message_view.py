@@ -17,7 +17,7 @@ from rq.layout import folder
 from rq.message import SAID_BY_RQ, Message
 from rq.queues import retention
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.batches.batch import Batch
+from rq.queues.attempts.batch import Batch
 from rq.queues.owner import Owner
 from rq.queues.workers.protocol import Phase
 from rq.states import State
@@ -53,7 +53,7 @@ def _path(owner: Owner, msg_id: str, state: State) -> str:
 
 
 def _text(owner: Owner, msg_id: str, state: State) -> str:
-    attempt = owner.workers.get(msg_id)
+    attempt = owner.attempts.of(msg_id)
     if attempt is not None:
         return attempt.text
     if state is State.PREP:
@@ -68,7 +68,7 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     state = owner.spool.state_of(msg_id)
     entry = owner.spool.entries.get(msg_id)
     result = owner.spool.status(msg_id)
-    attempt = owner.workers.get(msg_id)
+    attempt = owner.attempts.of(msg_id)
     if attempt is not None:
         result = _result_so_far(owner, attempt)
     fields: dict[str, Any] = {**_asked(found), **shown, "result": result}
@@ -109,7 +109,7 @@ def _of_state(
 
 
 def _result_so_far(owner: Owner, attempt: Attempt) -> dict[str, Any]:
-    together = owner.batch_of(attempt.msg_id)
+    together = owner.attempts.batch_of(attempt.msg_id)
     return {
         "job_status": attempt.text,
         "attempt": attempt.message.attempt,
@@ -159,7 +159,7 @@ def _story(
         "id": msg_id,
     }
     if state is State.RUN:
-        facts["held"] = owner.held_by(msg_id)
+        facts["held"] = owner.attempts.holder_of(msg_id)
     if state is State.QUE:
         facts["waiting"] = why_waiting(owner, msg_id)
         facts["needs"] = _what_it_needs(owner)

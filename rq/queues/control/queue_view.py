@@ -8,6 +8,7 @@ from typing import Any
 
 from rq import visible
 from rq.queues import standstill
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
@@ -74,11 +75,9 @@ def detail(owner: Owner) -> dict[str, Any]:
 def _held(owner: Owner) -> list[dict[str, str]]:
     """Return the messages in run whose scripts have ended, and who keeps them there; of
     a batch the first."""
-    at_work = {one.slot.number: i for i, one in reversed(owner.workers.items())}
-    known = {at_work[n]: who for n, who in owner.held.items() if n in at_work}
     return [
         {"msg_id": msg_id, "by": who}
-        for msg_id, who in {**owner.left_running, **known}.items()
+        for msg_id, who in owner.attempts.kept_in_run().items()
     ]
 
 
@@ -93,7 +92,7 @@ def _resident(one: Worker) -> dict[str, Any]:
 
 def _all_running(owner: Owner) -> list[dict[str, Any]]:
     """Return what is at work: of a batch one row, that of its first message."""
-    alone = [i for i, one in owner.workers.items() if one.batch is None]
+    alone = [attempt for attempt in owner.attempts if attempt.batch is None]
     together = [
         {
             "msg_id": next(iter(one.attempts or one.claims)),
@@ -103,18 +102,18 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
             "status": one.said.text[:TEXT],
             **message_view.batch(one),
         }
-        for one in owner.batches
+        for one in owner.attempts.batches
         if one.claims
     ]
     return sorted(
-        [*together, *(_running(owner, i) for i in alone)], key=lambda one: one["since"]
+        [*together, *(_running(attempt) for attempt in alone)],
+        key=lambda one: one["since"],
     )
 
 
-def _running(owner: Owner, msg_id: str) -> dict[str, Any]:
-    attempt = owner.workers[msg_id]
+def _running(attempt: Attempt) -> dict[str, Any]:
     return {
-        "msg_id": msg_id,
+        "msg_id": attempt.msg_id,
         "pid": attempt.pid,
         "phase": attempt.phase,
         "since": attempt.began_at,
