@@ -44,9 +44,9 @@ class Crowd:
         the newest is one too many; None when it is not."""
         uid = newest.peer.uid
         if not newest.is_own and self._of[uid] > self._each:
-            return self._each, lambda one: not one.is_own and one.peer.uid == uid
+            return self._each, lambda other: not other.is_own and other.peer.uid == uid
         if not newest.is_own and self._of.total() > self._others:
-            return self._others, lambda one: not one.is_own
+            return self._others, lambda other: not other.is_own
         if self._all > self._most:
-            return self._most, lambda one: newest.is_own or not one.is_own
+            return self._most, lambda other: newest.is_own or not other.is_own
         return None

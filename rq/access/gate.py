@@ -25,7 +25,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """What the gate looks at in a asker."""
+    """What the gate looks at in whoever asks."""
 
     address: str  # of the other end of the connection
     host: str | None  # the header Host, None where there is none
@@ -153,9 +153,9 @@ def _role(text: str, of: str) -> Role:
     try:
         return Role(text)
     except ValueError:
-        known = ", ".join(Role)
+        roles = ", ".join(Role)
         raise BadConfig(
-            f"{of}: {text!r:.40} is no role; the roles are {known}"
+            f"{of}: {text!r:.40} is no role; the roles are {roles}"
         ) from None
 
 

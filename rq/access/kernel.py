@@ -106,7 +106,7 @@ def _namespace(sock: socket.socket) -> bytes | None:
         return None
 
 
-def _uid(answer: bytes, port: int, asked: tuple[_End, _End]) -> int | None:
+def _uid(answer: bytes, port: int, wanted: tuple[_End, _End]) -> int | None:
     """Return the owner, if the answer is one, to our question, of a living socket.
 
     Sockets in TIME_WAIT and those whose process is gone are said to be root's; they have
@@ -120,7 +120,7 @@ def _uid(answer: bytes, port: int, asked: tuple[_End, _End]) -> int | None:
     family, state, _, _, ends, *_, uid, inode = _ANSWER.unpack_from(
         answer, _HEADER.size
     )
-    if state != _ESTABLISHED or inode == 0 or _ends(family, ends) != asked:
+    if state != _ESTABLISHED or inode == 0 or _ends(family, ends) != wanted:
         return None
     return int(uid)
 

@@ -9,7 +9,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from rq import passwords
 from rq.access.audit import network
@@ -22,6 +22,9 @@ from rq.errors import BadConfig
 _REMEMBERED = 1000  # logins, and addresses they came from
 _TRUSTED, _STRANGE = -1.0, 0.0  # suspicion of addresses without wrong guesses
 _KEYS = ("password", "role", "queues")
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +111,11 @@ class Logins:
         return hmac.digest(self._key, text, hashlib.sha256)
 
 
-def _remember(known: OrderedDict[Any, Any], key: object, value: object) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > _REMEMBERED:
-        known.popitem(last=False)
+def _remember(latest: OrderedDict[K, V], key: K, value: V) -> None:
+    latest[key] = value
+    latest.move_to_end(key)
+    if len(latest) > _REMEMBERED:
+        latest.popitem(last=False)
 
 
 # ---- the setting
@@ -129,7 +132,7 @@ def users(config: RootConfig) -> dict[str, User]:
     return {name: _user(name, value) for name, value in given.items()}
 
 
-def _user(name: str, value: Any) -> User:
+def _user(name: str, value: object) -> User:
     if not name or ":" in name or not name.isprintable():
         raise BadConfig(
             f"basic_auth: {name!r:.80} cannot be a user's name: it holds a colon, or "
@@ -152,9 +155,9 @@ def _user(name: str, value: Any) -> User:
     )
 
 
-def _role(name: str, fields: Mapping[str, Any]) -> Role:
+def _role(name: str, fields: Mapping[str, object]) -> Role:
     try:
-        return Role(fields.get("role", Role.ADMIN))
+        return Role(str(fields.get("role", Role.ADMIN)))
     except ValueError:
         raise BadConfig(
             f"basic_auth: {fields['role']!r:.40}, the role of {name}, is not one of "
@@ -162,7 +165,7 @@ def _role(name: str, fields: Mapping[str, Any]) -> Role:
         ) from None
 
 
-def _queues(name: str, fields: Mapping[str, Any]) -> tuple[str, ...]:
+def _queues(name: str, fields: Mapping[str, object]) -> tuple[str, ...]:
     queues = fields.get("queues", list(EVERY_QUEUE))
     if not isinstance(queues, list) or not all(
         isinstance(pattern, str) and pattern for pattern in queues

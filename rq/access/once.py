@@ -47,10 +47,10 @@ def take(root: Root, key: str, now: float, uid: int | None = None) -> str | None
     Ensures that of several who take one key at the same time one gets it.
     """
     path = _path(root, key)
-    found = _valid(path, now)
-    if found is not None and found.uid not in (None, uid):
+    kept = _valid(path, now)
+    if kept is not None and kept.uid not in (None, uid):
         return None
-    return found.who if files.claim(path) and found is not None else None
+    return kept.who if files.claim(path) and kept is not None else None
 
 
 def _path(root: Root, key: str) -> Path:

@@ -14,9 +14,9 @@ SPELLING = (
 def is_plain(raw: bytes) -> bool:
     """Return whether the path of a target, as it came, is spelled plainly.
 
-    >>> [is_plain(one) for one in (b"/q/mail", b"/", b"/q/a%20b.txt", b"/q/a/")]
+    >>> [is_plain(raw) for raw in (b"/q/mail", b"/", b"/q/a%20b.txt", b"/q/a/")]
     [True, True, True, True]
-    >>> [is_plain(one) for one in (b"//q", b"q.json", b"/q/../x", b"/%2fq", b"*", b"")]
+    >>> [is_plain(raw) for raw in (b"//q", b"q.json", b"/q/../x", b"/%2fq", b"*", b"")]
     [False, False, False, False, False, False]
     """
     path = unquote_to_bytes(raw)

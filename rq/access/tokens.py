@@ -13,7 +13,6 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rq import config
 from rq.access.roles import EVERY_QUEUE, Principal, Role
@@ -115,13 +114,13 @@ def read(root: Root) -> list[Token]:
         raise _damaged(root, str(error)) from None
     if not isinstance(rows, list):
         raise _damaged(root, "it has no list `tokens`")
-    found = []
+    tokens = []
     for row in rows:
         try:
-            found.append(_token(row))
+            tokens.append(_token(row))
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(root, f"an entry is no token: {error!r:.100}") from None
-    return found
+    return tokens
 
 
 def exist(root: Root) -> bool:
@@ -141,7 +140,7 @@ def _damaged(root: Root, why: str) -> BadConfig:
     )
 
 
-def _token(row: Any) -> Token:
+def _token(row: object) -> Token:
     if not isinstance(row, dict):
         raise TypeError("it is no object")
     end = row.get("end")
@@ -222,7 +221,7 @@ def _change(root: Root, change: Callable[[list[Token]], list[Token]]) -> None:
         os.close(lock)
 
 
-def _row(token: Token) -> dict[str, Any]:
+def _row(token: Token) -> dict[str, object]:
     return {**asdict(token), "queues": list(token.queues)}
 
 

@@ -10,25 +10,25 @@ from rq.layout import Root
 
 def of_config(config: RootConfig) -> list[str]:
     """Return what is to be said of the settings; they were checked before."""
-    found = []
+    sentences = []
     users = logins.users(config)
     plain = [name for name, user in users.items() if not passwords.is_hash(user.stored)]
     if plain:
-        found.append(
+        sentences.append(
             f"basic_auth holds plain passwords ({', '.join(sorted(plain))}): replace "
             "them by the hashes that `rq passwd` makes"
         )
     if config.open_without_auth:
-        found.append(_open(config))
+        sentences.append(_open(config))
     is_near = gate.is_loopback(config.addr) or bool(config.tls)
     if not is_near and not config.open_without_auth:
         what = "basic_auth" if users else "tokens"
-        found.append(
+        sentences.append(
             f"{what} over plain HTTP on {config.addr}:{config.port}: whoever is on "
             "the way can read passwords and tokens; set tls, or addr to 127.0.0.1 "
             "behind a proxy that speaks TLS"
         )
-    return found
+    return sentences
 
 
 def _open(config: RootConfig) -> str:

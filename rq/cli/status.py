@@ -164,7 +164,7 @@ def _tell_hosts(root: Root) -> None:
             f"the relay may ask these hosts of its history: {term.plain(', '.join(hosts))}; "
             "`rq relay forbid HOST:PORT` takes that back"
         )
-        earlier.told(root)
+        earlier.note_shown(root)
 
 
 def _tell_owed(name: str, detail: Mapping[str, Any]) -> None:

@@ -97,7 +97,7 @@ def read_root(root: Root) -> RootConfig:
     return root_config(read_json(root.config), root.config)
 
 
-def root_config(data: Mapping[str, Any], path: Path) -> RootConfig:
+def root_config(data: Mapping[str, object], path: Path) -> RootConfig:
     for name in ("host", "port"):
         if name not in data:
             raise BadConfig(f"{path}: the mandatory key {name!r} is missing")
@@ -112,26 +112,26 @@ def read_queue(queue: QueueDir) -> QueueConfig:
     return queue_config(read_json(queue.config), queue.config)
 
 
-def queue_config(data: Mapping[str, Any], path: Path) -> QueueConfig:
+def queue_config(data: Mapping[str, object], path: Path) -> QueueConfig:
     """Return a checked queue config from JSON; `path` is for the error text."""
-    known = _checked(_without_legacy(data), QueueConfig, checks.QUEUE, path)
-    if not known.get("script"):
+    settings = _checked(_without_legacy(data), QueueConfig, checks.QUEUE, path)
+    if not settings.get("script"):
         raise BadConfig(f"{path}: the mandatory key 'script' is missing")
     for name, unlike in _NOT_WITH_BATCH.items():
-        if known.get("batch") and known.get(name, unlike) != unlike:
+        if settings.get("batch") and settings.get(name, unlike) != unlike:
             raise BadConfig(
                 f"{path}: a queue has batch or {name}, not both; take one of them out"
             )
     for name, unlike in _NOT_BY_EXIT.items():
-        if known.get("success") == EXIT and known.get(name, unlike) != unlike:
+        if settings.get("success") == EXIT and settings.get(name, unlike) != unlike:
             raise BadConfig(
                 f'{path}: success is "exit" for scripts of one message; with {name} '
                 "they have to say how they ended: take one of the two out"
             )
-    return QueueConfig(**known)
+    return QueueConfig(**settings)
 
 
-def _without_legacy(data: Mapping[str, Any]) -> dict[str, Any]:
+def _without_legacy(data: Mapping[str, object]) -> dict[str, object]:
     """Turn `coalesce` with `coalesce_param1` … into `coalesce_params`."""
     kept = {k: v for k, v in data.items() if k not in _IGNORED}
     on = kept.pop("coalesce", False) in checks.TRUE
@@ -144,16 +144,16 @@ def _without_legacy(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(
-    data: Mapping[str, Any],
+    data: Mapping[str, object],
     kind: type[RootConfig] | type[QueueConfig],
-    may_be: Mapping[str, Callable[[Any], Any]],
+    may_be: Mapping[str, Callable[[object], object]],
     path: Path,
 ) -> dict[str, Any]:
-    known = [one.name for one in fields(kind)]
+    names = [setting.name for setting in fields(kind)]
     checked: dict[str, Any] = {}
     for name, value in data.items():
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise BadConfig(f"{path}: unknown key {name!r}{hint}")
         if value is None:

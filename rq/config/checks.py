@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeGuard
 
 from rq import moments
 from rq.config.settings import EXIT, ONCE, PERSISTENT, RETENTION, WORD
@@ -19,14 +19,14 @@ _KEPT_BY = ("days", "count", "bytes")
 _WHOLE = re.compile(r"\s*-?\d{1,20}\s*", re.ASCII)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, str) and "\0" not in value:
         return value
     raise ValueError(f"{value!r:.60} is not text")
 
 
-def _whole(low: int, high: int) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
+def _whole(low: int, high: int) -> Callable[[object], int]:
+    def check(value: object) -> int:
         if isinstance(value, str) and _WHOLE.fullmatch(value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -38,31 +38,31 @@ def _whole(low: int, high: int) -> Callable[[Any], int]:
     return check
 
 
-def _seconds(value: Any) -> float:
+def _seconds(value: object) -> float:
     wrong = ValueError(f"{value!r:.60} is not a number of seconds")
     if isinstance(value, bool):
         raise wrong
     try:
-        seconds = float(value)
+        seconds = float(value)  # type: ignore[arg-type]  # a TypeError says so
     except (TypeError, ValueError, OverflowError):
         raise wrong from None
     return _at_most_a_day(seconds, value)
 
 
-def _duration(value: Any) -> float:
+def _duration(value: object) -> float:
     """Return seconds, said as a number or as `90s`, `5m`, `1h30m`."""
     if isinstance(value, str):
         return _at_most_a_day(moments.duration(value.strip()), value)
     return _seconds(value)
 
 
-def _at_most_a_day(seconds: float, said: Any) -> float:
+def _at_most_a_day(seconds: float, said: object) -> float:
     if not 0 <= seconds <= 86400:
         raise ValueError(f"{said!r:.60} is not between 0 and 86400 seconds")
     return seconds
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     if value in TRUE:
         return True
     if value in (False, "false", "no", "0", ""):
@@ -70,31 +70,32 @@ def _flag(value: Any) -> bool:
     raise ValueError(f"{value!r:.60} is not true or false")
 
 
-def _environment(value: Any) -> dict[str, str]:
+def _environment(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError("it is not an object of names and values")
-    for name, one in value.items():
-        if not name or "=" in name or "\0" in name or "\0" in str(one):
+    for name, text in value.items():
+        if not name or "=" in name or "\0" in name or "\0" in str(text):
             raise ValueError(f"{name!r:.60} cannot be an environment variable")
-        if not isinstance(one, str | int | float) or isinstance(one, bool):
+        if not isinstance(text, str | int | float) or isinstance(text, bool):
             raise ValueError(f"the value of {name} is not text")
-    return {name: str(one) for name, one in value.items()}
+    return {name: str(text) for name, text in value.items()}
 
 
-def _param_numbers(value: Any) -> tuple[int, ...]:
+def _param_numbers(value: object) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise ValueError(f"{value!r:.60} is not a list of param numbers")
     one_to_four = _whole(1, 4)
-    return tuple(sorted({one_to_four(one) for one in value if one not in ("", None)}))
+    given = (number for number in value if number not in ("", None))
+    return tuple(sorted({one_to_four(number) for number in given}))
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
-        return tuple(_text(one) for one in value)
+        return tuple(_text(text) for text in value)
     raise ValueError(f"{value!r:.60} is not a list of texts")
 
 
-def _roles_of_names(value: Any) -> dict[str, str]:
+def _roles_of_names(value: object) -> dict[str, str]:
     """Return names and their roles; a list of names gives each the role admin."""
     if isinstance(value, list):
         return dict.fromkeys(_texts(value), "admin")
@@ -105,7 +106,7 @@ def _roles_of_names(value: Any) -> dict[str, str]:
     return {name: _text(role) for name, role in value.items()}
 
 
-def _relative_root(value: Any) -> str:
+def _relative_root(value: object) -> str:
     text = _text(value)
     if not text.startswith("/"):
         raise ValueError("it must start with /")
@@ -113,18 +114,18 @@ def _relative_root(value: Any) -> str:
     return f"/{inner}/" if inner else "/"
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _object(value: object) -> dict[str, object]:
     if isinstance(value, dict):
         return value
     raise ValueError("it is not a JSON object")
 
 
-def _prefix(value: Any) -> str:
+def _prefix(value: object) -> str:
     shlex.split(_text(value))
     return str(value)
 
 
-def _tls(value: Any) -> dict[str, str]:
+def _tls(value: object) -> dict[str, str]:
     """Return the files of a certificate and its key; nothing for plain HTTP."""
     given = _object(value)
     if given and set(given) != {"cert", "key"}:
@@ -134,36 +135,38 @@ def _tls(value: Any) -> dict[str, str]:
     return {name: _text(path) for name, path in given.items()}
 
 
-def _retention(value: Any) -> dict[str, dict[str, float]]:
+def _retention(value: object) -> dict[str, dict[str, float]]:
     """Return the defaults with what `value` says in their place; null: for ever."""
-    found = {kind: dict(kept) for kind, kept in RETENTION.items()}
+    kept_by = {kind: dict(kept) for kind, kept in RETENTION.items()}
     for kind, kept in _object(value).items():
         if kind not in RETENTION:
-            known = ", ".join(RETENTION)
-            raise ValueError(f"{kind!r:.60} is not one of {known}")
-        found[kind] = _kept({} if kept is None else _object(kept))
-    if "count" in found["history"]:
+            raise ValueError(f"{kind!r:.60} is not one of {', '.join(RETENTION)}")
+        kept_by[kind] = _kept({} if kept is None else _object(kept))
+    if "count" in kept_by["history"]:
         raise ValueError("history is kept by days and bytes, not by count")
-    return found
+    return kept_by
 
 
-def _kept(value: Mapping[str, Any]) -> dict[str, float]:
-    kept = {}
+def _kept(value: Mapping[str, object]) -> dict[str, float]:
+    kept: dict[str, float] = {}
     for name, number in value.items():
         if name not in _KEPT_BY:
             raise ValueError(f"{name!r:.60} is not one of {', '.join(_KEPT_BY)}")
-        is_number = isinstance(number, int | float) and not isinstance(number, bool)
-        if not is_number or not 0 <= number <= 2**62:
+        if not _is_number(number) or not 0 <= number <= 2**62:
             raise ValueError(f"{name}: {number!r:.60} is not a number from 0 up")
         kept[name] = number
     return kept
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _BATCH_WAIT = 60.0
 _BATCH_KEYS = ("max", "wait", "by", "complete")
 
 
-def _batch(value: Any) -> dict[str, Any]:
+def _batch(value: object) -> dict[str, object]:
     """Return the setting `batch` whole; nothing for a queue without."""
     given = _object(value)
     for name in given:
@@ -175,56 +178,55 @@ def _batch(value: Any) -> dict[str, Any]:
         raise ValueError("it lacks max, how many messages go into one")
     if given.get("complete") and not given.get("by"):
         raise ValueError("complete counts the messages of one value: it needs by")
-    known: dict[str, Any] = {"max": _whole(1, 10_000)(given["max"])}
-    known["wait"] = _duration(given.get("wait", _BATCH_WAIT))
     return {
-        **known,
-        **{k: _param(given[k]) for k in ("by", "complete") if given.get(k)},
+        "max": _whole(1, 10_000)(given["max"]),
+        "wait": _duration(given.get("wait", _BATCH_WAIT)),
+        **{key: _param(given[key]) for key in ("by", "complete") if given.get(key)},
     }
 
 
-def _spark(value: Any) -> dict[str, Any]:
+def _spark(value: object) -> dict[str, object]:
     """Return the setting `spark`: `master`, and `conf` with settings of Spark."""
-    found = _object(value)
-    for name in found:
+    given = _object(value)
+    for name in given:
         if name not in ("master", "conf"):
             raise ValueError(f"{name}: must be master or conf")
-    known: dict[str, Any] = {}
-    if "master" in found:
-        known["master"] = _text(found["master"])
-    if "conf" in found:
-        known["conf"] = _environment(found["conf"])
-    for name in known.get("conf", {}):
-        if not name.startswith("spark."):
-            raise ValueError(f"conf: {name} does not begin with spark.")
-    return known
+    checked: dict[str, object] = {}
+    if "master" in given:
+        checked["master"] = _text(given["master"])
+    if "conf" in given:
+        checked["conf"] = conf = _environment(given["conf"])
+        for name in conf:
+            if not name.startswith("spark."):
+                raise ValueError(f"conf: {name} does not begin with spark.")
+    return checked
 
 
-def _param(value: Any) -> str:
+def _param(value: object) -> str:
     if value in ("param1", "param2", "param3", "param4"):
         return str(value)
     raise ValueError(f"{value!r:.60} is not one of param1 to param4")
 
 
-def _clone(value: Any) -> str:
+def _clone(value: object) -> str:
     if value in ("link", "copy"):
         return str(value)
     raise ValueError(f"{value!r:.60} is neither 'link' nor 'copy'")
 
 
-def _worker(value: Any) -> str:
+def _worker(value: object) -> str:
     if value in (ONCE, PERSISTENT):
         return str(value)
     raise ValueError(f"{value!r:.60} is neither {ONCE!r} nor {PERSISTENT!r}")
 
 
-def _success(value: Any) -> str:
+def _success(value: object) -> str:
     if value in (WORD, EXIT):
         return str(value)
     raise ValueError(f"{value!r:.60} is neither {WORD!r} nor {EXIT!r}")
 
 
-ROOT: dict[str, Callable[[Any], Any]] = {
+ROOT: dict[str, Callable[[object], object]] = {
     "env": _text,
     "host": _text,
     "port": _whole(1, 65535),
@@ -247,7 +249,7 @@ ROOT: dict[str, Callable[[Any], Any]] = {
     "min_free_bytes": _whole(0, 2**62),
     "min_free_inodes": _whole(0, 2**62),
 }
-QUEUE: dict[str, Callable[[Any], Any]] = {
+QUEUE: dict[str, Callable[[object], object]] = {
     "name": _text,
     "script": _text,
     "num_workers": _whole(0, 1024),

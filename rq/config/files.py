@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rq import durable
 from rq.errors import RQError
@@ -84,7 +83,7 @@ def remove_upload(path: Path) -> None:
     durable.unlink(str(path))
 
 
-def make_queue(queue: QueueDir, config: Mapping[str, Any], mark: object) -> None:
+def make_queue(queue: QueueDir, config: Mapping[str, object], mark: object) -> None:
     """Make or complete a queue directory, durably; config.json last, it makes a queue."""
     for name in QUEUE_DIRS:
         durable.make_dirs(str(queue.path / name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 HIDDEN = "(hidden)"
 _SECRET = re.compile(
@@ -24,7 +23,7 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def masked(config: Mapping[str, Any]) -> dict[str, Any]:
+def masked(config: Mapping[str, object]) -> dict[str, object]:
     """Return a config whose secrets are hidden, in the objects that it holds too.
 
     >>> masked({"env_vars": {"AWS_SECRET_ACCESS_KEY": "x", "LANG": "C", "MONKEY": "y"}})
@@ -35,11 +34,11 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _masked(name, value) for name, value in config.items()}
 
 
-def _masked(name: str, value: Any) -> Any:
+def _masked(name: str, value: object) -> object:
     if isinstance(value, Mapping):
         return masked(value)
     if isinstance(value, list | tuple):
-        return [_masked(name, one) for one in value]
+        return [_masked(name, inner) for inner in value]
     if value in ("", None) or isinstance(value, bool):
         return value
     if is_secret(name):

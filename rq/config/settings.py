@@ -73,8 +73,8 @@ class RootConfig:
         """Where a browser on this machine finds the web."""
         everywhere = self.addr in ("", "0.0.0.0", "::")
         name = self.host if everywhere else self.addr
-        shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
-        return f"{self.scheme}://{shown}:{self.port}{self.relative_root}"
+        place = f"[{name}]" if ":" in name and not name.startswith("[") else name
+        return f"{self.scheme}://{place}:{self.port}{self.relative_root}"
 
     def full_id(self, queue: str, msg_id: str) -> str:
         return f"{self.base_url}q/{queue}/{msg_id}"
@@ -109,15 +109,15 @@ class QueueConfig:
     def argv_prefix(self) -> list[str]:
         return shlex.split(self.exec_prefix)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the keys the ancestor shows, and the others that are not default."""
-        shown: dict[str, Any] = {}
-        plain = QueueConfig()
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name in _ANCESTOR_KEYS or value != getattr(plain, one.name):
-                shown[one.name] = list(value) if isinstance(value, tuple) else value
-        return shown
+        settings: dict[str, object] = {}
+        default = QueueConfig()
+        for setting in fields(self):
+            name, value = setting.name, getattr(self, setting.name)
+            if name in _ANCESTOR_KEYS or value != getattr(default, name):
+                settings[name] = list(value) if isinstance(value, tuple) else value
+        return settings
 
 
 _ANCESTOR_KEYS = frozenset(

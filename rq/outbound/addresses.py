@@ -98,7 +98,7 @@ def allowed(texts: Iterable[str]) -> Allowed:
 def split_port(text: str) -> tuple[str, int | None]:
     """Return host and port of `HOST`, `HOST:PORT`, `ADDRESS` or `[ADDRESS]:PORT`.
 
-    >>> [split_port(one) for one in ("a:80", "::1", "[::1]:80", "[::1]", "10.0.0.0/8")]
+    >>> [split_port(text) for text in ("a:80", "::1", "[::1]:80", "[::1]", "10.0.0.0/8")]
     [('a', 80), ('::1', None), ('::1', 80), ('::1', None), ('10.0.0.0/8', None)]
     """
     host, port = text, ""
@@ -132,13 +132,27 @@ def _within(ip: IP, network: _Network) -> bool:
 def find(host: str, port: int, allow: Allowed) -> list[Place]:
     """Return where a host may be asked, to be tried in this order; Internal when there
     is no such address. OSError when it has none at all."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    places: list[Place] = [(one[0], one[4]) for one in found]
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places: list[Place] = [(family, address) for family, _, _, _, address in infos]
     good = [place for place in places if _may_ask(plain(host), port, place, allow)]
     if not good:
-        shown = ", ".join(sorted({str(address[0]) for _, address in places}))
-        raise Internal(f"{host} is {shown}, an internal address")
+        raise Internal(_internal(host, {str(address[0]) for _, address in places}))
     return good
+
+
+def _internal(host: str, texts: set[str]) -> str:
+    """Return why a host may not be asked, all of whose addresses are internal.
+
+    >>> _internal("127.0.0.1", {"127.0.0.1"})
+    '127.0.0.1 is an internal address'
+    >>> _internal("db", {"10.0.0.7", "10.0.0.8"})
+    'db has only internal addresses (10.0.0.7, 10.0.0.8)'
+    """
+    if texts == {host.strip("[]")}:
+        return f"{host} is an internal address"
+    if len(texts) == 1:
+        return f"{host} is {min(texts)}, an internal address"
+    return f"{host} has only internal addresses ({', '.join(sorted(texts))})"
 
 
 def _may_ask(host: str, port: int, place: Place, allow: Allowed) -> bool:

@@ -54,7 +54,7 @@ def reason(error: OSError | http.client.HTTPException) -> str:
 def phrase(status: int) -> str:
     """Return a status as people know it, in our words and not in those that came.
 
-    >>> [phrase(one) for one in (404, 799)]
+    >>> [phrase(status) for status in (404, 799)]
     ['404 Not Found', '799']
     """
     try:

@@ -11,9 +11,9 @@ import contextlib
 import ipaddress
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import orjson
 
@@ -23,6 +23,7 @@ from rq.errors import BadConfig, BadInput, BadMessage, NoSuchMessage, RQError
 from rq.journal import history
 from rq.layout import QueueDir, Root
 from rq.logs import fields
+from rq.nesting import Json
 from rq.outbound import addresses, peers, permits
 from rq.spool import folders
 from rq.states import Event, State
@@ -33,6 +34,14 @@ _WAITING = (State.PREP, State.QUE, State.RUN)
 _READ = 10_000  # files of waiting messages that the journal no longer tells of
 
 log = logging.getLogger(__name__)
+
+
+class _State(TypedDict, total=False):
+    """The file that says that it was done."""
+
+    entered: list[str]
+    at: float  # epoch seconds
+    shown: bool  # to a person
 
 
 def allow_once(root: Root) -> None:
@@ -55,7 +64,7 @@ def allow_once(root: Root) -> None:
 
 def entered(root: Root) -> list[str]:
     """Return the hosts that were allowed so."""
-    return [str(place) for place in _state(root).get("entered") or ()]
+    return [str(place) for place in _state(root).get("entered", ())]
 
 
 def news(root: Root) -> list[str]:
@@ -63,15 +72,15 @@ def news(root: Root) -> list[str]:
     return [] if _state(root).get("shown", True) else entered(root)
 
 
-def told(root: Root) -> None:
+def note_shown(root: Root) -> None:
     """Note that a person was told."""
     with contextlib.suppress(OSError):
         files.write_state(root.relay_hosts, {**_state(root), "shown": True})
 
 
-def _state(root: Root) -> dict[str, Any]:
+def _state(root: Root) -> _State:
     try:
-        return config.read_json(root.relay_hosts)
+        return cast(_State, config.read_json(root.relay_hosts))
     except BadConfig:
         return {}
 
@@ -131,17 +140,17 @@ def _dests(queue: QueueDir, since: float, waiting: dict[str, State]) -> Iterator
 def _segments(queue: QueueDir, since: float) -> Iterator[tuple[Path, bool]]:
     """Give the files of the journal since then, the latest first, and whether each is
     sealed; of the others not all has reached the folders."""
-    for one in reversed(history.active_segments(queue)):
-        yield one.path, False
+    for segment in reversed(history.active_segments(queue)):
+        yield segment.path, False
     for journal in history.journals(queue):
-        for one in reversed(history.sealed_segments(queue, journal)):
-            if one.path.stat().st_mtime >= since:
-                yield one.path, True
+        for segment in reversed(history.sealed_segments(queue, journal)):
+            if segment.path.stat().st_mtime >= since:
+                yield segment.path, True
 
 
-def _event(text: bytes) -> dict[str, Any]:
+def _event(text: bytes) -> Mapping[str, Json]:
     try:
-        found = orjson.loads(text)
+        event: Json = orjson.loads(text)
     except orjson.JSONDecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return event if isinstance(event, dict) else {}

@@ -77,11 +77,11 @@ class Line:
         return _socket(self._open).sendfile(file, start, count) if count else 0
 
     def reply(self) -> Reply:
-        found = self._open.getresponse()
-        body = found.read(self._most)
-        if not found.isclosed():
+        response = self._open.getresponse()
+        body = response.read(self._most)
+        if not response.isclosed():
             self.close()
-        return Reply(found.status, body)
+        return Reply(response.status, body)
 
     def _ready(self) -> http.client.HTTPConnection:
         """Return the connection, opened anew when the other side has hung up."""
@@ -157,14 +157,14 @@ class Lines:
         return line
 
     def close(self) -> None:
-        for one in self._lines.values():
-            one.close()
+        for line in self._lines.values():
+            line.close()
 
 
 def _socket(line: http.client.HTTPConnection) -> socket.socket:
-    found = line.sock
-    assert isinstance(found, socket.socket)
-    return found
+    sock = line.sock
+    assert isinstance(sock, socket.socket)
+    return sock
 
 
 def _ascii(host: str) -> str:

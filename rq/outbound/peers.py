@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from rq import config, names
@@ -24,6 +24,7 @@ _KEYS = ("allow", "ca", "peers")
 _PEER_KEYS = ("user", "password", "token", "insecure", "ca", "timeout")
 _SECRETS = ("password", "token")
 _LONGEST = 1000  # characters of an URL; those who wait for it name it
+Row: TypeAlias = Mapping[str, Any]  # a field of a Peer: what `_check` lets through
 _USUAL = {"http": 80, "https": 443}
 
 
@@ -45,8 +46,8 @@ class Target:
     @property
     def place(self) -> str:
         """Return `HOST:PORT`."""
-        shown = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{shown}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     def path(self, rest: str) -> str:
         return f"{self.prefix}/q/{rest}"
@@ -118,11 +119,11 @@ def _split(url: str) -> tuple[SplitResult, int]:
     return parts, _USUAL[parts.scheme] if port is None else port
 
 
-def is_own(found: Target, own: RootConfig) -> bool:
+def is_own(to: Target, own: RootConfig) -> bool:
     """Return whether a target is a queue of this root."""
     hosts = {own.host.lower(), own.addr.lower(), "localhost", "127.0.0.1", "::1"}
-    same_place = found.prefix == own.relative_root.rstrip("/")
-    return found.host in hosts and found.port == own.port and same_place
+    same_place = to.prefix == own.relative_root.rstrip("/")
+    return to.host in hosts and to.port == own.port and same_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +153,10 @@ def _read(path: Path, stamp: config.Stamp) -> Table:
     """Read a file once, as long as its `stamp` is the same."""
     data = config.read_json(path)
     try:
-        _known(data, _KEYS)
-        rows: Mapping[str, Any] = data.get("peers") or {}
+        _check(data, _KEYS)
+        rows: Mapping[str, Row] = data.get("peers") or {}
         for row in rows.values():
-            _known(row, _PEER_KEYS)
+            _check(row, _PEER_KEYS)
         if any(name in row for row in rows.values() for name in _SECRETS):
             _private(path)
         return _table(data, rows)
@@ -163,11 +164,11 @@ def _read(path: Path, stamp: config.Stamp) -> Table:
         raise BadConfig(f"{path}: {error}") from None
 
 
-def _table(data: Mapping[str, Any], rows: Mapping[str, Any]) -> Table:
+def _table(data: Row, rows: Mapping[str, Row]) -> Table:
     texts = tuple(data.get("allow") or ())
     origins = {url: origin(url) for url in rows}
     # Who has settings is meant to be asked.
-    allow = addresses.allowed([*texts, *(one.place for one in origins.values())])
+    allow = addresses.allowed([*texts, *(origin.place for origin in origins.values())])
     common: dict[str, Any] = {"ca": data.get("ca"), "allow": allow}
     peers = {origins[url].peer: Peer(**{**common, **row}) for url, row in rows.items()}
     return Table(Peer(**common), peers, tuple(rows), texts)
@@ -179,7 +180,7 @@ def _private(path: Path) -> None:
         raise ValueError(f"it holds passwords and has mode {mode:04o}: chmod 600 it")
 
 
-def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+def _check(data: Mapping[str, object], keys: tuple[str, ...]) -> None:
     for name, value in data.items():
         if name not in keys:
             close = difflib.get_close_matches(name, keys, 1)
@@ -190,34 +191,38 @@ def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> None:
         raise ValueError("say token, or user and password, not both")
 
 
-def _text(name: str, value: Any) -> None:
+def _text(name: str, value: object) -> None:
     if not isinstance(value, str):
         raise ValueError(f"{name} is not text")
 
 
-def _token(name: str, value: Any) -> None:
+def _token(name: str, value: object) -> None:
     if not (isinstance(value, str) and value.isascii() and value.isprintable()):
         raise ValueError("token is not what `rq token create` shows there")
     if not value or " " in value:
         raise ValueError("token is empty or holds a blank")
 
 
-def _texts(name: str, value: Any) -> None:
-    if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+def _texts(name: str, value: object) -> None:
+    if not (isinstance(value, list) and all(isinstance(text, str) for text in value)):
         raise ValueError(f"{name} is not a list of HOST, HOST:PORT or networks")
 
 
-def _anything(name: str, value: Any) -> None:
+def _anything(name: str, value: object) -> None:
     """Take what is looked at elsewhere."""
 
 
-def _yes_or_no(name: str, value: Any) -> None:
+def _yes_or_no(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise ValueError(f"{name} is not true or false")
 
 
-def _seconds(name: str, value: Any) -> None:
-    if type(value) not in (int, float) or not 0 < value <= 86400:
+def _seconds(name: str, value: object) -> None:
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 < value <= 86400
+    ):
         raise ValueError("timeout is not a number of seconds, over 0, at most 86400")
 
 

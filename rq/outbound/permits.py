@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypedDict
 
 from rq import config
 from rq.config import files
@@ -16,6 +16,13 @@ from rq.outbound import addresses, peers
 from rq.proc import locks
 
 _ALLOW = "allow"
+
+
+class Permit(TypedDict):
+    """An internal host that may be asked."""
+
+    host: str
+    url: str | None  # of the settings that let it; None: the list `allow` does
 
 
 def allow(root: Root, places: Iterable[str]) -> list[str]:
@@ -36,10 +43,10 @@ def forbid(root: Root, place: str) -> None:
     wanted = spelled(place)
 
     def take(texts: list[str]) -> None:
-        known = {spelled(text): text for text in texts}
-        if wanted not in known:
+        written = {spelled(text): text for text in texts}
+        if wanted not in written:
             raise Refused(_why_not(root, wanted))
-        texts.remove(known[wanted])
+        texts.remove(written[wanted])
 
     _change(root, take)
 
@@ -67,12 +74,12 @@ def spelled(text: str) -> str:
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
-def listed(root: Root) -> list[dict[str, Any]]:
-    """Return the hosts that may be asked though they are internal: `host`, and the
-    `url` whose settings let it."""
+def listed(root: Root) -> list[Permit]:
+    """Return the hosts that may be asked though they are internal."""
     table = peers.read_all(root)
-    told = [{"host": text, "url": None} for text in table.texts]
-    return told + [{"host": peers.origin(u).place, "url": u} for u in table.urls]
+    by_list = [Permit(host=text, url=None) for text in table.texts]
+    by_url = [Permit(host=peers.origin(url).place, url=url) for url in table.urls]
+    return [*by_list, *by_url]
 
 
 def _change(root: Root, act: Callable[[list[str]], None]) -> None:

@@ -56,7 +56,7 @@ def test_the_hosts_of_the_history_and_of_what_waits_are_allowed(root):
     earlier.allow_once(root)
     assert allowed(root) == HOSTS
     assert earlier.news(root) == HOSTS
-    earlier.told(root)
+    earlier.note_shown(root)
     assert earlier.news(root) == []
     assert earlier.entered(root) == HOSTS
 
