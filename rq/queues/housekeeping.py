@@ -20,7 +20,7 @@ from rq.queues.attempts.runner import Runner
 from rq.queues.checkpoints import Points
 from rq.queues.clock_trust import Trust
 from rq.queues.control import transactions
-from rq.queues.control.server import Server
+from rq.queues.control.connections import Connections
 from rq.queues.doorkeeper import Doorkeeper
 from rq.queues.owner import Owner
 from rq.queues.tasks import Tasks, in_slices
@@ -40,13 +40,15 @@ log = logging.getLogger(__name__)
 class Housekeeping:
     """All that recurs in the process of one queue."""
 
-    def __init__(self, owner: Owner, runner: Runner, points: Points) -> None:
+    def __init__(
+        self, owner: Owner, runner: Runner, points: Points, connections: Connections
+    ) -> None:
         self.owner = owner
         self.runner = runner
-        self.server: Server
         self.door = Doorkeeper(owner)
         self._tasks = Tasks(owner.loop)
         self._points = points
+        self._connections = connections
         self._config_seen = _stamp(owner.queue.config)
         if not owner.reload():  # it may have changed since this start has read it
             self._config_seen = _UNREAD
@@ -108,13 +110,13 @@ class Housekeeping:
 
     def _chores(self) -> tuple[Callable[[], object], ...]:
         if self.owner.admission.restored:
-            return (self.server.drop_silent,)
+            return (self._connections.drop_silent,)
         return (
             self._watch_clocks,
             self.owner.spool.gone.try_again,
             self._look_at_files,
             self._look_whether_it_stands,
-            self.server.drop_silent,
+            self._connections.drop_silent,
             self.owner.spool.journal.look_again,
             self.runner.pool.retire_worn,
             self.runner.left_processes.look,

@@ -14,7 +14,7 @@ from rq.errors import DiskFailed
 from rq.queues import housekeeping
 from rq.queues.attempts.runner import Runner
 from rq.queues.checkpoints import Points
-from rq.queues.control.server import Server
+from rq.queues.control.clients import Clients
 from rq.queues.delivery.owed import Delivery
 from rq.queues.owner import Owner
 
@@ -30,37 +30,47 @@ class Turns:
     """The loop of one queue, turn by turn."""
 
     def __init__(
-        self, owner: Owner, runner: Runner, points: Points, delivery: Delivery
+        self,
+        owner: Owner,
+        runner: Runner,
+        points: Points,
+        delivery: Delivery,
+        clients: Clients,
     ) -> None:
         self.owner = owner
         self.runner = runner
-        self.server: Server
-        self.done: asyncio.Future[int] = owner.loop.create_future()
+        self._replies = clients.replies
+        self._pace = clients.pace
+        self._status: int | None = None  # with which the process ends
         self._points = points
         self._delivery = delivery
-        self._turning = False
         self._alarm: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
         self._stuck: asyncio.TimerHandle | None = None
         self._failures = 0
         self._sync_at: float | None = None  # when what is written has to be synced
-        owner.wake = self.wake
+        self._wakeup = owner.wakeup
 
-    def wake(self) -> None:
-        """Ask for a turn."""
-        if not self._turning:
-            self._turning = True
-            self.owner.loop.call_soon(self._turn)
+    async def run(self) -> int:
+        """Take turns until `end`; return the exit status."""
+        while True:
+            await self._wakeup.asked()
+            if self._status is not None:
+                return self._status
+            self._turn()
+
+    def end(self, status: int) -> None:
+        """Take no more turns; the first status stands."""
+        if self._status is None:
+            self._status = status
+        self._wakeup.ask()
 
     def _turn(self) -> None:
-        self._turning = False
-        if self.done.done():
-            return
         try:
             self._turn_once()
         except Exception:
             log.exception("a turn failed; RQ goes on with the next")
-            self.owner.loop.call_later(1.0, self.wake)
+            self.owner.loop.call_later(1.0, self._wakeup.ask)
 
     def _turn_once(self) -> None:
         owner = self.owner
@@ -83,10 +93,10 @@ class Turns:
         self.runner.launch(spool.journal.position.seq)
         lag = spool.lag
         more = self._settle()
-        self.server.resume(lag - spool.lag)
+        self._pace.resume(lag - spool.lag)
         more = self._points.mind() or more
         if more or spool.journal.pending:
-            self.wake()
+            self._wakeup.ask()
         elif spool.stuck and self._stuck is None:
             self._stuck = owner.loop.call_later(1.0, self._try_stuck)
         self._set_alarm(later)
@@ -100,14 +110,14 @@ class Turns:
         is enough for the ends of some milliseconds.
         """
         owner = self.owner
-        if not self.runner.flows or self.server.owes or owner.waiters:
+        if not self.runner.flows or self._replies.waiting or self._wakeup.awaited:
             return True
         if self.runner.waits_for_sync(durable_seq) or owner.spool.journal.full:
             return True
         now = owner.loop.time()
         if self._sync_at is None:
             self._sync_at = now + SHARE
-            owner.loop.call_at(self._sync_at, self.wake)
+            owner.loop.call_at(self._sync_at, self._wakeup.ask)
         return now >= self._sync_at
 
     def _settle(self) -> bool:
@@ -117,8 +127,8 @@ class Turns:
         more to the one who waits for it than a folder to nobody.
         """
         spool = self.owner.spool
-        if not self.server.busy(QUIET):
-            at_work = self.owner.attempts.at_work and not self.server.behind
+        if not self._pace.busy(QUIET):
+            at_work = self.owner.attempts.at_work and not self._pace.behind
             return spool.settle_some(SLICE / 5 if at_work else SLICE)
         if spool.waited > WAIT:
             return spool.settle_some(SLICE / 5)
@@ -128,11 +138,11 @@ class Turns:
 
     def _try_stuck(self) -> None:
         self._stuck = None
-        self.wake()
+        self._wakeup.ask()
 
     def _is_quiet(self) -> None:
         self._quiet = None
-        self.wake()
+        self._wakeup.ask()
 
     def _commit(self) -> bool:
         spool = self.owner.spool
@@ -141,9 +151,9 @@ class Turns:
         except DiskFailed as error:
             self._failures += 1
             log.error("%s; what was asked waits, RQ tries again", error)
-            self.server.stall()
+            self._replies.stall(spool.journal.failed)
             self.owner.loop.call_later(
-                back_off.delay(self._failures, 1.0, 30.0), self.wake
+                back_off.delay(self._failures, 1.0, 30.0), self._wakeup.ask
             )
             return False
         self._failures = 0
@@ -152,11 +162,8 @@ class Turns:
         return True
 
     def _answer(self) -> None:
-        self.server.flush()
-        waiters, self.owner.waiters = self.owner.waiters, []
-        for one in waiters:
-            if not one.done():
-                one.set_result(None)
+        self._replies.flush()
+        self._wakeup.tell_committed()
 
     def _set_alarm(self, later: float | None) -> None:
         """Be woken when the next message is due."""
@@ -165,4 +172,4 @@ class Turns:
             self._alarm = None
         if later is not None:
             away = min(housekeeping.TICK, max(0.0, later - self.owner.spool.clock()))
-            self._alarm = self.owner.loop.call_later(away, self.wake)
+            self._alarm = self.owner.loop.call_later(away, self._wakeup.ask)

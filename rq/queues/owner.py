@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,6 +25,7 @@ from rq.queues.attempts.registry import Attempts
 from rq.queues.backlog import Backlog
 from rq.queues.rates import Rates
 from rq.queues.thread_pools import Hands
+from rq.queues.wakeup import Wakeup
 from rq.queues.workers.worker import Worker
 from rq.scripts import environment
 from rq.spool import Opened
@@ -60,11 +61,12 @@ class Owner:
         self.threads = threads  # the journal's
         self.hands = Hands()
         self.weights = DiskUsage(opened.spool.queue)
-        self.wake: Callable[[], None] = lambda: None
+        self.wakeup = Wakeup(loop)
+        self.wake = self.wakeup.ask
+        self.committed = self.wakeup.committed
         self.attempts = Attempts()
         self.residents: list[Worker] = []  # workers that stay, with or without one
         self.rates = Rates()
-        self.waiters: list[asyncio.Future[None]] = []
         self.began = time.monotonic()
         self.began_at = time.time()
         self.checkpoint_seq = 0
@@ -144,13 +146,6 @@ class Owner:
         self.backlog.remove(msg_id)
         self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
         self.wake()
-
-    def committed(self) -> asyncio.Future[None]:
-        """Return what is done when all events so far are durable."""
-        future: asyncio.Future[None] = self.loop.create_future()
-        self.waiters.append(future)
-        self.wake()
-        return future
 
     # ---- config
 

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,7 +20,11 @@ from rq.layout import QueueDir, Root
 from rq.proc import daemon, descriptors, turnlimit
 from rq.queues.attempts.runner import Runner
 from rq.queues.checkpoints import Points
+from rq.queues.control.clients import Clients
 from rq.queues.control.connection import Connection
+from rq.queues.control.connections import Connections
+from rq.queues.control.pace import Pace
+from rq.queues.control.replies import Replies
 from rq.queues.control.server import Server
 from rq.queues.control.verbs import Context
 from rq.queues.delivery import owed
@@ -39,19 +44,32 @@ log = logging.getLogger(__name__)
 class Process:
     """One queue at work, until it ends."""
 
-    def __init__(self, owner: Owner, runner: Runner) -> None:
+    def __init__(self, owner: Owner, runner: Runner, sock: socket.socket) -> None:
+        """`sock` listens for clients."""
         self.owner = owner
         self.runner = runner
-        self.server: Server
         self._delivery = owed.Delivery(owner)
+        self._connections = Connections(self.orphaned)
+        clients = Clients(
+            connections=self._connections,
+            replies=Replies(owner.wake, self._connections.relieve),
+            pace=Pace(owner.spool),
+        )
         self.points = Points(owner, self._disk_failed)
-        self.turns = Turns(owner, runner, self.points, self._delivery)
-        self.housekeeping = Housekeeping(owner, runner, self.points)
-        self.done = self.turns.done
+        self.turns = Turns(owner, runner, self.points, self._delivery, clients)
+        self.housekeeping = Housekeeping(owner, runner, self.points, self._connections)
+        self.server = Server(owner, sock, clients, self._context)
 
-    def serve(self, server: Server) -> None:
-        """Let all know who talks to clients."""
-        self.server = self.turns.server = self.housekeeping.server = server
+    def _context(self, connection: Connection) -> Context:
+        return Context(
+            self.owner,
+            self.runner,
+            connection,
+            self.stop,
+            self.housekeeping.look,
+            self.housekeeping.seal,
+            self.open_again,
+        )
 
     def _disk_failed(self) -> None:
         """Nothing more can be promised: end when the workers have."""
@@ -110,8 +128,7 @@ class Process:
 
     def _end(self, status: int) -> None:
         self.housekeeping.end()
-        if not self.done.done():
-            self.done.set_result(status)
+        self.turns.end(status)
 
     def orphaned(self) -> None:
         """The parent is gone: wait for another one to adopt us, then stop."""
@@ -119,7 +136,7 @@ class Process:
         self.owner.loop.call_later(ORPHANED, self._stop_unless_adopted)
 
     def _stop_unless_adopted(self) -> None:
-        if not self.server.minded:
+        if not self._connections.minded:
             self.stop()
 
 
@@ -194,21 +211,7 @@ async def _live(
 ) -> int:
     loop = owner.loop
     runner = Runner(owner, null)
-    process = Process(owner, runner)
-    sock = client.listen(queue.socket)
-
-    def context(connection: Connection) -> Context:
-        return Context(
-            owner,
-            runner,
-            connection,
-            process.stop,
-            process.housekeeping.look,
-            process.housekeeping.seal,
-            process.open_again,
-        )
-
-    process.serve(Server(owner, sock, context, process.orphaned))
+    process = Process(owner, runner, client.listen(queue.socket))
     loop.add_signal_handler(signal.SIGTERM, process.stop)
     loop.add_signal_handler(signal.SIGINT, process.stop)
     loop.add_signal_handler(signal.SIGHUP, process.housekeeping.reload)
@@ -229,7 +232,7 @@ async def _live(
     gc.freeze()  # what is here now stays; a million messages are not looked at again
     gc.enable()
     _say(ready, "\n")
-    status = await process.done
+    status = await process.turns.run()
     files.remove_link(queue.pid)
     files.remove_link(queue.socket)
     return status

@@ -10,7 +10,7 @@ from pathlib import Path
 from rq import durable
 from rq.journal import segments
 from rq.queues import housekeeping, process
-from rq.queues.control import server
+from rq.queues.control import replies
 from rq.spool import checkpoint, transactions
 
 
@@ -31,7 +31,7 @@ def main(root: Path, name: str, ready: int) -> int:
     if number := os.environ.get("TEST_INLINE"):
         transactions.INLINE = int(number)
     if seconds := os.environ.get("TEST_UNKNOWN_SECONDS"):
-        server.UNKNOWN_SECONDS = float(seconds)
+        replies.UNKNOWN_SECONDS = float(seconds)
     return process.main(root, name, ready_fd=ready, life_fd=None)
 
 

@@ -13,7 +13,7 @@ from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb
-from rq.queues.control import commands, connection, server
+from rq.queues.control import commands, connection, connections
 from rq.scripts import environment
 from rq.spool import status
 from rq.states import Child, Event, Note, State
@@ -154,8 +154,8 @@ def test_each_exit_code_has_its_row():
         ("Messages", "1 to 200 bytes", names.ATTACHMENT_BYTES),
         ("The pipe", "65,536 bytes", pipe.LINE_LIMIT),
         ("The control socket", "| 2 MiB", connection.REQUEST_LIMIT >> 20),
-        ("The control socket", "| 1,000 |", server.CONNECTIONS),
-        ("The control socket", "| 30 seconds |", server.FRAME_SECONDS),
+        ("The control socket", "| 1,000 |", connections.MOST),
+        ("The control socket", "| 30 seconds |", connections.FRAME_SECONDS),
         ("The control socket", "16 MiB", connection._BACKLOG >> 20),
         ("Timers", "`period` is 60 seconds", timer.SHORTEST),
     ],

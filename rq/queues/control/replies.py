@@ -1,0 +1,101 @@
+"""Replies that wait until what they tell is durable."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from rq import wire
+from rq.queues.control.connection import Slot
+
+MUCH = 1024 * 1024  # bytes of replies of one asker, from which on all are counted
+UNKNOWN_SECONDS = 30.0  # how long a reply waits for a disk that fails
+
+log = logging.getLogger(__name__)
+
+
+class Replies:
+    """Replies by the commit that they wait for.
+
+    A reply leaves only after everything that was fired before it is durable; so does an
+    answer to a question.
+    """
+
+    def __init__(self, wake: Callable[[], None], relieve: Callable[[], None]) -> None:
+        """`wake` asks for a commit; `relieve` is called when askers leave replies
+        untaken."""
+        self._wake = wake
+        self._relieve = relieve
+        self._ready: list[tuple[Slot, bytes]] = []
+        self._stalled_since: float | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a reply waits for a commit."""
+        return bool(self._ready)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the last commit failed."""
+        return self._stalled_since is not None
+
+    def add(self, slot: Slot, reply: Any, at_once: bool = False) -> None:
+        """Let a reply leave with the next commit; `at_once`: now, if commits fail."""
+        data = _encoded(reply)
+        slot.connection.owed += len(data)
+        if at_once and self.stalled:
+            slot.data = data
+            slot.connection.send_ready()
+            return
+        # The slot gets its data at the flush, not before: a connection sends whatever
+        # its first slots hold as soon as its socket takes it.
+        self._ready.append((slot, data))
+        self._wake()
+
+    def flush(self) -> None:
+        """Send what waited for the commit that has just succeeded."""
+        self._stalled_since = None
+        ready, self._ready = self._ready, []
+        for slot, data in ready:
+            slot.data = data
+        much = False
+        for slot, _ in ready:
+            slot.connection.send_ready()
+            much = much or slot.connection.owed > MUCH
+        if much:
+            self._relieve()
+
+    def stall(self, reason: str | None) -> None:
+        """The commit failed: replies wait, and after a while say that nobody knows."""
+        now = time.monotonic()
+        if self._stalled_since is None:
+            self._stalled_since = now
+        if now - self._stalled_since < UNKNOWN_SECONDS:
+            return
+        text = f"outcome unknown: {reason}"
+        ready, self._ready = self._ready, []
+        for slot, data in ready:
+            slot.data = wire.frame(orjson.dumps(["fail", text]))
+            slot.connection.owed += len(slot.data) - len(data)
+            slot.connection.send_ready()
+
+
+def _encoded(reply: Any) -> bytes:
+    """Return the frame of a reply; also of one that cannot be written, for the asker
+    waits for it."""
+    try:
+        data = orjson.dumps(reply)
+    except orjson.JSONEncodeError:
+        log.exception("a reply cannot be written as JSON")
+        return wire.frame(b'["fail","the answer cannot be written as JSON"]')
+    if len(data) > wire.REPLY_LIMIT:
+        log.error("a reply of %d bytes is more than a frame may hold", len(data))
+        return wire.frame(
+            b'["fail","the answer has %d bytes, more than the %d that a reply may have: '
+            b'ask for less"]' % (len(data), wire.REPLY_LIMIT)
+        )
+    return wire.frame(data)
