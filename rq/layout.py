@@ -8,7 +8,9 @@ from pathlib import Path
 from rq.states import HASHED, State
 
 STATE_DIRS = ("prep", "que", "run", "done", "relayed", "err")
-QUEUE_DIRS = (*STATE_DIRS, "new", "gone", "journal", "history", "lease", "batch")
+JOURNAL = "journal"
+HISTORY = "history"
+QUEUE_DIRS = (*STATE_DIRS, "new", "gone", JOURNAL, HISTORY, "lease", "batch")
 LEASE_FD = 963
 MSG = "msg"
 STATUS = "status"
@@ -155,6 +157,34 @@ class Root:
         return self.path / "config" / f"{name}.pause"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalDir:
+    """The paths of one journal, and what the lines of the journal itself call it."""
+
+    path: Path  # the directory that it was made in, and is bound to
+    kind: str  # with the name a field of those lines: {"queue": "mail"}
+    name: str
+
+    @property
+    def active(self) -> Path:
+        """The segments that are not sealed."""
+        return self.path / JOURNAL
+
+    @property
+    def history(self) -> Path:
+        """The sealed segments, a directory for each journal."""
+        return self.path / HISTORY
+
+    @property
+    def mark(self) -> Path:
+        """Names the directory that the journal was written in."""
+        return self.path / JOURNAL / "mark"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / JOURNAL / "checkpoint"
+
+
 @dataclass(frozen=True, slots=True)
 class QueueDir:
     """The paths of one queue."""
@@ -201,25 +231,24 @@ class QueueDir:
         return self.path / "adopted.json"
 
     @property
+    def journal_dir(self) -> JournalDir:
+        return JournalDir(path=self.path, kind="queue", name=self.name)
+
+    @property
     def journal(self) -> Path:
-        return self.path / "journal"
+        return self.path / JOURNAL
 
     @property
     def history(self) -> Path:
-        return self.path / "history"
+        return self.path / HISTORY
 
     @property
     def checkpoint(self) -> Path:
-        return self.path / "journal" / "checkpoint"
+        return self.path / JOURNAL / "checkpoint"
 
     @property
     def index(self) -> Path:
-        return self.path / "journal" / "index"
-
-    @property
-    def mark(self) -> Path:
-        """Names the directory that its journal was written in."""
-        return self.path / "journal" / "mark"
+        return self.path / JOURNAL / "index"
 
     def message(self, state: State, msg_id: str) -> Path:
         return self.path / folder(state, msg_id)

@@ -58,16 +58,13 @@ class Event(StrEnum):
 
 
 class Note(StrEnum):
-    """Lines of the journal that change no state."""
+    """Events of a queue that change no state; the journal has notes of its own."""
 
-    OPEN = "open"  # first line of a segment
-    GROUP = "group"  # ends a group whose events were all written before
     SENT = "sent"  # an entry of an outbox was delivered, or given up
     AGAIN = "again"  # one in doubt is tried again
     TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     CLOCK = "clock"  # the wall clock stepped
-    VOID = "void"  # a number that an earlier RQ counted for an event it never wrote
     STOPPED = "stopped"  # last line of a clean stop
 
 

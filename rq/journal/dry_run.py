@@ -6,8 +6,8 @@ finds all as it was.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
 
 from rq.journal.segments import Position
 
@@ -26,7 +26,7 @@ class DryRun:
         self.failed: str | None = None
         self.bytes_written = 0
 
-    def append(self, record: dict[str, Any]) -> int:
+    def append(self, record: Mapping[str, object]) -> int:
         """Number an event; it goes nowhere."""
         self.seq += 1
         return self.seq

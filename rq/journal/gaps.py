@@ -13,81 +13,87 @@ from itertools import zip_longest
 
 from rq import durable
 from rq.journal import history, line
-from rq.journal.history import Read, Segment
-from rq.layout import QueueDir
-from rq.states import Note
+from rq.journal.line import Note
+from rq.journal.segment_file import (
+    Content,
+    Segment,
+    read_header,
+    read_segment,
+    sealed_name,
+)
+from rq.layout import JournalDir
 
 
-def fill_gaps(queue: QueueDir) -> list[str]:
-    """Fill the holes of all journals of a queue that has no owner; return what was done,
+def fill_gaps(place: JournalDir) -> list[str]:
+    """Fill the holes of all journals of a place that has no owner; return what was done,
     a sentence for each segment."""
-    active = history.journal_of(queue, history.active_segments(queue))
-    known = dict.fromkeys([*history.journals(queue), *([active] if active else [])])
+    active = history.journal_of(place, history.active_segments(place))
+    journals = dict.fromkeys([*history.journals(place), *([active] if active else [])])
     return [
-        f"{one.name}: no event was ever written as {_shown(holes)}; lines that say so "
-        "take the place"
-        for journal in known
-        for one, holes in _filled(queue, journal)
+        f"{segment.name}: no event was ever written as {_shown(holes)}; lines that say "
+        "so take the place"
+        for journal in journals
+        for segment, holes in _filled(place, journal)
     ]
 
 
-def _filled(queue: QueueDir, journal: str) -> Iterator[tuple[Segment, list[int]]]:
-    every = history.segments(queue, journal)
-    for one, following in zip_longest(every, every[1:]):
-        read = history.read_segment(one)
-        if read is None or not read.events or read.header["journal"] != journal:
+def _filled(place: JournalDir, journal: str) -> Iterator[tuple[Segment, list[int]]]:
+    every = history.segments(place, journal)
+    for segment, following in zip_longest(every, every[1:]):
+        content = read_segment(segment)
+        if content is None or not content.events:
+            continue
+        if content.header["journal"] != journal:
             continue  # a journal before this one has its own turn
-        last = read.events[-1]["seq"] if following is None else _end(read, following)
-        there = {event["seq"] for event in read.events}
+        last = content.last_seq if following is None else _end(content, following)
+        there = {event["seq"] for event in content.events}
         if last is None or max(there) > last:
             continue
-        holes = [seq for seq in range(one.first, last + 1) if seq not in there]
+        holes = [seq for seq in range(segment.first, last + 1) if seq not in there]
         if holes:
-            _write(queue, journal, read, last, set(holes))
-            yield one, holes
+            _write(place, content, last, set(holes))
+            yield segment, holes
 
 
-def _end(read: Read, following: Segment) -> int | None:
+def _end(content: Content, following: Segment) -> int | None:
     """Return the last event that a segment may have had, if it is whole: its lines end
     just where the next segment says that they do."""
-    header = history.read_header(following.path)
+    header = read_header(following.path)
     if header is None:
         return None
-    segment, offset, last = header["prev"]
-    whole = segment == read.segment.name and offset == read.end
+    name, offset, last = header["prev"]
+    whole = name == content.segment.name and offset == content.end
     return int(last) if whole else None
 
 
-def _write(
-    queue: QueueDir, journal: str, read: Read, last: int, holes: set[int]
-) -> None:
+def _write(place: JournalDir, content: Content, last: int, holes: set[int]) -> None:
     """Make history of a segment, with a line in each hole."""
-    one = read.segment
-    lines = one.path.read_bytes()[: read.end].splitlines(keepends=True)
+    segment, header = content.segment, content.header
+    lines = segment.path.read_bytes()[: content.end].splitlines(keepends=True)
     by_seq = {
         event["seq"]: (event["g"], text)
-        for event, text in zip(read.events, lines[1:], strict=True)
+        for event, text in zip(content.events, lines[1:], strict=True)
     }
-    start = line.seed(str(read.header["journal"]), str(read.header["segment"]))
-    g, kept = int(read.header["g"]), [lines[0]]
-    for seq in range(one.first, last + 1):
+    g, filled = int(header["g"]), [lines[0]]
+    for seq in range(segment.first, last + 1):
         if seq in holes:
-            kept.append(_void(queue.name, seq, g, start))
+            filled.append(_void(place, seq, g, line.seed_of(header)))
         else:
             g, text = by_seq[seq]
-            kept.append(text)
-    place = queue.history / journal
-    durable.make_dirs(str(place))
-    durable.sync_path(queue.history)
-    sealed = place / history.sealed_name(one.first, last)
-    durable.write_durable(sealed, b"".join(kept))
-    if one.path != sealed:
-        durable.unlink_durable(one.path)
+            filled.append(text)
+    target = place.history / header["journal"]
+    durable.make_dirs(str(target))
+    durable.sync_path(place.history)
+    sealed = target / sealed_name(segment.first, last)
+    durable.write_durable(sealed, b"".join(filled))
+    if segment.path != sealed:
+        durable.unlink_durable(segment.path)
 
 
-def _void(queue: str, seq: int, g: int, start: int) -> bytes:
-    said = {"seq": seq, "ts": time.time_ns() // 1000, "queue": queue, "ev": Note.VOID}
-    return line.sealed(b'"g":%d,' % g + line.body(said), start)
+def _void(place: JournalDir, seq: int, g: int, start: int) -> bytes:
+    now = time.time_ns() // 1000
+    record = {"seq": seq, "ts": now, place.kind: place.name, "ev": Note.VOID}
+    return line.sealed(b'"g":%d,' % g + line.body(record), start)
 
 
 def _shown(holes: list[int]) -> str:

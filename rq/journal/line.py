@@ -7,7 +7,9 @@ never passes for one of this.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NotRequired, TypedDict
 from zlib import crc32
 
 import orjson
@@ -15,12 +17,50 @@ import orjson
 LINE_LIMIT = 1024 * 1024  # bytes
 
 
+class Note(StrEnum):
+    """Lines that the journal writes itself; the word `ev` of all others is its user's."""
+
+    OPEN = "open"  # first line of a segment
+    GROUP = "group"  # ends a group whose events were all written before
+    VOID = "void"  # a number that an earlier RQ counted for an event it never wrote
+
+
+class Line(TypedDict):
+    """What each line that has been read holds; its user has fields of its own in it."""
+
+    g: int  # the group that was synced together
+    seq: int  # counts without gaps
+    ev: str
+    ts: int  # microseconds since the epoch
+    end: NotRequired[int]  # 1 in the last line of a group
+
+
+class Header(TypedDict):
+    """The first line of a segment; a field of `JournalDir.kind` says whose it is."""
+
+    g: int
+    ev: str
+    journal: str
+    segment: str
+    start: int  # of the process that wrote it: greater than that of the one before
+    boot: str
+    ts: int
+    prev: tuple[str, int, int]  # which segment it follows, its size, its last seq
+    made: NotRequired[tuple[int, int | None]]  # which file it was written to
+    of: NotRequired[str]  # the journal that it goes on from, when that has another id
+
+
 def seed(journal: str, segment: str) -> int:
     """Return what the checksums of a segment start from."""
     return crc32(f"{journal}/{segment}\n".encode())
 
 
-def body(record: dict[str, Any]) -> bytes:
+def seed_of(header: Header) -> int:
+    """Return what the checksums of the segment with this header start from."""
+    return seed(header["journal"], header["segment"])
+
+
+def body(record: Mapping[str, object]) -> bytes:
     """Return a record as it stands behind the checksum."""
     return orjson.dumps(record)[1:]
 
@@ -40,14 +80,20 @@ def group(bodies: list[bytes], g: int, start: int, last: bool = True) -> bytes:
     return b"".join(lines)
 
 
-def read(line: bytes, start: int) -> dict[str, Any] | None:
+def read(line: bytes, start: int) -> Line | None:
     """Return the record in a line without its newline; None if it is not whole."""
     if line[:8] != b'{"crc":"' or line[16:18] != b'",':
         return None
     if line[8:16] != b"%08x" % crc32(line[18:], start):
         return None
-    record: dict[str, Any] = orjson.loads(b"{" + line[18:])
+    record: Line = orjson.loads(b"{" + line[18:])
     return record
+
+
+def read_object(data: bytes, start: int) -> dict[str, Any] | None:
+    """Return the object in a file that is one such line; None if it is not whole."""
+    record = read(data.removesuffix(b"\n"), start)
+    return None if record is None else dict(record)
 
 
 def peek(line: bytes) -> dict[str, Any] | None:

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Any
 
 from rq import disk, durable
 from rq.errors import cause_of, is_busy, is_no_room
-from rq.journal import history, line
-from rq.layout import QueueDir
-from rq.states import Note
+from rq.journal import line, sealing
+from rq.journal.line import Note
+from rq.journal.segment_file import segment_name
+from rq.layout import JOURNAL, JournalDir
 
 SMALLEST = 1024 * 1024  # bytes of a segment
 LARGEST = 64 * 1024 * 1024
 QUICK = 60.0  # seconds; a segment that fills faster makes the next one larger
-NEXT = "journal/next"
+NEXT = f"{JOURNAL}/next"
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Author:
     """What the header of each segment tells of its writer."""
 
     journal: str
@@ -45,7 +45,7 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Segment:
+class OpenSegment:
     """A file that is written to; `fd` is -1 when that is over."""
 
     name: str
@@ -68,16 +68,16 @@ class Segments:
 
     def __init__(
         self,
-        queue: QueueDir,
+        place: JournalDir,
         dir_fd: int,
-        mark: Mark,
+        author: Author,
         last: Position,
         threads: Executor | None,
     ) -> None:
         self.no_space: str | None = None  # why the next segment cannot be made
-        self._queue = queue
+        self._place = place
         self._dir_fd = dir_fd
-        self._mark = mark
+        self._author = author
         self._threads = threads
         self._size = SMALLEST
         self._ahead: Future[tuple[int, int]] | None = None
@@ -111,47 +111,41 @@ class Segments:
         if not self.current.empty:
             self._retire(self.current, last)
 
-    def _retire(self, segment: Segment, last: Position) -> None:
-        history.seal(
-            self._queue,
-            self._dir_fd,
-            self._mark.journal,
-            segment.name,
-            last.offset,
-            last.seq,
-        )
+    def _retire(self, segment: OpenSegment, last: Position) -> None:
+        journal, end = self._author.journal, last.offset
+        sealing.seal(self._dir_fd, journal, segment.name, end, last.seq)
 
-    def _open(self, made: tuple[int, int], last: Position) -> Segment:
+    def _open(self, made: tuple[int, int], last: Position) -> OpenSegment:
         """Name a made file as the segment of the next seq and write its header."""
         fd, size = made
-        name = history.segment_name(last.seq + 1)
-        seed = line.seed(self._mark.journal, name)
+        name = segment_name(last.seq + 1)
+        seed = line.seed(self._author.journal, name)
         header = self._header(name, last, seed, disk.made(fd))
         try:
             durable.write_at(fd, header, 0)
             durable.sync_data(fd)
             durable.crash_point("segment:before-link")
-            durable.move(NEXT, f"journal/{name}", self._dir_fd)
-            durable.sync_path("journal", self._dir_fd)
+            durable.move(NEXT, f"{JOURNAL}/{name}", self._dir_fd)
+            durable.sync_path(JOURNAL, self._dir_fd)
         except OSError:
             os.close(fd)
             raise
-        return Segment(name, fd, size, len(header), seed, time.monotonic())
+        return OpenSegment(name, fd, size, len(header), seed, time.monotonic())
 
     def _header(self, name: str, last: Position, seed: int, made: disk.Made) -> bytes:
-        record: dict[str, Any] = {
+        record: dict[str, object] = {
             "g": last.g,
             "ev": Note.OPEN,
-            "journal": self._mark.journal,
+            "journal": self._author.journal,
             "segment": name,
-            "start": self._mark.start,
-            "boot": self._mark.boot,
+            "start": self._author.start,
+            "boot": self._author.boot,
             "ts": time.time_ns() // 1000,
-            "queue": self._queue.name,
+            self._place.kind: self._place.name,
             "prev": [last.segment, last.offset, last.seq],
             "made": made,
         }
-        if last.journal and last.journal != self._mark.journal:
+        if last.journal and last.journal != self._author.journal:
             record["of"] = last.journal
         return line.sealed(line.body(record), seed)
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from concurrent.futures import Executor, Future
-from typing import Any
 
 from rq import durable
 from rq.errors import DiskFailed
 from rq.journal import line
-from rq.journal.segments import Mark, Position, Segment, Segments
-from rq.layout import QueueDir
-from rq.states import Note
+from rq.journal.line import Note
+from rq.journal.segments import Author, OpenSegment, Position, Segments
+from rq.layout import JournalDir
 
 GROUP_BYTES = 1024 * 1024
 GROUP_EVENTS = 4096
@@ -30,19 +30,17 @@ class Journal:
 
     def __init__(
         self,
-        queue: QueueDir,
+        place: JournalDir,
         dir_fd: int,
-        journal_id: str,
-        start: int,
+        author: Author,
         last: Position,
-        boot: str,
         threads: Executor | None = None,
     ) -> None:
-        self.journal_id = journal_id
-        self.start = start
+        self.journal_id = author.journal
+        self.start = author.start
         self.seq = last.seq
         self._durable = last
-        self._queue = queue
+        self._dir = place
         self._bodies: list[bytes] = []  # appended, not yet in the group
         self._bytes = 0
         self._group: list[bytes] = []  # written, not yet synced
@@ -51,8 +49,7 @@ class Journal:
         self._lines = self._placed = 0  # lines and bytes of the group that are written
         self.failed: str | None = None  # why the last commit did not succeed
         self.bytes_written = 0  # since the last checkpoint began
-        mark = Mark(journal_id, start, boot)
-        self._segments = Segments(queue, dir_fd, mark, last, threads)
+        self._segments = Segments(place, dir_fd, author, last, threads)
 
     # ---- what it knows
 
@@ -86,7 +83,7 @@ class Journal:
 
     # ---- appending
 
-    def append(self, record: dict[str, Any]) -> int:
+    def append(self, record: Mapping[str, object]) -> int:
         """Add an event to the open group; return its seq.
 
         TypeError when it cannot be written; it takes no seq then, for one without a
@@ -148,8 +145,8 @@ class Journal:
             self._closed = True
             return
         if not self._bodies:
-            now = time.time_ns() // 1000
-            self.append({"ts": now, "queue": self._queue.name, "ev": Note.GROUP})
+            place, now = self._dir, time.time_ns() // 1000
+            self.append({"ts": now, place.kind: place.name, "ev": Note.GROUP})
         self._take_in(True)
 
     def _place(self) -> None:
@@ -193,7 +190,7 @@ class Journal:
         self._group, self._closed, self.failed = [], False, None
         self._group_bytes = self._lines = self._placed = 0
 
-    def _drop(self, segment: Segment) -> None:
+    def _drop(self, segment: OpenSegment) -> None:
         """Close a descriptor that failed; nothing on it is trusted again."""
         self.failed = self.failed or "a write failed"
         self._lines = self._placed = 0

@@ -140,10 +140,11 @@ def _dests(queue: QueueDir, since: float, waiting: dict[str, State]) -> Iterator
 def _segments(queue: QueueDir, since: float) -> Iterator[tuple[Path, bool]]:
     """Give the files of the journal since then, the latest first, and whether each is
     sealed; of the others not all has reached the folders."""
-    for segment in reversed(history.active_segments(queue)):
+    place = queue.journal_dir
+    for segment in reversed(history.active_segments(place)):
         yield segment.path, False
-    for journal in history.journals(queue):
-        for segment in reversed(history.sealed_segments(queue, journal)):
+    for journal in history.journals(place):
+        for segment in reversed(history.sealed_segments(place, journal)):
             if segment.path.stat().st_mtime >= since:
                 yield segment.path, True
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rq.errors import BadInput
-from rq.journal import history
+from rq.journal import sealing
 from rq.logs import fields
 from rq.queues.owner import Owner
 from rq.spool import Spool, checkpoint, expiry, index
@@ -104,8 +104,8 @@ async def forget_history(owner: Owner) -> int | None:
     point = checkpoint.read(owner.queue)
     done = point.seq if point else 0
     forget = functools.partial(
-        history.forget,
-        owner.queue,
+        sealing.forget,
+        owner.queue.journal_dir,
         owner.spool.journal.journal_id,
         min(done, indexed),
         before=owner.spool.clock() - kept["days"] * DAY if "days" in kept else None,

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rq import names
 from rq.errors import Damaged
 from rq.journal import history, line, mark
-from rq.journal.history import Segment
+from rq.journal.segment_file import Segment
 from rq.layout import QueueDir, Root
 
 Offset = Mapping[str, int]
@@ -70,15 +70,18 @@ def _once(every: list[Found]) -> list[Found]:
 
 def _goes_on(found: Found) -> tuple[bool, int]:
     """Return what is greater of the queue that writes the journal."""
-    return mark.is_written(found.queue, found.journal), found.sealed[-1].last or 0
+    return mark.is_written(found.queue.journal_dir, found.journal), found.sealed[
+        -1
+    ].last or 0
 
 
 def names_of(root: Root) -> dict[str, str]:
     """Return the queue of each journal that there is, sealed or not yet."""
     dirs = [QueueDir(path) for path in _queue_dirs(root)]
-    found = [(one, journal) for one in dirs for journal in history.journals(one)]
+    places = [(one, one.journal_dir) for one in dirs]
+    found = [(one, each) for one, place in places for each in history.journals(place)]
     # What was copied with a queue is of the one that writes it: it comes last.
-    found.sort(key=lambda pair: mark.is_written(*pair))
+    found.sort(key=lambda pair: mark.is_written(pair[0].journal_dir, pair[1]))
     return {journal: queue.name for queue, journal in found}
 
 
@@ -93,9 +96,10 @@ def _queue_dirs(root: Root) -> list[Path]:
 def _journals(queue: QueueDir) -> Iterator[Found]:
     # What is not sealed is looked at first: a segment that moves meanwhile is seen twice,
     # never not at all.
-    unsealed = [one.first for one in history.active_segments(queue)]
-    for journal in history.journals(queue):
-        sealed = history.sealed_segments(queue, journal)
+    place = queue.journal_dir
+    unsealed = [one.first for one in history.active_segments(place)]
+    for journal in history.journals(place):
+        sealed = history.sealed_segments(place, journal)
         if sealed:
             yield Found(queue, journal, sealed, unsealed)
 
@@ -208,7 +212,8 @@ def read(part: Stretch) -> Iterator[dict[str, Any]]:
     those that were planned. Damaged: an event is not there or not whole.
     """
     wanted = part.first
-    for one in history.sealed_segments(QueueDir(Path(part.queue)), part.journal):
+    place = QueueDir(Path(part.queue)).journal_dir
+    for one in history.sealed_segments(place, part.journal):
         if (one.last or 0) < wanted or one.first > part.last:
             continue
         for record in _events(one, wanted, part.last):
@@ -236,4 +241,4 @@ def _events(segment: Segment, first: int, last: int) -> Iterator[dict[str, Any]]
             record = line.read(text[:-1], start)
             if record is None:
                 return
-            yield record
+            yield cast("dict[str, Any]", record)

@@ -22,7 +22,8 @@ def is_foreign(queue: QueueDir) -> bool:
     """Return whether RQ has never owned a queue: it has no journal."""
     if checkpoint.read(queue) is not None:
         return False
-    return not history.active_segments(queue) and not history.journals(queue)
+    place = queue.journal_dir
+    return not history.active_segments(place) and not history.journals(place)
 
 
 def found(queue: QueueDir) -> dict[State, int]:

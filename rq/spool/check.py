@@ -15,10 +15,10 @@ from typing import Any
 
 from rq import durable, names, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
-from rq.journal import gaps, history, mark
+from rq.journal import gaps, history
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
-from rq.spool import checkpoint, fold, folders, recovery, recovery_apply
+from rq.spool import checkpoint, fold, folders, recovery, recovery_apply, restored
 from rq.spool.entry import COUNTED, Counts
 from rq.spool.store import Spool
 from rq.states import HASHED, State
@@ -48,9 +48,9 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
     try:
         mended: list[Problem] = []
         if fix:
-            if (why := mark.why_waiting(queue)) is not None:
+            if (why := restored.why_waiting(queue)) is not None:
                 raise Refused(f"queue {queue.name}: {why}")
-            said = gaps.fill_gaps(queue)
+            said = gaps.fill_gaps(queue.journal_dir)
             mended = [Problem("mended", str(queue.journal), one) for one in said]
             os.close(lock)
             lock = None
@@ -86,7 +86,7 @@ def close_cleanly(spool: Spool) -> None:
 
 
 def _problems(queue: QueueDir) -> Iterator[Problem]:
-    if (why := mark.why_waiting(queue)) is not None:
+    if (why := restored.why_waiting(queue)) is not None:
         yield Problem("copied", queue.name, why)
     if not recovery.stopped_cleanly(queue):
         yield Problem(
@@ -94,7 +94,7 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
             queue.name,
             "not stopped cleanly: `rq check --fix` replays the journal onto the folders",
         )
-        for _ in history.events_after(queue, 0, pack=fold.pack):
+        for _ in history.events_after(queue.journal_dir, 0, pack=fold.pack):
             pass  # Damaged says so
         return
     point = checkpoint.read(queue)
@@ -110,9 +110,9 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
 
 
 def _gaps(queue: QueueDir) -> Iterator[Problem]:
-    for journal in history.journals(queue):
+    for journal in history.journals(queue.journal_dir):
         last = None
-        for one in history.sealed_segments(queue, journal):
+        for one in history.sealed_segments(queue.journal_dir, journal):
             if last is not None and one.first > last + 1:
                 text = f"events {last + 1} to {one.first - 1} are missing"
                 yield Problem("gap", str(one.path), text)

@@ -66,7 +66,7 @@ def read(queue: QueueDir) -> Checkpoint | None:
     OSError: RQ lacks what it takes to look, and what is owed may stand there alone.
     """
     try:
-        data = line.read(queue.checkpoint.read_bytes().removesuffix(b"\n"), _SEED)
+        data = line.read_object(queue.checkpoint.read_bytes(), _SEED)
         if data is None:
             return None
         return Checkpoint(

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
+from rq.journal.line import Line
 from rq.message import to_keep
 from rq.spool import outbox
 from rq.states import FINAL, HASHED, Event, Note, State
@@ -28,8 +29,9 @@ class Action(StrEnum):
     FORGET = "forget"  # nothing is left to do
 
 
-def pack(record: dict[str, Any]) -> None:
+def pack(line: Line) -> None:
     """Turn the message in an event into JSON, which takes a fifth of the memory."""
+    record = cast("dict[str, Any]", line)
     if "message" in record:
         record["message"] = to_keep(record["message"])
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import mmap
 import time
+from typing import Any, cast
 
 import orjson
 
 from rq.errors import BadMessage
 from rq.journal import history, line
-from rq.journal.history import Segment
+from rq.journal.segment_file import Segment, read_header
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.message import Message, from_disk
@@ -24,7 +25,7 @@ def message(queue: QueueDir, journal: str, msg_id: str, upto: int) -> Message | 
     """Return the last copy of a message in lines up to about `upto` (0: any); None when
     there is none near, or the lines have been removed."""
     try:
-        every = history.segments(queue, journal)
+        every = history.segments(queue.journal_dir, journal)
         found = [one for one in every if not upto or one.first <= upto]
         for one in reversed(found[-_MOST:]):
             data = _last_copy(one, msg_id)
@@ -42,10 +43,10 @@ def message(queue: QueueDir, journal: str, msg_id: str, upto: int) -> Message | 
 
 def _last_copy(segment: Segment, msg_id: str) -> bytes | None:
     """Return the message in the last whole line of a segment that holds it."""
-    header = history.read_header(segment.path)
+    header = read_header(segment.path)
     if header is None:
         return None
-    start = line.seed(str(header["journal"]), str(header["segment"]))
+    start = line.seed_of(header)
     mark = f'"msg":"{msg_id}"'.encode()
     with (
         segment.path.open("rb") as file,
@@ -54,7 +55,8 @@ def _last_copy(segment: Segment, msg_id: str) -> bytes | None:
         at = data.rfind(mark)
         while at >= 0:
             begin = data.rfind(b"\n", 0, at) + 1
-            record = line.read(data[begin : data.find(b"\n", at)], start)
+            event = line.read(data[begin : data.find(b"\n", at)], start)
+            record = cast("dict[str, Any] | None", event)
             if record is not None and "message" in record and record["msg"] == msg_id:
                 return orjson.dumps(record["message"])
             at = data.rfind(mark, 0, begin)

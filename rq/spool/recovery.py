@@ -17,8 +17,10 @@ from concurrent.futures import Executor
 from rq import beneath, durable, names
 from rq.causes import Cause
 from rq.errors import BadConfig, BadInput, NotPlain, Refused, is_busy
-from rq.journal import history, mark
+from rq.journal import history, mark, sealing
 from rq.journal.dry_run import DryRun
+from rq.journal.segment_file import read_segment
+from rq.journal.segments import Author
 from rq.journal.writer import Journal
 from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
 from rq.logs import fields
@@ -31,6 +33,7 @@ from rq.spool import (
     decisions,
     folders,
     outbox,
+    restored,
     transactions,
 )
 from rq.spool.entry import COUNTED, Counts
@@ -49,12 +52,14 @@ def stopped_cleanly(queue: QueueDir) -> bool:
     """Return whether the folders alone tell everything: the queue was never started,
     or its last end was a clean stop."""
     point = checkpoint.read(queue)
-    active = history.active_segments(queue)
+    active = history.active_segments(queue.journal_dir)
     if point is None:
-        return not active and not history.journals(queue)
-    reads = [read for one in active if (read := history.read_segment(one)) is not None]
+        return not active and not history.journals(queue.journal_dir)
+    contents = [read_segment(segment) for segment in active]
     return point.clean and not any(
-        read.events and read.events[-1]["seq"] > point.seq for read in reads
+        content.last_seq > point.seq
+        for content in contents
+        if content is not None and content.events
     )
 
 
@@ -98,7 +103,7 @@ def _open(
 ) -> Opened:
     _check_device(queue)
     found = look(queue, clock())
-    if not found.fresh and (why := mark.why_waiting(queue)) is not None:
+    if not found.fresh and (why := restored.why_waiting(queue)) is not None:
         return _open_still(queue, lock, dir_fd, found, clock, why)
     boot = processes.boot_id()
     left = lease_holders.prefix_of(queue, found.journal)
@@ -110,12 +115,14 @@ def _open(
         _adopt_modes(queue)
         _adopt_files(queue)
         adoption.note(queue, clock())
-    history.seal_last(queue, dir_fd, found.journal)
-    journal_id = mark.goes_on_as(queue, found.journal)
-    mark.write(queue, dir_fd, journal_id, found.journal)
-    journal = Journal(queue, dir_fd, journal_id, found.start, found.last, boot, threads)
+    place = queue.journal_dir
+    sealing.seal_last(place, dir_fd, found.journal)
+    journal_id = mark.goes_on_as(place, found.journal)
+    mark.write(place, dir_fd, journal_id, found.journal)
+    author = Author(journal_id, found.start, boot)
+    journal = Journal(place, dir_fd, author, found.last, threads)
     durable.crash_point("recovery:before-retire")
-    history.seal_left(queue, dir_fd, found.journal, journal.segment)
+    sealing.seal_left(place, dir_fd, found.journal, journal.segment)
     spool = Spool(queue, dir_fd, journal, {}, _counts(found), {}, clock, threads)
     spool.owes = owes
     spool.adopted = adoption.at(queue)

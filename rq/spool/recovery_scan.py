@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rq.journal import history
+from rq.journal.segment_file import Content, read_segment
 from rq.journal.segments import Position
 from rq.layout import QueueDir
 from rq.logs import fields
@@ -46,8 +47,9 @@ def look(queue: QueueDir, now: float) -> Found:
             "onto the folders: %s",
             fields(queue=queue.name),
         )
-    active = history.active_segments(queue)
-    journal = history.journal_of(queue, active) or (point.journal if point else None)
+    place = queue.journal_dir
+    active = history.active_segments(place)
+    journal = history.journal_of(place, active) or (point.journal if point else None)
     known = _index(queue, journal, point)
     keys = dict(known.keys) if known else {}
     txns = Transactions(known.txns if known else ())
@@ -80,7 +82,7 @@ def _index(
     known = index.read(queue)
     if known is not None:
         return known if known.journal == journal else None
-    whole = journal is not None and history.is_whole(queue, journal)
+    whole = journal is not None and history.is_whole(queue.journal_dir, journal)
     clean = point is not None and point.clean
     return index.Index(journal, 0) if journal and whole and not clean else None
 
@@ -98,7 +100,9 @@ def _new(
     One segment is in memory at a time."""
     after = point.seq if point else 0
     since = min(after, known.seq) if known else after
-    reads = history.events_after(queue, since, journal, pack) if journal else ()
+    reads = (
+        history.events_after(queue.journal_dir, since, journal, pack) if journal else ()
+    )
     for read in reads:
         end.take(read)
         for record in read.events:
@@ -125,8 +129,8 @@ def _remember(
 
 def _history(queue: QueueDir) -> Iterator[dict[str, Any]]:
     """Give all events that there are: no index tells of those long ago."""
-    for one in history.segments(queue):
-        if (read := history.read_segment(one, pack)) is not None:
+    for one in history.segments(queue.journal_dir):
+        if (read := read_segment(one, pack)) is not None:
             for event in read.events:
                 yield transactions.expanded(queue, event)
 
@@ -143,7 +147,7 @@ class _End:
             )
             self.start, self.boot = point.start, point.boot
 
-    def take(self, read: history.Read) -> None:
+    def take(self, read: Content) -> None:
         """Take the next segment."""
         header = read.header
         self.start = max(self.start, int(header["start"]))

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rq import durable
 from rq.errors import Damaged
+from rq.journal.line import Line
 from rq.layout import QueueDir
 from rq.states import Event, Note
 
@@ -239,12 +240,13 @@ def clear_manifests(
             durable.unlink(os.fspath(queue.journal / name))
 
 
-def expanded(queue: QueueDir, record: dict[str, Any]) -> dict[str, Any]:
+def expanded(queue: QueueDir, line: Line) -> dict[str, Any]:
     """Return a line of the journal with the ids that its manifest holds.
 
     Damaged: the manifest is not the one that the line promises. None is there any more:
     a checkpoint covers what it decided.
     """
+    record = cast("dict[str, Any]", line)
     if record["ev"] != Note.TXN or not record.get("manifest"):
         return record
     path = _manifest(queue, record["txn"])

@@ -10,7 +10,8 @@ from harness.spool import NOW, Owner, a_message
 
 from rq import disk
 from rq.errors import Refused
-from rq.journal import history, line, mark
+from rq.journal import history, line, mark, sealing
+from rq.journal.segment_file import read_segment
 from rq.layout import Root
 from rq.spark import journal_plan
 from rq.spool import check, outbox
@@ -241,7 +242,7 @@ def test_a_mark_that_cannot_be_read_now_is_not_taken_for_none(owner):
     # Without it a copy would go on under the id of the first one's journal.
     owner.crash()
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
-        mark.read(owner.queue)
+        mark.read(owner.queue.journal_dir)
 
 
 @pytest.mark.parametrize("end", [Owner.stop, Owner.crash])
@@ -281,13 +282,13 @@ def test_a_queue_of_an_earlier_version_has_no_mark_and_starts(owner, tmp_path, e
         one.open()
         assert one.opened.restored is None
         assert one.spool.find(msg_id) is State.QUE
-        assert mark.read(one.queue).journal == one.spool.journal.journal_id
+        assert mark.read(one.queue.journal_dir).journal == one.spool.journal.journal_id
         one.crash()
 
 
 def without_marks(owner):
     """Leave the directory as an earlier version would have."""
-    owner.queue.mark.unlink()
+    owner.queue.journal_dir.mark.unlink()
     for path in owner.queue.journal.glob("0*"):
         head, _, rest = path.read_bytes().partition(b"\n")
         header = orjson.loads(head)
@@ -302,7 +303,10 @@ def without_marks(owner):
 
 def accept(owner, copy):
     mark.accept(
-        owner.queue, owner.spool.dir_fd, owner.spool.journal.journal_id, copy=copy
+        owner.queue.journal_dir,
+        owner.spool.dir_fd,
+        owner.spool.journal.journal_id,
+        copy=copy,
     )
     owner.crash()
     return owner.open()
@@ -387,8 +391,8 @@ def test_spark_reads_a_copied_journal_once_where_it_is_written(owner, name):
 
 
 def numbers(queue, journal):
-    sealed = history.sealed_segments(queue, journal)
-    return [e["seq"] for one in sealed for e in history.read_segment(one).events]
+    sealed = history.sealed_segments(queue.journal_dir, journal)
+    return [e["seq"] for one in sealed for e in read_segment(one).events]
 
 
 @pytest.mark.parametrize("copy", [False, True], ids=["the same", "a copy"])
@@ -431,7 +435,7 @@ def test_retention_leaves_what_recovery_reads_of_the_journal_before(owner, tmp_p
     other.submit()
     other.spool.commit()
     active = other.spool.journal.journal_id
-    history.forget(other.queue, active, 0, size=0)
+    sealing.forget(other.queue.journal_dir, active, 0, size=0)
     assert other.again().find(kept) is State.QUE
     other.crash()
 

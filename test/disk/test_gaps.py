@@ -6,10 +6,10 @@ import pytest
 from harness.spool import check_live
 
 from rq.errors import Damaged
-from rq.journal import gaps
+from rq.journal import gaps, line
 from rq.spark.journal_plan import Stretch, read
 from rq.spool import check
-from rq.states import Note, State
+from rq.states import State
 
 
 def count_one_that_is_not_written(owner):
@@ -51,13 +51,13 @@ def test_who_reads_the_history_misses_no_number_then(owner):
     check.check(owner.queue, fix=True)
     events = list(read(Stretch(str(owner.queue.path), journal, 1, 10)))
     assert [one["seq"] for one in events] == list(range(1, 11))
-    assert [one["seq"] for one in events if one["ev"] == Note.VOID] == [6, 9]
+    assert [one["seq"] for one in events if one["ev"] == line.Note.VOID] == [6, 9]
 
 
 def test_a_mend_of_which_only_the_journal_was_written_is_enough_to_start(owner):
     ids, _ = damaged(owner)
-    assert len(gaps.fill_gaps(owner.queue)) == 2
-    assert gaps.fill_gaps(owner.queue) == []
+    assert len(gaps.fill_gaps(owner.queue.journal_dir)) == 2
+    assert gaps.fill_gaps(owner.queue.journal_dir) == []
     owner.open()
     assert [owner.spool.find(one) for one in ids] == [State.QUE] * 8
 

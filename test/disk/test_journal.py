@@ -8,6 +8,7 @@ from harness.queues import files_of, no_descriptors
 
 from rq.errors import Damaged, DiskFailed
 from rq.journal import history, line
+from rq.journal.segment_file import read_header, segment_name
 from rq.journal.segments import SMALLEST
 from rq.journal.writer import GROUP_BYTES
 from rq.spool import check
@@ -16,7 +17,7 @@ from rq.states import Event, Note, State
 
 def active(owner):
     """Return the segment that is written to."""
-    return history.active_segments(owner.queue)[-1].path
+    return history.active_segments(owner.queue.journal_dir)[-1].path
 
 
 def groups(owner, number=3, each=2):
@@ -49,7 +50,11 @@ def states(owner, ids):
 
 def rows(owner):
     """Return all events in the order a reader of the journal meets them."""
-    return [e for read in history.events_after(owner.queue, 0) for e in read.events]
+    return [
+        e
+        for read in history.events_after(owner.queue.journal_dir, 0)
+        for e in read.events
+    ]
 
 
 # ---- lines
@@ -59,7 +64,7 @@ def test_a_line_is_json_that_tools_can_read(owner):
     groups(owner)
     data = active(owner).read_bytes().rstrip(b"\0")
     found = [orjson.loads(text) for text in data.splitlines()]
-    assert [one["ev"] for one in found] == [Note.OPEN] + [Event.COMMIT] * 6
+    assert [one["ev"] for one in found] == [line.Note.OPEN] + [Event.COMMIT] * 6
     assert [one["seq"] for one in found[1:]] == [1, 2, 3, 4, 5, 6]
     assert [one["g"] for one in found[1:]] == [1, 1, 2, 2, 3, 3]
 
@@ -186,7 +191,7 @@ def test_a_whole_group_that_is_lost_in_the_middle_is_damage(owner):
 def test_a_segment_without_a_header_is_ignored_and_replaced(owner, content):
     ids = [one for group in groups(owner) for one in group]
     owner.crash()
-    (owner.queue.journal / history.segment_name(7)).write_bytes(content)
+    (owner.queue.journal / segment_name(7)).write_bytes(content)
     owner.open()
     assert states(owner, ids) == [State.QUE] * 6
     again = owner.submit()
@@ -201,7 +206,9 @@ def test_a_segment_that_ends_before_the_next_one_begins_is_damage(owner):
     kept = path.read_bytes()
     starts = line_starts(kept)
     owner.again()
-    (sealed,) = history.sealed_segments(owner.queue, owner.spool.journal.journal_id)
+    (sealed,) = history.sealed_segments(
+        owner.queue.journal_dir, owner.spool.journal.journal_id
+    )
     owner.submit()
     owner.spool.commit()
     owner.crash()
@@ -215,9 +222,11 @@ def test_nothing_is_appended_to_a_segment_of_an_earlier_process(owner):
     before = active(owner).read_bytes()
     size = line_starts(before)[-1]
     owner.again()
-    (sealed,) = history.sealed_segments(owner.queue, owner.spool.journal.journal_id)
+    (sealed,) = history.sealed_segments(
+        owner.queue.journal_dir, owner.spool.journal.journal_id
+    )
     assert sealed.path.read_bytes() == before[:size]
-    header = history.read_header(active(owner))
+    header = read_header(active(owner))
     assert header["prev"] == [sealed.name, size, 6]
 
 
@@ -229,7 +238,9 @@ def test_sealing_names_first_and_last_and_cuts_to_length(owner):
     size = line_starts(active(owner).read_bytes())[-1]
     assert active(owner).stat().st_size == SMALLEST
     assert owner.spool.journal.seal()
-    (sealed,) = history.sealed_segments(owner.queue, owner.spool.journal.journal_id)
+    (sealed,) = history.sealed_segments(
+        owner.queue.journal_dir, owner.spool.journal.journal_id
+    )
     assert sealed.path.name == f"{1:016d}-{6:016d}.jsonl"
     assert sealed.path.stat().st_size == size
     assert active(owner).name == f"{7:016d}"
@@ -247,7 +258,9 @@ def test_a_full_segment_is_followed_by_another(owner):
     for _ in range(5):
         ids += [owner.submit(param1="x" * 100_000) for _ in range(4)]
         owner.spool.commit()
-    sealed = history.sealed_segments(owner.queue, owner.spool.journal.journal_id)
+    sealed = history.sealed_segments(
+        owner.queue.journal_dir, owner.spool.journal.journal_id
+    )
     assert sealed
     assert all(one.path.stat().st_size <= SMALLEST for one in sealed)
     assert [e["seq"] for e in rows(owner)] == list(range(1, 21))
@@ -272,7 +285,7 @@ def test_a_gap_in_the_history_is_reported(owner):
     journal = owner.spool.journal.journal_id
     owner.apply()
     owner.stop()
-    history.sealed_segments(owner.queue, journal)[1].path.unlink()
+    history.sealed_segments(owner.queue.journal_dir, journal)[1].path.unlink()
     (problem,) = check.check(owner.queue)
     assert (problem.kind, problem.text) == ("gap", "events 3 to 4 are missing")
 
@@ -283,12 +296,13 @@ def test_of_two_files_with_the_same_events_the_wider_is_read(owner):
     groups(owner, 1)
     owner.spool.journal.seal()
     first, second = history.sealed_segments(
-        owner.queue, journal := owner.spool.journal.journal_id
+        owner.queue.journal_dir, journal := owner.spool.journal.journal_id
     )
     merged = first.path.with_name(f"{1:016d}-{6:016d}.jsonl")
     merged.write_bytes(first.path.read_bytes())
     assert [
-        (one.first, one.last) for one in history.sealed_segments(owner.queue, journal)
+        (one.first, one.last)
+        for one in history.sealed_segments(owner.queue.journal_dir, journal)
     ] == [(1, 6)]
     assert second.first == 5
 
@@ -364,7 +378,9 @@ def test_what_a_failed_sync_left_in_the_old_segment_is_read_once(owner, break_jo
     assert states(owner, ids) == [State.QUE] * 2
     assert [
         (one.first, one.last)
-        for one in history.sealed_segments(owner.queue, owner.spool.journal.journal_id)
+        for one in history.sealed_segments(
+            owner.queue.journal_dir, owner.spool.journal.journal_id
+        )
     ] == [(1, 2), (3, 4)]
 
 
@@ -431,7 +447,7 @@ def test_a_header_that_cannot_be_read_now_is_not_taken_for_none(owner):
     # Without it a journal would seem to go on from no other, and its history to be old.
     owner.submit()
     owner.apply()
-    (one,) = history.active_segments(owner.queue)
-    assert history.read_header(one.path) is not None
+    (one,) = history.active_segments(owner.queue.journal_dir)
+    assert read_header(one.path) is not None
     with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
-        history.read_header(one.path)
+        read_header(one.path)

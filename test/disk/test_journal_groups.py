@@ -6,10 +6,10 @@ import orjson
 import pytest
 
 from rq.errors import Damaged, DiskFailed
-from rq.journal import history
+from rq.journal import history, line
 from rq.journal.writer import GROUP_EVENTS
 from rq.spool import check
-from rq.states import Event, Note, State
+from rq.states import Event, State
 
 
 def journal(owner):
@@ -17,7 +17,7 @@ def journal(owner):
 
 
 def active(owner):
-    return history.active_segments(owner.queue)[-1].path
+    return history.active_segments(owner.queue.journal_dir)[-1].path
 
 
 def part(owner, number=1, size=50):
@@ -57,11 +57,13 @@ def test_a_group_whose_events_are_all_written_gets_a_last_line(owner):
     lines = rows(active(owner))
     assert [(one["seq"], one["g"], one["ev"]) for one in lines] == [
         (1, 1, Event.COMMIT),
-        (2, 1, Note.GROUP),
+        (2, 1, line.Note.GROUP),
         (3, 2, Event.COMMIT),
-        (4, 2, Note.GROUP),
+        (4, 2, line.Note.GROUP),
     ]
-    assert all(one.get("end") == (one["ev"] == Note.GROUP or None) for one in lines)
+    assert all(
+        one.get("end") == (one["ev"] == line.Note.GROUP or None) for one in lines
+    )
     owner.stop()
     assert check.check(owner.queue) == []
 
@@ -134,7 +136,7 @@ def test_parts_that_do_not_fit_go_to_the_next_segment_when_the_first_are_durable
     assert len(rows(first)) == 8
     owner.spool.commit()
     assert active(owner) != first
-    read = list(history.events_after(owner.queue, 0))
+    read = list(history.events_after(owner.queue.journal_dir, 0))
     events = [one for found in read for one in found.events]
     assert [one["seq"] for one in events] == list(range(1, 10))
     assert [one["g"] for one in events] == [1] * 8 + [2]

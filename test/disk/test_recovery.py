@@ -237,7 +237,7 @@ def test_a_row_of_the_table_of_recovery(owner, row):
             assert (message.count, message.attempt) == (row.count, row.attempt)
     events = [
         event["ev"]
-        for read in history.events_after(owner.queue, 0)
+        for read in history.events_after(owner.queue.journal_dir, 0)
         for event in read.events
     ]
     assert events.count(Event.OBSERVE) == row.observed + row.reported
@@ -443,7 +443,7 @@ def test_a_stop_that_was_cut_short_is_no_clean_end(owner):
     owner.apply()
     owner.spool.journal.close()
     owner.crash()
-    assert history.active_segments(owner.queue) == []
+    assert history.active_segments(owner.queue.journal_dir) == []
     assert not stopped_cleanly(owner.queue)
     owner.clock.now -= 1e6
     owner.open()
@@ -465,7 +465,7 @@ def test_a_stop_that_was_cut_short_after_a_checkpoint_is_replayed(owner):
     settled(owner)
     seqs = [
         event["seq"]
-        for read in history.events_after(owner.queue, 0)
+        for read in history.events_after(owner.queue.journal_dir, 0)
         for event in read.events
     ]
     assert seqs == list(range(1, len(seqs) + 1))

@@ -54,14 +54,15 @@ WORST = {
     "a_journal_of_nonsense": """
         import tempfile
         from pathlib import Path
-        from rq.journal import history, line
+        from rq.journal import line
+        from rq.journal.segment_file import Segment, read_segment
         start = line.seed("j", "0" * 15 + "1")
         head = {"g": 0, "ev": "open", "journal": "j", "segment": "0" * 15 + "1"}
         data = line.sealed(line.body(head), start) + b'{"crc":"00000000",\\n' * 10**6
         with tempfile.TemporaryDirectory() as name:
             path = Path(name, "0" * 15 + "1")
             path.write_bytes(data)
-            read = history.read_segment(history.Segment(path, path.name, 1, None))
+            read = read_segment(Segment(path, path.name, 1, None))
         assert read.events == [] and read.bad
     """,
     "a_form_of_a_million_fields": """

@@ -37,7 +37,7 @@ class Story:
         owner.checkpoint()
         self.late = self.some_work(owner) + self.some_work(owner)
         owner.crash()
-        self.segment = history.active_segments(owner.queue)[-1].path
+        self.segment = history.active_segments(owner.queue.journal_dir)[-1].path
         self.data = self.segment.read_bytes().rstrip(b"\0")
         self.lines = self.data.splitlines(keepends=True)
         self.events = [orjson.loads(b"{" + one[18:]) for one in self.lines]
@@ -145,7 +145,7 @@ def test_lines_of_another_segment_are_no_events_of_this(story, place, data):
     owner, segment = copied(story, place)
     head = b"".join(story.lines[:at])
     segment.write_bytes(head + stale + bytes(200))
-    (read,) = history.events_after(owner.queue, 0)
+    (read,) = history.events_after(owner.queue.journal_dir, 0)
     assert read.events == story.events[1:at]
     owner.open()
     wrong = [one for one in check_live(owner.spool) if one.kind != "count"]

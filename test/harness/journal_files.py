@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rq.journal import line
-from rq.journal.history import segment_name
+from rq.journal.segment_file import segment_name
 from rq.layout import Root
 
 DAY = 86400 * 10**6  # µs

@@ -173,12 +173,14 @@ def _judge(found: Recovered, promised: Promises, choice: Choice) -> list[str]:
 def is_here(queue: QueueDir) -> None:
     """Let a state that was laid out on a disk lie where its journal was written."""
     point = checkpoint.read(queue)
-    journal = history.journal_of(queue, history.active_segments(queue))
+    journal = history.journal_of(
+        queue.journal_dir, history.active_segments(queue.journal_dir)
+    )
     journal = journal or (point.journal if point else None)
-    if journal is None or not mark.is_elsewhere(queue):
+    if journal is None or not mark.is_elsewhere(queue.journal_dir):
         return
     fd = os.open(queue.path, os.O_RDONLY)
     try:
-        mark.accept(queue, fd, journal, copy=False)
+        mark.accept(queue.journal_dir, fd, journal, copy=False)
     finally:
         os.close(fd)

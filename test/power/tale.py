@@ -21,7 +21,7 @@ from power.trace import MARKS
 
 from rq.durable import content
 from rq.errors import DiskFailed
-from rq.journal import history, segments
+from rq.journal import sealing, segments
 from rq.message import Message
 from rq.proc import processes
 from rq.spool import attach, checkpoint, decisions, index, transactions
@@ -336,7 +336,7 @@ class Tale:
 
     def forget_history(self, upto: int) -> None:
         queue, journal_id = self.owner.queue, self.spool.journal.journal_id
-        history.forget(queue, journal_id, upto, size=0)
+        sealing.forget(queue.journal_dir, journal_id, upto, size=0)
 
     def checkpoint_fails(self) -> None:
         """The disk says no: the owner writes that down, and will end."""

@@ -177,7 +177,7 @@ def test_after_the_word_it_runs_what_waits(copy, how):
     assert copy.ok("restored")["why"] is None
     assert copy.run(param1="echo done >&3")["state"] == "done"
     if how == "copy":
-        assert first in history.journals(copy.dir)
+        assert first in history.journals(copy.dir.journal_dir)
 
 
 def test_what_both_owe_arrives_once_and_what_they_owe_anew_twice(a, b, copy):

@@ -122,7 +122,7 @@ def test_a_message_of_many_names_is_gone_after_a_crash_too(queue):
 
 
 def segments(queue):
-    return history.segments(queue.dir)
+    return history.segments(queue.dir.journal_dir)
 
 
 def test_sealed_history_goes_when_it_is_old_and_recovery_does_not_need_it(queue):

@@ -11,6 +11,7 @@ import pytest
 from rq import cli, names, pipe, wire
 from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
+from rq.journal.line import Note as JournalNote
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb
 from rq.queues.control import commands, connection, connections
@@ -68,7 +69,7 @@ MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARA
         ("Timers", "command", set(sending.COMMANDS)),
         ("The pipe", "word", {*Verb, *pipe.ALIASES}),
         ("Causes", "word", set(Cause)),
-        ("The journal", "`ev`", {*Event, *Note}),
+        ("The journal", "`ev`", {*Event, *Note, *JournalNote}),
         ("Messages", "state", set(State) - {State.NOWHERE, State.GONE}),
         ("Files", "field", {"job_status", "finished", *status.STATUS_FIELDS}),
     ],

@@ -58,7 +58,8 @@ def restore(ctx: Context, arg: bytes) -> Any:
             f"queue {owner.name} waits for no word: its directory is the one it ran in"
         )
     spool, copy = owner.spool, how == COPY
-    mark.accept(owner.queue, spool.dir_fd, spool.journal.journal_id, copy=copy)
+    place, journal = owner.queue.journal_dir, spool.journal.journal_id
+    mark.accept(place, spool.dir_fd, journal, copy=copy)
     ctx.open_again()
     return ["ok", _SAID[how]]
 

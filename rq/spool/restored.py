@@ -1,0 +1,17 @@
+"""A queue whose directory was copied, or restored from a backup."""
+
+from __future__ import annotations
+
+from rq.journal import mark
+from rq.layout import QueueDir
+
+
+def why_waiting(queue: QueueDir) -> str | None:
+    """Return why nothing may happen in a queue before a person's word; None: it may."""
+    if not mark.is_elsewhere(queue.journal_dir):
+        return None
+    return (
+        "its directory was copied or restored: nothing starts before somebody says what "
+        f"it is. `rq restore accept {queue.name}`: the same queue, moved here; with "
+        "`--copy`: a copy, or older than what has run since"
+    )
