@@ -16,13 +16,13 @@ from rq.config import files
 from rq.errors import BadConfig, DiskFailed, RQError
 from rq.layout import QueueDir
 from rq.queues import rates, retention, standstill
-from rq.queues.attempts.runner import Runner
 from rq.queues.checkpoints import Points
 from rq.queues.clock_trust import Trust
 from rq.queues.control import transactions
 from rq.queues.control.connections import Connections
 from rq.queues.doorkeeper import Doorkeeper
 from rq.queues.owner import Owner
+from rq.queues.runner.runner import Runner
 from rq.queues.tasks import Tasks, in_slices
 from rq.spool import Spool
 from rq.spool.store import PREP_SECONDS, key_seconds

@@ -12,11 +12,11 @@ import logging
 from rq import back_off
 from rq.errors import DiskFailed
 from rq.queues import housekeeping
-from rq.queues.attempts.runner import Runner
 from rq.queues.checkpoints import Points
 from rq.queues.control.clients import Clients
 from rq.queues.delivery.owed import Delivery
 from rq.queues.owner import Owner
+from rq.queues.runner.runner import Runner
 
 SLICE = 0.005  # seconds of folder work between commits
 SHARE = 0.005  # seconds that ends of attempts may wait for others to share a sync

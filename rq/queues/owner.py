@@ -22,11 +22,11 @@ from rq.message import Message, from_request
 from rq.proc.family import Family
 from rq.queues.admission import Admission
 from rq.queues.attempts.registry import Attempts
+from rq.queues.attempts.worker import Worker
 from rq.queues.backlog import Backlog
 from rq.queues.rates import Rates
 from rq.queues.thread_pools import Hands
 from rq.queues.wakeup import Wakeup
-from rq.queues.workers.worker import Worker
 from rq.scripts import environment
 from rq.spool import Opened
 from rq.spool.disk_usage import DiskUsage

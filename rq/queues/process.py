@@ -18,7 +18,6 @@ from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import daemon, descriptors, turnlimit
-from rq.queues.attempts.runner import Runner
 from rq.queues.checkpoints import Points
 from rq.queues.control.clients import Clients
 from rq.queues.control.connection import Connection
@@ -31,6 +30,7 @@ from rq.queues.delivery import owed
 from rq.queues.housekeeping import Housekeeping
 from rq.queues.loop import Turns
 from rq.queues.owner import Owner
+from rq.queues.runner.runner import Runner
 from rq.spool import Opened, checkpoint, open_spool
 from rq.states import State
 

@@ -7,8 +7,8 @@ import subprocess
 from types import SimpleNamespace
 
 from rq.proc import processes
-from rq.queues.attempts.left_processes import LeftProcesses
 from rq.queues.attempts.registry import Attempts
+from rq.queues.runner.left_processes import LeftProcesses
 from rq.scripts.slots import Slots
 from rq.states import State
 

@@ -112,7 +112,7 @@ def test_a_batch_goes_on_without_the_message_whose_folder_cannot_be_used(tmp_pat
 
 
 TRIP = """
-from rq.queues.attempts.launch import Launcher
+from rq.queues.runner.launch import Launcher
 
 spawn = Launcher.spawn
 
@@ -123,7 +123,7 @@ def tripping(self, claim, on_end):
 
 Launcher.spawn = tripping
 
-from rq.queues.attempts import finish
+from rq.queues.runner import finish
 
 fire = finish._fire
 

@@ -38,7 +38,7 @@ import os, signal, sys
 from pathlib import Path
 from rq import durable
 from rq.queues import housekeeping, standstill
-from rq.queues.attempts import abort
+from rq.queues.runner import abort
 from rq.queues.process import main
 
 root, name, ready, user = sys.argv[1:]

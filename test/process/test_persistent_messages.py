@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness.queues import running_queue, wait_until
 
-from rq.queues.workers import protocol
+from rq.queues.attempts import worker_protocol
 
 pytestmark = pytest.mark.process
 
@@ -389,7 +389,7 @@ def test_the_helper_for_sh_reads_every_value_in_every_shell(shell):
     words = [shell, *(["sh"] if shell == "busybox" else []), "-c"]
     ran = subprocess.run(
         [*words, f"exec 3>/dev/null 4<&0; {asked}"],
-        input=protocol.line(values),
+        input=worker_protocol.line(values),
         capture_output=True,
         check=True,
     )

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from rq.config import queue_config
 from rq.errors import BadConfig
-from rq.queues.workers import protocol
-from rq.queues.workers.protocol import Limits
+from rq.queues.attempts import worker_protocol
+from rq.queues.attempts.worker_protocol import Limits
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 
 @given(st.dictionaries(st.from_regex(r"RQ_[A-Z0-9_]+", fullmatch=True), TEXTS))
 def test_a_line_is_json_that_a_shell_can_read(values):
-    line = protocol.line(values)
+    line = worker_protocol.line(values)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert json.loads(line) == values
@@ -43,7 +43,7 @@ def test_a_worker_is_worn_after_so_many_messages_or_seconds(messages, age, worn)
     ],
 )
 def test_it_is_told_how_a_worker_ended_unasked(how, greeted, text):
-    assert protocol.died(*how, greeted) == text
+    assert worker_protocol.died(*how, greeted) == text
 
 
 def test_a_queue_keeps_its_workers_only_if_its_config_says_so():

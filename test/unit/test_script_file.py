@@ -6,7 +6,7 @@ import pytest
 
 from rq.causes import Cause
 from rq.layout import Root
-from rq.queues.attempts.script_file import REFUSED_SECONDS, SCRIPT_SECONDS, ScriptFile
+from rq.queues.runner.script_file import REFUSED_SECONDS, SCRIPT_SECONDS, ScriptFile
 
 
 @pytest.fixture

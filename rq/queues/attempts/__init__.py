@@ -1,1 +1,1 @@
-"""Attempts: a message is claimed, its script starts, reports, ends, is cleared away."""
+"""Attempts: what one is from its claim to its end, alone, in a batch, by a worker that stays."""

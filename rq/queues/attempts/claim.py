@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rq.message import Message
-from rq.queues.workers.worker import Worker
+from rq.queues.attempts.worker import Worker
 from rq.scripts.slots import Slot
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from rq import visible
 from rq.queues import standstill
 from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.worker import Worker
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
-from rq.queues.workers.worker import Worker
 from rq.spool.entry import COUNTED
 from rq.states import State
 

@@ -11,9 +11,9 @@ from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput
 from rq.nesting import from_json
-from rq.queues.attempts.runner import Runner
 from rq.queues.control.connection import Connection
 from rq.queues.owner import Owner
+from rq.queues.runner.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,15 @@ from rq import pipe
 from rq.causes import Cause
 from rq.logs import fields
 from rq.pipe import Report, Verb
-from rq.queues.attempts import finish, outcome
+from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
-from rq.queues.attempts.orphans import Orphans
 from rq.queues.attempts.outcome import Outcome
-from rq.queues.attempts.reports import Reports
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
+from rq.queues.runner import finish
+from rq.queues.runner.orphans import Orphans
+from rq.queues.runner.reports import Reports
 from rq.queues.tasks import Tasks, in_slices
 from rq.scripts.log import last_line
 from rq.scripts.slots import Slots

@@ -11,12 +11,12 @@ from rq.config.settings import EXIT
 from rq.layout import JOB, folder
 from rq.message import Message
 from rq.pipe import Report
+from rq.queues.attempts import worker_protocol
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.claim import Claim
-from rq.queues.attempts.script_file import ScriptFile
+from rq.queues.attempts.worker import Worker
 from rq.queues.owner import Owner
-from rq.queues.workers import protocol
-from rq.queues.workers.worker import Worker
+from rq.queues.runner.script_file import ScriptFile
 from rq.scripts import environment
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Plan, Script, find_program
@@ -99,7 +99,7 @@ class Launcher:
             functools.partial(self._opened, msg_id), worker.pid, self._file.path
         )
         attempt = Attempt(message, worker.slot, log, self._hear)
-        line = protocol.line(self._values(message, directory))
+        line = worker_protocol.line(self._values(message, directory))
         worker.hand(attempt, log, line)
         return attempt
 

@@ -10,12 +10,13 @@ from rq import names
 from rq.causes import Cause
 from rq.logs import fields
 from rq.message import Message
-from rq.queues.attempts import abort, outcome
+from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.claim import Claim
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
+from rq.queues.runner import abort
 from rq.states import Event, Role, State
 
 WELL = frozenset({Event.FINISH, Event.RELAY})

@@ -10,17 +10,17 @@ import os
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
-from rq.queues.attempts import abort
 from rq.queues.attempts import batch as batches
-from rq.queues.attempts.abort import Abort, FailedStarts
 from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.claim import Claim
-from rq.queues.attempts.launch import Launcher
-from rq.queues.attempts.orphans import Orphans
-from rq.queues.attempts.reports import Reports
-from rq.queues.attempts.script_file import ScriptFile
-from rq.queues.batches.run import BatchRun
 from rq.queues.owner import Owner
+from rq.queues.runner import abort
+from rq.queues.runner.abort import Abort, FailedStarts
+from rq.queues.runner.batch_run import BatchRun
+from rq.queues.runner.launch import Launcher
+from rq.queues.runner.orphans import Orphans
+from rq.queues.runner.reports import Reports
+from rq.queues.runner.script_file import ScriptFile
 from rq.queues.tasks import Tasks, in_slices
 from rq.scripts import environment
 from rq.scripts.log import StdioLog

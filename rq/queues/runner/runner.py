@@ -18,21 +18,21 @@ from rq.causes import Cause
 from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.logs import fields
-from rq.queues.attempts import abort
-from rq.queues.attempts import finish as ending
-from rq.queues.attempts.abort import Abort, FailedStarts
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.claim import Claim
-from rq.queues.attempts.launch import Launcher
-from rq.queues.attempts.left_processes import LeftProcesses
-from rq.queues.attempts.orphans import Orphans
-from rq.queues.attempts.reports import Reports
-from rq.queues.attempts.script_file import ScriptFile
-from rq.queues.batches.start import Batches
+from rq.queues.attempts.worker import Worker
 from rq.queues.owner import Owner
+from rq.queues.runner import abort
+from rq.queues.runner import finish as ending
+from rq.queues.runner.abort import Abort, FailedStarts
+from rq.queues.runner.batches import Batches
+from rq.queues.runner.launch import Launcher
+from rq.queues.runner.left_processes import LeftProcesses
+from rq.queues.runner.orphans import Orphans
+from rq.queues.runner.reports import Reports
+from rq.queues.runner.script_file import ScriptFile
+from rq.queues.runner.staying import Staying
 from rq.queues.tasks import Tasks
-from rq.queues.workers.staying import Staying
-from rq.queues.workers.worker import Worker
 from rq.scripts.script import KILL, TERM
 from rq.scripts.slots import Slot, Slots
 from rq.spool import lost_attempts

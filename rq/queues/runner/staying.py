@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable
 
 from rq.logs import fields
+from rq.queues.attempts import worker_protocol
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.orphans import Orphans
-from rq.queues.attempts.script_file import MISSING, SCRIPT_SECONDS, ScriptFile
+from rq.queues.attempts.worker import Worker
 from rq.queues.owner import Owner
-from rq.queues.workers import protocol
-from rq.queues.workers.pool import Pool
-from rq.queues.workers.worker import Worker
+from rq.queues.runner.orphans import Orphans
+from rq.queues.runner.pool import Pool
+from rq.queues.runner.script_file import MISSING, SCRIPT_SECONDS, ScriptFile
 from rq.scripts.slots import Slots
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Staying:
         self.pool.note_failure(worker, now)
         ending = worker.script.ending
         assert ending is not None
-        text = protocol.died(ending.exit, ending.signal, worker.greeted)
+        text = worker_protocol.died(ending.exit, ending.signal, worker.greeted)
         log.warning("%s: %s", text, fields(pid=worker.pid))
         if not worker.greeted and not self.pool.free:
             self._file.fail(f"{self._owner.config.script}: {text}", now)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 from rq import back_off
 from rq.logs import fields
+from rq.queues.attempts.worker import Worker
+from rq.queues.attempts.worker_protocol import Limits, Phase
 from rq.queues.owner import Owner
-from rq.queues.workers.protocol import Limits, Phase
-from rq.queues.workers.worker import Worker
 from rq.scripts import environment
 from rq.scripts.script import KILL, TERM, Plan, find_program
 from rq.scripts.slots import Slots

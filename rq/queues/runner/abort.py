@@ -11,8 +11,8 @@ from rq import back_off
 from rq.causes import Cause
 from rq.message import Message
 from rq.queues.attempts.claim import Claim
-from rq.queues.attempts.script_file import MISSING
 from rq.queues.owner import Owner
+from rq.queues.runner.script_file import MISSING
 from rq.states import Event, Role
 
 # What an earlier attempt can have made of a folder: no reason to try it again.

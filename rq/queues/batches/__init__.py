@@ -1,1 +1,0 @@
-"""Batches: messages that one process works on together."""

@@ -1,1 +1,0 @@
-"""Long-lived workers: scripts that stay and take one message after the other."""
