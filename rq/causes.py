@@ -111,7 +111,7 @@ STORIES: dict[Cause, Story] = {
     Cause.BAD_REPORT: Story(
         "It failed in attempt {attempt} after {run}.",
         "What the script reported makes no sense: RQ {text}",
-        "Mend the script (PROTOCOLS.md, the pipe), then `rq retry {id}`.",
+        "Mend the script (docs/reference/pipe.md), then `rq retry {id}`.",
     ),
     Cause.EXIT: Story(
         "It failed in attempt {attempt} after {run}.",

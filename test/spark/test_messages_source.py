@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from harness import documents
+from harness.documents import WORD
 from harness.message_folders import (
     BEGAN,
     make_done,
@@ -16,7 +18,6 @@ from harness.message_folders import (
     plain_read,
 )
 from harness.spool import Owner
-from harness.supervisor import CHECKOUT
 
 from rq.errors import BadInput
 from rq.layout import Root, folder
@@ -265,20 +266,15 @@ def test_a_broken_module_of_a_stranger_does_not_hide_it(
     assert frame(states="que").count() == 1
 
 
-def test_the_protocols_tell_each_column_and_each_option():
-    text = (CHECKOUT / "PROTOCOLS.md").read_text()
-    section = text.partition("\n### Tables of Spark\n")[2].partition("\n## ")[0]
+def test_the_reference_tells_each_column_and_each_option():
+    section = documents.section(documents.REFERENCE / "spark.md", "Tables of Spark")
     reading, columns, writing = (
-        {word for row in rows.splitlines()[2:] for word in words(row)}
-        for rows in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
+        {word for row in table[2:] for word in WORD.findall(row[0])}
+        for table in documents.tables(section)
     )
     assert columns == {name for name, _ in folder_rows.COLUMNS}
     assert reading == read_by(source) | {"root"}
     assert writing == read_by(sink) | {"root"}
-
-
-def words(row):
-    return re.findall(r"`(\w+)`", row.split(" | ")[0])
 
 
 def read_by(module):

@@ -1,12 +1,12 @@
-"""PROTOCOLS.md tells all that strangers can say and see, and nothing that is not there."""
+"""The reference tells all that strangers can say and see, and nothing that is not there."""
 
 import json
 import re
 from dataclasses import MISSING, fields
-from functools import cache
-from pathlib import Path
 
 import pytest
+from harness import documents
+from harness.documents import CHECKOUT, PAGES, REFERENCE, WORD
 
 from rq import cli, names, pipe, wire
 from rq.causes import Cause
@@ -22,65 +22,40 @@ from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
 from rq.timers import sending, timer
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
-TEXT = (CHECKOUT / "PROTOCOLS.md").read_text()
-WORD = re.compile(r"`([^`]+)`")
+
+def section(page, title):
+    return documents.section(REFERENCE / f"{page}.md", title)
 
 
-@cache
-def section(title):
-    """Return the text of a section, those below it included."""
-    found = re.search(rf"^(#+) {title}$", TEXT, re.MULTILINE)
-    assert found, f"there is no section {title}"
-    end = re.search(rf"^#{{1,{len(found[1])}}} ", TEXT[found.end() :], re.MULTILINE)
-    return TEXT[found.end() :][: end.start() if end else None]
-
-
-def tables(title):
-    """Return the tables of a section, the rows of each as lists of cells."""
-    lines = section(title).splitlines()
-    found = [[]]
-    for line in lines:
-        if line.startswith("|"):
-            found[-1].append([one.strip() for one in line.strip("|").split(" | ")])
-        elif found[-1]:
-            found.append([])
-    return [rows for rows in found if rows]
-
-
-def table(title, head):
-    """Return the rows of the table of a section whose first cell is `head`."""
-    return next(rows[2:] for rows in tables(title) if rows[0][0].strip() == head)
-
-
-def told(title, head):
-    """Return the words in the first column of a table."""
-    return {word for row in table(title, head) for word in WORD.findall(row[0])}
-
-
+NAMES = [str(page.relative_to(CHECKOUT)) for page in PAGES]
 MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARAMS)
 
 
 @pytest.mark.parametrize(
-    ("title", "head", "words"),
+    ("page", "title", "head", "words"),
     [
-        ("Commands", "command", set(commands.COMMANDS)),
-        ("The supervisor", "command", set(Commands.COMMANDS)),
-        ("Timers", "command", set(sending.COMMANDS)),
-        ("The pipe", "word", {*Verb, *pipe.ALIASES}),
-        ("Causes", "word", set(Cause)),
-        ("The journal", "`ev`", {*Event, *Note, *JournalNote}),
-        ("Messages", "state", set(State) - {State.NOWHERE, State.GONE}),
-        ("Files", "field", {"job_status", "finished", *status.STATUS_FIELDS}),
+        ("socket", "Commands", "command", set(commands.COMMANDS)),
+        ("socket", "The supervisor", "command", set(Commands.COMMANDS)),
+        ("socket", "Timers", "command", set(sending.COMMANDS)),
+        ("pipe", "The words", "word", {*Verb, *pipe.ALIASES}),
+        ("messages", "Causes", "word", set(Cause)),
+        ("journal", "Lines", "`ev`", {*Event, *Note, *JournalNote}),
+        ("messages", "States", "state", set(State) - {State.NOWHERE, State.GONE}),
+        (
+            "files",
+            "The file status",
+            "field",
+            {"job_status", "finished", *status.STATUS_FIELDS},
+        ),
     ],
 )
-def test_each_word_has_its_row_and_each_row_its_word(title, head, words):
-    assert told(title, head) == words
+def test_each_word_has_its_row_and_each_row_its_word(page, title, head, words):
+    assert documents.first_words(section(page, title), head) == words
 
 
 def test_each_field_of_a_message_has_its_row():
-    rows = {name: None for row in table("Messages", "field") for name in names_in(row)}
-    assert set(rows) == MESSAGE
+    table = documents.rows(section("messages", "Fields"), "field")
+    assert {name for row in table for name in names_in(row)} == MESSAGE
 
 
 def names_in(row):
@@ -89,33 +64,32 @@ def names_in(row):
 
 
 def test_it_is_told_which_commands_are_answered_when_down():
-    rows = {
-        WORD.findall(row[0])[0]: row[-1] for row in table("Commands", "command")[:-1]
-    }
+    table = documents.rows(section("socket", "Commands"), "command")
+    rows = {WORD.findall(row[0])[0]: row[-1] for row in table[:-1]}
     assert rows == {
-        word: "yes" if one.always or one.down else "no"
-        for word, one in commands.COMMANDS.items()
+        word: "yes" if command.always or command.down else "no"
+        for word, command in commands.COMMANDS.items()
     }
 
 
 @pytest.mark.parametrize(
-    ("kind", "head", "demanded"),
-    [(RootConfig, "host", {"host", "port"}), (QueueConfig, "name", {"script"})],
+    ("title", "kind", "demanded"),
+    [
+        ("The main configuration", RootConfig, {"host", "port"}),
+        ("A queue", QueueConfig, {"script"}),
+    ],
 )
-def test_each_setting_is_told_with_its_default(kind, head, demanded):
-    rows = next(
-        rows[2:] for rows in tables("Configuration") if rows[2][0] == f"`{head}`"
-    )
-    defaults = {WORD.findall(row[0])[0]: row[2] for row in rows}
-    assert defaults == {
+def test_each_setting_is_told_with_its_default(title, kind, demanded):
+    table = documents.rows(section("configuration", title), "key")
+    assert {WORD.findall(row[0])[0]: row[2] for row in table} == {
         one.name: "**must be**" if one.name in demanded else f"`{default(one)}`"
         for one in fields(kind)
     }
 
 
-def default(one):
-    value = one.default_factory() if one.default is MISSING else one.default
-    return json.dumps(value)
+def default(field):
+    is_made = field.default is MISSING
+    return json.dumps(field.default_factory() if is_made else field.default)
 
 
 def test_each_variable_that_a_script_is_given_has_its_row():
@@ -131,52 +105,73 @@ def test_each_variable_that_a_script_is_given_has_its_row():
         directory="/",
         lease="",
     )
-    assert told("Scripts", "variable") == set(given) | set(default_worker_env())
+    table = documents.first_words(section("pipe", "How a script starts"), "variable")
+    assert table == set(given) | set(default_worker_env())
 
 
 def test_each_verb_of_the_command_line_is_told_by_its_help():
     help_text = cli.usage()
     assert all(f"  {verb} " in help_text for verb in {*cli.VERBS, *cli.ANCESTOR})
     ancestors = " ".join(cli.ANCESTOR)
-    assert ancestors in " ".join(section("Command line").split())
+    told = section("command-line", "The commands of the Ruby RQ")
+    assert ancestors in " ".join(told.split())
 
 
 def test_each_exit_code_has_its_row():
     codes = {cli.OK, cli.TIMEOUT, cli.ENDED_IN_ERR, cli.INTERRUPTED, cli.FAILED}
     codes |= {cli.INTEGRITY, *cli.EXIT_OF.values()}
-    [rows] = tables("Command line")
-    assert {int(row[0]) for row in rows[2:]} == codes
+    [table] = documents.tables(section("command-line", "Exit codes"))
+    assert {int(row[0]) for row in table[2:]} == codes
 
 
 @pytest.mark.parametrize(
-    ("title", "text", "value"),
+    ("page", "title", "text", "value"),
     [
-        ("Messages", "1,044,480 bytes", MESSAGE_LIMIT),
-        ("Messages", "1 to 200 bytes", names.ATTACHMENT_BYTES),
-        ("The pipe", "65,536 bytes", pipe.LINE_LIMIT),
-        ("The control socket", "| 2 MiB", connection.REQUEST_LIMIT >> 20),
-        ("The control socket", "| 1,000 |", connections.MOST),
-        ("The control socket", "| 30 seconds |", connections.FRAME_SECONDS),
-        ("The control socket", "16 MiB", connection._BACKLOG >> 20),
-        ("Timers", "`period` is 60 seconds", timer.SHORTEST),
+        ("messages", "Limits", "1,044,480 bytes", MESSAGE_LIMIT),
+        ("messages", "Limits", "1 to 200 bytes", names.ATTACHMENT_BYTES),
+        ("pipe", "The words", "65,536 bytes", pipe.LINE_LIMIT),
+        ("socket", "The queue's socket", "| 2 MiB", connection.REQUEST_LIMIT >> 20),
+        ("socket", "The queue's socket", "| 1,000 |", connections.MOST),
+        ("socket", "The queue's socket", "| 30 seconds |", connections.FRAME_SECONDS),
+        ("socket", "The queue's socket", "16 MiB", connection._BACKLOG >> 20),
+        ("configuration", "Timers", "`period` is 60 seconds", timer.SHORTEST),
     ],
 )
-def test_a_limit_is_told_as_it_is(title, text, value):
-    assert text in section(title)
+def test_a_limit_is_told_as_it_is(page, title, text, value):
+    assert text in " ".join(section(page, title).split())
     assert str(int(value)) in text.replace(",", "")
 
 
 @pytest.mark.parametrize("word", [*Child, *Kind])
 def test_each_word_about_a_child_is_told(word):
-    assert re.search(rf"\b{word}\b", section("The supervisor"))
+    assert re.search(rf"\b{word}\b", section("socket", "The supervisor"))
 
 
 def test_the_frames_that_are_shown_are_those_that_are_sent():
     reply = wire.frame(b'["pong"]').decode()
-    assert f"\n{wire.request('ping').decode()}\n{reply}\n" in TEXT
+    shown = f"\n{wire.request('ping').decode()}\n{reply}\n"
+    assert shown in section("socket", "The queue's socket")
 
 
-def test_the_links_within_it_lead_somewhere():
-    heads = re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)
-    anchors = {head.lower().replace(" ", "-") for head in heads}
-    assert set(re.findall(r"\]\(#([^)]*)\)", TEXT)) <= anchors
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_link_of_a_page_leads_somewhere(page):
+    for link in documents.links(page):
+        if link.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{link}: there is no such file"
+        if anchor:
+            assert anchor in documents.anchors(target), f"{link}: no such section"
+
+
+def test_every_page_of_the_reference_is_listed():
+    listed = documents.links(CHECKOUT / "PROTOCOLS.md")
+    for page in REFERENCE.glob("*.md"):
+        assert f"docs/reference/{page.name}" in listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_page_is_short_enough_to_be_read(page):
+    lines = len(documents.text(page).splitlines())
+    assert lines <= 400

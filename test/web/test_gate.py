@@ -203,7 +203,7 @@ PAGES = {
     "/q/{name}/{msg_id}/tailviewlog/{file}": "viewer",
     "/q/{name}/{msg_id}/tailview/{file}": "viewer",
 }
-# Those of the routes for programs stand in PROTOCOLS.md (test_routes.py).
+# Those of the routes for programs stand in the reference (test_routes.py).
 
 
 def test_each_page_names_the_role_that_may_see_it():

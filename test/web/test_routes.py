@@ -1,11 +1,10 @@
-"""The route table and what PROTOCOLS.md tells of it are the same."""
+"""The route table and what the reference tells of it are the same."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from harness.web_server import CHECKOUT
+from harness import documents
 
 from rq.config.settings import RootConfig
 from rq.layout import Root
@@ -13,8 +12,6 @@ from rq.web import app, rest, site
 from rq.web.credentials import Credentials
 from rq.web.pages import templating
 from rq.web.routes import Routes
-
-CELL = re.compile(r"`([^`]+)`")
 
 
 def test_each_route_for_programs_is_told_with_its_methods_and_roles():
@@ -35,7 +32,10 @@ def described(table, path):
 
 
 def told():
-    text = (CHECKOUT / "PROTOCOLS.md").read_text()
-    section = text.partition("\n## HTTP\n")[2].partition("\n## ")[0]
-    rows = [line.split(" | ") for line in section.splitlines() if line[:3] == "| `"]
-    return {path: (row[1], row[2]) for row in rows for path in CELL.findall(row[0])}
+    routes = documents.section(documents.REFERENCE / "http.md", "Routes")
+    rows = documents.rows(routes, "route")
+    return {
+        path: (row[1], row[2])
+        for row in rows
+        for path in documents.WORD.findall(row[0])
+    }

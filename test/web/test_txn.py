@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from contextlib import closing
 
 import pytest
-from harness.supervisor import CHECKOUT, wait_until
+from harness import documents
+from harness.supervisor import wait_until
 from harness.web_server import served
 
 from rq.errors import BadInput, NoSuchMessage
@@ -159,9 +159,8 @@ def test_a_page_of_another_site_cannot_use_them(web, name):
     assert good(web.get(here))["messages"] == 0
 
 
-def test_the_example_in_the_protocols_sends_its_four_messages(web, tmp_path):
-    text = (CHECKOUT / "PROTOCOLS.md").read_text()
-    [example] = re.findall(r"^```sh http\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+def test_the_example_in_the_reference_sends_its_four_messages(web, tmp_path):
+    [example] = documents.examples_of("sh", "http")
     example = example.replace("localhost:3333", f"localhost:{web.port}")
     ran = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", example],

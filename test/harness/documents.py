@@ -1,0 +1,95 @@
+"""Reading the documents: pages, sections, tables and examples."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+REFERENCE = CHECKOUT / "docs/reference"
+GUIDE = CHECKOUT / "docs/guide"
+PAGES = sorted(
+    [
+        *(CHECKOUT / name for name in ("README.md", "PROTOCOLS.md", "THOUGHTS.md")),
+        *(CHECKOUT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")),
+        *(CHECKOUT / "docs").rglob("*.md"),
+        *(CHECKOUT / "examples").rglob("*.md"),
+    ]
+)
+WORD = re.compile(r"`([^`]+)`")
+_FENCE = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A fenced block: its language, the word behind it, and its text."""
+
+    language: str
+    use: str
+    text: str
+    page: str
+
+
+@cache
+def text(page: Path) -> str:
+    return page.read_text()
+
+
+@cache
+def section(page: Path, title: str) -> str:
+    """Return the text of a section, those below it included."""
+    head = re.search(rf"^(#+) {re.escape(title)}$", text(page), re.MULTILINE)
+    assert head, f"{page.name} has no section {title}"
+    rest = text(page)[head.end() :]
+    end = re.search(rf"^#{{1,{len(head[1])}}} ", rest, re.MULTILINE)
+    return rest[: end.start() if end else None]
+
+
+def tables(words: str) -> list[list[list[str]]]:
+    """Return the tables in a text, the rows of each as lists of cells."""
+    rows: list[list[list[str]]] = [[]]
+    for line in words.splitlines():
+        if line.startswith("|"):
+            rows[-1].append([cell.strip() for cell in line.strip("|").split(" | ")])
+        elif rows[-1]:
+            rows.append([])
+    return [table for table in rows if table]
+
+
+def rows(words: str, head: str) -> list[list[str]]:
+    """Return the rows of the table whose first cell is `head`."""
+    return next(table[2:] for table in tables(words) if table[0][0] == head)
+
+
+def first_words(words: str, head: str) -> set[str]:
+    """Return the words in the first column of a table."""
+    return {word for row in rows(words, head) for word in WORD.findall(row[0])}
+
+
+def examples(page: Path) -> list[Example]:
+    return [
+        Example(language=language, use=use, text=block, page=page.name)
+        for language, use, block in _FENCE.findall(text(page))
+    ]
+
+
+def examples_of(language: str, use: str) -> list[str]:
+    """Return the examples of one kind on all pages of the reference, in their order."""
+    return [
+        example.text
+        for page in sorted(REFERENCE.glob("*.md"))
+        for example in examples(page)
+        if (example.language, example.use) == (language, use)
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names by which a link can point into a page, as the forges make them."""
+    heads = re.findall(r"^#+ (.*)$", _FENCE.sub("", text(page)), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def links(page: Path) -> set[str]:
+    return set(re.findall(r"\]\(([^)\s]+)\)", _FENCE.sub("", text(page))))
