@@ -25,14 +25,14 @@ class Note(StrEnum):
     VOID = "void"  # a number that an earlier RQ counted for an event it never wrote
 
 
-class Line(TypedDict):
-    """What each line that has been read holds; its user has fields of its own in it."""
+class Line(TypedDict, total=False):
+    """What each line holds when it is read; its user has fields of its own in it."""
 
     g: int  # the group that was synced together
     seq: int  # counts without gaps
     ev: str
     ts: int  # microseconds since the epoch
-    end: NotRequired[int]  # 1 in the last line of a group
+    end: int  # 1 in the last line of a group
 
 
 class Header(TypedDict):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rq.errors import DiskFailed, Refused, WrongState
 from rq.spool import transactions
 from rq.spool.fold import Folded
+from rq.spool.record import NoteFields
 from rq.spool.store import Spool
 from rq.spool.transactions import Standing, Transaction
 from rq.states import Event, Note, Role, State, next_state
@@ -25,10 +26,11 @@ def open_one(spool: Spool, key: str | None, ttl: float) -> Transaction:
     known = spool.txns.with_key(key) if key is not None else None
     if known is not None:
         return known
-    named = {} if key is None else {"name": key}
     txn_id = spool.new_id()
-    line = spool.note(Note.TXN, txn=txn_id, **{"is": Standing.OPEN}, ttl=ttl, **named)
-    spool.txns.take(line)
+    opening: NoteFields = {"txn": txn_id, "is": Standing.OPEN, "ttl": ttl}
+    if key is not None:
+        opening["name"] = key
+    spool.txns.take(spool.note(Note.TXN, **opening))
     return spool.txns.by_id[txn_id]
 
 
@@ -94,18 +96,25 @@ def commit(
     prep, if the caller has looked; `digest` that of the ids, if it is known.
     """
     digest = digest or transactions.digest(ids)
-    said = {"is": Standing.COMMITTED, "n": len(ids), "sha256": digest}
-    listed = {"manifest": True} if len(ids) > transactions.INLINE else {"ids": ids}
-    line = spool.note(Note.TXN, txn=one.txn_id, **said, **listed)
-    spool.txns.take({**line, "ids": ids})
+    decision: NoteFields = {
+        "txn": one.txn_id,
+        "is": Standing.COMMITTED,
+        "n": len(ids),
+        "sha256": digest,
+    }
+    if len(ids) > transactions.INLINE:
+        decision["manifest"] = True
+    else:
+        decision["ids"] = ids
+    spool.txns.take({**spool.note(Note.TXN, **decision), "ids": ids})
     _leave_prep(spool, ids, Event.COMMIT, one.txn_id)
     _finish(spool, one, others)
 
 
 def abort(spool: Spool, one: Transaction, others: list[str] | None = None) -> None:
     """Discard all messages of an open transaction, by one line; `others` as above."""
-    said = {"is": Standing.ABORTED}
-    spool.txns.take(spool.note(Note.TXN, txn=one.txn_id, **said))
+    decision: NoteFields = {"txn": one.txn_id, "is": Standing.ABORTED}
+    spool.txns.take(spool.note(Note.TXN, **decision))
     _finish(spool, one, others)
     with contextlib.suppress(OSError):  # of a commit that came to nothing
         transactions.drop_manifest(spool.queue, one)

@@ -25,6 +25,7 @@ from rq.nesting import from_json
 from rq.spool import attach as attaching
 from rq.spool import deposits
 from rq.spool.entry import Entry
+from rq.spool.record import Facts, More
 from rq.spool.store import Spool
 from rq.states import Event, Role, State
 
@@ -240,7 +241,8 @@ def _take(keeper: Keeper, found: _Found) -> None:
     message = _message(keeper, found).with_(attachments=found.attachments)
     message.encode_new()  # BadMessage before anything remembers it
     with _at_door(spool, message.msg_id, found.name, message.due):
-        spool.submit(message, via="door", **{"from": found.name})
+        source: More = {"via": "door", "from": found.name}
+        spool.submit(message, **source)
     keeper.take(message)
 
 
@@ -309,7 +311,7 @@ def _refuse(spool: Spool, name: str, reason: str) -> None:
         "what came through the door cannot be used; RQ moves it to err: %s",
         fields(name=name, msg_id=msg_id, reason=reason),
     )
-    facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
-    source: dict[str, Any] = {"via": "door", "from": name}
+    facts: Facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
+    source: More = {"via": "door", "from": name}
     with _at_door(spool, msg_id, name, 0.0):
         spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **source)

@@ -6,14 +6,15 @@ recovery after a crash in the first comes to the same end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, cast
+from typing import cast
 
 from rq.journal.line import Line
 from rq.message import to_keep
 from rq.spool import outbox
+from rq.spool.record import OutEntry, Record
 from rq.states import FINAL, HASHED, Event, Note, State
 
 
@@ -31,7 +32,7 @@ class Action(StrEnum):
 
 def pack(line: Line) -> None:
     """Turn the message in an event into JSON, which takes a fifth of the memory."""
-    record = cast("dict[str, Any]", line)
+    record = cast("Record", line)
     if "message" in record:
         record["message"] = to_keep(record["message"])
 
@@ -42,9 +43,9 @@ class Fold:
 
     state: State
     event: str
-    record: dict[str, Any]
+    record: Record
     message: bytes | None = None  # its JSON
-    ending: dict[str, Any] | None = None  # the last line with the facts of an attempt
+    ending: Record | None = None  # the last line with the facts of an attempt
     requeued: bool = False  # it came back from err within the fold
     door: str | None = None  # its name under new/
     since: float = 0.0
@@ -57,7 +58,7 @@ class Folded:
 
     by_id: dict[str, Fold]
     deltas: dict[State, int]  # of done and relayed
-    owed: list[tuple[int, int, dict[str, Any], float]]
+    owed: list[tuple[int, int, OutEntry, float]]
     sent: set[tuple[int, int]]
     stopped: bool = False  # the last line is that of a clean stop
     # By transaction: messages of a decision that no line of their own tells of.
@@ -67,7 +68,7 @@ class Folded:
     again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
 
 
-def fold(events: Iterable[dict[str, Any]]) -> Folded:
+def fold(events: Iterable[Record]) -> Folded:
     """Fold events in their order."""
     folded = Folded({}, dict.fromkeys(HASHED, 0), [], set())
     for record in events:
@@ -89,7 +90,7 @@ def fold(events: Iterable[dict[str, Any]]) -> Folded:
     return folded
 
 
-def _take(folded: Folded, record: dict[str, Any]) -> None:
+def _take(folded: Folded, record: Record) -> None:
     msg_id, state = record["msg"], State(record["state"])
     one = folded.by_id.get(msg_id)
     if one is None:
@@ -98,7 +99,7 @@ def _take(folded: Folded, record: dict[str, Any]) -> None:
         one.event = record["ev"]
     one.state, one.record = state, record
     if "message" in record:
-        one.message = record["message"]
+        one.message = cast("bytes", record["message"])  # packed
     if "cause" in record:
         one.ending = record
     if record["ev"] == Event.REQUEUE and record["was"] in FINAL:
@@ -110,25 +111,25 @@ def _take(folded: Folded, record: dict[str, Any]) -> None:
     _take_others(folded, record)
 
 
-def _take_decision(folded: Folded, record: dict[str, Any]) -> None:
+def _take_decision(folded: Folded, record: Record) -> None:
     """Let the messages that a transaction has committed be in que; lines that say so of
     each may follow, or a crash may have come before them."""
-    said = {name: one for name, one in record.items() if name != "ids"}
-    said.update(ev=Event.COMMIT, state=State.QUE, was=State.PREP)
-    ids = record.get("ids", ())
+    commit = record.copy()
+    ids = commit.pop("ids", [])
+    commit.update({"ev": Event.COMMIT, "state": State.QUE, "was": State.PREP})
     for msg_id in ids:
-        _take(folded, {**said, "msg": msg_id})
+        _take(folded, {**commit, "msg": msg_id})
     folded.untold[record["txn"]] = dict.fromkeys(ids)
     if record.get("manifest"):
         folded.listed.add(record["txn"])
 
 
-def _take_others(folded: Folded, record: dict[str, Any]) -> None:
+def _take_others(folded: Folded, record: Record) -> None:
     """Take what a line says beside its own message: what it owes, riders."""
     when = record["ts"] / 1e6
     for number, out in enumerate(outbox.unpacked(record.get("out", ()))):
-        whose = {**out, "msg": record["msg"]}
-        folded.owed.append((record["seq"], number, whose, when))
+        entry: OutEntry = {**out, "msg": record["msg"]}
+        folded.owed.append((record["seq"], number, entry, when))
     for rider in record.get("riders", ()):
         _take(folded, rider_record(record, rider))
 
@@ -140,7 +141,7 @@ def _count(folded: Folded, was: State, state: State) -> None:
         folded.deltas[state] += 1
 
 
-def rider_record(record: Mapping[str, Any], rider: str) -> dict[str, Any]:
+def rider_record(record: Record, rider: str) -> Record:
     """Return what a finish line says of one of its riders."""
     return {
         "ts": record["ts"],

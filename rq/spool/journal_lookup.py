@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import time
-from typing import Any, cast
+from typing import cast
 
 import orjson
 
@@ -15,6 +15,7 @@ from rq.journal.segment_file import Segment, read_header
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.message import Message, from_disk
+from rq.spool.record import Record
 
 _MOST = 8  # segments that are searched: the line that brought it into que is a late one
 
@@ -56,7 +57,7 @@ def _last_copy(segment: Segment, msg_id: str) -> bytes | None:
         while at >= 0:
             begin = data.rfind(b"\n", 0, at) + 1
             event = line.read(data[begin : data.find(b"\n", at)], start)
-            record = cast("dict[str, Any] | None", event)
+            record = cast("Record | None", event)
             if record is not None and "message" in record and record["msg"] == msg_id:
                 return orjson.dumps(record["message"])
             at = data.rfind(mark, 0, begin)

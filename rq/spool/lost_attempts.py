@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.spool import journal_lookup
+from rq.spool.record import Facts, More
 from rq.spool.store import Spool
 from rq.states import Event, Role
 
@@ -21,12 +21,12 @@ def fail_malformed(spool: Spool, msg_id: str, reason: str) -> None:
         "a message cannot be read; RQ moves it to err: %s",
         fields(msg_id=msg_id, reason=reason),
     )
-    facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
+    facts: Facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
     more = _owing(spool, msg_id, facts)
     spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **more)
 
 
-def _owing(spool: Spool, msg_id: str, facts: dict[str, Any]) -> dict[str, Any]:
+def _owing(spool: Spool, msg_id: str, facts: Facts) -> More:
     """Return what the end of a message owes whose file cannot be read: what the journal
     holds of it names its webhooks."""
     entry = spool.entries[msg_id]
@@ -55,7 +55,7 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
     attempt = max(message.attempt, entry.attempt) + (1 if unclaimed else 0)
     message = message.with_(count=count, attempt=attempt)
     over = count >= message.max_count
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "cause": Cause.CRASH_LIMIT if over else lost,
         "outcome": "err" if over else "retry",
         "text": f"lost {count} times" if over else "the attempt was lost",
@@ -66,5 +66,5 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
         fields(msg_id=msg_id, attempt=attempt, count=count, max=message.max_count),
     )
     event = Event.FAIL if over else Event.RECOVER
-    more = spool.owing(message, facts) if over else {}
+    more: More = spool.owing(message, facts) if over else {}
     spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts, **more)

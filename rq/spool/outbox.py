@@ -6,15 +6,28 @@ import dataclasses
 import hashlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from rq.nesting import Json
+from rq.spool.record import JsonObject, OutEntry
+
 _STORY = "param2"  # of what is owed to many the part that all have in common
 _WHOSE = 4  # since, msg_id, files, key
 Of = tuple[int, int]  # seq of the line that owes, and which of its entries
+# Of an entry in a checkpoint: seq, number, dest, message, then since, msg_id, files, key
+# as far as the version that wrote it knew them, then the entry that it is `like`.
+Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +35,14 @@ class Owed:
     """A message to be delivered to another queue, with a key that makes it one."""
 
     dest: str
-    message: dict[str, Any]
+    message: JsonObject
     since: float  # epoch seconds
     msg_id: str = ""  # whose end owes it
     files: bool = False  # the attachments of that one go along
     key: str = ""  # under which the receiver knows this delivery, for ever
 
 
-def stamped(out: Mapping[str, Any]) -> dict[str, Any]:
+def stamped(out: OutEntry) -> OutEntry:
     """Return a new entry of `out` with the end of its key: random bits, and 64 bits of
     the digest of its message.
 
@@ -41,10 +54,10 @@ def stamped(out: Mapping[str, Any]) -> dict[str, Any]:
     return {**out, "bits": f"{secrets.token_hex(8)}{digest}"}
 
 
-def packed(out: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def packed(out: Sequence[OutEntry]) -> list[OutEntry]:
     """Return the entries of a line with a text that several have in common, as the
     story of an end, in the first of them only: `like` says which."""
-    first: dict[str, int] = {}
+    first: dict[Json, int] = {}
     return [
         _like(one, first.setdefault(text, number), number)
         if (text := one["message"].get(_STORY))
@@ -53,17 +66,17 @@ def packed(out: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _like(one: Mapping[str, Any], at: int, number: int) -> Mapping[str, Any]:
+def _like(one: OutEntry, at: int, number: int) -> OutEntry:
     if at == number:
         return one
     return {**one, "message": _without(one["message"]), "like": at}
 
 
-def _without(message: Mapping[str, Any]) -> dict[str, Any]:
+def _without(message: JsonObject) -> JsonObject:
     return {name: value for name, value in message.items() if name != _STORY}
 
 
-def unpacked(out: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def unpacked(out: Sequence[OutEntry]) -> list[OutEntry]:
     """Return the entries of a line, each with all of its message."""
     return [
         {**one, "message": _told(one["message"], out[one["like"]]["message"])}
@@ -73,13 +86,11 @@ def unpacked(out: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _told(message: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _told(message: JsonObject, other: JsonObject) -> JsonObject:
     return {**message, _STORY: other[_STORY]}
 
 
-def owed(
-    out: Mapping[str, Any], msg_id: str, since: float, journal: str, of: Of
-) -> Owed:
+def owed(out: OutEntry, msg_id: str, since: float, journal: str, of: Of) -> Owed:
     """Return what an entry of `out`, in the line that ended `msg_id`, owes; `of` is its
     place in the journal."""
     files = bool(out.get("files"))
@@ -194,7 +205,7 @@ class Outbox(MutableMapping[Of, Owed]):
             self._to.setdefault(self._all[of].dest, OrderedDict())[of] = None
 
 
-def to_json(owed: Mapping[Of, Owed]) -> list[list[Any]]:
+def to_json(owed: Mapping[Of, Owed]) -> list[list[object]]:
     """Return a row for each entry; one whose text stands in the row of another entry of
     its line names that at its end."""
     first: dict[tuple[int, str], int] = {}
@@ -209,7 +220,7 @@ def to_json(owed: Mapping[Of, Owed]) -> list[list[Any]]:
     return rows
 
 
-def from_json(data: list[list[Any]], journal: str) -> dict[Of, Owed]:
+def from_json(data: Iterable[Row], journal: str) -> dict[Of, Owed]:
     """Return what a checkpoint of `journal` says is owed."""
     found: dict[Of, Owed] = {}
     for seq, number, dest, message, *rest in data:

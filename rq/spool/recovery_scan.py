@@ -7,7 +7,6 @@ import logging
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from rq.journal import history
 from rq.journal.segment_file import Content, read_segment
@@ -16,6 +15,7 @@ from rq.layout import QueueDir
 from rq.logs import fields
 from rq.spool import checkpoint, index, transactions
 from rq.spool.fold import Folded, fold, pack
+from rq.spool.record import Record
 from rq.spool.transactions import Transactions
 from rq.states import Event, State
 
@@ -95,7 +95,7 @@ def _new(
     keys: dict[str, tuple[str, float]],
     txns: Transactions,
     end: _End,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Record]:
     """Give the events after the checkpoint; those before it bring the index up to it.
     One segment is in memory at a time."""
     after = point.seq if point else 0
@@ -120,14 +120,14 @@ def _new(
 
 
 def _remember(
-    keys: dict[str, tuple[str, float]], txns: Transactions, event: dict[str, Any]
+    keys: dict[str, tuple[str, float]], txns: Transactions, event: Record
 ) -> None:
     txns.take(event)
     if "key" in event:
         keys[event["key"]] = (event["msg"], event["ts"] / 1e6)
 
 
-def _history(queue: QueueDir) -> Iterator[dict[str, Any]]:
+def _history(queue: QueueDir) -> Iterator[Record]:
     """Give all events that there are: no index tells of those long ago."""
     for one in history.segments(queue.journal_dir):
         if (read := read_segment(one, pack)) is not None:
@@ -169,7 +169,7 @@ class _End:
             self.last = dataclasses.replace(found, g=max(found.g, self.last.g))
 
 
-def _freshen(known: index.Index, record: dict[str, Any]) -> None:
+def _freshen(known: index.Index, record: Record) -> None:
     """Bring an index that is older than the checkpoint up to an event before it."""
     msg_id = record.get("msg")
     if msg_id is None or "state" not in record:

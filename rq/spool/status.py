@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rq.message import to_keep
+from rq.spool.record import Record
 
 STATUS_FIELDS = (
     "cause",
@@ -22,9 +20,9 @@ STATUS_FIELDS = (
 )
 
 
-def status_file(record: Mapping[str, Any]) -> bytes:
+def status_file(record: Record) -> bytes:
     """Return the content of the file `status` that a line of the journal asks for."""
-    shown: dict[str, Any] = {"job_status": record.get("text", "")}
+    shown: dict[str, object] = {"job_status": record.get("text", "")}
     for name in STATUS_FIELDS:
         value = record.get(name)
         if value is not None:

@@ -12,9 +12,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Unpack, cast
 
 import orjson
 
@@ -32,6 +32,7 @@ from rq.spool.gone import Gone
 from rq.spool.lag import Lag
 from rq.spool.mover import Mover
 from rq.spool.outbox import Outbox
+from rq.spool.record import Facts, More, NoteFields, OutEntry, Record, Word
 from rq.spool.status import status_file
 from rq.spool.transactions import Transactions
 from rq.states import Event, Note, Role, State, next_state
@@ -48,12 +49,10 @@ _log = logging.getLogger(__name__)
 
 
 # What a message owes to other queues when it has ended so, at that time.
-Owes = Callable[[Message, Mapping[str, Any], float], list[dict[str, Any]]]
+Owes = Callable[[Message, Facts, float], list[OutEntry]]
 
 
-def owes_nothing(
-    message: Message, facts: Mapping[str, Any], now: float
-) -> list[dict[str, Any]]:
+def owes_nothing(message: Message, facts: Facts, now: float) -> list[OutEntry]:
     return []
 
 
@@ -182,10 +181,10 @@ class Spool:
         role: Role,
         *,
         message: Message | None = None,
-        facts: Mapping[str, Any] | None = None,
+        facts: Facts | None = None,
         spare: Message | None = None,
-        **more: Any,
-    ) -> dict[str, Any]:
+        **more: Unpack[More],
+    ) -> Record:
         """Change the state of a message: one line in the journal, and memory.
 
         `message` is its new content, if that changed. `facts` tell of its last attempt
@@ -195,7 +194,7 @@ class Spool:
         entry, source = self._entry(msg_id, event)
         target = next_state(source, event, role)
         now = self.clock()
-        record: dict[str, Any] = {
+        record: Record = {
             "ts": int(now * 1e6),
             "queue": self.queue.name,
             "msg": msg_id,
@@ -214,9 +213,9 @@ class Spool:
         if target is State.QUE:
             record["due"] = due
         if facts is not None:
-            record.update(facts)
+            record.update(cast("Record", facts))
         status = entry.status if facts is None else status_file(record)
-        record.update(more)
+        record.update(cast("Record", more))
         if "out" in record:
             out = [outbox.stamped(one) for one in record["out"]]
             record["out"] = outbox.packed(out)
@@ -290,12 +289,12 @@ class Spool:
         for one in self.watches:
             one.setdefault(msg_id, source)
 
-    def _note_key(self, record: Mapping[str, Any], msg_id: str, now: float) -> None:
+    def _note_key(self, record: Record, msg_id: str, now: float) -> None:
         key = record.get("key")
         if key is not None:
             self.keys[key] = (msg_id, now)
 
-    def _note_owed(self, record: Mapping[str, Any], seq: int, now: float) -> None:
+    def _note_owed(self, record: Record, seq: int, now: float) -> None:
         for number, one in enumerate(outbox.unpacked(record.get("out", ()))):
             of, journal = (seq, number), self.journal.journal_id
             self.owed[of] = outbox.owed(one, record["msg"], now, journal, of)
@@ -333,27 +332,28 @@ class Spool:
         for one in directories:
             durable.remove_dir(one, self.dir_fd)
 
-    def owing(self, message: Message, facts: Mapping[str, Any]) -> dict[str, Any]:
+    def owing(self, message: Message, facts: Facts) -> More:
         """Return the field of a line that says what the end of a message owes."""
         out = self.owes(message, facts, self.clock())
         return {"out": out} if out else {}
 
-    def note(self, note: Note, **more: Any) -> dict[str, Any]:
+    def note(self, note: Note, **more: Unpack[NoteFields]) -> Record:
         """Write a line that changes no state of its own; return it."""
         now = int(self.clock() * 1e6)
-        record = {"ts": now, "queue": self.queue.name, "ev": note, **more}
+        record: Record = {"ts": now, "queue": self.queue.name, "ev": note}
+        record.update(cast("Record", more))
         record["seq"] = self.journal.append(record)
         return record
 
-    def sent(self, seq: int, number: int, **more: str) -> None:
-        """Write down that an entry of the outbox was delivered; `more`: who said so."""
+    def sent(self, seq: int, number: int, **word: Unpack[Word]) -> None:
+        """Write down that an entry of the outbox was delivered; `word`: who said so."""
         if self.owed.pop((seq, number), None) is not None:
-            self.note(Note.SENT, of=seq, i=number, **more)
+            self.note(Note.SENT, of=seq, i=number, **word)
 
-    def send_again(self, seq: int, number: int, **more: str) -> None:
+    def send_again(self, seq: int, number: int, **word: Unpack[Word]) -> None:
         """Write down that an entry of the outbox is owed as if it were from now."""
-        note = self.note(Note.AGAIN, of=seq, i=number, **more)
-        since = note["ts"] / 1e6
+        line = self.note(Note.AGAIN, of=seq, i=number, **word)
+        since = line["ts"] / 1e6
         self.owed[seq, number] = outbox.renewed(self.owed[seq, number], since)
 
     # ---- what happens to a message, in words
@@ -387,7 +387,7 @@ class Spool:
         self.entries[msg_id].since = self.clock()
         self.txns.take(line)
 
-    def submit(self, message: Message, **more: Any) -> Entry:
+    def submit(self, message: Message, **more: Unpack[More]) -> Entry:
         """Accept a message, new or prepared: → que, in one line.
 
         The attachments of a prepared one are durable by now.
@@ -395,12 +395,13 @@ class Spool:
         self.fire(message.msg_id, Event.COMMIT, Role.CREATOR, message=message, **more)
         return self.entries[message.msg_id]
 
-    def claim(self, msg_id: str, slot: int, **more: Any) -> Message:
+    def claim(self, msg_id: str, slot: int, batch: str | None = None) -> Message:
         """que → run: an attempt begins. BadMessage when its file cannot be used."""
+        more: More = {"slot": slot} if batch is None else {"slot": slot, "batch": batch}
         message = self.read(msg_id)
         entry = self.entries[msg_id]
         entry.attempt += 1
-        self.fire(msg_id, Event.CLAIM, Role.QUEUE, slot=slot, **more)
+        self.fire(msg_id, Event.CLAIM, Role.QUEUE, **more)
         return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)
 
     def reschedule(self, msg_id: str, due: float, role: Role = Role.CREATOR) -> None:
@@ -411,7 +412,7 @@ class Spool:
         self.fire(msg_id, Event.RESCHEDULE, role, message=message.with_(due=due))
         entry.seq, entry.since = seq, since
 
-    def ride(self, rider: str, event: Event, line: Mapping[str, Any]) -> None:
+    def ride(self, rider: str, event: Event, line: Record) -> None:
         """Let a rider end as its leader did; the leader's line names it."""
         record = rider_record(line, rider)
         entry = self.entries[rider]

@@ -11,7 +11,7 @@ import hashlib
 import os
 from asyncio import Future
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +21,7 @@ from rq import durable
 from rq.errors import Damaged
 from rq.journal.line import Line
 from rq.layout import QueueDir
+from rq.spool.record import Record
 from rq.states import Event, Note
 
 REMEMBERED = (
@@ -145,7 +146,7 @@ class Transactions:
 
     # ---- the fold
 
-    def take(self, record: Mapping[str, Any]) -> None:
+    def take(self, record: Record) -> None:
         """Take a line of the journal; one that was taken before changes nothing."""
         one = self.by_id.get(record.get("txn", ""))
         if record["ev"] == Note.TXN:
@@ -158,7 +159,7 @@ class Transactions:
             one.touched = record["ts"] / 1e6
             self._of[record["msg"]] = one
 
-    def _begin(self, record: Mapping[str, Any]) -> None:
+    def _begin(self, record: Record) -> None:
         if record["is"] == Standing.OPEN:
             when = record["ts"] / 1e6
             given = record.get("name"), float(record["ttl"])
@@ -180,7 +181,7 @@ class Transactions:
         if one.manifest:
             self._listed[one.txn_id] = one
 
-    def _decide(self, one: Transaction, record: Mapping[str, Any]) -> None:
+    def _decide(self, one: Transaction, record: Record) -> None:
         one.standing = Standing(record["is"])
         one.touched = record["ts"] / 1e6
         one.number, one.digest = record.get("n", 0), record.get("sha256", "")
@@ -240,13 +241,13 @@ def clear_manifests(
             durable.unlink(os.fspath(queue.journal / name))
 
 
-def expanded(queue: QueueDir, line: Line) -> dict[str, Any]:
+def expanded(queue: QueueDir, line: Line) -> Record:
     """Return a line of the journal with the ids that its manifest holds.
 
     Damaged: the manifest is not the one that the line promises. None is there any more:
     a checkpoint covers what it decided.
     """
-    record = cast("dict[str, Any]", line)
+    record = cast("Record", line)
     if record["ev"] != Note.TXN or not record.get("manifest"):
         return record
     path = _manifest(queue, record["txn"])

@@ -14,6 +14,7 @@ from rq.queues.control import message_list
 from rq.queues.control.verbs import Command, Context, asker, object_in, with_id
 from rq.queues.owner import Owner
 from rq.queues.tasks import in_slices
+from rq.spool.record import Facts
 from rq.states import Event, Role, State, next_state
 
 
@@ -88,7 +89,7 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
     again = message.with_(
         count=0, attempt=max(message.attempt, began), due=owner.spool.clock()
     )
-    facts = {
+    facts: Facts = {
         "cause": "operator",
         "outcome": "requeue",
         "text": f"by {who}",

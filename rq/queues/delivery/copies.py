@@ -23,6 +23,7 @@ from rq.message import Attachment, Message
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner import Owner
 from rq.spool import ancestor_files, attach, folders
+from rq.spool.record import OutEntry
 from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
@@ -196,12 +197,12 @@ async def take_copy_from(owner: Owner, asked: Mapping[str, Any]) -> str:
 # ---- forward: done, and a copy goes on
 
 
-def forwarded(owner: Owner, message: Message, dest: str) -> dict[str, Any]:
+def forwarded(owner: Owner, message: Message, dest: str) -> OutEntry:
     """Return the entry of the outbox that hands a message on, attachments included."""
     copy = _copied(message, _NOT_DUPED)
     copy.update(dest=dest, due=owner.spool.clock(), count=0)
     copy.setdefault("orig_msg_id", owner.full_id(message.msg_id))
-    out = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
+    out: OutEntry = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
     files = bool(message.attachments) or names.is_ancestors(message.msg_id)
     return {**out, "files": True} if files else out
 

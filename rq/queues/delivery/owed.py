@@ -28,6 +28,7 @@ from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import copies
 from rq.queues.owner import Owner
 from rq.spool.outbox import Of, Owed
+from rq.spool.record import Facts, OutEntry
 
 WEBHOOK = "webhook"
 IN_DOUBT = 6 * 86400.0  # longer, and the receiver may have forgotten the key
@@ -43,8 +44,8 @@ log = logging.getLogger(__name__)
 
 
 def owes(
-    owner: Owner, message: Message, decided: Outcome, facts: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+    owner: Owner, message: Message, decided: Outcome, facts: Facts
+) -> list[OutEntry]:
     """Return what a message that ends owes: its webhooks, and its copy when it is
     handed on."""
     out = owner.spool.owes(message, facts, owner.spool.clock())
@@ -57,9 +58,9 @@ def webhooks(
     config: RootConfig,
     queue: str,
     message: Message,
-    facts: Mapping[str, Any],
+    facts: Facts,
     now: float,
-) -> list[dict[str, Any]]:
+) -> list[OutEntry]:
     """Return the messages to the webhook queue that tell how a message has ended."""
     if not message.post_run_webhook:
         return []
@@ -76,7 +77,7 @@ def webhooks(
     ]
 
 
-def _to_webhook(url: str, text: str, webhook_id: str) -> dict[str, Any]:
+def _to_webhook(url: str, text: str, webhook_id: str) -> OutEntry:
     params = {"param1": url, "param2": text, "param3": webhook_id}
     return {"dest": WEBHOOK, "message": {"dest": WEBHOOK, **params}}
 
@@ -85,7 +86,7 @@ def _told(
     config: RootConfig,
     queue: str,
     message: Message,
-    facts: Mapping[str, Any],
+    facts: Facts,
     now: float,
 ) -> dict[str, Any]:
     """Return the story of an end; the names that the ancestor used mean what they did."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from rq import back_off
 from rq.causes import Cause
@@ -13,6 +12,7 @@ from rq.message import Message
 from rq.queues.attempts.claim import Claim
 from rq.queues.owner import Owner
 from rq.queues.runner.script_file import MISSING
+from rq.spool.record import Facts, More
 from rq.states import Event, Role
 
 # What an earlier attempt can have made of a folder: no reason to try it again.
@@ -107,8 +107,8 @@ def give_back(owner: Owner, claim: Claim, why: Abort) -> None:
         due = owner.spool.clock() + why.wait if why.wait else message.due
         changed = message.with_(attempt=message.attempt - 1, due=due)
         unchanged = message = changed
-    facts = {"cause": why.cause, "text": why.text, "outcome": _NAMES[why.event]}
-    more: dict[str, Any] = {}
+    facts: Facts = {"cause": why.cause, "text": why.text, "outcome": _NAMES[why.event]}
+    more: More = {}
     if why.event is Event.FAIL:
         more = owner.spool.owing(message, facts)
     owner.spool.fire(

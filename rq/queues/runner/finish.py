@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Any
 
 from rq import names
 from rq.causes import Cause
@@ -17,6 +16,7 @@ from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
 from rq.queues.runner import abort
+from rq.spool.record import Facts, More
 from rq.states import Event, Role, State
 
 WELL = frozenset({Event.FINISH, Event.RELAY})
@@ -52,7 +52,7 @@ def fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None
         if owner.spool.find(msg_id) is not State.RUN:
             return
         text = f"{decided.name}, but {abort.unforeseen(error)}"
-        facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
+        facts: Facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
         owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
         owner.backlog.release_riders(msg_id)
 
@@ -66,9 +66,9 @@ def _fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> Non
     stamped = claim.stamp is not None or claim.worker is None
     if changed is None and stamped and owner.spool.stamp(msg_id) != claim.stamp:
         changed = message  # what its script made of the file is not kept
-    more: dict[str, Any] = {}
+    more: More = {}
     if riders:
-        more.update(riders=riders, rides=owner.full_id(msg_id))
+        more["riders"], more["rides"] = riders, owner.full_id(msg_id)
     if decided.event not in AGAIN:
         owner.count("err" if decided.event is Event.FAIL else "done")
         out = owed.owes(owner, changed or message, decided, facts)
@@ -156,10 +156,10 @@ def _changed(
     return None
 
 
-def _facts(attempt: Attempt, claim: Claim, decided: Outcome) -> dict[str, Any]:
+def _facts(attempt: Attempt, claim: Claim, decided: Outcome) -> Facts:
     ending = attempt.ending
     assert ending is not None
-    facts = {
+    facts: Facts = {
         "cause": decided.cause,
         "outcome": decided.name,
         "text": decided.text,

@@ -1,0 +1,130 @@
+"""The lines of a queue's journal, as types: what each of them may say.
+
+They are dicts, made once and written as JSON: a class for each would be built and taken
+apart again for every event. What PROTOCOLS.md says of each word `ev` holds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NotRequired, TypedDict
+
+from rq.journal.line import Line
+from rq.nesting import Json
+
+JsonObject = Mapping[str, Json]
+# In a line read back: JSON, or as `fold.pack` leaves it. In one to be written: a fragment.
+Content = object
+
+
+class Facts(TypedDict, total=False):
+    """What is known of an attempt that has ended, or did not begin."""
+
+    cause: str
+    outcome: str
+    text: str
+    exit: int | None
+    signal: str | None
+    wait_us: int | None
+    run_us: int
+    cpu_us: int | None
+    max_rss: int | None  # KiB
+    created_us: int
+    batch: str
+
+
+class OutEntry(TypedDict):
+    """What a line owes to another queue: an entry of its field `out`."""
+
+    dest: str
+    message: JsonObject
+    files: NotRequired[bool]  # the attachments go along
+    bits: NotRequired[str]  # the end of its key
+    like: NotRequired[int]  # the entry whose message holds the text of this one, too
+    msg: NotRequired[str]  # added when it is read back: whose end owes it
+    journal: NotRequired[str]  # added then, too: that the line is of
+
+
+_From = TypedDict("_From", {"from": str}, total=False)
+_Is = TypedDict("_Is", {"is": str}, total=False)
+
+
+class More(_From, total=False):
+    """Further fields of a line that changes the state of a message."""
+
+    slot: int  # of the lease, in a claim
+    batch: str  # that the message is claimed with
+    key: str  # under which it was accepted
+    via: str  # "door", with `from`: its name in new/
+    txn: str
+    riders: list[str]  # which end with it
+    rides: str  # its own full id, for those
+    out: list[OutEntry]
+
+
+class Word(TypedDict, total=False):
+    """What a person has said of an entry of an outbox, and who."""
+
+    said: str
+    by: str
+
+
+class NoteFields(_Is, Word, total=False):
+    """Fields of a line that changes no state of its own."""
+
+    txn: str
+    ttl: float
+    name: str  # the key of a transaction
+    n: int
+    sha256: str
+    ids: list[str]
+    manifest: bool
+    of: int  # seq of the line that owes
+    i: int  # which of its entries
+    step: float
+    reason: str
+
+
+class Record(Line, _From, _Is, total=False):
+    """A line of a queue's journal."""
+
+    queue: str
+    msg: str
+    msgs: list[str]
+    state: str
+    was: str
+    count: int
+    attempt: int
+    due: float
+    message: Content
+    dup: str  # of a rider, which has no line on disk
+    cause: str
+    outcome: str
+    text: str
+    exit: int | None
+    signal: str | None
+    wait_us: int | None
+    run_us: int
+    cpu_us: int | None
+    max_rss: int | None
+    created_us: int
+    batch: str
+    slot: int
+    key: str
+    via: str
+    txn: str
+    riders: list[str]
+    rides: str
+    out: list[OutEntry]
+    ttl: float
+    name: str
+    n: int
+    sha256: str
+    ids: list[str]
+    manifest: bool
+    of: int
+    i: int
+    said: str
+    by: str
+    step: float
+    reason: str
