@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from rq import durable
-from rq.errors import Refused, cause_of, is_busy, is_no_room, is_of_disk
-from rq.journal import line
+from rq.journal import checkpoint as envelope
 from rq.layout import QueueDir
 from rq.proc import locks, processes
 from rq.spool import index, outbox
@@ -21,65 +20,50 @@ from rq.states import Note, State
 
 AFTER_BYTES = 64 * 1024 * 1024
 AFTER_SECONDS = 60.0
-_SEED = line.seed("", "checkpoint")  # what its checksum starts from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What holds as of event `seq`."""
+    """What holds of a queue as of event `seq`."""
 
-    journal: str
-    segment: str
-    offset: int
-    seq: int
-    g: int
-    start: int
-    boot: str
+    journal: envelope.Checkpoint  # without content
     counts: Counts
     running: Mapping[str, int] = field(default_factory=dict)  # msg_id: attempt
-    owed: Mapping[tuple[int, int], Owed] = field(default_factory=dict)
-    clean: bool = False  # written by a clean stop
-    seen: float = 0.0  # the last time that could be believed; 0: not known
+    owed: Mapping[outbox.Of, Owed] = field(default_factory=dict)
 
-    def encode(self) -> bytes:
-        shown: dict[str, Any] = {
-            "journal": self.journal,
-            "segment": self.segment,
-            "offset": self.offset,
-            "seq": self.seq,
-            "g": self.g,
-            "start": self.start,
-            "boot": self.boot,
+    @property
+    def seq(self) -> int:
+        """The last event that it covers."""
+        return self.journal.position.seq
+
+    @property
+    def clean(self) -> bool:
+        """Whether a clean stop has written it."""
+        return self.journal.clean
+
+    def whole(self) -> envelope.Checkpoint:
+        """Return it as the journal writes it."""
+        content = {
             "counts": self.counts.to_json(),
             "running": self.running,
             "owed": outbox.to_json(self.owed),
-            "clean": self.clean,
-            "seen": self.seen,
         }
-        return line.sealed(line.body(shown), _SEED)
+        return replace(self.journal, content=content)
 
 
 def read(queue: QueueDir) -> Checkpoint | None:
-    """Return the checkpoint of a queue; None when there is none that can be used: a
-    changed bit is found by its checksum, for nothing else would contradict it.
+    """Return the checkpoint of a queue; None when there is none that can be used.
 
-    OSError: RQ lacks what it takes to look, and what is owed may stand there alone.
+    OSError: it cannot be read now; what is owed may stand there alone.
     """
-    try:
-        data = line.read_object(queue.checkpoint.read_bytes(), _SEED)
-        if data is None:
-            return None
-        return Checkpoint(
-            **{
-                **data,
-                "counts": counts_from(data["counts"]),
-                "owed": outbox.from_json(data["owed"], data["journal"]),
-            }
-        )
-    except OSError as error:
-        if is_busy(error):
-            raise
+    point = envelope.read(queue.journal_dir)
+    if point is None:
         return None
+    try:
+        content = dict(point.content)
+        content["counts"] = counts_from(content["counts"])
+        content["owed"] = outbox.from_json(content["owed"], point.position.journal)
+        return Checkpoint(journal=replace(point, content={}), **content)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -87,26 +71,24 @@ def read(queue: QueueDir) -> Checkpoint | None:
 def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
     """Note what holds now, right after a commit; the folders it waits for become the
     spool's barrier."""
-    position = spool.journal.position
     spool.lagging.barrier = set(spool.unsettled)
     running = {
         msg_id: one.attempt
         for msg_id, one in spool.entries.items()
         if one.state is State.RUN
     }
-    return Checkpoint(
-        journal=spool.journal.journal_id,
-        segment=position.segment,
-        offset=position.offset,
-        seq=position.seq,
-        g=position.g,
+    point = envelope.Checkpoint(
+        position=spool.journal.position,
         start=spool.journal.start,
         boot=boot,
+        clean=clean,
+        seen=spool.seen,
+    )
+    return Checkpoint(
+        journal=point,
         counts=Counts(dict(spool.counts.by_state)),
         running=running,
         owed=spool.owed.copy(),
-        clean=clean,
-        seen=spool.seen,
     )
 
 
@@ -117,37 +99,23 @@ def finish(spool_fd: int, queue: QueueDir, point: Checkpoint) -> None:
 
     One at a time in a root, so that many owners do not sync one disk together.
     """
-    turn = _turn(queue)
-    try:
+    with _turn(queue):
         durable.crash_point("checkpoint:before-syncfs")
         durable.sync_filesystem(spool_fd)
         durable.crash_point("checkpoint:after-syncfs")
-        _write(queue, point)
+        envelope.write(queue.journal_dir, point.whole())
+
+
+@contextlib.contextmanager
+def _turn(queue: QueueDir) -> Iterator[None]:
+    try:
+        turn = locks.lock_waiting(turn_file(queue))
+    except OSError as error:
+        raise envelope.put_off(error) from None
+    try:
+        yield
     finally:
         os.close(turn)
-
-
-def _turn(queue: QueueDir) -> int:
-    try:
-        return locks.lock_waiting(turn_file(queue))
-    except OSError as error:
-        raise _put_off(error) from None
-
-
-def _put_off(error: OSError) -> Exception:
-    """Return Refused where nothing is lost: the last checkpoint still holds."""
-    if is_busy(error) or is_no_room(error):
-        return Refused(f"no room for a checkpoint: {error.strerror}")
-    if is_of_disk(error):
-        return error
-    return Refused(f"no checkpoint can be written: {cause_of(error)}")
-
-
-def _write(queue: QueueDir, point: Checkpoint) -> None:
-    try:
-        durable.write_durable(queue.checkpoint, point.encode())
-    except OSError as error:
-        raise _put_off(error) from None
 
 
 def stop(spool: Spool) -> None:

@@ -49,7 +49,7 @@ def look(queue: QueueDir, now: float) -> Found:
         )
     place = queue.journal_dir
     active = history.active_segments(place)
-    journal = history.journal_of(place, active) or (point.journal if point else None)
+    journal = history.journal_of(place, active) or _journal_of(point)
     known = _index(queue, journal, point)
     keys = dict(known.keys) if known else {}
     txns = Transactions(known.txns if known else ())
@@ -69,8 +69,12 @@ def look(queue: QueueDir, now: float) -> Found:
         keys=keys,
         txns=txns,
         fresh=point is None and journal is None,
-        seen=(point and point.seen) or end.start or now,
+        seen=(point and point.journal.seen) or end.start or now,
     )
+
+
+def _journal_of(point: checkpoint.Checkpoint | None) -> str | None:
+    return point.journal.position.journal if point else None
 
 
 def _index(
@@ -142,10 +146,8 @@ class _End:
         self.last = Position("", 0, 0, 0)
         self.start, self.boot = 0, ""
         if point is not None:
-            self.last = Position(
-                point.segment, point.offset, point.seq, point.g, point.journal
-            )
-            self.start, self.boot = point.start, point.boot
+            self.last = point.journal.position
+            self.start, self.boot = point.journal.start, point.journal.boot
 
     def take(self, read: Content) -> None:
         """Take the next segment."""

@@ -176,7 +176,7 @@ def is_here(queue: QueueDir) -> None:
     journal = history.journal_of(
         queue.journal_dir, history.active_segments(queue.journal_dir)
     )
-    journal = journal or (point.journal if point else None)
+    journal = journal or (point.journal.position.journal if point else None)
     if journal is None or not mark.is_elsewhere(queue.journal_dir):
         return
     fd = os.open(queue.path, os.O_RDONLY)
