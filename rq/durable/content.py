@@ -8,8 +8,8 @@ import hashlib
 import os
 import stat
 
-from rq import beneath, durable
-from rq.durable import ATTACHMENT_MODE, FILE_MODE
+from rq import beneath
+from rq.durable.files import ATTACHMENT_MODE, FILE_MODE, unlink, write_all
 
 _COPY_BYTES = 1024 * 1024
 _FICLONE = 0x40049409
@@ -33,14 +33,14 @@ def copy_hashed(
             sha.update(chunk)
             md5.update(chunk)
             if not cloned:
-                durable.write_all(fd, chunk)
+                write_all(fd, chunk)
             size += len(chunk)
             if most is not None and size > most:
                 raise OSError(errno.EFBIG, "it grows while it is copied", path)
         os.fchmod(fd, ATTACHMENT_MODE)
         os.fsync(fd)
     except OSError:
-        durable.unlink(path, dir_fd)
+        unlink(path, dir_fd)
         raise
     finally:
         os.close(fd)
@@ -59,7 +59,7 @@ def take_in(source: int, path: str, dir_fd: int) -> bool:
         os.fchmod(source, ATTACHMENT_MODE)
         os.fsync(source)
     except OSError:
-        durable.unlink(path, dir_fd)
+        unlink(path, dir_fd)
         raise
     return True
 

@@ -320,7 +320,7 @@ def test_what_cannot_be_looked_at_now_is_not_removed(place, monkeypatch):
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     with monkeypatch.context() as patched:
-        patched.setattr(durable.os, "stat", lacks)
+        patched.setattr(os, "stat", lacks)
         with pytest.raises(OSError, match="Cannot allocate memory"):
             durable.clear_way("run/ID", ("msg",), fd)
     assert (top / "queue/run/ID/msg").read_bytes() == b"{}"

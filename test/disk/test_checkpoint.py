@@ -5,7 +5,7 @@ import pytest
 from harness.queues import no_descriptors
 from harness.spool import NOW, Clock, Owner, a_message
 
-from rq import durable
+from rq.durable import crash_points
 from rq.errors import Refused, WrongState
 from rq.queues.housekeeping import is_old
 from rq.spool import checkpoint, folders, index
@@ -217,7 +217,7 @@ def test_a_stop_that_is_cut_short_behind_its_index_hides_no_later_key(
 
     owner.submit()
     owner.apply()
-    monkeypatch.setattr(durable, "crash_point", kill)
+    monkeypatch.setattr(crash_points, "hook", kill)
     with pytest.raises(Killed):
         checkpoint.stop(owner.spool)
     monkeypatch.undo()

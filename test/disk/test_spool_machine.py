@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rq import durable
+from rq.durable import crash_points
 from rq.errors import WrongState
 from rq.layout import folder
 from rq.spool import check, checkpoint, decisions, folders, index, transactions
@@ -82,12 +82,11 @@ def dying_after(points: int):
         if left[0] < 0:
             raise Crash
 
-    before = durable.crash_point
-    durable.crash_point = passing
+    before, crash_points.hook = crash_points.hook, passing
     try:
         yield
     finally:
-        durable.crash_point = before
+        crash_points.hook = before
 
 
 class SpoolMachine(RuleBasedStateMachine):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from power.tale import NOWHERE, Tale
 
-from rq import durable
+from rq.durable import crash_points
 from rq.spool import checkpoint, index
 from rq.states import Event, State
 
@@ -33,11 +33,11 @@ def killed_after(points: int) -> Iterator[None]:
         if left[0] < 0:
             raise Killed
 
-    kept, durable.crash_point = durable.crash_point, passing
+    before, crash_points.hook = crash_points.hook, passing
     try:
         yield
     finally:
-        durable.crash_point = kept
+        crash_points.hook = before
 
 
 class Wanderer:
