@@ -11,6 +11,7 @@ import pytest
 from faults.clocks import Clock
 from harness.failing_calls import run
 from harness.kills import site_at
+from xdist.scheduler import LoadFileScheduling
 
 HERE = Path(__file__).resolve().parent
 
@@ -143,3 +144,20 @@ def few_inodes(tmp_path):
     mounted("tmpfs", "none", target, "size=64m,nr_inodes=150")
     yield target
     unmounted(target)
+
+
+class ByFileButPlantedBugs(LoadFileScheduling):
+    """The tests of a file run on one worker, since they share what it sets up. Planted
+    bugs share little and take long: each runs on whichever worker is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if "test_mutants.py::" in nodeid:
+            return nodeid
+        return super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Choose who runs what; None: as the command line says."""
+    if config.getoption("dist") == "loadfile":
+        return ByFileButPlantedBugs(config, log)
+    return None

@@ -2,6 +2,7 @@
 
 import pytest
 from faults.mutants.plant import copied_tree, judge, mutants
+from harness.extent import share
 
 pytestmark = pytest.mark.process
 
@@ -12,7 +13,7 @@ def tree():
         yield tree
 
 
-@pytest.mark.parametrize("mutant", mutants(), ids=lambda one: one.name)
+@pytest.mark.parametrize("mutant", share(mutants(), 4), ids=lambda one: one.name)
 def test_a_planted_bug_is_noticed(tree, mutant):
     verdict = judge(mutant, tree)
     if verdict.word == "skipped":

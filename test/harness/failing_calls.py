@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.extent import FULL
 from harness.kills import SCRIPT, Queue, short, site_at
 from harness.supervisor import wait_until
 from rq.errors import OutcomeUnknown, Unreachable
@@ -26,7 +27,6 @@ ACTS = {
     "resend": '[ "$RQ_COUNT" -ge 1 ] || { echo "resend 0-again" >&3; exit 0; }',
 }
 ERRORS = [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EROFS, errno.EACCES]
-FULL = os.environ.get("CI") == "true"
 SEED = int(os.environ.get("RQ_TEST_SEED", "6"))
 EVERY = int(os.environ.get("RQ_FAULTS_EVERY", "0"))
 

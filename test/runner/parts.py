@@ -15,6 +15,8 @@ class Part:
     folder: str = ""
     everyday: bool = True
     marker: str = ""
+    budget: float = 0.0  # seconds of two cores, in CI
+    thinned: str = ""  # what is run of it every day
     limit: float = 900.0
     hang: float = 300.0  # seconds after which a test is ended and shows where it was
     parallel: int = 1  # most of these tests wait; files of tests run side by side
@@ -25,13 +27,18 @@ class Part:
 
 
 PARTS = (
-    Part(name="lint", about="ruff, codespell, shellcheck, newlines"),
-    Part(name="types", about="mypy --strict over rq/"),
-    Part(name="imports", about="the rooms of ARCHITECTURE.md, by import-linter"),
-    Part(name="unit", about="pure rooms", folder="unit"),
-    Part(name="disk", about="the spool on a real disk", folder="disk"),
+    Part(name="lint", budget=10, about="ruff, codespell, shellcheck, newlines"),
+    Part(name="types", budget=60, about="mypy --strict over rq/"),
+    Part(
+        name="imports",
+        budget=15,
+        about="the rooms of ARCHITECTURE.md, by import-linter",
+    ),
+    Part(name="unit", budget=20, about="pure rooms", folder="unit"),
+    Part(name="disk", budget=60, about="the spool on a real disk", folder="disk"),
     Part(
         name="process",
+        budget=400,
         about="real children",
         folder="process",
         limit=1800.0,
@@ -40,6 +47,7 @@ PARTS = (
     ),
     Part(
         name="system",
+        budget=120,
         about="the whole daemon",
         folder="system",
         parallel=3,
@@ -47,6 +55,7 @@ PARTS = (
     ),
     Part(
         name="web",
+        budget=130,
         about="REST, safety, files, the web as a child",
         folder="web",
         parallel=3,
@@ -54,6 +63,7 @@ PARTS = (
     ),
     Part(
         name="browser",
+        budget=130,
         about="the pages in a headless Chromium",
         folder="browser",
         parallel=3,
@@ -61,12 +71,14 @@ PARTS = (
     ),
     Part(
         name="hosts",
+        budget=40,
         about="relay between hosts, as network namespaces",
         folder="hosts",
         programs=("ip:iproute2",),
     ),
     Part(
         name="spark",
+        budget=360,
         parallel=2,
         about="sources, sinks, history and jobs on Spark",
         folder="spark",
@@ -77,7 +89,9 @@ PARTS = (
     ),
     Part(
         name="power",
+        budget=240,
         about="power cuts, enumerated",
+        thinned="half of the stories that are cut twice",
         folder="power",
         limit=1800.0,
         hang=900.0,
@@ -86,7 +100,9 @@ PARTS = (
     ),
     Part(
         name="faults",
+        budget=440,
         about="kill -9, crashes, planted bugs; RQ_FAULTS_EVERY=1: for hours",
+        thinned="a fourth of the planted bugs, half of the calls that fail",
         folder="faults",
         limit=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 1800.0,
         hang=36_000.0 if "RQ_FAULTS_EVERY" in os.environ else 600.0,
@@ -95,13 +111,16 @@ PARTS = (
     ),
     Part(
         name="fuzz",
+        budget=40,
         about="bytes that nobody would send; RQ_FUZZ_EXAMPLES=N for more",
         folder="fuzz",
         parallel=2,
     ),
     Part(
         name="soak",
+        budget=630,
         about="a mixed load with faults; RQ_SOAK_SECONDS=N for longer",
+        thinned="a minute, not ten",
         folder="soak",
         limit=SOAK,
         hang=SOAK,

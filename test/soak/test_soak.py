@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from harness.extent import FULL
 from harness.kills import short
 from harness.queues import wait_until
 from harness.supervisor import annoy
@@ -32,7 +33,7 @@ from rq.errors import OutcomeUnknown, RQError, Unreachable
 
 pytestmark = pytest.mark.system
 
-USUAL = "600" if os.environ.get("CI") == "true" else "60"
+USUAL = "600" if FULL else "60"
 SECONDS = float(os.environ.get("RQ_SOAK_SECONDS", USUAL))
 QUEUES = ("steady", "stays", "victim")
 RAN = 'echo "$RQ_MSG_ID" >> "$RQ_ROOT/ran"\n'
