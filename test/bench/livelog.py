@@ -15,8 +15,8 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[n]) for n in (1, 2)]
 
 import showcase  # noqa: E402
+from harness.ports import free_port  # noqa: E402
 from harness.supervisor import Daemon, daemon_on  # noqa: E402
-from harness.web_server import free_port  # noqa: E402
 
 LINES = 100
 SPARSE = 2 * 1024**3

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from harness import chromium, showcase
+from harness.ports import free_port
 from harness.supervisor import Daemon, daemon_on
-from harness.web_server import free_port
 
 AXE = "axe-core@4.14.1"
 

@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from harness import chromium, history_showcase, showcase
-from harness.supervisor import CHECKOUT, daemon_on
-from harness.web_server import free_port
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
+from harness.supervisor import daemon_on
 
 SHAPES = {"wide": chromium.WIDE, "narrow": chromium.NARROW}
 THEMES = ("light", "dark")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from harness import chromium, history_showcase, showcase
+from harness.ports import free_port
 from harness.supervisor import daemon_on
-from harness.web_server import free_port
 
 
 @pytest.fixture(scope="module")

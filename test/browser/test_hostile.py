@@ -6,7 +6,7 @@ import json
 
 import pytest
 from harness import chromium
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 CORPUS = (
     "<script>alert(1)</script>",

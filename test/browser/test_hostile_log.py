@@ -6,7 +6,7 @@ import os
 
 import pytest
 from harness import chromium
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 from rq import visible
 

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 from harness import chromium, showcase
-from harness.supervisor import CHECKOUT, daemon_on, wait_until
-from harness.web_server import free_port
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
+from harness.supervisor import daemon_on
+from harness.waiting import wait_until
 
 from rq.outbound import permits
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 from harness import chromium
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 SCRIPT = """#!/bin/sh
 echo "err the service at https://example.org/api/v2/reports answered 503 after 30 s" >&3

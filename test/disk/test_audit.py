@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.queues import CHECKOUT
+from harness.checkout import CHECKOUT
 
 from rq import logs
 from rq.access import audit

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from harness.queues import free_descriptors
+from harness.limits import free_descriptors
 
 from rq import beneath, durable
 from rq.errors import NotPlain

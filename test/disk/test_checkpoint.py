@@ -2,7 +2,7 @@
 
 import orjson
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 from harness.spool import NOW, Clock, Owner, a_message
 
 from rq.durable import crash_points

@@ -5,7 +5,7 @@ import shutil
 
 import orjson
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 from harness.spool import NOW, Owner, a_message
 
 from rq import disk

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.queues import free_descriptors
+from harness.limits import free_descriptors
 from harness.spool import ORIGIN, adopt, check_live, deposit, look
 
 from rq.layout import folder

@@ -4,7 +4,7 @@ import os
 
 import orjson
 import pytest
-from harness.queues import files_of, no_descriptors
+from harness.limits import files_of, no_descriptors
 
 from rq.errors import Damaged, DiskFailed
 from rq.journal import history, line

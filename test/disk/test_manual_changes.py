@@ -4,8 +4,8 @@ import os
 import shutil
 
 import pytest
-from harness.queues import wait_until
 from harness.spool import Owner
+from harness.waiting import wait_until
 
 from rq.layout import folder
 from rq.spool import check, manual_changes

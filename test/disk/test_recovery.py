@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import orjson
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 from harness.spool import Clock, Owner, a_message, check_live
 
 from rq.causes import Cause

@@ -8,7 +8,8 @@ import time
 
 import pytest
 from harness.ancestor import message_at
-from harness.queues import CHECKOUT, no_descriptors
+from harness.checkout import CHECKOUT
+from harness.limits import no_descriptors
 
 from rq.errors import BadConfig, Refused
 from rq.pipe import Verb

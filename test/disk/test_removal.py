@@ -5,7 +5,7 @@ import os
 import threading
 
 import pytest
-from harness.queues import mounted_on
+from harness.limits import mounted_on
 
 from rq import beneath, durable
 

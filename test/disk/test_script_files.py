@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 
 from rq.errors import NotPlain
 from rq.layout import Root

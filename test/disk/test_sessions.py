@@ -6,7 +6,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 
 from rq import passwords
 from rq.access import logins, once, sessions, tokens

@@ -5,8 +5,9 @@ import os
 import stat
 
 import pytest
-from harness.queues import files_of, mounted_on, wait_until
+from harness.limits import files_of, mounted_on
 from harness.spool import a_message, check_live, deposit, look
+from harness.waiting import wait_until
 
 from rq.errors import BadMessage, NoSuchMessage, WrongState
 from rq.layout import folder

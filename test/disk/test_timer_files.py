@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 
 from rq.errors import CannotRead
 from rq.layout import Root

@@ -9,7 +9,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 
 from rq.access import tokens
 from rq.access.roles import Role

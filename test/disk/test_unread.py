@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from harness.queues import no_descriptors
+from harness.limits import no_descriptors
 from harness.spool import a_message
 
 from rq.config.settings import QueueConfig

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from harness.queues import wait_until
+from harness.waiting import wait_until
 
 HOUR, DAY = 3600, 86400
 

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.kills import Site, short
-from harness.supervisor import wait_until
+from harness.kills import Site
+from harness.queues import short
+from harness.waiting import wait_until
 
 from rq.errors import OutcomeUnknown
 

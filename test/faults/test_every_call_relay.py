@@ -24,10 +24,12 @@ from harness.failing_calls import (
     nth,
     sampled,
 )
-from harness.kills import short, site_at
+from harness.kills import site_at
+from harness.ports import free_port
+from harness.queues import short
 from harness.relay import RUN
-from harness.supervisor import wait_until
-from harness.web_server import free_port, start_web
+from harness.waiting import wait_until
+from harness.web_server import start_web
 
 from rq import config
 from rq.config import files

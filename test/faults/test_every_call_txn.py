@@ -11,7 +11,7 @@ import errno
 
 import pytest
 from harness.failing_calls import Story, each_may_fail, many_may_fail, sampled
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

@@ -5,7 +5,9 @@ import os
 
 import pytest
 from harness.cli import rq
-from harness.queues import MAIN, RunningQueue, kept, mounted_on, wait_until
+from harness.limits import mounted_on
+from harness.queues import MAIN, RunningQueue, kept
+from harness.waiting import wait_until
 
 from rq.states import State
 

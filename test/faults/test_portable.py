@@ -11,7 +11,8 @@ import subprocess
 
 import pytest
 from harness.queues import RunningQueue
-from harness.supervisor import daemon_on, wait_until
+from harness.supervisor import daemon_on
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,9 @@ import sys
 import time
 
 import pytest
-from harness.kills import short, site_at
-from harness.supervisor import wait_until
+from harness.kills import site_at
+from harness.queues import short
+from harness.waiting import wait_until
 
 from rq.errors import OutcomeUnknown, Unreachable
 

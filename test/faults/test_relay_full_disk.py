@@ -4,8 +4,8 @@ import os
 import subprocess
 
 import pytest
-from harness.queues import wait_until
 from harness.relay import pair_at
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

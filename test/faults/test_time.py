@@ -8,9 +8,10 @@ import time
 
 import pytest
 from faults.clocks import DAY, HOUR, stop
-from harness.kills import short, site_at
-from harness.queues import wait_until
+from harness.kills import site_at
+from harness.queues import short
 from harness.supervisor import daemon_on
+from harness.waiting import wait_until
 
 from rq.errors import OutcomeUnknown
 

@@ -10,8 +10,9 @@ from datetime import datetime
 
 import pytest
 from faults.clocks import DAY, HOUR, stop
-from harness.queues import RunningQueue, wait_until
+from harness.queues import RunningQueue
 from harness.supervisor import daemon_on
+from harness.waiting import wait_until
 
 from rq import client
 

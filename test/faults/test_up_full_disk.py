@@ -4,7 +4,8 @@ import os
 import subprocess
 
 import pytest
-from harness.cli import free_port, rq, run
+from harness.cli import rq, run
+from harness.ports import free_port
 
 MIB = 1024 * 1024
 

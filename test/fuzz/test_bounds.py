@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.supervisor import CHECKOUT
+from harness.checkout import CHECKOUT
 
 LIMITS = """
 import resource

@@ -6,7 +6,8 @@ import json
 import os
 
 import pytest
-from harness.queues import running_queue, wait_until
+from harness.queues import running_queue
+from harness.waiting import wait_until
 from harness.web_server import served
 
 from rq import client, nesting

@@ -12,8 +12,9 @@ from pathlib import Path
 import orjson
 import pytest
 from harness.hostile_values import json_value, mangled, near
-from harness.queues import running_queue, wait_until
+from harness.queues import running_queue
 from harness.supervisor import daemon_on
+from harness.waiting import wait_until
 from hypothesis import example, given
 from hypothesis import strategies as st
 

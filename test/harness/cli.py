@@ -6,12 +6,9 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
-from harness.web_server import free_port
-
-CHECKOUT = Path(__file__).resolve().parents[2]
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
 
 
 def run(module, *words, root=None, env=None, **options):
@@ -61,12 +58,3 @@ def running(root):
     finally:
         ended = rq("down", root=root)
     assert ended.returncode == 0, ended.stderr
-
-
-def wait_until(condition, timeout=60.0):
-    """Return what `condition` returns, once it is true."""
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout} s: {condition}"
-        time.sleep(0.02)
-    return found

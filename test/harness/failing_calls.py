@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.extent import FULL
-from harness.kills import SCRIPT, Queue, short, site_at
-from harness.supervisor import wait_until
+from harness.kills import SCRIPT, Queue, site_at
+from harness.queues import short
+from harness.waiting import wait_until
 from rq.errors import OutcomeUnknown, Unreachable
 
 ACTS = {

@@ -15,8 +15,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.cli import CHECKOUT
-from harness.queues import lives, wait_until
+from harness.checkout import CHECKOUT
+from harness.processes import lives
+from harness.waiting import wait_until
 
 USER = 4321  # nobody has it: without an entry in passwd
 STRANGER = 4322

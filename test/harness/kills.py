@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.queues import CHECKOUT
-from harness.supervisor import wait_until
+from harness.checkout import CHECKOUT
+from harness.queues import short
+from harness.waiting import wait_until
 from rq import client
 from rq.errors import OutcomeUnknown, Unreachable
 from rq.layout import Root
@@ -323,10 +324,6 @@ class Queue:
     def segment(self) -> Path:
         """Return the segment that is being written."""
         return max(self.dir.journal.glob("0*"))
-
-
-def short(full_id: str) -> str:
-    return full_id.rsplit("/", 1)[-1]
 
 
 def _pids() -> list[int]:

@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from harness.queues import CHECKOUT, RunningQueue, wait_until
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue
+from harness.waiting import wait_until
 
 ON = "echo forward b >&3"
 # What `date -s` would do, for one process: its clock is as far ahead as the file says.

@@ -9,29 +9,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
+from harness.checkout import CHECKOUT
+from harness.waiting import wait_until
 from rq import client
-from rq.errors import RQError
 from rq.layout import Root
 from rq.proc import processes
 from rq.spool import check
 from rq.states import FINAL
 
-only_root = pytest.mark.skipif(
-    os.geteuid() != 0,
-    reason="only root can be other users -> sudo ./test/run_tests.sh",
-)
-CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPTS = CHECKOUT / "test/scripts"
 MAIN = """
 import os, signal, sys
@@ -65,99 +57,6 @@ SETTINGS = {
     "min_free_bytes": 0,
     "min_free_inodes": 0,
 }
-
-
-@contextlib.contextmanager
-def files_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond `size` bytes while the block runs, as on a full disk; no
-    longer, for what pytest prints may go to a file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
-
-
-@contextlib.contextmanager
-def no_descriptors() -> Iterator[None]:
-    """Let this process open nothing more while the block runs."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@contextlib.contextmanager
-def free_descriptors(number: int) -> Iterator[None]:
-    """Leave so many descriptors, whatever the limit is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = max(map(int, os.listdir("/proc/self/fd"))) + 20
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    taken: list[int] = []
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
-        for _ in range(number):
-            os.close(taken.pop())
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for fd in taken:
-            os.close(fd)
-
-
-@contextlib.contextmanager
-def mounted_on(path: Path, *what: object) -> Iterator[None]:
-    """Mount something on a directory while the block runs, by default itself: to rename
-    the directory is EBUSY then."""
-    words = ["mount", *map(str, what or ("--bind", path)), str(path)]
-    if os.geteuid() or subprocess.run(words, check=False, stderr=-3).returncode:
-        pytest.skip("nothing can be mounted here -> sudo, outside of a container")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", path], check=True)
-
-
-def wait_until(fact: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Return the first true value of `fact`; fail after `seconds`."""
-    end = time.monotonic() + seconds
-    last: object = None
-    while time.monotonic() < end:
-        try:
-            if value := fact():
-                return value
-        except (RQError, OSError, ValueError, KeyError) as error:
-            last = error
-        time.sleep(0.01)
-    raise AssertionError(f"not within {seconds} s: {last or fact()!r}")
-
-
-@contextlib.contextmanager
-def acting_as(uid: int, gid: int, groups: Sequence[int] = ()) -> Iterator[None]:
-    """Let what is connected and opened while the block runs be another user's."""
-    old = os.getgroups()
-    os.setgroups(list(groups))
-    os.setegid(gid)
-    os.seteuid(uid)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(old)
-
-
-def open_to_others(path: Path) -> None:
-    """Let other users pass through the directories that lead to a test's own."""
-    for place in (path, *list(path.parents)[:3]):
-        place.chmod(place.stat().st_mode | 0o011)
 
 
 def ask_at_once(socket: Path, pid: int, *requests: tuple[str, object]) -> list[Any]:
@@ -372,20 +271,3 @@ def kept(queue: Kept) -> Iterator[Kept]:
         queue.close()
     finally:
         queue.kill()
-
-
-def lives(pid: int) -> bool:
-    """Return whether a process is there, no zombie, and not just taken apart by the
-    kernel: that does nothing any more, and holds nothing for long."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    is_ending = int(words[6]) & 0x4  # PF_EXITING
-    return words[0] not in "ZX" and not is_ending
-
-
-def end(pid: int) -> None:
-    """Kill a process that a test has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.queues import CHECKOUT, RunningQueue, short, wait_until
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue, short
+from harness.waiting import wait_until
 from harness.web_server import Client, web_alone
 from rq.outbound import permits
 from rq.spool import folders

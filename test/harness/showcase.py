@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.ancestor_http import old_receiver
-from harness.supervisor import CHECKOUT, Daemon, wait_until
+from harness.checkout import CHECKOUT
+from harness.supervisor import Daemon
+from harness.waiting import wait_until
 from rq.outbound import permits
 
 THUMBS = r"""#!/bin/sh

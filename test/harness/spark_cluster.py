@@ -18,8 +18,9 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from harness.supervisor import CHECKOUT, wait_until
-from harness.web_server import free_port
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
+from harness.waiting import wait_until
 from rq.spark import session
 
 HOSTS = ("127.0.0.1", "127.0.0.2")

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.queues import CHECKOUT, RunningQueue, short
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue, short
 
 LAUNCHER = """#!/bin/sh
 PYTHONPATH={checkout} exec {python} -m rq.spark "$@"

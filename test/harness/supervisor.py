@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.queues import wait_until
+from harness.checkout import CHECKOUT
+from harness.waiting import wait_until
 from rq import client, wire
 from rq.config import files
 from rq.layout import Root
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPT = "#!/bin/sh\necho done ok >&3\n"
 
 

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.web_server import CHECKOUT, free_port, write_config
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
+from harness.web_server import write_config
 from rq.config import files
 from rq.layout import Root
 

@@ -7,7 +7,6 @@ import html
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import uuid
@@ -17,22 +16,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from harness.supervisor import CHECKOUT, Daemon, daemon_on
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
+from harness.supervisor import Daemon, daemon_on
 from rq.config import files
 from rq.layout import Root
 
 BROWSER = "text/html,application/xhtml+xml"
-
-
-def free_port() -> int:
-    """Return a port that nobody else is given while this process lives: a socket that does
-    not listen keeps it, and lets in who says SO_REUSEADDR, as servers do."""
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", 0))
-    port = int(sock.getsockname()[1])
-    sock.detach()
-    return port
 
 
 @dataclass(frozen=True)

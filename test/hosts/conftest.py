@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.supervisor import CHECKOUT, Daemon, wait_until
+from harness.checkout import CHECKOUT
+from harness.supervisor import Daemon
+from harness.waiting import wait_until
 from harness.web_server import write_config
 
 from rq.outbound import permits

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from harness.queues import short
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 from rq.spool import folders
 from rq.states import State

@@ -13,8 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.kills import Queue, Site, short
-from harness.supervisor import CHECKOUT, wait_until
+from harness.checkout import CHECKOUT
+from harness.kills import Queue, Site
+from harness.queues import short
+from harness.waiting import wait_until
 from power.tale import ANY, NOWHERE, SEGMENT, Seen, mark, take_marks
 
 from rq.spool import checkpoint

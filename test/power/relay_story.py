@@ -11,9 +11,11 @@ import random
 import sys
 from pathlib import Path
 
-from harness.kills import Queue, Site, short
-from harness.supervisor import wait_until
-from harness.web_server import free_port, start_web
+from harness.kills import Queue, Site
+from harness.ports import free_port
+from harness.queues import short
+from harness.waiting import wait_until
+from harness.web_server import start_web
 from power.queue_stories import OFTEN, PATIENCE, RELAY, TAKER, Act
 from power.tale import NOWHERE, take_marks
 

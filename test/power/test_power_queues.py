@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from harness.kills import site_at
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 from power.disk import Mark
 from power.proving import is_here, prove, queues_of, recorded_queues
 from power.queue_stories import PATIENCE, SCRIPT, STORIES

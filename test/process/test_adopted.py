@@ -7,7 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness.queues import end, running_queue, wait_until
+from harness.processes import end
+from harness.queues import running_queue
+from harness.waiting import wait_until
 
 from rq.proc.family import Family
 

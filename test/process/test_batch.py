@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.queues import SETTINGS, RunningQueue, lives, running_queue, wait_until
+from harness.processes import lives
+from harness.queues import SETTINGS, RunningQueue, running_queue
+from harness.waiting import wait_until
 
 from rq.queues.schedule.destinations import MOST
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness.kills import BATCH, site_at
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

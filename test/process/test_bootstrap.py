@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.queues import CHECKOUT
+from harness.checkout import CHECKOUT
 
 pytestmark = pytest.mark.process
 

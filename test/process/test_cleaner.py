@@ -4,7 +4,9 @@ import os
 import time
 
 import pytest
-from harness.queues import CHECKOUT, RunningQueue, wait_until
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue
+from harness.waiting import wait_until
 
 from rq import cleaner
 from rq.errors import BadInput

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from harness import ancestor
-from harness.cli import CHECKOUT, rq, run
+from harness.checkout import CHECKOUT
+from harness.cli import rq, run
 
 from rq import client
 from rq.config import files

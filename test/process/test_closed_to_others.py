@@ -7,7 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from harness.queues import acting_as, open_to_others, wait_until
+from harness.processes import acting_as, open_to_others
+from harness.waiting import wait_until
 from harness.web_server import served
 
 from rq import client

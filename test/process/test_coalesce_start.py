@@ -5,7 +5,8 @@ import shutil
 import signal
 
 import pytest
-from harness.queues import RunningQueue, kept, wait_until
+from harness.queues import RunningQueue, kept
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
 

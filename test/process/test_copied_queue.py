@@ -6,8 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from harness.queues import RunningQueue, kept, wait_until
+from harness.queues import RunningQueue, kept
 from harness.supervisor import Daemon
+from harness.waiting import wait_until
 from harness.web_server import web_alone
 
 from rq import cli

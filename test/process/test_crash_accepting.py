@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from harness.kills import short, site_at
-from harness.supervisor import connect, wait_until
+from harness.kills import site_at
+from harness.queues import short
+from harness.supervisor import connect
+from harness.waiting import wait_until
 
 from rq import client, wire
 from rq.errors import OutcomeUnknown

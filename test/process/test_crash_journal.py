@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from harness.kills import Queue, Site, site_at
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 from rq.errors import OutcomeUnknown, Unreachable
 from rq.spool import index

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.kills import short, site_at
-from harness.supervisor import wait_until
+from harness.kills import site_at
+from harness.queues import short
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

@@ -8,7 +8,9 @@ import shutil
 import threading
 
 import pytest
-from harness.queues import CHECKOUT, RunningQueue, short, wait_until
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue, short
+from harness.waiting import wait_until
 
 from rq import config
 from rq.timers import timer

@@ -2,7 +2,8 @@
 
 import pytest
 from harness.kills import site_at
-from harness.queues import RunningQueue, short, wait_until
+from harness.queues import RunningQueue, short
+from harness.waiting import wait_until
 
 from rq.spool import folders
 from rq.states import State

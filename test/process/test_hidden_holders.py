@@ -10,15 +10,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness.queues import (
-    CHECKOUT,
-    RunningQueue,
-    end,
-    kept,
-    lives,
-    only_root,
-    wait_until,
-)
+from harness.checkout import CHECKOUT
+from harness.processes import end, lives, only_root
+from harness.queues import RunningQueue, kept
+from harness.waiting import wait_until
 
 pytestmark = [pytest.mark.process, only_root]
 NOBODY = 65534

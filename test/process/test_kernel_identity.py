@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from harness.queues import CHECKOUT, wait_until
-from harness.web_server import free_port
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
+from harness.waiting import wait_until
 
 from rq.access import kernel
 

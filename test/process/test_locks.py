@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from harness.checkout import CHECKOUT
 from harness.installation import as_user
-from harness.queues import CHECKOUT, only_root, open_to_others, wait_until
+from harness.processes import only_root, open_to_others
 from harness.supervisor import Daemon
+from harness.waiting import wait_until
 
 from rq import logs
 from rq.proc import locks

@@ -3,7 +3,8 @@
 import socket
 
 import pytest
-from harness.cli import free_port, rq, run
+from harness.cli import rq, run
+from harness.ports import free_port
 
 from rq.layout import Root
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from harness.canned_service import http, service
-from harness.queues import CHECKOUT
+from harness.checkout import CHECKOUT
 
 from rq.outbound import addresses, connection
 from rq.outbound.line import Line, NotAllowed

@@ -4,7 +4,8 @@ import json
 
 import pytest
 from harness.owed import ON, WEEK, Owing, in_doubt
-from harness.queues import RunningQueue, kept, wait_until
+from harness.queues import RunningQueue, kept
+from harness.waiting import wait_until
 
 from rq import cli
 from rq.spool import folders

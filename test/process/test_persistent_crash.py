@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 from harness.kills import site_at
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 from rq.errors import OutcomeUnknown, Unreachable
 

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness.queues import running_queue, wait_until
+from harness.queues import running_queue
+from harness.waiting import wait_until
 
 from rq.queues.attempts import worker_protocol
 

@@ -9,7 +9,9 @@ import signal
 import time
 
 import pytest
-from harness.queues import SETTINGS, lives, running_queue, wait_until
+from harness.processes import lives
+from harness.queues import SETTINGS, running_queue
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

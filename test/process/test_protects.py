@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from harness import web_server
-from harness.cli import CHECKOUT
+from harness.checkout import CHECKOUT
 
 PAGE = CHECKOUT / "docs/guide/protects.md"
 BLOCK = PAGE.read_text().partition("```sh\n")[2].partition("```")[0]

@@ -11,7 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness.queues import CHECKOUT, ask_at_once, end, running_queue, short, wait_until
+from harness.checkout import CHECKOUT
+from harness.processes import end
+from harness.queues import ask_at_once, running_queue, short
+from harness.waiting import wait_until
 
 from rq import wire
 

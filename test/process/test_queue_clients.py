@@ -6,7 +6,8 @@ import os
 import socket
 
 import pytest
-from harness.queues import running_queue, short, wait_until
+from harness.queues import running_queue, short
+from harness.waiting import wait_until
 
 from rq import client, wire
 

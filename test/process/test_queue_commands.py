@@ -8,7 +8,8 @@ import sys
 import time
 
 import pytest
-from harness.queues import ask_at_once, running_queue, short, wait_until
+from harness.queues import ask_at_once, running_queue, short
+from harness.waiting import wait_until
 
 from rq import client
 from rq.queues.control.commands import COMMANDS

@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from harness.cli import CHECKOUT, rq
-from harness.supervisor import daemon_on, wait_until
+from harness.checkout import CHECKOUT
+from harness.cli import rq
+from harness.supervisor import daemon_on
+from harness.waiting import wait_until
 
 from rq import command
 from rq.command import Command

@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
-from harness.queues import SETTINGS, RunningQueue, lives, running_queue, wait_until
+from harness.processes import lives
+from harness.queues import SETTINGS, RunningQueue, running_queue
+from harness.waiting import wait_until
 
 from rq import client
 from rq.spool import check

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from harness.documents import REFERENCE, examples_of
 from harness.documents import examples as on_page
-from harness.queues import running_queue, short, wait_until
+from harness.queues import running_queue, short
+from harness.waiting import wait_until
 
 from rq import command, config
 from rq.layout import Root

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from harness.ancestor_http import OldSender, old_receiver
-from harness.queues import wait_until
 from harness.relay import pair_at
+from harness.waiting import wait_until
 
 from rq import cli
 

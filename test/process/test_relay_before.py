@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from harness.queues import CHECKOUT, RunningQueue
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue
 from harness.relay import RUN, SETTINGS
 
 from rq.outbound import earlier, permits

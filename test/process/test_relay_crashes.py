@@ -7,8 +7,8 @@ import shutil
 import signal
 
 import pytest
-from harness.queues import wait_until
 from harness.relay import STEPS, pair_at
+from harness.waiting import wait_until
 
 from rq.errors import RQError
 

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from harness.queues import wait_until
 from harness.relay import DELAYS, FAULTS, STEPS, pair_at
+from harness.waiting import wait_until
 
 from rq import host_back_off
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 from harness.canned_service import http, service
-from harness.queues import wait_until
 from harness.relay import HERE, pair_at
+from harness.waiting import wait_until
 
 from rq import cli
 from rq.cli import check_rq

@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
-from harness.queues import RunningQueue, wait_until
+from harness.queues import RunningQueue
 from harness.relay import pair_at
+from harness.waiting import wait_until
 
 from rq import host_back_off, transfers
 from rq.message import MESSAGE_LIMIT

@@ -6,8 +6,9 @@ import time
 import zlib
 
 import pytest
-from harness.queues import short, wait_until
+from harness.queues import short
 from harness.relay import pair_at
+from harness.waiting import wait_until
 
 from rq import cli
 

@@ -5,8 +5,8 @@ import ssl
 import subprocess
 
 import pytest
-from harness.queues import wait_until
 from harness.relay import HERE, pair_at, proxy_to
+from harness.waiting import wait_until
 
 from rq import passwords
 from rq.cli import check_rq

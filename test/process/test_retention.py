@@ -4,7 +4,8 @@ import os
 import time
 
 import pytest
-from harness.queues import RunningQueue, running_queue, short, wait_until
+from harness.queues import RunningQueue, running_queue, short
+from harness.waiting import wait_until
 
 from rq.journal import history
 

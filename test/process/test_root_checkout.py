@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness.cli import CHECKOUT, define, free_port
+from harness.checkout import CHECKOUT
+from harness.cli import define
 from harness.installation import (
     STRANGER,
     USER,
@@ -19,7 +20,8 @@ from harness.installation import (
     owners,
     place_for_all,
 )
-from harness.queues import only_root
+from harness.ports import free_port
+from harness.processes import only_root
 
 pytestmark = [pytest.mark.process, only_root]
 

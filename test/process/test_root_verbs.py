@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness.cli import define, free_port
+from harness.cli import define
 from harness.installation import (
     STRANGER,
     USER,
@@ -18,7 +18,9 @@ from harness.installation import (
     owners,
     place_for_all,
 )
-from harness.queues import only_root, wait_until
+from harness.ports import free_port
+from harness.processes import only_root
+from harness.waiting import wait_until
 
 from rq.cli import ANCESTOR, UNREACHABLE, VERBS
 

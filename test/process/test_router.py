@@ -3,8 +3,11 @@
 import json
 
 import pytest
+from harness.checkout import CHECKOUT
 from harness.cli import rq
-from harness.queues import CHECKOUT, RunningQueue, no_descriptors, wait_until
+from harness.limits import no_descriptors
+from harness.queues import RunningQueue
+from harness.waiting import wait_until
 
 from rq import config
 from rq.errors import CannotRead

@@ -10,7 +10,8 @@ import threading
 import time
 
 import pytest
-from harness.supervisor import annoy, daemon_on, wait_until
+from harness.supervisor import annoy, daemon_on
+from harness.waiting import wait_until
 
 from rq import client, config, trash, wire
 from rq.errors import NoSuchQueue, Refused

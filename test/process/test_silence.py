@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from harness.queues import running_queue, short, wait_until
+from harness.queues import running_queue, short
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 DONE = "echo done fine >&3"

@@ -11,14 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.queues import (
-    RunningQueue,
-    acting_as,
-    open_to_others,
-    running_queue,
-    wait_until,
-)
+from harness.processes import acting_as, open_to_others
+from harness.queues import RunningQueue, running_queue
 from harness.supervisor import daemon_on
+from harness.waiting import wait_until
 
 from rq import client, wire
 

@@ -12,16 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness.queues import (
-    CHECKOUT,
-    RunningQueue,
-    acting_as,
-    open_to_others,
-    running_queue,
-    short,
-    wait_until,
-)
+from harness.checkout import CHECKOUT
+from harness.processes import acting_as, open_to_others
+from harness.queues import RunningQueue, running_queue, short
 from harness.supervisor import Daemon, daemon_on
+from harness.waiting import wait_until
 
 from rq import client
 from rq.access.roles import Role

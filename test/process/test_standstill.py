@@ -1,7 +1,8 @@
 """A queue that stands still says so, and why; one that is at work or at rest does not."""
 
 import pytest
-from harness.queues import running_queue, wait_until
+from harness.queues import running_queue
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from harness.queues import CHECKOUT, RunningQueue, running_queue, short, wait_until
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue, running_queue, short
+from harness.waiting import wait_until
 
 from rq import client
 from rq.errors import RQError

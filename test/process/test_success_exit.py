@@ -1,7 +1,8 @@
 """`"success": "exit"`: the exit status speaks for scripts that say nothing themselves."""
 
 import pytest
-from harness.queues import running_queue, wait_until
+from harness.queues import running_queue
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 IMPROPER = "err - PROCESS EXITED IMPROPERLY - MOVING TO ERR - Completion was "

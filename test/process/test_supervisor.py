@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.supervisor import annoy, daemon_on, wait_until
+from harness.supervisor import annoy, daemon_on
+from harness.waiting import wait_until
 
 from rq import client, config, trash
 from rq.config import files

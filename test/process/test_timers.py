@@ -8,7 +8,8 @@ import threading
 import time
 
 import pytest
-from harness.supervisor import annoy, connect, daemon_on, wait_until
+from harness.supervisor import annoy, connect, daemon_on
+from harness.waiting import wait_until
 
 from rq import client, config, names, wire
 from rq.config import files

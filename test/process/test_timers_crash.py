@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
+from harness.checkout import CHECKOUT
 from harness.kills import site_at
-from harness.queues import CHECKOUT
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 from rq import client, config
 

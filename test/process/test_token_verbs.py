@@ -11,8 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from harness.cli import CHECKOUT, rq, running
-from harness.web_server import Client, free_port, write_config
+from harness.checkout import CHECKOUT
+from harness.cli import rq, running
+from harness.ports import free_port
+from harness.web_server import Client, write_config
 
 from rq import passwords
 from rq.access.tokens import Tokens

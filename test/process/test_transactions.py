@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 from harness.cli import rq
-from harness.kills import short, site_at
-from harness.queues import ask_at_once
-from harness.supervisor import wait_until
+from harness.kills import site_at
+from harness.queues import ask_at_once, short
+from harness.waiting import wait_until
 
 from rq import client
 

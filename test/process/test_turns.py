@@ -10,8 +10,9 @@ import os
 import time
 
 import pytest
-from harness.queues import RunningQueue, kept, short, wait_until
+from harness.queues import RunningQueue, kept, short
 from harness.spool import Owner
+from harness.waiting import wait_until
 
 from rq import client
 from rq.proc import turnlimit

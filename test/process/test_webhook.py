@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from harness.queues import CHECKOUT, RunningQueue, wait_until
+from harness.checkout import CHECKOUT
+from harness.queues import RunningQueue
+from harness.waiting import wait_until
 
 from rq.webhook import signing
 

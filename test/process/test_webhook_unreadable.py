@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from harness.queues import RunningQueue, wait_until
+from harness.queues import RunningQueue
+from harness.waiting import wait_until
 
 from rq.spool import folders
 from rq.states import State

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from harness.cli import rq
-from harness.queues import wait_until
+from harness.waiting import wait_until
 from harness.web_server import served
 
 pytestmark = pytest.mark.process

@@ -3,7 +3,8 @@
 import hashlib
 
 import pytest
-from harness.queues import RunningQueue, running_queue, wait_until
+from harness.queues import RunningQueue, running_queue
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 # Says what param2 holds on the pipe, reads the answer, reports done with it; its copy

@@ -7,15 +7,9 @@ import sys
 from datetime import datetime
 
 import pytest
-from harness.queues import (
-    SCRIPTS,
-    SETTINGS,
-    RunningQueue,
-    kept,
-    lives,
-    running_queue,
-    wait_until,
-)
+from harness.processes import lives
+from harness.queues import SCRIPTS, SETTINGS, RunningQueue, kept, running_queue
+from harness.waiting import wait_until
 
 from rq.scripts import environment
 

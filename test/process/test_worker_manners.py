@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.queues import SCRIPTS, RunningQueue, end, lives, running_queue, wait_until
+from harness.processes import end, lives
+from harness.queues import SCRIPTS, RunningQueue, running_queue
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 NOBODY = 65534

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness.queues import end, lives, running_queue, wait_until
+from harness.processes import end, lives
+from harness.queues import running_queue
+from harness.waiting import wait_until
 
 from rq import client
 from rq.causes import Cause

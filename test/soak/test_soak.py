@@ -24,9 +24,9 @@ from pathlib import Path
 
 import pytest
 from harness.extent import FULL
-from harness.kills import short
-from harness.queues import wait_until
+from harness.queues import short
 from harness.supervisor import annoy
+from harness.waiting import wait_until
 from harness.web_server import BROWSER, served
 
 from rq.errors import OutcomeUnknown, RQError, Unreachable

@@ -9,8 +9,8 @@ import sys
 from collections import Counter
 
 import pytest
-from harness.queues import wait_until
-from harness.web_server import free_port
+from harness.ports import free_port
+from harness.waiting import wait_until
 
 from rq import client, published
 from rq.cli.spark_demo import QUEUES

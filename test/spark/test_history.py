@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from harness import history_reference as reference
 from harness.journal_files import DAY, START, JournalFiles, life, lines
-from harness.queues import wait_until
+from harness.waiting import wait_until
 
 from rq import published
 from rq.errors import Damaged, Refused

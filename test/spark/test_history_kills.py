@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 import pytest
 from harness import history_reference as reference
 from harness.journal_files import START, JournalFiles, life, lines
-from harness.queues import wait_until
+from harness.waiting import wait_until
 
 from rq import published
 from rq.layout import Root

@@ -7,8 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from harness.checkout import CHECKOUT
 from harness.journal_files import START, JournalFiles, life
-from harness.queues import CHECKOUT, SETTINGS, end, lives, running_queue, wait_until
+from harness.processes import end, lives
+from harness.queues import SETTINGS, running_queue
+from harness.waiting import wait_until
 
 from rq.layout import Root
 from rq.spark import scratch

@@ -20,7 +20,9 @@ import orjson
 import pyarrow as pa
 import pytest
 from harness import cli
-from harness.queues import CHECKOUT, no_descriptors, wait_until
+from harness.checkout import CHECKOUT
+from harness.limits import no_descriptors
+from harness.waiting import wait_until
 from pyarrow import parquet
 
 from rq.errors import BadInput

@@ -11,8 +11,10 @@ import time
 
 import pyarrow as pa
 import pytest
-from harness.queues import SETTINGS, lives, running_queue, wait_until
+from harness.processes import lives
+from harness.queues import SETTINGS, running_queue
 from harness.spark_jobs import HEAD, TAKE, job_settings, prepared
+from harness.waiting import wait_until
 
 from rq.spark import listening
 

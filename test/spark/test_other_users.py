@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
-from harness.queues import acting_as
-from harness.supervisor import CHECKOUT
+from harness.checkout import CHECKOUT
+from harness.processes import acting_as
 
 OTHER = 4321
 SECRET = "sesame-open"

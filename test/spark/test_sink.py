@@ -8,7 +8,8 @@ import json
 from contextlib import closing
 
 import pytest
-from harness.queues import running_queue, wait_until
+from harness.queues import running_queue
+from harness.waiting import wait_until
 
 pytest.importorskip("pyspark")
 

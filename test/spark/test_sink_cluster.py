@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 from harness.web_server import served
 
 pytest.importorskip("pyspark")

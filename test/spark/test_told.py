@@ -10,7 +10,7 @@ import sys
 import psutil
 import pytest
 from harness.journal_files import START, JournalFiles, life
-from harness.queues import wait_until
+from harness.waiting import wait_until
 
 from rq.errors import BadConfig, Damaged
 from rq.layout import Root

@@ -17,10 +17,11 @@ from pathlib import Path
 import asyncssh
 import pytest
 from harness import cli
-from harness.queues import CHECKOUT, wait_until
+from harness.checkout import CHECKOUT
+from harness.ports import free_port
 from harness.spark_cluster import cluster_at
 from harness.spark_jobs import job_settings
-from harness.web_server import free_port
+from harness.waiting import wait_until
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 from harness import ancestor
-from harness.cli import CHECKOUT, free_port, rq, running
+from harness.checkout import CHECKOUT
+from harness.cli import rq, running
+from harness.ports import free_port
 
 pytestmark = pytest.mark.system
 LINE = r"work: 2 done after \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\n"

@@ -5,7 +5,8 @@ import os
 import re
 
 import pytest
-from harness.cli import define, rq, running, wait_until
+from harness.cli import define, rq, running
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -49,7 +50,7 @@ def full_id(root, *words):
 
 def test_sendmesg_answers_ok_and_the_full_id(root):
     msg_id = full_id(root, "sendmesg", "--dest", "test", "--param1=--x", "--src", "me")
-    wait_until(lambda: ask(root, "state", "--msg_id", msg_id) == (0, "ok done\n"))
+    wait_until(lambda: ask(root, "state", "--msg_id", msg_id) == (0, "ok done\n"), 60)
     status = ask(root, "statusmesg", "--msg_id", msg_id)
     assert status == (0, "ok done - done sleeping\n")
     assert ask(root, "statuscountmesg", "--msg_id", msg_id) == (0, "ok 0\n")
@@ -121,7 +122,7 @@ def test_an_attachment_that_cannot_be_taken_is_a_fail_and_exit_1(root, tmp_path)
 
 def test_clone_answers_with_a_new_full_id(root):
     msg_id = full_id(root, "sendmesg", "--dest", "test", "--param1", "x")
-    wait_until(lambda: ask(root, "state", "--msg_id", msg_id) == (0, "ok done\n"))
+    wait_until(lambda: ask(root, "state", "--msg_id", msg_id) == (0, "ok done\n"), 60)
     assert full_id(root, "clone", "--msg_id", msg_id) != msg_id
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from harness import ancestor
-from harness.cli import free_port, running, wait_until
+from harness.cli import running
+from harness.ports import free_port
+from harness.waiting import wait_until
 
 from rq import client
 from rq.layout import Root
@@ -36,7 +38,7 @@ def get(root, msg_id):
 
 
 def until(root, msg_id, state):
-    wait_until(lambda: get(root, msg_id)["state"] == state)
+    wait_until(lambda: get(root, msg_id)["state"] == state, 60)
     ask(root, ancestor.ANCESTOR[msg_id][0], "check")  # its folder follows
     return get(root, msg_id)
 
@@ -53,7 +55,7 @@ def test_its_queues_run_with_their_configs(root):
 
 
 def test_its_flags_hold(root):
-    wait_until(lambda: ask(root, "stopped", "status"))
+    wait_until(lambda: ask(root, "stopped", "status"), 60)
     assert ask(root, "stopped", "status") == ["DOWN"]
     assert ask(root, "resting", "status") == ["PAUSE"]
     assert get(root, ancestor.PAUSED_WAITING)["state"] == "que"
@@ -100,7 +102,7 @@ def test_what_had_ended_is_found_where_it_was(root):
 def test_it_is_counted(root):
     until(root, ancestor.WAITING, "done")
     until(root, ancestor.RUNNING, "done")
-    wait_until(lambda: of_timer(root))
+    wait_until(lambda: of_timer(root), 60)
     counts = ask(root, "work", "num_messages")
     # The timer fires at once when it is new to RQ.
     counts["done"] -= len(of_timer(root))
@@ -113,7 +115,7 @@ def of_timer(root):
 
 
 def test_its_timer_fires(root):
-    wait_until(lambda: of_timer(root))
+    wait_until(lambda: of_timer(root), 60)
     assert of_timer(root)[0]["status"] == "done - ran with from the timer"
 
 
@@ -138,7 +140,9 @@ def test_a_message_of_his_can_be_cloned_and_its_file_of_his_travels(root):
     assert full_id.startswith(f"{ancestor.HOST.rpartition(':')[0]}:")
     short = full_id.rpartition("/")[2]
     asked = {"msg_id": short}
-    wait_until(lambda: ask(root, "work", "get_message_state", asked) == ["ok", "done"])
+    wait_until(
+        lambda: ask(root, "work", "get_message_state", asked) == ["ok", "done"], 60
+    )
     ask(root, "work", "check")  # its folder follows
     path = root.path / ask(root, "work", "get_message", asked)[1]["path"]
     assert (path / "attach/cat photo.jpg").read_bytes() == ancestor.ATTACHED

@@ -10,7 +10,9 @@ import sys
 import time
 
 import pytest
-from harness.cli import CHECKOUT, define, rq, run, running, wait_until
+from harness.checkout import CHECKOUT
+from harness.cli import define, rq, run, running
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.system
 
@@ -222,7 +224,7 @@ def test_an_interrupt_ends_a_verb_quietly_with_130(root, tmp_path):
 
 def test_cancel_of_a_running_message_ends_it_as_err_by_name(root, tmp_path):
     msg_id = sent(root, "-p1", "hold", "-p2", str(tmp_path / "never"))
-    wait_until(lambda: shown(root, msg_id)["status"] == "run - holding")
+    wait_until(lambda: shown(root, msg_id)["status"] == "run - holding", 60)
     refused = rq("delete", msg_id, "--yes", root=root)
     assert refused.returncode == 4
     ok(root, "cancel", msg_id)
@@ -234,7 +236,7 @@ def test_cancel_of_one_of_a_batch_tells_how_to_end_them_all(root):
     one, two = (
         ok(root, "send", "pairs", "--id-only", "-p1", "hold").strip() for _ in range(2)
     )
-    wait_until(lambda: shown(root, two)["status"] == "run - holding")
+    wait_until(lambda: shown(root, two)["status"] == "run - holding", 60)
     refused = rq("cancel", one, root=root)
     assert refused.returncode == 4
     assert f"`rq cancel --batch {one.rpartition('/')[2]}`" in refused.stderr
@@ -257,7 +259,7 @@ def test_retry_sends_a_failed_message_round_again_under_its_id(root):
     msg_id = sent(root, "-p1", "fail")
     assert rq("wait", msg_id, root=root).returncode == 8
     ok(root, "retry", msg_id)
-    wait_until(lambda: ok(root, "logs", msg_id).count("RQ START") == 2)
+    wait_until(lambda: ok(root, "logs", msg_id).count("RQ START") == 2, 60)
     assert rq("wait", msg_id, root=root).returncode == 8
     assert rq("retry", sent(root, "--wait"), root=root).returncode == 4
     one, two = sent(root, "--wait"), sent(root, "--wait")
@@ -293,18 +295,18 @@ def queue_status(root, name):
 
 def test_a_paused_queue_takes_messages_and_a_queue_that_is_down_refuses(root):
     ok(root, "queue", "pause", "work")
-    wait_until(lambda: queue_status(root, "work") == "PAUSE")
+    wait_until(lambda: queue_status(root, "work") == "PAUSE", 60)
     msg_id = sent(root)
     assert "PAUSE" in shown(root, msg_id)["story"]["why"]
     ok(root, "queue", "resume", "work")
     ok(root, "wait", msg_id)
     ok(root, "queue", "down", "work")
-    wait_until(lambda: queue_status(root, "work") == "DOWN")
+    wait_until(lambda: queue_status(root, "work") == "DOWN", 60)
     assert rq("send", "work", root=root).returncode == 4
     ok(root, "queue", "up", "work")
-    wait_until(lambda: queue_status(root, "work") == "UP")
+    wait_until(lambda: queue_status(root, "work") == "UP", 60)
     ok(root, "queue", "restart", "work")
-    wait_until(lambda: rq("send", "work", "--wait", root=root).returncode == 0)
+    wait_until(lambda: rq("send", "work", "--wait", root=root).returncode == 0, 60)
     assert rq("queue", "pause", "nosuch", root=root).returncode == 3
 
 
@@ -377,7 +379,7 @@ def test_after_kill_9_every_verb_says_what_to_do(tmp_path):
             with contextlib.suppress(ProcessLookupError):  # some end with the first
                 os.kill(pid, signal.SIGKILL)
         told = "not stopped cleanly: run `rq check --fix`"
-        wait_until(lambda: told in rq("ls", root=root).stderr)
+        wait_until(lambda: told in rq("ls", root=root).stderr, 60)
         assert rq("check", "--fix", root=root).returncode in (0, 9)
         assert rq("check", root=root).returncode == 0
         assert told not in rq("ls", root=root).stderr

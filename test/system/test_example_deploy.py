@@ -5,7 +5,8 @@ import json
 import tarfile
 
 import pytest
-from harness.supervisor import CHECKOUT, wait_until
+from harness.checkout import CHECKOUT
+from harness.waiting import wait_until
 from harness.web_server import served
 
 from rq import config

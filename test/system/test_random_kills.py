@@ -16,10 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.kills import short
-from harness.supervisor import Daemon, daemon_on, wait_until
+from harness.ports import free_port
+from harness.queues import short
+from harness.supervisor import Daemon, daemon_on
+from harness.waiting import wait_until
 from harness.web_server import Client as Web
-from harness.web_server import free_port, write_config
+from harness.web_server import write_config
 
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.spool import check, folders

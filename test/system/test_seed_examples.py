@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from harness.queues import SCRIPTS, running_queue, wait_until
+from harness.queues import SCRIPTS, running_queue
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.system
 NOP = "#!/bin/sh\necho done nothing to do >&3\n"

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from harness.queues import free_descriptors, no_descriptors
+from harness.limits import free_descriptors, no_descriptors
 
 from rq.proc import lease_holders, processes
 

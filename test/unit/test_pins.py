@@ -4,7 +4,7 @@ import re
 import runpy
 
 import pytest
-from harness.cli import CHECKOUT
+from harness.checkout import CHECKOUT
 from packaging.requirements import Requirement
 from packaging.version import Version
 

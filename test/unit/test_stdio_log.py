@@ -2,7 +2,7 @@
 
 import os
 
-from harness.queues import files_of
+from harness.limits import files_of
 
 from rq import beneath
 from rq.scripts.log import StdioLog

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from urllib.parse import quote, unquote
 
 import pytest
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 from harness.web_server import served
 from hypothesis import given
 from hypothesis import strategies as st

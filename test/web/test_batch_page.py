@@ -1,7 +1,8 @@
 """A batch in the browser: who is in it, one log for all, ended only as a whole."""
 
 import pytest
-from harness.queues import running_queue, wait_until
+from harness.queues import running_queue
+from harness.waiting import wait_until
 from harness.web_server import web_alone
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.queues import wait_until
+from harness.waiting import wait_until
 from harness.web_door import GET, Door, door, read_all
 
 pytestmark = pytest.mark.system

@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness.queues import no_descriptors, wait_until
+from harness.checkout import CHECKOUT
+from harness.limits import no_descriptors
+from harness.waiting import wait_until
 from harness.web_door import GET, Door, door, read_all
-from harness.web_server import CHECKOUT, start_web, web_alone, write_config
+from harness.web_server import start_web, web_alone, write_config
 
 from rq.config import files
 from rq.layout import Root

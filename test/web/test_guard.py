@@ -7,15 +7,9 @@ import json
 import socket
 
 import pytest
-from harness.supervisor import wait_until
-from harness.web_server import (
-    BROWSER,
-    Client,
-    free_port,
-    start_web,
-    web_alone,
-    write_config,
-)
+from harness.ports import free_port
+from harness.waiting import wait_until
+from harness.web_server import BROWSER, Client, start_web, web_alone, write_config
 
 from rq import passwords
 from rq.access import gate, warnings

@@ -9,7 +9,7 @@ import struct
 import time
 
 import pytest
-from harness.queues import wait_until
+from harness.waiting import wait_until
 from harness.web_server import served
 
 from rq.access import tokens

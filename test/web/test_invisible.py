@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from harness import web_server
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 from rq import logs
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from harness.cli import rq as cli
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 from harness.web_server import served
 
 from rq.access import tokens

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from harness import web_server
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 
 from rq.access.roles import Principal, Role
 from rq.config import secrets

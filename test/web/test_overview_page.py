@@ -4,7 +4,8 @@ import html
 import shutil
 
 import pytest
-from harness.queues import RunningQueue, wait_until
+from harness.queues import RunningQueue
+from harness.waiting import wait_until
 from harness.web_server import BROWSER, web_alone
 
 pytestmark = pytest.mark.process

@@ -2,7 +2,8 @@
 
 import pytest
 from harness.owed import Owing, in_doubt
-from harness.queues import kept, running_queue, wait_until
+from harness.queues import kept, running_queue
+from harness.waiting import wait_until
 from harness.web_server import web_alone
 
 pytestmark = pytest.mark.process

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 from harness.ancestor_http import old_receiver
-from harness.queues import wait_until
 from harness.relay import pair_at
+from harness.waiting import wait_until
 from harness.web_server import BROWSER, web_alone
 
 from rq import host_back_off

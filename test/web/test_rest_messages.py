@@ -12,7 +12,7 @@ import socket
 import time
 
 import pytest
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 from harness.web_server import BROWSER, served
 
 from rq.access import gate

@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from harness.supervisor import wait_until
-from harness.web_server import BROWSER, CHECKOUT, served
+from harness.checkout import CHECKOUT
+from harness.waiting import wait_until
+from harness.web_server import BROWSER, served
 
 pytestmark = pytest.mark.system
 

@@ -1,7 +1,8 @@
 """What a page says of what waits, of slots and of a search is what is so."""
 
 import pytest
-from harness.queues import RunningQueue, kept, wait_until
+from harness.queues import RunningQueue, kept
+from harness.waiting import wait_until
 from harness.web_server import web_alone
 
 pytestmark = pytest.mark.process

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 from harness import documents
-from harness.supervisor import wait_until
+from harness.waiting import wait_until
 from harness.web_server import served
 
 from rq.errors import BadInput, NoSuchMessage

@@ -9,8 +9,10 @@ import subprocess
 import time
 
 import pytest
-from harness.supervisor import Daemon, wait_until
-from harness.web_server import Client, free_port, served, write_config
+from harness.ports import free_port
+from harness.supervisor import Daemon
+from harness.waiting import wait_until
+from harness.web_server import Client, served, write_config
 
 from rq.states import Child
 
