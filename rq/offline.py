@@ -8,55 +8,70 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from rq import names
 from rq.causes import story
 from rq.config.admin import Admin, admin_status, needed
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
-from rq.message import SAID_BY_RQ
+from rq.message import SAID_BY_RQ, Message
+from rq.nesting import Json
+from rq.replies import AttachmentView, MessageRow, MessageView
 from rq.spool import folders, script_files
 from rq.states import State
 from rq.wording import duration
 
 
-def message(root: Root, queue: str, msg_id: str, silent: str) -> dict[str, Any]:
+def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
     """Return all about a message, as the owner would; `silent` says why it does not."""
     directory = root.queue(queue)
     state = folders.find(directory, msg_id)
     if state is None:
         raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
-    found = folders.read_message(directory, state, msg_id)
+    message = folders.read_message(directory, state, msg_id)
     status = folders.read_status(directory, state, msg_id)
     facts = {
         **status,
         "id": msg_id,
-        "count": found.count,
-        "max_count": found.max_count,
-        "attempt": attempts({"attempt": found.attempt, "result": status}),
+        "count": message.count,
+        "max_count": message.max_count,
+        "attempt": _attempts(message, status),
         "needs": needed(admin_status(root, queue), queue),
-        "waiting": _waiting(root, queue, found.due, time.time(), silent),
+        "waiting": _waiting(root, queue, message.due, time.time(), silent),
     }
-    text = status.get("job_status")
-    shown = {
+    fields = message.to_json()
+    view = {
         "queue": queue,
-        **{k: v for k, v in found.to_json().items() if k not in SAID_BY_RQ},
+        **{name: fields[name] for name in fields if name not in SAID_BY_RQ},
         "path": f"queue/{queue}/{folder(state, msg_id)}",
         "state": shown_state(state),
-        "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
+        "status": _status_line(state, status),
         "result": status,
-        "attempt": attempts({"attempt": found.attempt, "result": status}),
+        "attempt": _attempts(message, status),
         "story": story(state, facts).to_json(),
-        "_attachments": _attachments(directory, state, msg_id, found.to_json()),
+        "_attachments": _attachments(directory, state, msg_id, fields),
     }
-    return {**shown, "acknowledged": True} if state is State.DISMISSED else shown
+    if state is State.DISMISSED:
+        view["acknowledged"] = True
+    return cast(MessageView, view)
 
 
-def attempts(found: Mapping[str, Any]) -> int:
-    """The last attempt is named in its result: `msg` is older than that."""
-    last = (found.get("result") or {}).get("attempt") or 0
-    return max(int(last), int(found.get("attempt") or 0))
+def attempts(view: MessageView) -> int:
+    """Return how often a message was started, as its owner shows it.
+
+    The last attempt is named in its result: `msg` is older than that.
+    """
+    return _last_attempt(view.get("result") or {}, view.get("attempt") or 0)
+
+
+def _attempts(message: Message, status: Mapping[str, object]) -> int:
+    return _last_attempt(status, message.attempt)
+
+
+def _last_attempt(status: Mapping[str, object], attempt: int) -> int:
+    last = status.get("attempt")
+    return max(last if isinstance(last, int) else 0, attempt)
 
 
 def counts(queue: QueueDir) -> dict[str, int]:
@@ -68,11 +83,11 @@ def counts(queue: QueueDir) -> dict[str, int]:
 
 def rows(
     queue: QueueDir, state: State, limit: int, after: str = ""
-) -> list[dict[str, Any]]:
+) -> list[MessageRow]:
     """Return the newest messages of a state, a short object each; `after`: only those
     older than that id."""
-    found = folders.list_state(queue, state, limit, after)
-    return [_row(queue, state, one) for one in found]
+    ids = folders.list_state(queue, state, limit, after)
+    return [_row(queue, state, msg_id) for msg_id in ids]
 
 
 def _waiting(root: Root, queue: str, due: float, now: float, silent: str) -> str:
@@ -92,44 +107,52 @@ def shown_state(state: State) -> str:
     return "err" if state is State.DISMISSED else str(state)
 
 
+def _status_line(state: State, status: Mapping[str, object]) -> str:
+    """Return the state, and what the script last said."""
+    text = status.get("job_status")
+    return f"{shown_state(state)} - {text}" if text else shown_state(state)
+
+
 def _attachments(
-    queue: QueueDir, state: State, msg_id: str, message: Mapping[str, Any]
-) -> dict[str, Any]:
+    queue: QueueDir, state: State, msg_id: str, fields: Mapping[str, Json]
+) -> dict[str, AttachmentView]:
     """Return what is attached; the ancestor's messages do not name their digests."""
     place = queue.message(state, msg_id)
-    named: Mapping[str, Any] = message.get("attachments", {})
-    found = {}
+    kept_digests = cast(Mapping[str, AttachmentView], fields.get("attachments", {}))
+    views: dict[str, AttachmentView] = {}
     for name in filter(names.is_attachment, folders.attachments(queue, state, msg_id)):
         with contextlib.suppress(NotPlain, FileNotFoundError):
-            digests = named.get(name) or _digests(place, name)
-            found[name] = {**digests, "path": str(place / ATTACH / name)}
-    return found
+            digests = kept_digests.get(name) or _digests(place, name)
+            views[name] = {**digests, "path": str(place / ATTACH / name)}
+    return views
 
 
-def _digests(place: Path, name: str) -> dict[str, Any]:
+def _digests(place: Path, name: str) -> AttachmentView:
+    """Return the digests and the size of an attachment; its path is not yet named."""
     with script_files.attachment(place, name) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
         md5 = hashlib.file_digest(
             file, lambda: hashlib.md5(usedforsecurity=False)
         ).hexdigest()
-        return {"sha256": sha256, "md5": md5, "size": file.seek(0, os.SEEK_END)}
+        size = file.seek(0, os.SEEK_END)
+        return {"sha256": sha256, "md5": md5, "size": size, "path": ""}
 
 
-def _row(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any]:
+def _row(queue: QueueDir, state: State, msg_id: str) -> MessageRow:
     try:
         message = folders.read_message(queue, state, msg_id)
     except (RQError, OSError):
         return {"queue": queue.name, "state": str(state), "msg_id": msg_id}
     status = folders.read_status(queue, state, msg_id)
-    text = status.get("job_status")
-    return {
+    row = {
         "queue": queue.name,
         "state": shown_state(state),
         "msg_id": msg_id,
         "due": message.due,
         "count": message.count,
-        "attempt": attempts({"attempt": message.attempt, "result": status}),
-        "status": f"{shown_state(state)} - {text}" if text else shown_state(state),
+        "attempt": _attempts(message, status),
+        "status": _status_line(state, status),
         **message.params,
     }
+    return cast(MessageRow, row)

@@ -226,7 +226,7 @@ class TimerRow(TypedDict, total=False):
     """A timer, or a file that is none."""
 
     name: str
-    period: int  # seconds
+    period: int | None  # seconds
     dest: str | None
     due: float  # epoch seconds
     last: float | None  # epoch seconds

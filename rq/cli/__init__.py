@@ -1,6 +1,6 @@
 """The command line: finds the verb, runs it, turns every failure into one sentence.
 
-Importing this module must stay cheap: `rq --help` reads the table below and no more.
+Importing this module must stay cheap: `rq --help` reads the table in `verbs` and no more.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from rq import errors
+from rq.cli.verbs import ANCESTOR, NAMED, UNWARNED, VERBS, usage
 
 if TYPE_CHECKING:
     from rq.layout import Root
@@ -43,72 +44,6 @@ EXIT_OF: dict[type[errors.RQError], int] = {
     errors.Damaged: INTEGRITY,
 }
 
-# verb: (module:function, one line of help); a function takes (root, words) and returns
-# the exit code.
-VERBS: dict[str, tuple[str, str]] = {
-    "up": ("up:up", "set up what is missing, start RQ, wait until it is ready"),
-    "down": ("up:down", "stop RQ and wait until all its processes have ended"),
-    "demo": (
-        "samples:demo",
-        "send three sample messages and show what becomes of them",
-    ),
-    "status": (
-        "status:status",
-        "what runs, waits, is wrong; exits with 1 unless all is well",
-    ),
-    "send": ("send:send", "send a message to a queue"),
-    "ls": ("listing:ls", "list messages"),
-    "show": ("show:show", "all about a message: what happened, why, what to do"),
-    "logs": ("output:logs", "the output of a message's script; -f follows it"),
-    "wait": ("waiting:wait", "wait until messages have ended"),
-    "run": ("change:run", "run a waiting message now, before it is due"),
-    "retry": ("change:retry", "send a failed message round again"),
-    "cancel": ("change:cancel", "take a waiting message out, end a running one"),
-    "delete": ("change:delete", "remove messages for good"),
-    "ack": ("change:ack", "mark failed messages as seen"),
-    "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart"),
-    "timer": ("timer:timer", "ls: the timers and when they fire"),
-    "router": ("router:router", "try | import: routing rules, tried on one message"),
-    "owed": ("owed:owed", "ls | resolve: copies and webhooks not yet delivered"),
-    "restore": ("restore:restore", "ls | accept: queues that were copied or restored"),
-    "relay": ("relay:relay", "ls | retry | resolve | allow | forbid: other hosts"),
-    "txn": ("txn:txn", "ls | abort: messages prepared to be accepted together"),
-    "spark": ("spark:spark", "doctor | try: the data pipeline"),
-    "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
-    "check": ("check:check", "prove that journal, folders and counters agree"),
-    "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise on it"),
-    "passwd": ("passwd:passwd", "make the hash of a password for basic_auth"),
-    "open": ("open:open_", "print an address of the page that signs in, once"),
-    "token": ("token:token", "create | ls | revoke: secrets for programs"),
-    "config": ("config_show:config", "show: the configuration in force"),
-    "version": (
-        "version:version",
-        "the version of this program and of the running one",
-    ),
-}
-ANCESTOR: dict[str, tuple[str, str]] = {
-    "sendmesg": ("ancestor:sendmesg", "--dest D [--param1 ..4 --due --src ...]"),
-    "prepmesg": ("ancestor:prepmesg", "the same, without commit"),
-    "single_que": ("ancestor:single_que", "the same, unless one waits already"),
-    "attachmesg": ("ancestor:attachmesg", "--msg_id ID --pathname P [--name N]"),
-    "commitmesg": ("ancestor:commitmesg", "--msg_id ID"),
-    "statusmesg": ("ancestor:statusmesg", "--msg_id ID"),
-    "state": ("ancestor:state", "--msg_id ID"),
-    "statuscountmesg": ("ancestor:statuscountmesg", "--msg_id ID"),
-    "attachstatusmesg": ("ancestor:attachstatusmesg", "--msg_id ID"),
-    "clone": ("ancestor:clone", "--msg_id ID"),
-    "verify_rules": ("router:verify_rules", "[--path F] [--verbose]"),
-}
-# Verbs whose words name files, as a function of the words tells.
-NAMED = {
-    "send": "send:named",
-    "attachmesg": "ancestor:named",
-    "router": "router:named",
-    "verify_rules": "router:named_rules",
-}
-# These find or make a clean state themselves.
-_UNWARNED = frozenset({"up", "down", "check", "version"})
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run `rq VERB …` and return its exit code."""
@@ -121,7 +56,7 @@ def guarded(act: Callable[[], int], *, ancestor: bool = False) -> int:
     from rq.cli import terminal
 
     _stand_in()
-    with terminal.shown():
+    with terminal.screened():
         return _caught(act, ancestor=ancestor)
 
 
@@ -169,14 +104,14 @@ def _run(words: list[str]) -> int:
 def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
     from rq import config
 
-    found = config.find_root(root)
-    act: Callable[..., int] = _function(target)
+    directory = config.find_root(root)
+    act = cast(Callable[..., int], _function(target))
     if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
-        _drop(found)
-        return act(found, rest)
+        _drop(directory)
+        return act(directory, rest)
     if verb in ANCESTOR:
-        return guarded(lambda: _act(verb, act, found, rest), ancestor=True)
-    return _act(verb, act, found, rest)
+        return guarded(lambda: _act(verb, act, directory, rest), ancestor=True)
+    return _act(verb, act, directory, rest)
 
 
 def _drop(root: Root) -> None:
@@ -188,12 +123,9 @@ def _drop(root: Root) -> None:
         owner.act_as_owner(root)
 
 
-def _function(target: str) -> Callable[..., Any]:
+def _function(target: str) -> object:
     name, _, function = target.partition(":")
-    found: Callable[..., Any] = getattr(
-        importlib.import_module(f"rq.cli.{name}"), function
-    )
-    return found
+    return getattr(importlib.import_module(f"rq.cli.{name}"), function)
 
 
 def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int:
@@ -203,31 +135,32 @@ def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int
 
     paths: list[str] = []
     if verb in NAMED and owner.foreign_owner(root):
-        paths = _function(NAMED[verb])(rest)
+        name_files = cast(Callable[[list[str]], list[str]], _function(NAMED[verb]))
+        paths = name_files(rest)
     files = named.hold(paths)
     owner.act_as_owner(root)
-    if verb not in _UNWARNED:
+    if verb not in UNWARNED:
         place.warn_of_unclean_end(root)
     return act(root, rest, files) if verb in NAMED else act(root, rest)
 
 
 def take_root(words: list[str]) -> tuple[str | None, list[str]]:
     """Return the directory of `--root DIR` and the other words."""
-    kept: list[str] = []
-    found: str | None = None
-    waiting = iter(words)
-    for word in waiting:
+    others: list[str] = []
+    root: str | None = None
+    rest = iter(words)
+    for word in rest:
         if word == "--":
-            kept += [word, *waiting]
+            others += [word, *rest]
         elif word == "--root":
-            found = next(waiting, "")
+            root = next(rest, "")
         elif word.startswith("--root="):
-            found = word.removeprefix("--root=")
+            root = word.removeprefix("--root=")
         else:
-            kept.append(word)
-    if found == "":
+            others.append(word)
+    if root == "":
         raise errors.BadInput("--root needs a directory")
-    return found, kept
+    return root, others
 
 
 def _help(rest: list[str]) -> int:
@@ -235,21 +168,6 @@ def _help(rest: list[str]) -> int:
         return _run([rest[0], "--help"])
     print(usage())
     return OK
-
-
-def usage() -> str:
-    """Return the help of `rq` itself, from the table."""
-    lines = ["usage: rq [--root DIR] VERB [options]     `rq VERB --help` says more", ""]
-    lines += [f"  {verb:<18}{text}" for verb, (_, text) in VERBS.items()]
-    lines += ["", "The ancestor's verbs, with its output and exit codes 0 and 1:", ""]
-    lines += [f"  {verb:<18}{text}" for verb, (_, text) in ANCESTOR.items()]
-    lines += [
-        "",
-        "ID is a short id or its beginning, QUEUE/ID, or a URL. --json is for programs.",
-        "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused, 6 RQ not running,",
-        "            7 timed out, 8 the message ended in err, 9 check found problems.",
-    ]
-    return "\n".join(lines)
 
 
 def _unknown(verb: str) -> str:

@@ -1,4 +1,4 @@
-"""What `rq up` says of queues that another RQ has filled, and asks before it starts."""
+"""What `rq up` says, and asks, before it starts on queues of the Ruby RQ."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _NAMED = {
 
 
 def agreed(root: Root) -> bool:
-    """Say what of other queues than our own will be removed, and when; return whether to
-    start. Where nobody can be asked it is said only: nothing goes at once."""
+    """Say which messages of queues that another RQ has filled will be removed, and when;
+    ask whether to start. Without a terminal nothing is asked: nothing is removed at once."""
     lines = list(_lines(root, time.time()))
     if not lines:
         return True
-    place.note("These queues were filled by another RQ. From today on RQ removes:")
+    place.note("Another RQ has filled these queues. RQ will remove old messages:")
     for line in lines:
         place.note(f"  {line}")
     place.note(
-        'Other times, or null for ever: "retention" in config.json beside the script of '
-        "the queue, or in queue/NAME/"
+        'To keep them longer, or for ever (null), set "retention" in the config.json '
+        "beside the script of the queue, or in queue/NAME/"
     )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
@@ -57,9 +57,9 @@ def _lines(root: Root, now: float) -> Iterator[str]:
 def _retention(queue: QueueDir) -> dict[State, float]:
     """Return how long, in seconds, the states of a queue are kept."""
     try:
-        found = config.read_queue(queue)
+        settings = config.read_queue(queue)
     except RQError:
-        found = QueueConfig()
-    ends = {state: found.retention.get(str(state), {}) for state in adoption.AGEING}
+        settings = QueueConfig()
+    ends = {state: settings.retention.get(str(state), {}) for state in adoption.AGEING}
     days = {s: kept["days"] * _DAY for s, kept in ends.items() if "days" in kept}
     return {**days, State.PREP: PREP_SECONDS}

@@ -1,16 +1,19 @@
-"""The ancestor's verbs: `RESULT TEXT` on one line, exit 0 when RESULT is `ok`, else 1."""
+"""The verbs of the Ruby RQ: `RESULT TEXT` on one line, exit 0 when RESULT is `ok`, else 1."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 from rq import names
 from rq.cli import owner, place
 from rq.cli.named import FRESH, Files
+from rq.cli.owner import Reply
 from rq.errors import BadInput
 from rq.layout import Root
+from rq.nesting import Json
+from rq.replies import MessageView
 
 RELAY = "relay"
 _MESSAGE_OPTIONS = (
@@ -28,9 +31,9 @@ _ATTACH_OPTIONS = ("msg_id", "pathname", "name")
 _NEVER_A_VALUE = frozenset({"relay-ok", "local_fs_only", "help"})
 
 
-def options(words: list[str], known: tuple[str, ...]) -> dict[str, str | bool]:
+def options(words: list[str], option_names: tuple[str, ...]) -> dict[str, str | bool]:
     """Return `--k=v`, `--k v` and bare `--k`; only with = may a value start with --."""
-    found: dict[str, str | bool] = {}
+    values: dict[str, str | bool] = {}
     at = 0
     while at < len(words):
         word = words[at]
@@ -38,16 +41,16 @@ def options(words: list[str], known: tuple[str, ...]) -> dict[str, str | bool]:
         if not word.startswith("--"):
             continue
         name, has_value, value = word[2:].partition("=")
-        if name not in known and name not in _NEVER_A_VALUE:
+        if name not in option_names and name not in _NEVER_A_VALUE:
             raise BadInput(f"unknown option --{name}")
         if has_value:
-            found[name] = value
+            values[name] = value
         elif name in _NEVER_A_VALUE or at == len(words) or words[at].startswith("--"):
-            found[name] = True
+            values[name] = True
         else:
-            found[name] = words[at]
+            values[name] = words[at]
             at += 1
-    return found
+    return values
 
 
 def sendmesg(root: Root, words: list[str]) -> int:
@@ -63,7 +66,9 @@ def single_que(root: Root, words: list[str]) -> int:
     if _wants_help(given):
         return _usage("single_que", "--dest QUEUE [--param1 ..4 --due --src ...]")
     fields = _fields(given)
-    return _tell(owner.ask(root, _local_queue(fields["dest"]), "single_que", fields))
+    return _tell(
+        owner.ask(root, _local_queue(str(fields["dest"])), "single_que", fields)
+    )
 
 
 def _new_message(root: Root, verb: str, command: str, words: list[str]) -> int:
@@ -75,7 +80,7 @@ def _new_message(root: Root, verb: str, command: str, words: list[str]) -> int:
             "--force_remote --relay-ok]",
         )
     fields = _fields(given)
-    return _tell(owner.ask(root, target(fields["dest"], given), command, fields))
+    return _tell(owner.ask(root, target(str(fields["dest"]), given), command, fields))
 
 
 def target(dest: str, given: Mapping[str, object]) -> str:
@@ -83,7 +88,7 @@ def target(dest: str, given: Mapping[str, object]) -> str:
     if not names.is_remote(dest):
         return _local_queue(dest)
     if not given.get("relay-ok"):
-        raise BadInput(f"{dest} is on some host: say --relay-ok to send it by relay")
+        raise BadInput(f"{dest} is a URL: say --relay-ok to send it there by the relay")
     return RELAY
 
 
@@ -91,8 +96,8 @@ def _local_queue(dest: str) -> str:
     return names.queue_name(dest)
 
 
-def _fields(given: Mapping[str, str | bool]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
+def _fields(given: Mapping[str, str | bool]) -> dict[str, str | bool]:
+    fields: dict[str, str | bool] = {}
     for name in _MESSAGE_OPTIONS:
         value = given.get(name)
         if value is True:
@@ -131,14 +136,14 @@ def attachmesg(root: Root, words: list[str], files: Files = FRESH) -> int:
 
 def attach(
     root: Root, message: tuple[str, str], pathname: str, files: Files, name: str = ""
-) -> Any:
+) -> Reply:
     """Open a file and pass its descriptor, so that the queue needs no right to read it."""
     queue, msg_id = message
     fd = files.open(pathname)
-    asked = {"msg_id": msg_id, "pathname": os.path.abspath(pathname)}
-    asked["name"] = name or os.path.basename(pathname)
+    request = {"msg_id": msg_id, "pathname": os.path.abspath(pathname)}
+    request["name"] = name or os.path.basename(pathname)
     try:
-        return owner.ask(root, queue, "attach_message", asked, [fd])
+        return owner.ask(root, queue, "attach_message", request, [fd])
     finally:
         os.close(fd)
 
@@ -171,10 +176,10 @@ def attachstatusmesg(root: Root, words: list[str]) -> int:
     reply = owner.ask(root, queue, "get_message", {"msg_id": short})
     if reply[0] != "ok":
         return _tell(reply)
-    attached: Mapping[str, Any] = reply[1].get("_attachments") or {}
-    print(f"ok {len(attached)}")
-    for name, one in sorted(attached.items()):
-        print(f"{name} {one['md5']} {one['size']} {one['path']}")
+    attachments = cast(MessageView, reply[1]).get("_attachments") or {}
+    print(f"ok {len(attachments)}")
+    for name, entry in sorted(attachments.items()):
+        print(f"{name} {entry['md5']} {entry['size']} {entry['path']}")
     return 0
 
 
@@ -192,7 +197,10 @@ def _field_of(root: Root, verb: str, command: str, words: list[str], name: str) 
         return _usage(verb, "--msg_id ID")
     queue, short = _msg_id(given)
     reply = owner.ask(root, queue, command, {"msg_id": short})
-    return _tell(["ok", reply[1].get(name)] if reply[0] == "ok" else reply)
+    if reply[0] != "ok":
+        return _tell(reply)
+    fields = cast(Mapping[str, Json], reply[1])
+    return _tell(["ok", fields.get(name)])
 
 
 def _msg_id(given: Mapping[str, str | bool]) -> tuple[str, str]:
@@ -205,7 +213,7 @@ def _msg_id(given: Mapping[str, str | bool]) -> tuple[str, str]:
     return queue, short
 
 
-def _tell(reply: Any) -> int:
+def _tell(reply: Reply) -> int:
     result, text = reply[0], reply[1] if len(reply) > 1 else ""
     print(f"{result} {text}".rstrip())
     return 0 if result == "ok" else 1

@@ -6,73 +6,101 @@ import argparse
 import os
 import pwd
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rq.cli import OK, ids, owner, place, term
 from rq.errors import RQError, WrongState
 from rq.layout import Root
 from rq.states import State
 
-_Change = Callable[[Root, str, str], str]
+_Change = Callable[[Root, str, str], str]  # queue, msg_id -> what became of it
+
+# How a message is that cannot be changed as a person wants it.
+_IS = {
+    State.PREP: "is being prepared: its sender has not committed it",
+    State.QUE: "waits to run",
+    State.RUN: "is running",
+    State.DONE: "has succeeded",
+    State.RELAYED: "was handed over to another host",
+    State.ERR: "has failed",
+    State.DISMISSED: "has failed",
+}
 
 
 def run(root: Root, words: list[str]) -> int:
     """Start a waiting message now: it does not wait for its due time."""
     args = _parser("run", "Run waiting messages now, before they are due.", words)
-    return _each(
-        root,
-        args,
-        lambda root, queue, msg_id: _say(
-            owner.demand(root, queue, "run_message", _asked(msg_id)), "runs next"
-        ),
-    )
+    return _each(root, args, _run)
+
+
+def _run(root: Root, queue: str, msg_id: str) -> str:
+    _demand_state(root, (queue, msg_id), (State.QUE,), "messages that wait can be run")
+    owner.demand(root, queue, "run_message", _request(msg_id))
+    return "runs next"
 
 
 def retry(root: Root, words: list[str]) -> int:
-    """Send failed messages round again, under the same id."""
-    args = _parser("retry", "Send failed messages round again (same id).", words)
+    """Run messages in err again, under the same id."""
+    args = _parser(
+        "retry",
+        "Run messages again that failed or were cancelled: the same id, and the retries "
+        "count from 0.",
+        words,
+    )
     return _each(root, args, _retry)
 
 
 def _retry(root: Root, queue: str, msg_id: str) -> str:
-    owner.demand(root, queue, "retry_message", _asked(msg_id))
-    return "sent round again"
+    states = (State.ERR, State.DISMISSED)
+    _demand_state(root, (queue, msg_id), states, "messages in err can be run again")
+    owner.demand(root, queue, "retry_message", _request(msg_id))
+    return "will run again"
+
+
+def _demand_state(
+    root: Root, target: tuple[str, str], states: Sequence[State], only: str
+) -> None:
+    """WrongState, in words, unless a message is in one of `states`."""
+    queue, msg_id = target
+    with owner.Reader(root) as reader:
+        state = reader.state(queue, msg_id)
+    if state in _IS and state not in states:
+        raise WrongState(f"{queue}/{msg_id} {_IS[state]}: only {only}")
 
 
 def cancel(root: Root, words: list[str]) -> int:
     """Take waiting messages out (asks), end running ones."""
-    made = term.parser(
+    parser = term.parser(
         "cancel",
-        "A waiting message is removed, after asking; a running one is ended and "
-        "goes to err.",
+        "Remove a waiting message, after asking; end a running one, which goes to err.",
     )
-    made.add_argument("ids", nargs="+", metavar="ID")
-    made.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    made.add_argument(
+    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument(
         "--batch",
         action="store_true",
-        help="end the batch that it runs in: all of it goes to err",
+        help="end the whole batch that it runs in: all its messages go to err",
     )
-    args = made.parse_args(words)
+    args = parser.parse_args(words)
     if args.batch:
         return _each(root, args, _cancel_batch)
     return _each(root, args, lambda *target: _cancel(*target, yes=args.yes))
 
 
 def _cancel_batch(root: Root, queue: str, msg_id: str) -> str:
-    owner.demand(root, queue, "cancel_batch", _asked(msg_id))
-    return "is being ended with its batch; all of it goes to err"
+    owner.demand(root, queue, "cancel_batch", _request(msg_id))
+    return "is being ended with its batch; all messages of the batch go to err"
 
 
 def _cancel(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
     with owner.Reader(root) as reader:
         state = reader.state(queue, msg_id)
     if state is State.RUN:
-        owner.demand(root, queue, "cancel_message", _asked(msg_id))
+        owner.demand(root, queue, "cancel_message", _request(msg_id))
         return "is being ended; it goes to err"
     if state not in (State.QUE, State.PREP):
         raise WrongState(
-            f"{queue}/{msg_id} is in {state}: only what waits or runs can be cancelled"
+            f"{queue}/{msg_id} has ended, it is in {state}: only messages that wait or "
+            "run can be cancelled"
         )
     return _remove(root, queue, msg_id, state, yes=yes)
 
@@ -102,36 +130,42 @@ def _remove(
     question = f"Remove {queue}/{msg_id} (in {state}) for good?"
     if not term.confirm(question, yes=yes):
         return "kept"
-    owner.demand(root, queue, "delete_message", _asked(msg_id))
+    owner.demand(root, queue, "delete_message", _request(msg_id))
     return "removed"
 
 
 def ack(root: Root, words: list[str]) -> int:
     """Mark failed messages as seen."""
-    made = term.parser("ack", "Mark failed messages as seen; they stay in err.")
-    made.add_argument("ids", nargs="*", metavar="ID")
-    made.add_argument("--all", metavar="QUEUE", help="all of a queue")
-    args = made.parse_args(words)
+    parser = term.parser(
+        "ack",
+        "Mark messages in err as seen: `rq status` no longer counts them as trouble. "
+        "They stay, and `rq retry` still runs them again.",
+    )
+    parser.add_argument("ids", nargs="*", metavar="ID")
+    parser.add_argument("--all", metavar="QUEUE", help="all messages in err of a queue")
+    args = parser.parse_args(words)
     if bool(args.ids) == bool(args.all):
-        made.error("say which: ID..., or --all QUEUE")
+        parser.error("say which: ID..., or --all QUEUE")
     if args.all:
         count = owner.demand(root, args.all, "ack_errs", {})
         print(f"{args.all}: {count} marked as seen")
         return OK
-    return _each(
-        root,
-        args,
-        lambda root, queue, msg_id: _say(
-            owner.demand(root, queue, "ack_errs", _asked(msg_id)), "marked as seen"
-        ),
+    return _each(root, args, _ack)
+
+
+def _ack(root: Root, queue: str, msg_id: str) -> str:
+    states = (State.ERR, State.DISMISSED)
+    _demand_state(
+        root, (queue, msg_id), states, "messages in err can be marked as seen"
     )
+    try:
+        owner.demand(root, queue, "ack_errs", _request(msg_id))
+    except WrongState:
+        raise WrongState(f"{queue}/{msg_id} is marked as seen already") from None
+    return "marked as seen"
 
 
-def _say(_: Any, text: str) -> str:
-    return text
-
-
-def _asked(msg_id: str) -> dict[str, str]:
+def _request(msg_id: str) -> dict[str, str]:
     return {"msg_id": msg_id, "who": who()}
 
 
@@ -146,26 +180,26 @@ def who() -> str:
 
 
 def _each(root: Root, args: argparse.Namespace, act: _Change) -> int:
-    """Do it to all, tell of each; one failure does not keep the others from it."""
+    """Change each message and say so; when one cannot be changed, the others are."""
     place.demand_running(root)
     with owner.Reader(root) as reader:
-        targets = [ids.resolve(reader, one) for one in args.ids]
+        targets = [ids.resolve(reader, text) for text in args.ids]
     if len(targets) == 1:
         queue, msg_id = targets[0]
         print(f"{queue}/{msg_id} {act(root, queue, msg_id)}")
         return OK
-    return max(_one(root, target, act) for target in targets)
+    return max(_caught(root, target, act) for target in targets)
 
 
-def _one(root: Root, target: tuple[str, str], act: _Change) -> int:
+def _caught(root: Root, target: tuple[str, str], act: _Change) -> int:
     from rq.cli import EXIT_OF, FAILED, complain
 
     queue, msg_id = target
     try:
         print(f"{queue}/{msg_id} {act(root, queue, msg_id)}")
     except RQError as error:
-        said = str(error)
-        complain(said if msg_id in said else f"{queue}/{msg_id}: {said}")
+        text = str(error)
+        complain(text if msg_id in text else f"{queue}/{msg_id}: {text}")
         return EXIT_OF.get(type(error), FAILED)
     return OK
 
@@ -173,8 +207,8 @@ def _one(root: Root, target: tuple[str, str], act: _Change) -> int:
 def _parser(
     verb: str, about: str, words: Sequence[str], *, asks: bool = False
 ) -> argparse.Namespace:
-    made = term.parser(verb, about)
-    made.add_argument("ids", nargs="+", metavar="ID")
+    parser = term.parser(verb, about)
+    parser.add_argument("ids", nargs="+", metavar="ID")
     if asks:
-        made.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    return made.parse_args(words)
+        parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    return parser.parse_args(words)

@@ -3,84 +3,104 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict, cast
 
 from rq.cli import INTEGRITY, OK, owner, place, term
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
+from rq.replies import Problem
+
+
+class QueueProblem(Problem):
+    """Something in a queue that is not as it should be."""
+
+    queue: str
+
+
+class _Checked(TypedDict):
+    """The owner's answer to `check`."""
+
+    problems: Sequence[Problem]
 
 
 def check(root: Root, words: list[str]) -> int:
     args = _parser().parse_args(words)
-    queues = [place.queue_dir(root, one).name for one in args.queues]
-    found: list[dict[str, Any]] = []
+    named = [place.queue_dir(root, name).name for name in args.queues]
+    queues = named or place.queue_names(root)
+    problems: list[QueueProblem] = []
     with owner.Reader(root) as reader:
-        for name in queues or place.queue_names(root):
-            found += _problems(reader, name, fix=args.fix)
+        for queue in queues:
+            problems += _problems(reader, queue, fix=args.fix)
     if args.json:
-        term.print_json(found)
+        term.print_json(problems)
     else:
-        _print(found, len(queues or place.queue_names(root)))
-    return INTEGRITY if found else OK
+        _print(problems, len(queues))
+    return INTEGRITY if problems else OK
 
 
-def _problems(reader: owner.Reader, name: str, *, fix: bool) -> list[dict[str, Any]]:
-    reply = reader.answer(name, "check")
+def _problems(reader: owner.Reader, queue: str, *, fix: bool) -> list[QueueProblem]:
+    reply = reader.answer(queue, "check")
     if reply is None:
-        return _offline(reader.root, name, fix=fix)
+        return _offline(reader.root, queue, fix=fix)
     if fix:
         raise Refused(
-            f"{name} is running and mends itself: --fix is for a stopped RQ (`rq down`)"
+            f"{queue} is running, and a running queue repairs itself; --fix is for when "
+            "RQ is stopped (`rq down`)"
         )
     if reply[0] != "ok":  # it stops, say: the others are checked all the same
-        return [_unreadable(name, "unchecked", str(reply[1]))]
-    return [{"queue": name, **one} for one in reply[1]["problems"]]
+        return [_unreadable(queue, "unchecked", str(reply[1]))]
+    problems = cast(_Checked, reply[1])["problems"]
+    return [{"queue": queue, **problem} for problem in problems]
 
 
-def _offline(root: Root, name: str, *, fix: bool) -> list[dict[str, Any]]:
+def _offline(root: Root, queue: str, *, fix: bool) -> list[QueueProblem]:
     from rq.spool import check as spool_check
 
     try:
-        problems = spool_check.check(root.queue(name), fix=fix)
+        problems = spool_check.check(root.queue(queue), fix=fix)
     except Damaged as error:
-        return [_unreadable(name, "damage", error)]
+        return [_unreadable(queue, "damage", str(error))]
     except RQError as error:
-        return [_unreadable(name, "unreadable", error)]
-    return [{"queue": name, **one.to_json()} for one in problems]
+        return [_unreadable(queue, "unreadable", str(error))]
+    return [
+        {
+            "queue": queue,
+            "kind": problem.kind,
+            "subject": problem.subject,
+            "text": problem.text,
+        }
+        for problem in problems
+    ]
 
 
-def _unreadable(name: str, kind: str, error: RQError | str) -> dict[str, Any]:
-    return {"queue": name, "kind": kind, "subject": name, "text": str(error)}
+def _unreadable(queue: str, kind: str, text: str) -> QueueProblem:
+    return {"queue": queue, "kind": kind, "subject": queue, "text": text}
 
 
-def _print(found: list[dict[str, Any]], queues: int) -> None:
-    if not found:
-        print(f"{queues} queues checked: journal, folders and counters agree")
+def _print(problems: Sequence[QueueProblem], queues: int) -> None:
+    if not problems:
+        checked = term.number(queues, "queue")
+        print(f"{checked} checked: journal, folders and counters agree")
         return
     term.table(
         ("QUEUE", "KIND", "WHAT", "TEXT"),
-        [
-            (
-                one["queue"],
-                one["kind"],
-                one["subject"],
-                one["text"],
-            )
-            for one in found
-        ],
+        [(row["queue"], row["kind"], row["subject"], row["text"]) for row in problems],
     )
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = term.parser(
+    parser = term.parser(
         "check",
-        "Prove that journal, folders and counters agree: exit 9 if they do not.",
+        "Check that the journal, the folders and the counters of queues agree; exit "
+        "status 9 if they do not.",
     )
-    made.add_argument("queues", nargs="*", metavar="QUEUE")
-    made.add_argument(
+    parser.add_argument("queues", nargs="*", metavar="QUEUE")
+    parser.add_argument(
         "--fix",
         action="store_true",
-        help="with RQ stopped: replay the journal and mend; starts nothing",
+        help="repair what does not agree, from the journal; RQ must be stopped, and nothing "
+        "is started",
     )
-    term.json_option(made)
-    return made
+    term.json_option(parser)
+    return parser

@@ -5,13 +5,13 @@ from __future__ import annotations
 import http.client
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import orjson
 
 from rq.cli.levels import Finding, Level
 from rq.errors import RQError
 from rq.layout import Root
+from rq.nesting import Json
 from rq.outbound import connection, peers
 from rq.outbound.line import Line
 from rq.outbound.peers import Peer, Target
@@ -56,20 +56,26 @@ def _judge(reply: Reply) -> tuple[Level, str]:
     if reply.status >= 500:
         return Level.CRITICAL, f"it answers {connection.phrase(reply.status)}"
     if 300 <= reply.status < 400:
-        return Level.CRITICAL, "it leads elsewhere, where the relay does not follow"
+        return (
+            Level.CRITICAL,
+            "it redirects to another address, which the relay does not follow",
+        )
     return Level.OK, "may send there"
 
 
 def _not_permitted(detail: str) -> tuple[Level, str]:
-    """Tell a role that is not enough from one for other queues than was asked of."""
+    """Tell a role that may not send from one that may, to other queues than this."""
     if " may ask of " in detail:
         return Level.OK, "may send there, to some queues"
-    return Level.CRITICAL, "who is set here may not send there: it takes a producer"
+    return (
+        Level.CRITICAL,
+        "the login or token that is set here may not send there: it needs the role producer",
+    )
 
 
 def _detail(body: bytes) -> str:
     try:
-        found: Any = orjson.loads(body)
+        problem: Json = orjson.loads(body)
     except orjson.JSONDecodeError:
         return ""
-    return str(found.get("detail")) if isinstance(found, dict) else ""
+    return str(problem.get("detail")) if isinstance(problem, dict) else ""

@@ -54,11 +54,14 @@ def _check(words: list[str]) -> int:
         return Level.CRITICAL
     if args.d:
         for name, values in answers:
-            shown = " ".join(f"{key}={value}" for key, value in values.items())
-            print(f"{name}: {shown}")
-    findings = [one for name, values in answers for one in judge(name, values, limits)]
-    level = max((one.level for one in findings), default=Level.OK)
-    text = ", ".join(one.text for one in sorted(findings, key=lambda one: -one.level))
+            pairs = " ".join(f"{key}={value}" for key, value in values.items())
+            print(f"{name}: {pairs}")
+    findings = [
+        finding for name, values in answers for finding in judge(name, values, limits)
+    ]
+    findings.sort(key=lambda finding: -finding.level)
+    level = max((finding.level for finding in findings), default=Level.OK)
+    text = ", ".join(finding.text for finding in findings)
     print(f"{level.name}: {text or f'{len(answers)} queues'}")
     return level
 
@@ -70,19 +73,19 @@ def _base(server: str, port: str) -> str:
     ('http://h:3333', 'http://[::1]:80', 'https://h:443')
     """
     scheme, _, name = server.rpartition("://")
-    shown = f"[{name}]" if ":" in name and not name.startswith("[") else name
-    return f"{scheme or 'http'}://{shown}:{port}"
+    host = f"[{name}]" if ":" in name and not name.startswith("[") else name
+    return f"{scheme or 'http'}://{host}:{port}"
 
 
 def _check_peers(args: argparse.Namespace) -> int:
     """Print a line for each host of config/peers.json, the worst first."""
     root = config.find_root(args.root)
     findings = list(check_peers.findings(root, insecure=args.insecure))
-    for one in sorted(findings, key=lambda one: -one.level):
-        print(f"{one.level.name}: {term.plain(one.text)}")
+    for finding in sorted(findings, key=lambda finding: -finding.level):
+        print(f"{finding.level.name}: {term.plain(finding.text)}")
     if not findings:
         print(f"OK: no host has settings in {root.peers}")
-    return max((one.level for one in findings), default=Level.OK)
+    return max((finding.level for finding in findings), default=Level.OK)
 
 
 def _line(base: str, args: argparse.Namespace) -> Line:
@@ -92,12 +95,12 @@ def _line(base: str, args: argparse.Namespace) -> Line:
     with contextlib.suppress(BadConfig):
         table = peers.read_all(config.find_root(args.root))
     peer = table.peers.get(to.peer, table.common)
-    asked = dataclasses.replace(
+    allowed = dataclasses.replace(
         peer,
         allow=addresses.allowed([to.place]),  # whoever runs this names it
         insecure=peer.insecure or args.insecure,
     )
-    return Line(to, asked, _ANSWER_LIMIT)
+    return Line(to, allowed, _ANSWER_LIMIT)
 
 
 def judge(name: str, values: dict[str, str], limits: Limits) -> Iterator[Finding]:
@@ -161,36 +164,41 @@ def _get(line: Line, path: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="check_rq", description="A Nagios check: exit 0 OK, 1 WARNING, 2 CRITICAL."
     )
-    made.add_argument(
+    parser.add_argument(
         "-s",
         default="localhost",
         metavar="SERVER",
-        help="or https://SERVER (localhost)",
+        help="the host of RQ, or https://HOST (localhost)",
     )
-    made.add_argument(
+    parser.add_argument(
         "-p",
         default=os.environ.get("RQ_PORT", "3333"),
         metavar="PORT",
-        help="($RQ_PORT or 3333)",
+        help="the port of its web ($RQ_PORT or 3333)",
     )
-    made.add_argument(
+    parser.add_argument(
         "-t",
         default="25:40:3000:3500",
         metavar="W:C:DW:DC",
-        help="limits of live, and of done and relayed messages (25:40:3000:3500)",
+        help="warn and be critical from so many live messages, and from so many done or "
+        "relayed (25:40:3000:3500)",
     )
-    made.add_argument("-d", action="store_true", help="print all numbers too")
-    made.add_argument(
+    parser.add_argument("-d", action="store_true", help="print all numbers too")
+    parser.add_argument(
         "--peers", action="store_true", help="check each host of config/peers.json"
     )
-    made.add_argument("--root", metavar="DIR", help="whose peers.json; else $RQ_ROOT")
-    made.add_argument(
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        help="the directory of RQ whose peers.json is used; else $RQ_ROOT",
+    )
+    parser.add_argument(
         "--insecure", action="store_true", help="send passwords over plain HTTP too"
     )
-    return made
+    return parser
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from rq.cli import term
 from rq.cli.owner import Reader
 from rq.states import State
 
-STATES = tuple(str(one) for one in State if one not in (State.NOWHERE, State.GONE))
+STATES = tuple(str(s) for s in State if s not in (State.NOWHERE, State.GONE))
 
 Counts = Mapping[str, Mapping[str, int]]
 
@@ -24,10 +24,10 @@ def table(counts: Counts) -> None:
     )
 
 
-def asked(reader: Reader, queue: str) -> dict[str, int]:
+def of_queue(reader: Reader, queue: str) -> dict[str, int]:
     """Return what the owner of a queue counts, or its folders."""
-    told = reader.counts(queue)
-    return whole({**told, State.DISMISSED: told.get("errack", 0)})
+    counts = reader.counts(queue)
+    return whole({**counts, State.DISMISSED: counts.get("errack", 0)})
 
 
 def whole(states: Mapping[str, int], but: str = "") -> dict[str, int]:

@@ -25,10 +25,13 @@ _ROOM = 256 * 1024 * 1024  # what measuring may take of a fast disk, for a secon
 
 
 def doctor(root: Root, words: list[str]) -> int:
-    made = term.parser("doctor", "Measure the disk and say what RQ can promise on it.")
-    made.add_argument("--quick", action="store_true", help="do not measure")
-    term.json_option(made)
-    args = made.parse_args(words)
+    parser = term.parser(
+        "doctor",
+        "Measure the disk, look at the settings, and say what RQ can promise here.",
+    )
+    parser.add_argument("--quick", action="store_true", help="do not measure the disk")
+    term.json_option(parser)
+    args = parser.parse_args(words)
     system = disk.describe(root.path)
     speed, unknown = (None, []) if args.quick else _speed(root, system)
     warnings = [*system.warnings, *_settings(root), *_machine(), *_slow(speed)]
@@ -42,7 +45,7 @@ def doctor(root: Root, words: list[str]) -> int:
     for line in warnings:
         print(f"{term.colour('warning:', 'yellow')} {line}")
     if not warnings:
-        print(term.colour("nothing to complain about", "green"))
+        print(term.colour("no warnings", "green"))
     return OK
 
 
@@ -59,11 +62,11 @@ def _speed(root: Root, system: disk.FileSystem) -> tuple[Speed | None, list[str]
 
 
 def _disk_lines(system: disk.FileSystem) -> Iterator[tuple[str, str]]:
-    known = {True: "yes", False: "no", None: "unknown"}[system.has_journal]
+    has_journal = {True: "yes", False: "no", None: "unknown"}[system.has_journal]
     mode = f", data={system.data_mode}" if system.data_mode else ""
     yield "root", str(system.path)
     yield "file system", f"{system.kind} on {system.device}, mounted at {system.mount}"
-    yield "its journal", known + mode
+    yield "its journal", has_journal + mode
     inodes = "as many as fit" if system.free_inodes is None else system.free_inodes
     yield "free", f"{wording.size(system.free_bytes)}, inodes: {inodes}"
     yield "room", f"about {system.room_messages:,} finished messages (logs not counted)"
@@ -74,16 +77,22 @@ def _speed_lines(speed: Speed | None) -> Iterator[tuple[str, str]]:
         return
     yield (
         "accept",
-        f"{speed.sync_p50 * 1e6:.0f} µs p50, {speed.sync_p99 * 1e6:.0f} µs p99 "
+        f"{speed.sync_p50 * 1e6:.0f} µs median, {speed.sync_p99 * 1e6:.0f} µs p99 "
         "(a line and fdatasync, as the journal does it)",
     )
-    yield "growing file", f"{speed.append_p50 * 1e6:.0f} µs p50 (append and fdatasync)"
+    yield (
+        "growing file",
+        f"{speed.append_p50 * 1e6:.0f} µs median (append and fdatasync)",
+    )
     yield "folders", f"{speed.folders:.0f} made per second (mkdir and msg)"
 
 
 def _slow(speed: Speed | None) -> Iterator[str]:
     if speed is not None and speed.sync_p50 > _SLOW_SYNC:
-        yield f"a flush takes {speed.sync_p50 * 1e3:.0f} ms: senders will notice"
+        yield (
+            f"a sync of the disk takes {speed.sync_p50 * 1e3:.0f} ms, and so long waits "
+            "each who sends a message"
+        )
 
 
 def _settings(root: Root) -> Iterator[str]:
@@ -91,30 +100,30 @@ def _settings(root: Root) -> Iterator[str]:
         yield f"RQ is not installed in {root.path}: run `rq up`"
         return
     try:
-        found = config.read_root(root)
+        settings = config.read_root(root)
     except BadConfig as error:
         yield str(error)
         return
-    if found.env == "production" and found.host in _LOCAL_HOSTS:
+    if settings.env == "production" and settings.host in _LOCAL_HOSTS:
         yield (
-            f"env is production and host is {found.host}: other hosts cannot follow "
-            f"message ids of this name; set host in {root.config}"
+            f"`env` is production and `host` is {settings.host}: message ids that begin "
+            f"so lead nowhere from other hosts; set `host` in {root.config}"
         )
-    yield from access.of_root(root, found, time.time())
+    yield from access.of_root(root, settings, time.time())
     if not place.is_running(root):
-        holder = ports.holder(found.addr, found.port)
+        holder = ports.holder(settings.addr, settings.port)
         if holder is not None:
-            yield f"port {found.port} is taken by {holder}"
+            yield f"port {settings.port}, which the web needs, is taken by {holder}"
 
 
 def _machine() -> Iterator[str]:
     if time.time() < _EARLIEST:
-        yield f"the clock says {term.moment(time.time())}: due times will be wrong"
+        yield f"the clock says {term.moment(time.time())}: messages will be due at wrong times"
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < _DESCRIPTORS:
         yield (
-            f"a process may open {hard} files: too few for many connections "
-            f"(raise the hard limit to {_DESCRIPTORS})"
+            f"a process may open {hard} files, too few for many connections: raise the "
+            f"hard limit (`ulimit -Hn`) to {_DESCRIPTORS}"
         )
 
 

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rq.cli import OK, counting, place, term
 from rq.layout import Root
 from rq.states import State
 
-_PATIENCE = 300.0  # seconds for a round that is at work already
+_PATIENCE = 300.0  # seconds to wait for a round that already runs
 
 if TYPE_CHECKING:
     from rq.spark.history import Round
 
 
 def history(root: Root, words: list[str]) -> int:
-    made = term.parser(
+    parser = term.parser(
         "spark history",
-        "Take into the history what was sealed by now, publish it for the pages, and\n"
-        "print how many messages are in which state: what `rq ls --count` counts.",
+        "Read what has happened since the last round into the history on Spark, publish\n"
+        "it for the web, and print how many messages are in which state, which is what\n"
+        "`rq ls --count` counts.",
     )
-    made.add_argument("queue", nargs="?", metavar="QUEUE", help="print this one only")
-    made.add_argument(
-        "--skip-gaps", action="store_true", help="go on where events were lost"
+    parser.add_argument(
+        "queue", nargs="?", metavar="QUEUE", help="print this queue only"
     )
-    made.add_argument(
-        "--rebuild", action="store_true", help="make it anew from the journals"
+    parser.add_argument(
+        "--skip-gaps", action="store_true", help="go on although events are missing"
     )
-    term.json_option(made)
-    args = made.parse_args(words)
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="build the history anew from the journals",
+    )
+    term.json_option(parser)
+    args = parser.parse_args(words)
     only = place.queue_dir(root, args.queue).name if args.queue else None
     done = run(root, skip_gaps=args.skip_gaps, rebuild=args.rebuild)
     from rq.spark.history import sentence
@@ -43,7 +48,7 @@ def history(root: Root, words: list[str]) -> int:
 
 
 def run(root: Root, **settings: bool) -> Round:
-    """Run a round in a Spark of its own; say what is going on."""
+    """Run a round in a Spark of its own; print what it does."""
     from rq.spark import session
     from rq.spark.history import Settings, run_round
 
@@ -66,7 +71,7 @@ def counted(done: Round, only: str | None = None) -> dict[str, dict[str, int]]:
     }
 
 
-def summary(done: Round) -> dict[str, Any]:
+def summary(done: Round) -> dict[str, object]:
     """Return what a round did, for programs."""
     return {
         "as_of": done.as_of,

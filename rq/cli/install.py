@@ -6,8 +6,8 @@ import argparse
 import importlib.util
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rq import config
 from rq.access import owner
@@ -15,6 +15,7 @@ from rq.cli import FAILED, OK, guarded, place, ports, take_root
 from rq.config import files, settings
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
+from rq.nesting import Json
 
 _PORTS_TRIED = 50
 _ON_SPARK = frozenset({"spark-history"})  # woken by a timer of their own
@@ -35,6 +36,7 @@ def _install(words: list[str]) -> int:
     owner.act_as_owner(root)
     if root.config.exists() and not args.force:
         print("Already installed")
+        place.note(f"{root.config} is there: --force writes it anew")
         return FAILED
     write_config(root, {k: v for k, v in vars(args).items() if k != "force"})
     for name in link_bundled(root, again=args.force):
@@ -42,7 +44,7 @@ def _install(words: list[str]) -> int:
     return OK
 
 
-def write_config(root: Root, values: dict[str, Any]) -> None:
+def write_config(root: Root, values: Mapping[str, Json]) -> None:
     """Write config/config.json; values that cannot be used are refused before."""
     data = {
         **values,
@@ -61,16 +63,16 @@ def write_config(root: Root, values: dict[str, Any]) -> None:
 
 def first_config(root: Root) -> list[str]:
     """Write a config with safe values and a free port; return what to say of it."""
-    said = []
+    notes = []
     port = settings.DEFAULT_PORT
     holder = ports.holder("127.0.0.1", port)
     if holder is not None:
         free = ports.first_free("127.0.0.1", port + 1, _PORTS_TRIED)
-        said.append(f"port {port} is taken by {holder}: RQ will use {free}")
+        notes.append(f"port {port} is taken by {holder}: RQ will use {free}")
         port = free
     write_config(root, {**_defaults(), "port": port})
-    said.append(f"wrote {root.config} (127.0.0.1, port {port})")
-    return said
+    notes.append(f"wrote {root.config} (127.0.0.1, port {port})")
+    return notes
 
 
 def link_bundled(root: Root, *, again: bool = False) -> list[str]:
@@ -78,20 +80,20 @@ def link_bundled(root: Root, *, again: bool = False) -> list[str]:
 
     Each is offered once: a link that the operator removed stays removed.
     """
-    known = [] if again else _offered(root)
-    found = sorted(
-        one.name
-        for one in place.BUNDLED.iterdir()
-        if (one / "run").is_file() and _can_run(one.name)
+    offered = [] if again else _offered(root)
+    bundled = sorted(
+        directory.name
+        for directory in place.BUNDLED.iterdir()
+        if (directory / "run").is_file() and _can_run(directory.name)
     )
     linked = []
-    for name in found:
+    for name in bundled:
         link = root.scandir / name
-        if name not in known and not os.path.lexists(link):
+        if name not in offered and not os.path.lexists(link):
             files.write_link(_target(root, place.BUNDLED / name, root.scandir), link)
             linked.append(name)
-    if set(found) - set(known):
-        files.write_state(_offer(root), {"offered": sorted({*known, *found})})
+    if set(bundled) - set(offered):
+        files.write_state(_offer(root), {"offered": sorted({*offered, *bundled})})
     return linked
 
 
@@ -113,7 +115,7 @@ def _can_run(name: str) -> bool:
 
 
 def _target(root: Root, path: Path, directory: Path) -> str:
-    """A root that is the checkout can be moved as a whole: its links are relative."""
+    """Return the target of a link: relative within the root, which can then be moved."""
     if path.is_relative_to(root.path):
         return os.path.relpath(path, directory)
     return str(path)
@@ -125,39 +127,52 @@ def _offer(root: Root) -> Path:
 
 def _offered(root: Root) -> list[str]:
     try:
-        found = config.read_json(_offer(root)).get("offered", [])
+        offered = config.read_json(_offer(root)).get("offered", [])
     except BadConfig:
         return []
-    return [str(one) for one in found]
+    return [str(name) for name in offered]
 
 
-def _defaults() -> dict[str, Any]:
+def _defaults() -> dict[str, Json]:
     return {k: v for k, v in vars(_parser().parse_args([])).items() if k != "force"}
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="rq-install",
         description="Write config/config.json and link the bundled queues.",
         allow_abbrev=False,
     )
-    made.add_argument("--env", default="development", help="exported as RQ_ENV")
-    made.add_argument(
-        "--host", default="127.0.0.1", help="host part of message ids (127.0.0.1)"
+    parser.add_argument(
+        "--env", default="development", help="what scripts find in RQ_ENV (development)"
     )
-    made.add_argument("--port", default=settings.DEFAULT_PORT, type=int, help="(3333)")
-    made.add_argument(
-        "--addr", default="127.0.0.1", help="address the web listens on (127.0.0.1)"
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="the name of this host in message ids (127.0.0.1)",
     )
-    made.add_argument("--tmpdir", help=f"for uploads ({tempfile.gettempdir()})")
-    made.add_argument(
+    parser.add_argument(
+        "--port",
+        default=settings.DEFAULT_PORT,
+        type=int,
+        help="the port of the web (3333)",
+    )
+    parser.add_argument(
+        "--addr", default="127.0.0.1", help="the address the web listens on (127.0.0.1)"
+    )
+    parser.add_argument(
+        "--tmpdir", help=f"directory for uploads ({tempfile.gettempdir()})"
+    )
+    parser.add_argument(
         "--allow-new-queue",
         action=argparse.BooleanOptionalAction,
         default=False,
-        help="queues may be made by web (no)",
+        help="let queues be made over HTTP (no)",
     )
-    made.add_argument("--force", action="store_true", help="over an old config")
-    return made
+    parser.add_argument(
+        "--force", action="store_true", help="replace a config that is there"
+    )
+    return parser
 
 
 if __name__ == "__main__":

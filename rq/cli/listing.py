@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
 from rq.cli import counting, owner, place, term
 from rq.layout import Root
+from rq.replies import MessageRow
 from rq.states import State
 
-_SHOWN = (State.RUN, State.QUE, State.PREP, State.ERR)
+_LIVE = (State.RUN, State.QUE, State.PREP, State.ERR)
 _CHOICES = [str(s) for s in State if s not in (State.NOWHERE, State.GONE)]
 
 
@@ -18,19 +20,19 @@ def ls(root: Root, words: list[str]) -> int:
     args = _parser().parse_args(words)
     if args.count:
         return _count(root, args)
-    states = [State(one) for one in args.state] or list(_SHOWN)
+    states = [State(name) for name in args.state] or list(_LIVE)
     with owner.Reader(root) as reader:
-        found = [
-            one
+        rows = [
+            row
             for queue in _queues(root, args)
             for state in states
-            for one in reader.messages(queue, state, args.limit)
+            for row in reader.messages(queue, state, args.limit)
         ]
     if args.json:
-        term.print_json(found)
-    elif found:
-        _table(found)
-        _hint_of_more(args.limit, found)
+        term.print_json(rows)
+    elif rows:
+        _table(rows)
+        _hint_of_more(args.limit, rows)
     else:
         where = f"queue {args.queue}" if args.queue else "any queue"
         place.note(f"no message in {', '.join(states)} of {where}")
@@ -46,59 +48,61 @@ def _queues(root: Root, args: argparse.Namespace) -> list[str]:
 def _count(root: Root, args: argparse.Namespace) -> int:
     """Say how many messages are in each state, without listing them."""
     with owner.Reader(root) as reader:
-        found = {queue: counting.asked(reader, queue) for queue in _queues(root, args)}
+        counts = {
+            queue: counting.of_queue(reader, queue) for queue in _queues(root, args)
+        }
     if args.json:
-        term.print_json(found)
+        term.print_json(counts)
     else:
-        counting.table(found)
+        counting.table(counts)
     return 0
 
 
-def _table(found: list[dict[str, Any]]) -> None:
+def _table(rows: Sequence[MessageRow]) -> None:
     now = time.time()
     term.table(
         ("QUEUE", "ID", "STATE", "DUE", "TRY", "PARAM1", "STATUS"),
         [
             (
-                one["queue"],
-                one["msg_id"],
-                one["state"],
-                _due(one, now),
-                one.get("attempt", "-"),
-                str(one.get("param1") or "")[:30],
-                _status(one),
+                row["queue"],
+                row["msg_id"],
+                row["state"],
+                _due(row, now),
+                row.get("attempt", "-"),
+                str(row.get("param1") or "")[:30],
+                _status(row),
             )
-            for one in found
+            for row in rows
         ],
     )
 
 
-def _status(one: dict[str, Any]) -> str:
-    text = str(one.get("status", "")).partition(" - ")[2]
-    return f"[batch of {one['messages']}] {text}" if "batch" in one else text
+def _status(row: MessageRow) -> str:
+    text = str(row.get("status", "")).partition(" - ")[2]
+    return f"[batch of {row['messages']}] {text}" if "batch" in row else text
 
 
-def _due(one: dict[str, Any], now: float) -> str:
-    due = one.get("due")
-    if one["state"] != State.QUE or due is None:
+def _due(row: MessageRow, now: float) -> str:
+    due = row.get("due")
+    if row["state"] != State.QUE or due is None:
         return ""
     return term.from_now(float(due) - now)
 
 
-def _hint_of_more(limit: int, found: list[dict[str, Any]]) -> None:
-    groups: dict[tuple[str, str], int] = {}
-    for one in found:
-        pair = one["queue"], one["state"]
-        groups[pair] = groups.get(pair, 0) + 1
-    cut = [f"{queue} {state}" for (queue, state), n in groups.items() if n >= limit]
+def _hint_of_more(limit: int, rows: Sequence[MessageRow]) -> None:
+    listed = Counter((row["queue"], row["state"]) for row in rows)
+    cut = [f"{queue} {state}" for (queue, state), n in listed.items() if n >= limit]
     if cut:
         place.note(f"only the newest {limit} of: {', '.join(cut)} (--limit N)")
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = term.parser("ls", "List messages: what runs, waits, is prepared or failed.")
-    made.add_argument("queue", nargs="?", metavar="QUEUE", help="of this queue only")
-    made.add_argument(
+    parser = term.parser(
+        "ls",
+        "List messages: those that run, wait, are prepared or failed, the newest first.",
+    )
+    parser.add_argument("queue", nargs="?", metavar="QUEUE", help="of this queue only")
+    parser.add_argument(
         "--state",
         action="append",
         default=[],
@@ -106,13 +110,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="STATE",
         help="one of " + ", ".join(_CHOICES),
     )
-    made.add_argument("--count", action="store_true", help="how many in each state")
-    made.add_argument(
+    parser.add_argument(
+        "--count", action="store_true", help="only how many there are in each state"
+    )
+    parser.add_argument(
         "--limit",
         type=term.at_least(1),
         default=20,
         metavar="N",
-        help="of each (20)",
+        help="at most so many of each queue and state (20)",
     )
-    term.json_option(made)
-    return made
+    term.json_option(parser)
+    return parser

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rq import config, disk
 from rq.access import owner
@@ -25,7 +24,7 @@ START_PATIENCE = 60.0  # seconds from the start to the first pong
 PAGE_PATIENCE = 30.0  # seconds from then on until the page listens
 PAGE_TRIES = 2  # ends of the web after which it is not waited for
 STOP_PATIENCE = 180.0  # seconds for workers to end, folders to be made
-_TELL_EVERY = 5.0
+_NOTE_EVERY = 5.0
 NOT_RUNNING = 3  # what an init script expects of `status`
 
 Say = Callable[[str], None]
@@ -39,11 +38,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     given, words = take_root(words)
-    made = argparse.ArgumentParser(
-        prog="rq-mgr", description="Start, stop and ask the supervisor."
+    parser = argparse.ArgumentParser(
+        prog="rq-mgr",
+        description="Start, stop or restart RQ as a service, or say whether it runs; "
+        "`run` stays in the foreground.",
     )
-    made.add_argument("what", choices=sorted(_VERBS))
-    args = made.parse_args(words)
+    parser.add_argument("what", choices=sorted(_VERBS))
+    args = parser.parse_args(words)
     root = config.find_root(given)
     owner.act_as_owner(root)
     return _VERBS[args.what](root)
@@ -56,7 +57,7 @@ def _start(root: Root) -> int:
     print(f"rq-mgr: started with pid {pid_of(root)}", flush=True)
     why = await_page(root)
     if why:
-        print(f"rq-mgr: the page does not listen: {why}", file=sys.stderr)
+        print(f"rq-mgr: the web does not answer: {why}", file=sys.stderr)
         return FAILED
     return OK
 
@@ -66,13 +67,13 @@ def await_page(root: Root) -> str:
     wanted. The queues run without it."""
     until = time.monotonic() + PAGE_PATIENCE
     while True:
-        facts: Any = place.ask_supervisor(root, "status")
-        web = next((one for one in facts["children"] if one["kind"] == "web"), None)
+        children = place.supervisor_status(root).get("children", [])
+        web = next((child for child in children if child["kind"] == "web"), None)
         if web is None or web["state"] == Child.UP:
             return ""
         given_up = web["state"] == Child.FATAL or web["restarts"] >= PAGE_TRIES
         if given_up or time.monotonic() > until:
-            return web["reason"] or f"it is {web['state']}; look into {root.log}"
+            return web["reason"] or f"it is {web['state']}; see the logs in {root.log}"
         time.sleep(0.02)
 
 
@@ -150,19 +151,19 @@ def start(root: Root, say: Say) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """What the shell had stays behind, but for what finds libraries and home."""
-    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
-    wanted = {name: os.environ[name] for name in kept if name in os.environ}
+    """Return the environment of the supervisor: of the shell's, only these."""
+    names = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
+    environment = {name: os.environ[name] for name in names if name in os.environ}
     if os.environ.get("RQ_CRASH_AT"):
-        wanted["RQ_CRASH_AT"] = os.environ["RQ_CRASH_AT"]
-    return wanted
+        environment["RQ_CRASH_AT"] = os.environ["RQ_CRASH_AT"]
+    return environment
 
 
 def _await_pong(
     root: Root, process: subprocess.Popen[bytes], last_words: Path, say: Say
 ) -> None:
     begun = time.monotonic()
-    told = begun
+    last_note = begun
     while not place.is_running(root):
         if process.poll() is not None and not place.is_running(root):
             why = disk.lack(root.path) or _tail(root, last_words)
@@ -173,10 +174,10 @@ def _await_pong(
         if now - begun > START_PATIENCE:
             raise Unreachable(
                 f"the supervisor (pid {process.pid}) was started and does not answer; "
-                f"{root.log} says why"
+                f"see {root.log}/queuemgr.log"
             )
-        if now - told > _TELL_EVERY:
-            told = now
+        if now - last_note > _NOTE_EVERY:
+            last_note = now
             say(f"waiting for the supervisor ({now - begun:.0f} s)")
         time.sleep(0.02)
 
@@ -189,7 +190,7 @@ def _tail(root: Root, last_words: Path) -> str:
             continue
         if lines:
             return lines[-1]
-    return f"look into {root.log}"
+    return f"see the logs in {root.log}"
 
 
 def stop(root: Root, say: Say) -> bool:
@@ -212,7 +213,7 @@ def stop(root: Root, say: Say) -> bool:
 
 def _await_end(root: Root, handle: int, say: Say) -> None:
     begun = time.monotonic()
-    while not select.select([handle], [], [], _TELL_EVERY)[0]:
+    while not select.select([handle], [], [], _NOTE_EVERY)[0]:
         waited = time.monotonic() - begun
         if waited > STOP_PATIENCE:
             raise OutcomeUnknown(f"the supervisor has not ended after {waited:.0f} s")
@@ -226,7 +227,7 @@ def _await_owners(root: Root, say: Say) -> None:
         name for name in place.queue_names(root) if place.answers(root.queue(name))
     ]:
         if time.monotonic() > deadline:
-            raise OutcomeUnknown(f"still there: {', '.join(left)}")
+            raise OutcomeUnknown(f"these queues have not ended: {', '.join(left)}")
         time.sleep(0.1)
 
 
@@ -236,11 +237,9 @@ def pid_of(root: Root) -> int | None:
     OutcomeUnknown when one is there and does not answer in time.
     """
     try:
-        facts: Any = place.ask_supervisor(root, "status")
+        return place.supervisor_status(root).get("pid")
     except Unreachable:
         return None
-    pid = facts.get("pid") if isinstance(facts, dict) else None
-    return pid if isinstance(pid, int) else None
 
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ from rq.layout import Root
 
 
 def open_(root: Root, words: list[str]) -> int:
-    made = term.parser(
+    parser = term.parser(
         "open",
-        "Print an address of the page that signs in: once, and within a minute.",
+        "Print an address of the web that signs you in. It works once, within a minute.",
     )
-    made.add_argument("--browser", action="store_true", help="open it, too")
-    args = made.parse_args(words)
+    parser.add_argument(
+        "--browser", action="store_true", help="open it in a browser, too"
+    )
+    args = parser.parse_args(words)
     place.demand_running(root)
     if args.browser:
         return _open_browser(root)

@@ -25,24 +25,28 @@ _QUIET = 50  # looks in a row that find nothing new, before the owner is asked w
 
 
 def logs(root: Root, words: list[str]) -> int:
-    made = term.parser("logs", "Print the output of a message's script, all attempts.")
-    made.add_argument("id", metavar="ID")
-    made.add_argument(
+    parser = term.parser(
+        "logs", "Print what a message's script has written, in all attempts."
+    )
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument(
         "-f",
         "--follow",
         action="store_true",
-        help="go on with what is written, until the message has ended",
+        help="print what is written from now on, too, until the message has ended",
     )
-    made.add_argument(
-        "--tail", type=term.at_least(0), metavar="N", help="the last N lines only"
+    parser.add_argument(
+        "--tail", type=term.at_least(0), metavar="N", help="print the last N lines only"
     )
-    made.add_argument(
+    parser.add_argument(
         "--raw",
         action="store_true",
-        help="the bytes as they are, also what may harm a terminal",
+        help="print the bytes as they are, also those that may harm a terminal",
     )
-    made.add_argument("--path", action="store_true", help="print the file's name")
-    args = made.parse_args(words)
+    parser.add_argument(
+        "--path", action="store_true", help="print the name of the log file"
+    )
+    args = parser.parse_args(words)
     with owner.Reader(root) as reader:
         queue, msg_id = ids.resolve(reader, args.id)
         file = _log(reader, queue, msg_id)
@@ -56,7 +60,7 @@ def logs(root: Root, words: list[str]) -> int:
             with terminal.output(raw=args.raw) as write:
                 _print_from(file, start, write)
         else:
-            place.note("nothing yet: its script has not run")
+            place.note("there is no output yet: its script has not run")
     return 0
 
 
@@ -92,7 +96,7 @@ def _follow(
     """By file name, not by descriptor: after a crash the file may be another one."""
     queue, msg_id = message
     lost, quiet, away, seen = 0, 0, 0, None
-    told = False
+    explained = False
     while lost < _LOST_AFTER:
         state = _where(reader, queue, msg_id)
         lost = lost + 1 if state is None else 0
@@ -105,13 +109,15 @@ def _follow(
             quiet = 0 if more else quiet + 1
             if state in FINAL and not more and _is_there(reader, queue, msg_id, state):
                 return
-            told = (told and not more) or _say_why(reader, queue, msg_id, state)
+            explained = (explained and not more) or _say_why(
+                reader, queue, msg_id, state
+            )
         if state is None or state in FINAL or reader.online(queue):
             away = 0
         elif (away := away + 1) < _AWAY and place.is_running(reader.root):
             reader.forget(queue)  # it is started again
         else:
-            place.note("nobody runs its queue: nothing more will be written")
+            place.note("its queue is not running: nothing more will be written")
             return
         if quiet and quiet % _QUIET == 0 and _is_held(reader, queue, msg_id):
             return
@@ -120,15 +126,17 @@ def _follow(
 
 
 def _is_held(reader: owner.Reader, queue: str, msg_id: str) -> bool:
-    """Say so when a message has ended and its folder cannot follow, on a full disk, say:
-    its log is where it was, and nobody knows for how long."""
+    """Say so when a message has ended and its folder cannot be moved, as on a full disk:
+    its log stays where it is, and nobody knows for how long."""
     try:
         why = reader.stuck(queue)
         if why is None or reader.state(queue, msg_id) not in FINAL:
             return False
     except (OutcomeUnknown, Unreachable):  # it stands still: its script may not
         return False
-    place.note(f"it has ended; folders of {queue} cannot follow: {term.plain(why)}")
+    place.note(
+        f"it has ended; folders of {queue} cannot be moved now: {term.plain(why)}"
+    )
     return True
 
 
@@ -143,16 +151,16 @@ def _identity(file: File) -> tuple[int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        found = os.fstat(fd)
+        status = os.fstat(fd)
     finally:
         os.close(fd)
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _where(reader: owner.Reader, queue: str, msg_id: str) -> State | None:
     """The folders come first: they lag behind the owner, and the log is in them."""
-    found = folders.find(reader.root.queue(queue), msg_id)
-    return found if found is not None else reader.state(queue, msg_id)
+    state = folders.find(reader.root.queue(queue), msg_id)
+    return state if state is not None else reader.state(queue, msg_id)
 
 
 def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> bool:
@@ -160,7 +168,7 @@ def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> boo
         message = reader.message(queue, msg_id)
         if message.get("state") != State.QUE:
             return False
-        why = message.get("story", {}).get("why", "")
+        why = message["story"]["why"] if "story" in message else ""
         place.note(f"it waits: {term.plain(why)}" if why else "it waits")
         return True
     return False

@@ -1,19 +1,27 @@
-"""`rq owed`: copies and webhooks that ended messages still owe to other queues."""
+"""`rq owed`: copies and webhooks of ended messages that are still to be delivered."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import cast
 
 from rq.cli import owner, place, term
 from rq.errors import NoSuchMessage, RQError, Unreachable
 from rq.layout import Root
+from rq.replies import Owed
 
 _WAYS = {
-    "delivered": "it has arrived there",
-    "again": "it has not: try it for six more days",
+    "delivered": "it has arrived",
+    "again": "it has not arrived: try for six more days",
     "drop": "give it up",
 }
+
+
+class OwedRow(Owed):
+    """What a message of a queue still owes."""
+
+    queue: str
 
 
 def owed(root: Root, words: list[str]) -> int:
@@ -25,59 +33,69 @@ def owed(root: Root, words: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = term.parser(
-        "owed", "Copies and webhooks that ended messages still owe to other queues."
+    parser = term.parser(
+        "owed",
+        "Copies and webhooks of ended messages that are still to be delivered. RQ tries\n"
+        "each for six days; then it is in doubt, and a person says what became of it.",
     )
-    kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     listing = kinds.add_parser("ls", help="list them, those in doubt first")
-    listing.add_argument("queue", nargs="?", metavar="QUEUE", help="whose messages'")
+    listing.add_argument(
+        "queue", nargs="?", metavar="QUEUE", help="of its messages only"
+    )
     term.json_option(listing)
-    resolve = kinds.add_parser("resolve", help="say what became of one in doubt")
+    resolve = kinds.add_parser(
+        "resolve", help="say what became of one that is in doubt"
+    )
     resolve.add_argument("key", metavar="KEY", help="as `rq owed ls` shows it")
     how = resolve.add_mutually_exclusive_group(required=True)
     for way, text in _WAYS.items():
         how.add_argument(f"--{way}", action="store_true", help=text)
-    return made
+    return parser
 
 
 def _ls(root: Root, queue: str | None, *, as_json: bool) -> int:
-    found = _found(root, queue)
+    rows = _of_queue(root, queue) if queue is not None else _of_all(root)
     if as_json:
-        term.print_json(found)
-    elif found:
+        term.print_json(rows)
+    elif rows:
         heads = ("KEY", "STATE", "MESSAGE", "TARGET", "SINCE", "WHY")
-        term.table(heads, [_row(one) for one in found])
+        term.table(heads, [_cells(row) for row in rows])
     else:
-        place.note("no ended message owes anything to another queue")
+        place.note("nothing is left to deliver: no copy, no webhook")
     return 0
 
 
-def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    state = "in doubt" if one["in_doubt"] else "waiting"
-    whose = f"{one['queue']}/{one['msg_id']}"
-    since = term.moment(float(one["since"]))
-    return one["key"], state, whose, one["target"], since, one["why"][:80]
+def _cells(row: OwedRow) -> tuple[str, ...]:
+    state = "in doubt" if row["in_doubt"] else "waiting"
+    message = f"{row['queue']}/{row['msg_id']}"
+    since = term.moment(float(row["since"]))
+    return row["key"], state, message, row["target"], since, row["why"][:80]
 
 
-def _found(root: Root, queue: str | None) -> list[dict[str, Any]]:
-    """Return what is owed by the messages of a queue, or of all that answer."""
-    if queue is not None:
-        return [{"queue": queue, **one} for one in owner.demand(root, queue, "owed")]
+def _of_queue(root: Root, queue: str) -> list[OwedRow]:
+    """Return what is owed by the messages of a queue."""
+    owed_here = cast(Sequence[Owed], owner.demand(root, queue, "owed"))
+    return [{"queue": queue, **entry} for entry in owed_here]
+
+
+def _of_all(root: Root) -> list[OwedRow]:
+    """Return what is owed by the messages of all queues that answer, in doubt first."""
     place.demand_running(root)
-    found = []
+    rows = []
     for name in place.queue_names(root):
         try:
-            found += _found(root, name)
+            rows += _of_queue(root, name)
         except RQError as error:
             place.note(str(error))
-    return sorted(found, key=lambda one: not one["in_doubt"])
+    return sorted(rows, key=lambda row: not row["in_doubt"])
 
 
 def _resolve(root: Root, key: str, how: str) -> int:
     place.demand_running(root)
-    asked = {"key": key, "as": how, "who": "rq owed"}
-    said = owner.demand(root, _owing(root, key), "resolve_owed", asked)
-    print(f"{key}: {said}")
+    request = {"key": key, "as": how, "who": "rq owed"}
+    answer = owner.demand(root, _owing(root, key), "resolve_owed", request)
+    print(f"{key}: {answer}")
     return 0
 
 
@@ -91,5 +109,7 @@ def _owing(root: Root, key: str) -> str:
         except RQError as error:
             silent.append(str(error))
     if silent:
-        raise Unreachable(f"none that answers owes {key:.80}; {'; '.join(silent)}")
+        raise Unreachable(
+            f"no queue that answers has {key:.80} to deliver; {'; '.join(silent)}"
+        )
     raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeGuard, cast
 
 from rq import client
 from rq.cli import place
 from rq.config.admin import Admin, admin_status
 from rq.errors import RQError, Unreachable
 from rq.layout import Root
+from rq.nesting import Json
+from rq.replies import Detail, MessageRow, MessageView
 from rq.states import State
+
+Reply = Sequence[Json]  # "ok" or "fail", and what follows from that
 
 
 def ask(
     root: Root, queue: str, command: str, arg: object = b"", fds: Sequence[int] = ()
-) -> Any:
+) -> Reply:
     """Return the owner's whole reply; Unreachable says what to do."""
     path = place.queue_dir(root, queue).socket
     try:
-        return client.ask(path, command, arg, fds)
+        return cast(Reply, client.ask(path, command, arg, fds))
     except Unreachable:
         raise Unreachable(_why_silent(root, queue)) from None
 
 
 def demand(
     root: Root, queue: str, command: str, arg: object = b"", fds: Sequence[int] = ()
-) -> Any:
+) -> Json:
     """Return what follows `ok` in the owner's reply; raise what follows `fail`."""
     reply = ask(root, queue, command, arg, fds)
-    return client.demanded(reply, f"{queue}: ")
+    return cast(Json, client.demanded(reply, f"{queue}: "))
 
 
 def _why_silent(root: Root, queue: str) -> str:
     if place.is_running(root):
         return (
-            f"RQ runs, but nobody answers for queue {queue}: `rq status` shows its "
-            f"state, log/queue-{queue}.log says why"
+            f"RQ runs, but the process of queue {queue} does not answer: `rq status` "
+            f"shows its state, log/queue-{queue}.log says why"
         )
     return f"RQ is not running in {root.path}: run `rq up`"
 
@@ -47,7 +51,7 @@ class Reader:
     def __init__(self, root: Root) -> None:
         self.root = root
         self._lines: dict[str, client.Connection | None] = {}
-        self._said: set[str] = set()
+        self._notes: set[str] = set()
 
     def close(self) -> None:
         for line in self._lines.values():
@@ -60,7 +64,7 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def answer(self, queue: str, command: str, arg: object = b"") -> Any:
+    def answer(self, queue: str, command: str, arg: object = b"") -> Reply | None:
         """Return the owner's reply, None when the folders must be read instead."""
         if queue not in self._lines:
             self._lines[queue] = self._open(queue)
@@ -68,7 +72,7 @@ class Reader:
         if line is None:
             return None
         try:
-            return line.ask(command, arg)
+            return cast(Reply, line.ask(command, arg))
         except RQError:
             line.close()
             self._lines[queue] = self._open(queue)
@@ -86,9 +90,9 @@ class Reader:
         if line is not None:
             line.close()
 
-    def _once_more(self, queue: str, command: str, arg: object) -> Any:
+    def _once_more(self, queue: str, command: str, arg: object) -> Reply | None:
         line = self._lines[queue]
-        return None if line is None else line.ask(command, arg)
+        return None if line is None else cast(Reply, line.ask(command, arg))
 
     def _open(self, queue: str) -> client.Connection | None:
         path = place.queue_dir(self.root, queue).socket
@@ -100,17 +104,22 @@ class Reader:
 
     def _tell(self, queue: str) -> None:
         if place.is_running(self.root):
-            said = f"nobody answers for queue {queue}: read from its folders"
+            note = f"queue {queue} does not answer: this is read from its folders"
         else:
-            said = "RQ is not running: read from the folders"
-        if said not in self._said:
-            self._said.add(said)
-            place.note(said)
+            note = "RQ is not running: this is read from the folders"
+        if note not in self._notes:
+            self._notes.add(note)
+            place.note(note)
 
     # ---- what verbs want to know
 
+    def detail(self, queue: str) -> Detail | None:
+        """Return how a queue is; None when it does not answer."""
+        reply = self.answer(queue, "detail")
+        return cast(Detail, reply[1]) if is_ok(reply) else None
+
     def status(self, queue: str) -> str:
-        """Return UP, PAUSE, DOWN or SCRIPTERROR; `-` when nobody answers."""
+        """Return UP, PAUSE, DOWN or SCRIPTERROR; `-` when the queue does not answer."""
         reply = self.answer(queue, "status")
         if reply is not None:
             return str(reply[0])
@@ -119,56 +128,66 @@ class Reader:
 
     def counts(self, queue: str) -> dict[str, int]:
         """Return how many messages are in each state; `errack`: dismissed."""
-        reply = self.answer(queue, "detail")  # unlike num_messages it tells all seven
-        if _is_ok(reply):
-            return {str(k): int(v) for k, v in reply[1]["counts"].items()}
+        detail = self.detail(queue)  # unlike num_messages it tells all seven
+        if detail is not None:
+            return dict(detail["counts"])
         from rq import offline
 
         return offline.counts(self.root.queue(queue))
 
     def stuck(self, queue: str) -> str | None:
         """Return why folders of a queue cannot be made or moved, if they cannot."""
-        reply = self.answer(queue, "detail")
-        return reply[1].get("stuck") if _is_ok(reply) else None
+        detail = self.detail(queue)
+        return detail.get("stuck") if detail is not None else None
 
-    def messages(self, queue: str, state: State, limit: int) -> list[dict[str, Any]]:
+    def messages(self, queue: str, state: State, limit: int) -> list[MessageRow]:
         """Return the newest messages of a state, a short object each."""
-        asked: dict[str, Any] = {"state": str(state), "limit": limit}
-        reply = self.answer(queue, "list", asked)
-        if _is_ok(reply):
-            found = list(reply[1])
-            while _is_ok(reply) and reply[2:] and found and len(found) < limit:
-                rest = {"limit": limit - len(found), "after": found[-1]["msg_id"]}
-                reply = self.answer(queue, "list", {**asked, **rest})
-                found += reply[1] if _is_ok(reply) else []
-            return [{"queue": queue, "state": str(state), **one} for one in found]
-        from rq import offline
+        rows = self._listed(queue, state, limit)
+        if rows is None:
+            from rq import offline
 
-        return offline.rows(self.root.queue(queue), state, limit)
+            return offline.rows(self.root.queue(queue), state, limit)
+        return [{"queue": queue, "state": str(state), **row} for row in rows]
+
+    def _listed(self, queue: str, state: State, limit: int) -> list[MessageRow] | None:
+        """Return what the owner lists, None when it does not; a long list comes in parts."""
+        request: dict[str, object] = {"state": str(state), "limit": limit}
+        reply = self.answer(queue, "list", request)
+        if not is_ok(reply):
+            return None
+        rows = list(cast(Sequence[MessageRow], reply[1]))
+        while is_ok(reply) and reply[2:] and rows and len(rows) < limit:
+            rest = {"limit": limit - len(rows), "after": rows[-1]["msg_id"]}
+            reply = self.answer(queue, "list", {**request, **rest})
+            rows += cast(Sequence[MessageRow], reply[1]) if is_ok(reply) else []
+        return rows
 
     def state(self, queue: str, msg_id: str) -> State | None:
         """Return where a message is, None when the queue does not know it."""
         reply = self.answer(queue, "get_message_state", {"msg_id": msg_id})
-        if _is_ok(reply):
-            return State(reply[1])
+        if is_ok(reply):
+            return State(str(reply[1]))
         from rq.spool import folders
 
         return folders.find(self.root.queue(queue), msg_id)
 
-    def message(self, queue: str, msg_id: str) -> dict[str, Any]:
+    def message(self, queue: str, msg_id: str) -> MessageView:
         """Return all about a message, as the owner's get_message shows it."""
         reply = self.answer(queue, "get_message", {"msg_id": msg_id})
         from rq import offline
 
-        if _is_ok(reply):
-            return {"queue": queue, **reply[1], "attempt": offline.attempts(reply[1])}
+        if is_ok(reply):
+            message = cast(MessageView, reply[1])
+            attempt = offline.attempts(message)
+            return {"queue": queue, **message, "attempt": attempt}
         if reply is not None and "DOWN" not in str(reply):
             raise client.refusal(f"{queue}/{msg_id}: {reply[1]}", str(reply[1]))
-        why = place.is_running(self.root) and "nobody answers for it"
+        why = place.is_running(self.root) and "its process does not answer"
         return offline.message(
             self.root, queue, msg_id, why or "RQ is not running; it starts with `rq up`"
         )
 
 
-def _is_ok(reply: Any) -> bool:
+def is_ok(reply: Reply | None) -> TypeGuard[Reply]:
+    """Whether a request was answered with what it asked for."""
     return isinstance(reply, list) and len(reply) > 1 and reply[0] == "ok"

@@ -15,18 +15,18 @@ _SHORTEST = 8
 
 
 def passwd(root: Root, words: list[str]) -> int:
-    made = term.parser(
+    parser = term.parser(
         "passwd",
         "Print the hash of a password, for users of basic_auth in config/config.json; "
         "the password is read from the terminal, or from standard input.",
     )
-    made.add_argument("user", nargs="?", default="admin", help="(admin)")
-    args = made.parse_args(words)
+    parser.add_argument("user", nargs="?", default="admin", help="(admin)")
+    args = parser.parse_args(words)
     if ":" in args.user or not args.user.isprintable():
         raise BadInput("a user's name holds no colon and nothing that cannot be shown")
     hashed = passwords.make(_password())
-    shown = {"basic_auth": {"realm": "RQ", "users": {args.user: hashed}}}
-    print(json.dumps(shown, indent=1))
+    setting = {"basic_auth": {"realm": "RQ", "users": {args.user: hashed}}}
+    print(json.dumps(setting, indent=1))
     return OK
 
 

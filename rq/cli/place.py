@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import cast
 
 import rq
 from rq import client, config, names
@@ -12,6 +13,8 @@ from rq.cli import NOT_YOURS
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, NoSuchQueue, Refused, RQError, Unreachable
 from rq.layout import QueueDir, Root
+from rq.nesting import Json
+from rq.replies import SupervisorStatus
 
 CHECKOUT = Path(rq.__file__).resolve().parent.parent
 BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
@@ -19,7 +22,7 @@ ASK_TIMEOUT = 10.0
 
 
 def root_config(root: Root) -> RootConfig:
-    """Return the config; a root that was never set up is told how."""
+    """Return the config; BadConfig says how to set up a root that has none."""
     if not root.config.exists():
         raise BadConfig(f"RQ is not installed in {root.path}: run `rq up`")
     return config.read_root(root)
@@ -29,33 +32,41 @@ def queue_names(root: Root) -> list[str]:
     """Return the names of the queues that have a directory."""
     try:
         with os.scandir(root.queues) as entries:
-            found = [one.name for one in entries if names.is_queue_name(one.name)]
+            return sorted(
+                entry.name for entry in entries if names.is_queue_name(entry.name)
+            )
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(found)
 
 
 def queue_dir(root: Root, name: str) -> QueueDir:
     """Return the directory of a queue; NoSuchQueue suggests the near name."""
     names.queue_name(name)
-    known = queue_names(root)
-    if name in known:
+    existing = queue_names(root)
+    if name in existing:
         return root.queue(name)
     import difflib
 
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, existing, 1)
     hint = f"; did you mean {close[0]!r}?" if close else "; `rq queue ls` lists them"
     raise NoSuchQueue(f"there is no queue {name!r} in {root.path}{hint}")
 
 
 def ask_supervisor(
     root: Root, command: str, arg: object = b"", timeout: float = ASK_TIMEOUT
-) -> object:
+) -> Json:
     """Return the supervisor's reply; Unreachable says how to start it."""
     try:
-        return client.ask(root.supervisor_socket, command, arg, timeout=timeout)
+        reply = client.ask(root.supervisor_socket, command, arg, timeout=timeout)
+        return cast(Json, reply)
     except Unreachable:
         raise _not_running(root) from None
+
+
+def supervisor_status(root: Root) -> SupervisorStatus:
+    """Return what the supervisor says of itself and its children."""
+    reply = ask_supervisor(root, "status")
+    return cast(SupervisorStatus, reply if isinstance(reply, dict) else {})
 
 
 def demand_running(root: Root) -> None:
@@ -94,7 +105,7 @@ def answers(queue: QueueDir) -> bool:
 
 
 def warn_of_unclean_end(root: Root) -> None:
-    """Say it when RQ was killed: then the folders alone do not tell the truth."""
+    """Warn when RQ was killed: the folders may then lag behind the journal."""
     if not root.queues.is_dir() or is_running(root):
         return
     from rq import spool
@@ -106,8 +117,8 @@ def warn_of_unclean_end(root: Root) -> None:
     ]
     if unclean:
         note(
-            f"{', '.join(unclean)}: not stopped cleanly: run `rq check --fix` "
-            "(replays, starts nothing) before you move anything"
+            f"RQ was killed, and folders of {', '.join(unclean)} may lag behind: run "
+            "`rq check --fix` (it starts nothing) before you move or edit any"
         )
 
 

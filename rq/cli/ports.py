@@ -39,14 +39,14 @@ def is_free(addr: str, port: int) -> bool:
 
 def first_free(addr: str, port: int, tries: int) -> int:
     """Return the first free port from `port` up."""
-    for one in range(port, port + tries):
-        if is_free(addr, one):
-            return one
+    for candidate in range(port, port + tries):
+        if is_free(addr, candidate):
+            return candidate
     raise Refused(f"no free port from {port} to {port + tries - 1}: see rq-install")
 
 
 def _listening(port: int) -> set[str]:
-    found = set()
+    inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -54,8 +54,8 @@ def _listening(port: int) -> set[str]:
                 if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == (
                     port
                 ):
-                    found.add(f"socket:[{fields[9]}]")
-    return found
+                    inodes.add(f"socket:[{fields[9]}]")
+    return inodes
 
 
 def _holds(process: Path, inodes: set[str]) -> bool:
@@ -70,5 +70,5 @@ def _name(process: Path) -> str:
         words = (process / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return "a process"
-    shown = " ".join(word.decode("utf-8", "replace") for word in words[:5])
-    return term.plain(" ".join(shown.split()))[:80] or "a process"
+    command = " ".join(word.decode("utf-8", "replace") for word in words[:5])
+    return term.plain(" ".join(command.split()))[:80] or "a process"

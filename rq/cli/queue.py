@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rq.cli import newqueue, owner, place, status, term
 from rq.errors import Refused
 from rq.layout import Root
 
-# word: (command to the supervisor, what is true afterwards)
+# word: (command to the supervisor, what is true afterwards, one line of help)
 _WANTED = {
-    "pause": ("pause_queue", "paused: it takes messages and starts none"),
-    "resume": ("resume_queue", "resumed"),
-    "down": ("down_queue", "down: it takes no messages and starts none"),
-    "up": ("up_queue", "up"),
-    "restart": ("restart_queue", "restarting"),
+    "pause": (
+        "pause_queue",
+        "paused: it takes messages and starts none",
+        "take messages and start none; what runs goes on",
+    ),
+    "resume": ("resume_queue", "resumed", "start messages again after a pause"),
+    "down": (
+        "down_queue",
+        "down: it takes no messages and starts none",
+        "take no messages and start none",
+    ),
+    "up": ("up_queue", "up", "take messages again, and start them"),
+    "restart": (
+        "restart_queue",
+        "restarting",
+        "restart its process; scripts that do not end in time run again",
+    ),
 }
 
 
 def queue(root: Root, words: list[str]) -> int:
-    made = term.parser("queue", "List the queues, or tell one what is wanted of it.")
-    kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
+    parser = term.parser("queue", "List, make, pause, stop or restart queues.")
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     listing = kinds.add_parser("ls", help="list the queues with their counts")
     term.json_option(listing)
-    for word, (_, text) in _WANTED.items():
-        one = kinds.add_parser(word, help=text)
-        one.add_argument("queues", nargs="+", metavar="QUEUE")
+    for word, (_, _, text) in _WANTED.items():
+        verb = kinds.add_parser(word, help=text, description=text)
+        verb.add_argument("queues", nargs="+", metavar="QUEUE")
     newqueue.options(kinds)
     if words[:1] == ["new"]:
-        return newqueue.make(root, made, words)
-    args = made.parse_args(words)
+        return newqueue.make(root, parser, words)
+    args = parser.parse_args(words)
     if args.what == "ls":
         return _ls(root, as_json=args.json)
     for name in args.queues:  # a mistyped name must not leave the work half done
@@ -40,10 +50,12 @@ def queue(root: Root, words: list[str]) -> int:
 
 
 def _tell(root: Root, word: str, name: str) -> str:
-    command, text = _WANTED[word]
-    reply: Any = place.ask_supervisor(root, command, name, timeout=60.0)
-    if not isinstance(reply, list) or not reply or reply[0] != "ok":
-        raise Refused(f"{name}: {reply[1] if len(reply) > 1 else reply}")
+    command, text, _ = _WANTED[word]
+    reply = place.ask_supervisor(root, command, name, timeout=60.0)
+    if not isinstance(reply, list) or not reply:
+        raise Refused(f"{name}: {reply}")
+    if reply[0] != "ok":
+        raise Refused(f"{name}: {reply[-1]}")
     return text
 
 

@@ -1,4 +1,4 @@
-"""`rq relay`: what is being handed over to other hosts, and what a person says of it."""
+"""`rq relay`: messages on their way to other hosts; a person tries or resolves them."""
 
 from __future__ import annotations
 
@@ -23,76 +23,89 @@ def relay(root: Root, words: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = term.parser("relay", "Messages on their way to other hosts.")
-    kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
-    listing = kinds.add_parser("ls", help="list what was tried and has not ended")
+    parser = term.parser(
+        "relay", "Messages on their way to other hosts, and the hosts they may go to."
+    )
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    listing = kinds.add_parser(
+        "ls", help="list messages that were tried and are not yet delivered"
+    )
     listing.add_argument(
-        "of", nargs="?", choices=["hosts"], help="the internal hosts that may be asked"
+        "of",
+        nargs="?",
+        choices=["hosts"],
+        help="list instead the internal hosts that messages may be sent to",
     )
     term.json_option(listing)
     relay_hosts.add_verbs(kinds)
-    retry = kinds.add_parser("retry", help="try again now, whoever is left alone")
+    retry = kinds.add_parser(
+        "retry", help="try messages again now, without waiting for the next try"
+    )
     retry.add_argument("id", nargs="*", metavar="ID")
-    retry.add_argument("--all", action="store_true", help="all but those in doubt")
+    retry.add_argument(
+        "--all", action="store_true", help="all messages but those in doubt"
+    )
     resolve = kinds.add_parser(
-        "resolve", help="say whether a message in doubt has arrived there"
+        "resolve", help="say whether a message in doubt has arrived"
     )
     resolve.add_argument("id", metavar="ID")
     how = resolve.add_mutually_exclusive_group(required=True)
     how.add_argument(
-        "--arrived", action="store_true", help="it has: acknowledge the error"
+        "--arrived", action="store_true", help="it has arrived: mark the error as seen"
     )
     how.add_argument(
-        "--again", action="store_true", help="it has not: send it as a new one"
+        "--again", action="store_true", help="it has not arrived: send it anew"
     )
-    return made
+    return parser
 
 
 def _ls(root: Root, *, as_json: bool) -> int:
-    found = transfers.ls(root)
+    listed = transfers.ls(root)
     if as_json:
-        term.print_json([one.to_json() for one in found])
-    elif found:
+        term.print_json([transfer.to_json() for transfer in listed])
+    elif listed:
         heads = ("ID", "STATE", "PEER", "STEP", "ANSWER")
-        term.table(heads, [_row(one) for one in found])
+        term.table(heads, [_row(transfer) for transfer in listed])
     else:
-        place.note("nothing is on its way to another host, or it was not yet tried")
+        place.note("no message was tried that is not yet delivered")
     return 0
 
 
-def _row(one: Transfer) -> tuple[str, ...]:
-    state = "in doubt" if one.in_doubt else one.state
-    return one.msg_id, state, one.peer, one.step, one.answer[:200]
+def _row(transfer: Transfer) -> tuple[str, ...]:
+    state = "in doubt" if transfer.in_doubt else transfer.state
+    answer = transfer.answer[:200]
+    return transfer.msg_id, state, transfer.peer, transfer.step, answer
 
 
 def _retry(root: Root, ids: list[str], *, everything: bool) -> int:
-    wanted = [transfers.find(root, one) for one in ids]
+    chosen = [transfers.find(root, text) for text in ids]
     if everything:
-        wanted += [one for one in transfers.ls(root) if not one.in_doubt]
-    if not wanted:
-        place.note("nothing to try: say ID … or --all")
-    for one in wanted:
-        host_back_off.pardon(root.queue(QUEUE), one.peer)
-        _go(root, one)
+        chosen += [entry for entry in transfers.ls(root) if not entry.in_doubt]
+    if not chosen:
+        place.note("nothing to try: name messages, or say --all")
+    for transfer in chosen:
+        host_back_off.pardon(root.queue(QUEUE), transfer.peer)
+        _try_now(root, transfer)
     return 0
 
 
-def _go(root: Root, one: Transfer) -> None:
-    command = transfers.command(one)
+def _try_now(root: Root, transfer: Transfer) -> None:
+    command = transfers.command(transfer)
     if command is None:
-        place.note(f"{one.msg_id} is being handed over right now")
+        place.note(f"{transfer.msg_id} is being sent right now")
         return
-    owner.demand(root, QUEUE, command, {"msg_id": one.msg_id, "who": "rq relay"})
-    print(f"{one.msg_id} is tried again")
+    request = {"msg_id": transfer.msg_id, "who": "rq relay"}
+    owner.demand(root, QUEUE, command, request)
+    print(f"{transfer.msg_id} is tried again now")
 
 
 def _resolve(root: Root, text: str, *, arrived: bool) -> int:
-    one = transfers.find(root, text)
+    transfer = transfers.find(root, text)
     if arrived:
-        owner.demand(root, QUEUE, "ack_errs", {"msg_id": one.msg_id})
-        print(f"{one.msg_id} is acknowledged")
+        owner.demand(root, QUEUE, "ack_errs", {"msg_id": transfer.msg_id})
+        print(f"{transfer.msg_id} is marked as seen")
         return 0
-    transfers.send_again(root, one)
-    host_back_off.pardon(root.queue(QUEUE), one.peer)
-    _go(root, one)
+    transfers.send_again(root, transfer)
+    host_back_off.pardon(root.queue(QUEUE), transfer.peer)
+    _try_now(root, transfer)
     return 0

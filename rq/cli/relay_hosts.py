@@ -1,9 +1,8 @@
-"""`rq relay allow`, `forbid` and `ls hosts`: which internal hosts the relay may ask."""
+"""`rq relay allow`, `forbid` and `ls hosts`: to which internal hosts the relay may send."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from rq import host_back_off, transfers
 from rq.cli import owner, place, term
@@ -16,11 +15,11 @@ VERBS = ("allow", "forbid")
 _LOOKED_AT = 1000  # waiting messages that are tried at once
 
 
-def add_verbs(kinds: Any) -> None:
+def add_verbs(kinds: term.Verbs) -> None:
     """Add the parsers of the verbs."""
-    allow = kinds.add_parser("allow", help="let an internal host be asked")
+    allow = kinds.add_parser("allow", help="let messages be sent to an internal host")
     allow.add_argument("host", nargs="+", metavar="HOST[:PORT]")
-    forbid = kinds.add_parser("forbid", help="take that back")
+    forbid = kinds.add_parser("forbid", help="take an allowance back")
     forbid.add_argument("host", nargs="+", metavar="HOST[:PORT]")
 
 
@@ -37,7 +36,7 @@ def run(root: Root, args: argparse.Namespace) -> int:
 def _allow(root: Root, hosts: list[str]) -> int:
     added = permits.allow(root, hosts)
     for host in dict.fromkeys(map(permits.spelled, hosts)):
-        word = "may be asked now" if host in added else "was allowed before"
+        word = "is allowed now" if host in added else "was allowed already"
         print(term.plain(f"{host} {word}"))
         _hurry(root, host)
     return 0
@@ -48,14 +47,15 @@ def _hurry(root: Root, host: str) -> None:
     queue = root.queue(QUEUE)
     if not queue.config.exists():
         return
-    for left in host_back_off.ls(queue, 0.0):
-        if permits.takes(host, left.name):
-            host_back_off.pardon(queue, left.name)
-    for one in transfers.ls(root, _LOOKED_AT):
-        if transfers.command(one) != "run_message" or not permits.takes(host, one.dest):
+    for entry in host_back_off.ls(queue, 0.0):
+        if permits.takes(host, entry.name):
+            host_back_off.pardon(queue, entry.name)
+    for transfer in transfers.ls(root, _LOOKED_AT):
+        waits = transfers.command(transfer) == "run_message"
+        if not waits or not permits.takes(host, transfer.dest):
             continue
         try:
-            owner.ask(root, QUEUE, "run_message", {"msg_id": one.msg_id})
+            owner.ask(root, QUEUE, "run_message", {"msg_id": transfer.msg_id})
         except RQError:
             return
 
@@ -69,17 +69,26 @@ def _forbid(root: Root, hosts: list[str]) -> int:
 
 
 def _ls(root: Root, *, as_json: bool) -> int:
-    found = permits.listed(root)
+    permitted = permits.listed(root)
     if as_json:
-        term.print_json(found)
-    elif found:
+        term.print_json(permitted)
+    elif permitted:
         before = earlier.entered(root)
-        rows = [(one["host"], one["url"] or _by(one["host"], before)) for one in found]
-        term.table(("HOST", "LET BY"), rows)
+        rows = [
+            (entry["host"], entry["url"] or _by(entry["host"], before))
+            for entry in permitted
+        ]
+        term.table(("HOST", "ALLOWED BY"), rows)
     else:
-        place.note("no internal host may be asked: `rq relay allow HOST[:PORT]`")
+        place.note(
+            "no internal host is allowed: `rq relay allow HOST[:PORT]` allows one"
+        )
     return 0
 
 
 def _by(host: str, before: list[str]) -> str:
-    return "the history, at the update" if host in before else "rq relay allow"
+    return (
+        "the update: messages were sent there before"
+        if host in before
+        else "rq relay allow"
+    )

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import cast
 
 from rq.cli import EXIT_OF, FAILED, OK, complain, owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
+from rq.replies import Restored
 
 LS, ACCEPT = "ls", "accept"
-_ABOUT = """Queues whose directories were copied or restored start nothing: `ls` shows
-what each would run and deliver again, `accept` lets them go on, all that wait or those
-that are named. `rq queue pause QUEUE` before it keeps its messages from starting."""
+_ABOUT = """Queues whose directory was copied or restored from a backup: they start
+nothing until a person says what the directory is. `ls` shows what each would run and
+deliver again. `accept` lets queues go on: those that are named, or all that wait.
+Pause a queue first (`rq queue pause QUEUE`) if its messages shall not start at once."""
+
+
+_NONE = "no queue waits for an answer: no directory was copied or restored"
+
+
+class Waiting(Restored):
+    """A queue that waits for a person's word."""
+
+    queue: str
 
 
 def restore(root: Root, words: list[str]) -> int:
-    made = term.parser("restore", _ABOUT)
-    made.add_argument(
-        "words", nargs="*", metavar="ls|accept QUEUE", help="ls, of all queues"
+    parser = term.parser("restore", _ABOUT)
+    parser.add_argument(
+        "words", nargs="*", metavar="ls|accept QUEUE", help="(ls of all queues)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--copy",
         action="store_true",
-        help="accept as a copy, or as older than what has run since: the journal gets a "
-        "new id. Without it: the same queue, moved here as it was last",
+        help="accept as a copy, or as a backup that is older than what has run since: the "
+        "journal gets a new id. Without it: the same queue in its last state, moved here",
     )
-    term.json_option(made)
-    args = made.parse_intermixed_args(words)  # accept --copy QUEUE
-    what, queues = _asked(args.words, copy=args.copy)
+    term.json_option(parser)
+    args = parser.parse_intermixed_args(words)  # accept --copy QUEUE
+    what, queues = _requested(args.words, copy=args.copy)
     for name in queues:  # a mistyped name must not leave the work half done
         place.queue_dir(root, name)
     place.demand_running(root)
@@ -36,11 +48,13 @@ def restore(root: Root, words: list[str]) -> int:
     return _ls(root, queues, as_json=args.json)
 
 
-def _asked(words: list[str], *, copy: bool) -> tuple[str, list[str]]:
+def _requested(words: list[str], *, copy: bool) -> tuple[str, list[str]]:
     """Return what is to be done, with which queues.
 
-    >>> _asked([], copy=False), _asked(["accept", "q"], copy=False), _asked([], copy=True)
-    (('ls', []), ('accept', ['q']), ('accept', []))
+    >>> _requested([], copy=False), _requested(["accept", "q"], copy=False)
+    (('ls', []), ('accept', ['q']))
+    >>> _requested([], copy=True)
+    ('accept', [])
     """
     if words and words[0] in (LS, ACCEPT):
         what, *words = words
@@ -50,43 +64,45 @@ def _asked(words: list[str], *, copy: bool) -> tuple[str, list[str]]:
 
 
 def _ls(root: Root, queues: list[str], *, as_json: bool) -> int:
-    found, code = _waiting(root, queues)
+    waiting, code = _waiting(root, queues)
     if as_json:
-        term.print_json(found)
-    elif found:
-        for one in found:
-            _print(one)
-        if len(found) > 1:
-            place.note("`rq restore accept` and `--copy` without a name speak for all")
+        term.print_json(waiting)
+    elif waiting:
+        for queue in waiting:
+            _print(queue)
+        if len(waiting) > 1:
+            place.note("`rq restore accept`, with no queue named, accepts all of them")
     elif code == OK:
-        place.note("no queue waits: none was copied or restored")
+        place.note(_NONE)
     return code
 
 
-def _waiting(root: Root, queues: list[str]) -> tuple[list[dict[str, Any]], int]:
+def _waiting(root: Root, queues: list[str]) -> tuple[list[Waiting], int]:
     """Return the queues that wait for a word, and the exit code if one does not answer."""
-    found, code = [], OK
+    waiting: list[Waiting] = []
+    code = OK
     for name in queues or place.queue_names(root):
         try:
-            told = owner.demand(root, name, "restored")
+            restored = cast(Restored, owner.demand(root, name, "restored"))
         except RQError as error:
             complain(str(error))
             code = EXIT_OF.get(type(error), FAILED)
             continue
-        if told["why"]:
-            found.append({"queue": name, **told})
-    return found, code
+        if restored["why"]:
+            waiting.append({"queue": name, **restored})
+    return waiting, code
 
 
-def _print(one: dict[str, Any]) -> None:
-    print(term.plain(f"{one['queue']}: {one['why']}"))
-    print(f"  would run {one['messages']} messages{_some(one['ids'], one['messages'])}")
-    print(f"  would deliver {one['owed']} copies and webhooks")
-    for owed in one["deliveries"]:
+def _print(queue: Waiting) -> None:
+    print(term.plain(f"{queue['queue']}: {queue['why']}"))
+    number = queue["messages"]
+    print(f"  would run {number} messages{_some(queue['ids'], number)}")
+    print(f"  would deliver {queue['owed']} copies and webhooks")
+    for owed in queue["deliveries"]:
         print(term.plain(f"    of {owed['msg_id']} to {owed['target']}, {owed['key']}"))
 
 
-def _some(ids: list[str], number: int) -> str:
+def _some(ids: Sequence[str], number: int) -> str:
     """Return the first ids, and whether there are more.
 
     >>> _some(["a", "b"], 3), _some([], 0)
@@ -99,10 +115,10 @@ def _some(ids: list[str], number: int) -> str:
 def _accept(root: Root, queues: list[str], how: str) -> int:
     code = OK
     if not queues:
-        found, code = _waiting(root, [])
-        queues = [one["queue"] for one in found]
+        waiting, code = _waiting(root, [])
+        queues = [queue["queue"] for queue in waiting]
         if not queues and code == OK:
-            place.note("no queue waits: none was copied or restored")
+            place.note(_NONE)
     for name in queues:
         try:
             print(f"{name}: {owner.demand(root, name, 'restore', {'as': how})}")

@@ -1,4 +1,4 @@
-"""What a full disk means to a start of RQ: it is said, whatever fails first."""
+"""What a full disk means to a start of RQ: `rq up` says it, whatever fails first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from rq import disk
-from rq.cli import owner, place, status
+from rq.cli import owner, place
 from rq.config.admin import Admin, admin_status
 from rq.errors import Refused
 from rq.layout import Root
@@ -18,8 +18,8 @@ _NUMBER = re.compile(r"\d+ bytes free")
 
 
 @contextlib.contextmanager
-def told_of(root: Root) -> Iterator[None]:
-    """Let a start that fails for want of room say so."""
+def explained(root: Root) -> Iterator[None]:
+    """Say that the disk is full when that is why a start fails."""
     try:
         yield
     except OSError as error:
@@ -36,8 +36,8 @@ def all_take_messages(root: Root) -> bool:
             if admin_status(root, name) is Admin.DOWN:
                 continue
             if place.answers(root.queue(name)):
-                detail = status.queue_row(reader, name)["detail"]
-                closed[name] = str(detail.get("closed_reason") or "")
+                detail = reader.detail(name)
+                closed[name] = (detail and detail["closed_reason"]) or ""
     full = {name: why for name, why in closed.items() if why}
     for names, why in by_reason(full):
         verb = "takes" if len(names) == 1 else "take"
@@ -51,9 +51,9 @@ def by_reason(closed: Mapping[str, str]) -> list[tuple[list[str], str]]:
     Queues on one disk are told another number of free bytes each, and copied ones the
     command for each; without a name it speaks for all.
     """
-    found: dict[str, tuple[list[str], str]] = {}
+    groups: dict[str, tuple[list[str], str]] = {}
     for name, why in closed.items():
         for_all = why.replace(f"{ACCEPT} {name}`", f"{ACCEPT}`")
-        names, _ = found.setdefault(_NUMBER.sub("", for_all), ([], for_all))
+        names, _ = groups.setdefault(_NUMBER.sub("", for_all), ([], for_all))
         names.append(name)
-    return list(found.values())
+    return list(groups.values())

@@ -6,14 +6,15 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rq import config
 from rq.cli import FAILED, OK, term
 from rq.cli.named import FRESH, Files
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
+from rq.nesting import Json
 from rq.router import ancestor, rules
 from rq.router.rules import Rules
 
@@ -32,7 +33,7 @@ def verify_rules(root: Root, words: list[str], files: Files = FRESH) -> int:
     """Say `ok`, or `fail bad router rules file`."""
     args = _verifying().parse_args(words)
     try:
-        found = _read(args.path or str(_default(root)), files)
+        table = _read(args.path or str(_default(root)), files)
     except BadConfig as error:
         print("fail bad router rules file")
         if args.verbose:
@@ -40,17 +41,21 @@ def verify_rules(root: Root, words: list[str], files: Files = FRESH) -> int:
         return FAILED
     print("ok")
     if args.verbose:
-        print(_shown(found))
+        print(_json(table))
     return OK
 
 
 def _verifying() -> argparse.ArgumentParser:
-    made = term.parser("verify_rules", "Check routing rules, JSON or the ancestor's.")
-    made.add_argument("--path", metavar="F", help="the file (config/router.json)")
-    made.add_argument(
-        "--verbose", action="store_true", help="show rules, or what is bad"
+    parser = term.parser(
+        "verify_rules", "Check routing rules: JSON, or those of the Ruby RQ."
     )
-    return made
+    parser.add_argument("--path", metavar="F", help="the file (config/router.json)")
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="print the rules, or what is wrong with them",
+    )
+    return parser
 
 
 def named(words: list[str]) -> list[str]:
@@ -65,67 +70,83 @@ def router(root: Root, words: list[str], files: Files = FRESH) -> int:
     """Try rules on a message, or take over the ancestor's."""
     args = _parser().parse_args(words)
     if args.verb == "import":
-        print(_shown(_read_ruby(args.path, files)))
+        print(_json(_read_ruby(args.path, files)))
         return OK
-    found = _read(args.rules or str(root.router), files)
-    told = _tried(found, _message(args.message, files))
+    table = _read(args.rules or str(root.router), files)
+    trial = _try(table, _message(args.message, files))
     if args.json:
-        term.print_json(told)
+        term.print_json(asdict(trial))
     else:
-        _print_tried(told)
+        _print_trial(trial)
     return OK
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = term.parser("router", "Routing rules: try them, take over the ancestor's.")
-    verbs = made.add_subparsers(dest="verb", metavar="VERB", required=True)
-    trying = verbs.add_parser("try", help="what would become of a message")
+    parser = term.parser(
+        "router",
+        "Routing rules: try them on a message, or convert those of the Ruby RQ.",
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    trying = verbs.add_parser(
+        "try", help="print what would become of a message; nothing is sent"
+    )
     trying.add_argument("message", metavar="MESSAGE.json", help="a message; - is stdin")
     trying.add_argument("--rules", metavar="F", help="the rules (config/router.json)")
     term.json_option(trying)
-    taking = verbs.add_parser("import", help="print the ancestor's rules as JSON")
+    taking = verbs.add_parser("import", help="print rules of the Ruby RQ as JSON")
     taking.add_argument("path", metavar="RULES.rb")
-    return made
+    return parser
 
 
-def _tried(found: Rules, message: Mapping[str, Any]) -> dict[str, Any]:
-    rule = found.first(message)
-    # Of several all are told: chance has no place in a trial.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What would become of a message."""
+
+    rule: str
+    action: str
+    log: bool
+    delay: int  # seconds
+    destinations: list[str]
+
+
+def _try(table: Rules, message: Mapping[str, Json]) -> Trial:
+    rule = table.first(message)
+    # Where one of several is chosen by chance, all are named.
     every = rules.destinations(rule, str(message.get("dest", "")), " or ".join)
-    return {
-        "rule": rule.name,
-        "action": str(rule.action),
-        "log": rule.log,
-        "delay": rule.delay,
-        "destinations": every,
-    }
+    return Trial(
+        rule=rule.name,
+        action=str(rule.action),
+        log=rule.log,
+        delay=rule.delay,
+        destinations=every,
+    )
 
 
-def _print_tried(told: Mapping[str, Any]) -> None:
-    print(f"rule    {told['rule']}")
-    print(f"action  {told['action']}")
-    for dest in told["destinations"]:
+def _print_trial(trial: Trial) -> None:
+    print(f"rule    {trial.rule}")
+    print(f"action  {trial.action}")
+    for dest in trial.destinations:
         print(f"to      {dest}")
-    if told["delay"]:
-        print(f"due     {told['delay']} s later")
-    if told["log"]:
+    if trial.delay:
+        print(f"due     {trial.delay} s later")
+    if trial.log:
         print("log     log/rq_router.log")
 
 
-def _message(name: str, files: Files) -> dict[str, Any]:
+def _message(name: str, files: Files) -> Mapping[str, Json]:
     if name != _STDIN:
         return config.json_object(_content(name, files), Path(name))
     try:
-        found = json.load(sys.stdin)
+        message: Json = json.load(sys.stdin)
     except ValueError as error:
         raise BadInput(f"stdin is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(message, dict):
         raise BadInput("stdin does not hold a JSON object")
-    return found
+    return message
 
 
 def _default(root: Root) -> Path:
-    """Return the file of the rules; the ancestor's while it was not taken over."""
+    """Return the file of the rules: the Ruby RQ's, as long as there is no router.json."""
     old = root.config_dir / _ANCESTORS
     return old if old.exists() and not root.router.exists() else root.router
 
@@ -156,5 +177,5 @@ def _content(path: str, files: Files) -> bytes:
         raise BadConfig(f"{path} cannot be read: {error}") from None
 
 
-def _shown(found: Rules) -> str:
-    return json.dumps(found.to_json(), indent=1, ensure_ascii=False)
+def _json(table: Rules) -> str:
+    return json.dumps(table.to_json(), indent=1, ensure_ascii=False)

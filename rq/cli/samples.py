@@ -22,17 +22,17 @@ _SAMPLES = (
 
 
 def demo(root: Root, words: list[str]) -> int:
-    made = term.parser(
+    parser = term.parser(
         "demo", "Send three sample messages and show what becomes of them."
     )
-    made.parse_args(words)
+    parser.parse_args(words)
     send(root)
     _examples()
     return OK
 
 
 def send(root: Root) -> None:
-    """Send the samples, follow the first, tell of all."""
+    """Send the samples, follow the first, say what became of each."""
     if DEMO not in place.queue_names(root):
         raise NoSuchQueue(f"there is no queue {DEMO}: link {place.BUNDLED / DEMO}")
     from rq.cli import output, waiting
@@ -57,19 +57,19 @@ def send(root: Root) -> None:
 
 def _examples() -> None:
     """Name the queues to read and copy that a checkout holds."""
-    found = sorted(one.parent.name for one in _EXAMPLES.glob("*/run"))
-    if found:
-        told = os.path.relpath(_EXAMPLES / "README.md")
-        print(f"\nmore queues, to link into scandir/: {', '.join(found)} ({told})")
+    examples = sorted(run.parent.name for run in _EXAMPLES.glob("*/run"))
+    if examples:
+        readme = os.path.relpath(_EXAMPLES / "README.md")
+        print(f"\nmore queues, to link into scandir/: {', '.join(examples)} ({readme})")
 
 
 def _sample_row(
     reader: owner.Reader, queue: str, msg_id: str, state: str
 ) -> tuple[object, ...]:
     try:
-        found = reader.message(queue, msg_id)
+        message = reader.message(queue, msg_id)
     except RQError as error:
         return msg_id, state, "-", str(error)
-    told = found.get("story") or {}
-    text = f"{told.get('what', '')} {told.get('why', '')}"
-    return f"{queue}/{msg_id}", state, found.get("attempt", "-"), text
+    story = message["story"]
+    text = f"{story['what']} {story['why']}"
+    return f"{queue}/{msg_id}", state, message.get("attempt", "-"), text

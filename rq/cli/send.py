@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from rq import client, moments, names
 from rq.cli import ancestor, owner, place, term
@@ -14,6 +13,7 @@ from rq.cli.named import FRESH, Files
 from rq.errors import BadInput, RQError
 from rq.layout import Root
 from rq.message import PARAMS
+from rq.nesting import Json
 
 
 def named(words: list[str]) -> list[str]:
@@ -39,7 +39,7 @@ def send(root: Root, words: list[str], files: Files = FRESH) -> int:
 def submit(
     root: Root,
     queue: str,
-    fields: dict[str, Any],
+    fields: Mapping[str, Json],
     attachments: Sequence[str] = (),
     files: Files = FRESH,
 ) -> str:
@@ -59,26 +59,26 @@ def submit(
     return short
 
 
-def _short(full: Any) -> str:
+def _short(full: Json) -> str:
     return names.msg_id(str(full).rsplit("/", 1)[-1])
 
 
-def _fields(args: argparse.Namespace) -> dict[str, Any]:
-    given = {
+def _fields(args: argparse.Namespace) -> dict[str, Json]:
+    given: dict[str, Json] = {
         **{name: getattr(args, name) for name in (*PARAMS, "src", "max_count")},
         **dict(_param(pair) for pair in args.p),
         "due": None if args.due is None else moments.due(args.due, time.time()),
         "post_run_webhook": args.webhook,
     }
-    set_ones = {name: value for name, value in given.items() if value is not None}
-    return {"dest": args.queue, **set_ones}
+    present = {name: value for name, value in given.items() if value is not None}
+    return {"dest": args.queue, **present}
 
 
 def _param(pair: str) -> tuple[str, str]:
     name, equals, value = pair.partition("=")
     name = f"param{name}" if name.isdigit() else name
     if not equals or name not in PARAMS:
-        raise BadInput(f"-p {pair}: say -p param1=VALUE, up to param4")
+        raise BadInput(f"-p {pair}: say -p 1=VALUE, or -p param1=VALUE, up to 4")
     return name, value
 
 
@@ -112,19 +112,25 @@ def _stay(
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = term.parser(
+    parser = term.parser(
         "send",
-        "Send a message. It is on disk when the command returns 0.\n\n"
+        "Send a message to a queue. When the command returns 0, it is safely on disk.\n\n"
         "  rq send demo -p1 hello --follow\n"
         "  rq send thumbs -p1 200 -a cat.jpg --due +10m",
     )
-    made.add_argument("queue", metavar="QUEUE", help="a queue here, or a URL (relay)")
-    for number, name in enumerate(PARAMS, 1):
-        made.add_argument(f"-p{number}", f"--{name}", dest=name, metavar="VALUE")
-    made.add_argument(
-        "-p", action="append", default=[], metavar="N=VALUE", help="as -pN VALUE"
+    parser.add_argument(
+        "queue", metavar="QUEUE", help="a queue of this RQ, or the URL of one elsewhere"
     )
-    made.add_argument(
+    for number, name in enumerate(PARAMS, 1):
+        parser.add_argument(f"-p{number}", f"--{name}", dest=name, metavar="VALUE")
+    parser.add_argument(
+        "-p",
+        action="append",
+        default=[],
+        metavar="N=VALUE",
+        help="the same as -pN VALUE",
+    )
+    parser.add_argument(
         "-a",
         "--attach",
         action="append",
@@ -132,17 +138,28 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="attach a copy of FILE",
     )
-    made.add_argument("--due", metavar="WHEN", help="+10m, epoch seconds or ISO 8601")
-    made.add_argument("--src", help="free text: where it comes from")
-    made.add_argument("--max-count", type=int, metavar="N", help="retries (15)")
-    made.add_argument(
-        "--webhook", action="append", metavar="URL", help="told when it has ended"
+    parser.add_argument(
+        "--due", metavar="WHEN", help="not before: +10m, ISO 8601 or epoch seconds"
     )
-    made.add_argument("--wait", action="store_true", help="until it has ended")
-    made.add_argument(
-        "--follow", action="store_true", help="show its log, until it has ended"
+    parser.add_argument("--src", help="where the message comes from, free text")
+    parser.add_argument(
+        "--max-count", type=int, metavar="N", help="how often it may be run again (15)"
     )
-    made.add_argument("--timeout", metavar="TIME", help="of --wait: then exit 7")
-    made.add_argument("--id-only", action="store_true", help="print the id alone")
-    term.json_option(made)
-    return made
+    parser.add_argument(
+        "--webhook",
+        action="append",
+        metavar="URL",
+        help="an address that is told when it has ended",
+    )
+    parser.add_argument("--wait", action="store_true", help="wait until it has ended")
+    parser.add_argument(
+        "--follow", action="store_true", help="print its log, until it has ended"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="TIME",
+        help="stop waiting after 90, 10m, 1h: exit status 7",
+    )
+    parser.add_argument("--id-only", action="store_true", help="print the id alone")
+    term.json_option(parser)
+    return parser

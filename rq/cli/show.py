@@ -5,68 +5,68 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from rq import wording
 from rq.cli import ids, output, owner, term
 from rq.layout import Root
 from rq.message import PARAMS
+from rq.replies import AttachmentView, MessageView
 
 _TOLD_ELSEWHERE = wording.TOLD | {"queue", "removed_at", *PARAMS}
 
 
 def show(root: Root, words: list[str]) -> int:
-    made = term.parser("show", "Show a message: what happened, why, what to do.")
-    made.add_argument("id", metavar="ID")
-    term.json_option(made)
-    args = made.parse_args(words)
+    parser = term.parser("show", "Show a message: what happened, why, what to do.")
+    parser.add_argument("id", metavar="ID")
+    term.json_option(parser)
+    args = parser.parse_args(words)
     with owner.Reader(root) as reader:
         queue, msg_id = ids.resolve(reader, args.id)
-        found = reader.message(queue, msg_id)
+        message = reader.message(queue, msg_id)
         log = str(output.log_path(reader, queue, msg_id))
     if args.json:
-        term.print_json({**found, "log": log})
+        term.print_json({**message, "log": log})
         return 0
-    _print_story(found)
-    pairs = [*_facts(found), *_result(found), ("log", log)]
+    _print_story(message)
+    pairs = [*_facts(message), *_result(message), ("log", log)]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         print(f"  {name:<{width}}  {term.plain(value)}")
-    _print_attachments(found.get("_attachments") or {})
+    _print_attachments(message.get("_attachments") or {})
     return 0
 
 
-def _print_story(found: Mapping[str, Any]) -> None:
-    state = str(found["state"])
-    phase = f" ({found['phase']})" if found.get("phase") else ""
-    print(f"{found['queue']}/{found['msg_id']}  {term.state(state)}{phase}")
-    told = found.get("story") or {}
+def _print_story(message: MessageView) -> None:
+    phase = f" ({message['phase']})" if message.get("phase") else ""
+    state = term.state(message["state"])
+    print(f"{message['queue']}/{message['msg_id']}  {state}{phase}")
+    story: Mapping[str, object] = message.get("story") or {}
     for name, key in (("What", "what"), ("Why", "why"), ("To do", "todo")):
-        if told.get(key):
-            print(f"  {name + ':':<7}{term.plain(told[key])}")
+        if story.get(key):
+            print(f"  {name + ':':<7}{term.plain(story[key])}")
     print()
 
 
-def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    yield "status", found.get("status", "")
+def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
+    fields: Mapping[str, object] = message
+    yield "status", message.get("status", "")
     for name in PARAMS:
-        if name in found:
-            yield name, found[name]
-    yield "created", _created(str(found["msg_id"]))
-    due = float(found.get("due") or 0)
-    yield "due", f"{term.moment(due)} ({term.from_now(due - time.time())})"
-    yield "attempts", found.get("attempt", 0)
-    yield "retries", f"{found.get('count', 0)} of {found.get('max_count', 0)}"
-    for name, value in found.items():
+        if name in fields:
+            yield name, fields[name]
+    yield "created", _created(message["msg_id"])
+    yield "due", _when(float(message.get("due") or 0))
+    yield "attempts", message.get("attempt", 0)
+    yield "retries", f"{message.get('count', 0)} of {message.get('max_count', 0)}"
+    for name, value in fields.items():
         if name not in _TOLD_ELSEWHERE:
             yield name, value
-    if found.get("removed_at"):
-        gone = float(found["removed_at"])
-        yield (
-            "will be removed",
-            f"{term.moment(gone)} ({term.from_now(gone - time.time())})",
-        )
-    yield "folder", found.get("path", "")
+    if message.get("removed_at"):
+        yield "will be removed", _when(float(message["removed_at"]))
+    yield "folder", message.get("path", "")
+
+
+def _when(epoch: float) -> str:
+    return f"{term.moment(epoch)} ({term.from_now(epoch - time.time())})"
 
 
 def _created(msg_id: str) -> str:
@@ -74,21 +74,22 @@ def _created(msg_id: str) -> str:
     return term.moment(when.timestamp())
 
 
-def _result(found: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    result: Mapping[str, Any] = found.get("result") or {}
+def _result(message: MessageView) -> Iterator[tuple[str, object]]:
+    result = message.get("result") or {}
     yield from wording.results(result)
-    if result.get("finished"):
-        yield "finished", term.moment(float(result["finished"]))
+    finished = result.get("finished")
+    if isinstance(finished, int | float):
+        yield "finished", term.moment(finished)
 
 
-def _print_attachments(attached: Mapping[str, Mapping[str, Any]]) -> None:
-    if not attached:
+def _print_attachments(attachments: Mapping[str, AttachmentView]) -> None:
+    if not attachments:
         return
     print()
     term.table(
         ("ATTACHMENT", "SIZE", "SHA-256"),
         [
-            (name, one.get("size", ""), one.get("sha256", ""))
-            for name, one in sorted(attached.items())
+            (name, entry.get("size", ""), entry.get("sha256", ""))
+            for name, entry in sorted(attachments.items())
         ],
     )

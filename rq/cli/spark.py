@@ -15,9 +15,12 @@ from rq.layout import Root
 
 # verb: (module:function, one line of help); a function takes (root, words).
 VERBS: dict[str, tuple[str, str]] = {
-    "doctor": ("rq.cli.spark:doctor", "Java, versions, ports, a job of ten seconds"),
-    "try": ("rq.cli.spark:trial", "run a job in one file on local messages"),
-    "history": ("rq.cli.history:history", "take in what happened; counts per queue"),
+    "doctor": ("rq.cli.spark:doctor", "prove that Spark works here, in ten seconds"),
+    "try": (
+        "rq.cli.spark:trial",
+        "run a job on messages of a directory; nothing is sent",
+    ),
+    "history": ("rq.cli.history:history", "update the history; print counts per queue"),
 }
 # Of what a job says when it is tried; results go into this directory.
 _TRIED = "rq-try"
@@ -49,8 +52,8 @@ def _usage() -> str:
 
 def doctor(_root: Root, words: list[str]) -> int:
     """Print what was found; the first thing that is wrong ends it."""
-    made = term.parser("spark doctor", "Prove that Spark works here.")
-    made.parse_args(words)
+    parser = term.parser("spark doctor", "Prove that Spark works here.")
+    parser.parse_args(words)
     from rq.spark import doctor as examination
 
     for name, text in examination.examine():
@@ -61,21 +64,21 @@ def doctor(_root: Root, words: list[str]) -> int:
 
 def trial(_root: Root, words: list[str]) -> int:
     """Run a job on local folders; nothing is sent."""
-    made = term.parser(
+    parser = term.parser(
         "spark try", "Run a job in one file on local messages; nothing is sent."
     )
-    made.add_argument("script", metavar="SCRIPT", type=Path)
-    made.add_argument(
+    parser.add_argument("script", metavar="SCRIPT", type=Path)
+    parser.add_argument(
         "--messages",
         metavar="DIR",
         type=Path,
         required=True,
         help="message folders, at any depth; else each file is a message",
     )
-    made.add_argument(
+    parser.add_argument(
         "--out", metavar="DIR", type=Path, default=Path(_TRIED), help=f"({_TRIED}/)"
     )
-    args = made.parse_args(words)
+    args = parser.parse_args(words)
     from rq.spark import session
 
     session.demand_spark()
@@ -105,8 +108,10 @@ def install() -> None:
         if not bootstrapped(_EXTRA_JAVA):
             raise
         importlib.invalidate_caches()
-    found = java.find(os.environ)
-    print(f"Spark is installed, with Java {found.version}: `rq spark doctor` proves it")
+    installed = java.find(os.environ)
+    print(
+        f"Spark is installed, with Java {installed.version}; `rq spark doctor` tests it"
+    )
 
 
 def bootstrapped(extra: str) -> bool:

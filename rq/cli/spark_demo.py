@@ -16,6 +16,7 @@ from rq.layout import Root
 QUEUES = ("demo-fetch", "demo-resize", "demo-mail", "demo-report")
 MESSAGES = 5000
 PATIENCE = 600.0  # seconds for all to end
+_NOTE_EVERY = 3.0  # seconds
 _WINDOW = 200  # requests on their way at once
 _SETTINGS = {"num_workers": 4, "worker": "persistent", "worker_dir": False}
 
@@ -35,12 +36,12 @@ def show(root: Root, number: int) -> None:
     done = history.run(root)
     counted = history.counted(done)
     counting.table(counted)
-    told = _asked(root, counted)
-    if all(counted[queue].items() <= told[queue].items() for queue in QUEUES):
+    live = _live_counts(root, counted)
+    if all(counted[queue].items() <= live[queue].items() for queue in QUEUES):
         print("the history and `rq ls --count` count the same")
     else:
-        print("`rq ls --count` counts more: messages came meanwhile")
-    print(f"`rm {root.scandir}/demo-*` takes the sample queues away again")
+        print("`rq ls --count` counts more: messages came in meanwhile")
+    print(f"`rm {root.scandir}/demo-*` removes the sample queues")
     print(f"the chart: {place.root_config(root).page_url}history?range=day")
 
 
@@ -88,21 +89,21 @@ def _send(root: Root, queue: str, numbers: Sequence[int]) -> None:
     """Send messages, many on their way at once; each is on disk when this returns."""
     with client.Connection(root.queue(queue).socket) as line:
         for first in range(0, len(numbers), _WINDOW):
-            some = numbers[first : first + _WINDOW]
-            for number in some:
-                about = {"dest": queue, "param1": str(number), "src": "rq up --demo"}
-                line.send("create_message", about)
-            for _ in some:
+            window = numbers[first : first + _WINDOW]
+            for number in window:
+                fields = {"dest": queue, "param1": str(number), "src": "rq up --demo"}
+                line.send("create_message", fields)
+            for _ in window:
                 client.demanded(line.receive(), f"{queue}: ")
 
 
 def _await_ends(root: Root) -> None:
-    end = told = time.monotonic()
-    end += PATIENCE
+    last_note = time.monotonic()
+    end = last_note + PATIENCE
     with owner.Reader(root) as reader:
         while True:
-            found = [reader.counts(queue) for queue in QUEUES]
-            left = sum(one.get("que", 0) + one.get("run", 0) for one in found)
+            counts = [reader.counts(queue) for queue in QUEUES]
+            left = sum(states.get("que", 0) + states.get("run", 0) for states in counts)
             if not left:
                 return
             now = time.monotonic()
@@ -110,12 +111,12 @@ def _await_ends(root: Root) -> None:
                 raise Refused(
                     f"{left} sample messages have not ended: `rq ls` lists them"
                 )
-            if now - told > 3:
-                told = now
-                place.note(f"{left} are left")
+            if now - last_note > _NOTE_EVERY:
+                last_note = now
+                place.note(f"{left} sample messages have not ended yet")
             time.sleep(0.1)
 
 
-def _asked(root: Root, queues: Iterable[str]) -> dict[str, dict[str, int]]:
+def _live_counts(root: Root, queues: Iterable[str]) -> dict[str, dict[str, int]]:
     with owner.Reader(root) as reader:
-        return {queue: counting.asked(reader, queue) for queue in queues}
+        return {queue: counting.of_queue(reader, queue) for queue in queues}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
 from rq import config, health
 from rq.access import warnings
@@ -13,83 +13,102 @@ from rq.config.admin import admin_status
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.outbound import earlier
+from rq.replies import Detail, SupervisorStatus
 from rq.wording import duration
 
 _COUNTED = ("prep", "que", "run", "done", "relayed", "err")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """A queue, as `rq status` and `rq queue ls` show it."""
+
+    name: str
+    status: str
+    counts: Mapping[str, int]  # messages by state; `errack`: marked as seen
+    detail: Detail | None  # None: the queue does not answer
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "counts": self.counts,
+            "detail": self.detail or {},
+        }
+
+
 def status(root: Root, words: list[str]) -> int:
-    made = term.parser(
+    parser = term.parser(
         "status",
-        "Show what runs, what waits, what is wrong; exit with 1 if something is, with 6"
-        " if RQ is not running.",
+        "Show what runs, what waits, what is wrong. Exit status: 0 all is well, 1 something"
+        " is wrong, 6 RQ is not running.",
     )
-    term.json_option(made)
-    args = made.parse_args(words)
+    term.json_option(parser)
+    args = parser.parse_args(words)
     running = place.is_running(root)
-    facts: Any = place.ask_supervisor(root, "status") if running else {}
-    facts = facts if isinstance(facts, dict) else {}
+    supervisor = place.supervisor_status(root) if running else SupervisorStatus()
     with owner.Reader(root) as reader:
         rows = [queue_row(reader, name) for name in place.queue_names(root)]
-    _add_child_states(rows, facts)
-    found = list(_trouble(root, running, facts, rows))
-    well = running and all(one.passing for one in found)
+    rows = _with_child_states(rows, supervisor)
+    troubles = list(_troubles(root, running, supervisor, rows))
+    well = running and all(trouble.passing for trouble in troubles)
     if args.json:
         term.print_json(
             {
                 "root": str(root.path),
                 "running": running,
                 "well": well,
-                "trouble": [one.to_json() for one in found],
-                "supervisor": facts,
-                "queues": rows,
+                "trouble": [trouble.to_json() for trouble in troubles],
+                "supervisor": supervisor,
+                "queues": [row.to_json() for row in rows],
                 "warnings": _access(root),
             }
         )
     else:
-        _show(root, _headline(root, running, facts), rows, found)
+        _show(root, _headline(root, running, supervisor), rows, troubles)
     return OK if well else FAILED if running else UNREACHABLE
 
 
 def _show(
     root: Root,
     headline: str,
-    rows: list[dict[str, Any]],
-    found: Sequence[health.Trouble],
+    rows: Sequence[QueueRow],
+    troubles: Sequence[health.Trouble],
 ) -> None:
     print(headline)
     _tell_hosts(root)
     if rows:
         print()
         queue_table(rows)
-    for one in found:
-        colour = "yellow" if one.passing or one.kind == "warn" else "red"
-        print(f"{term.colour('!', colour)} {term.plain(one.sentence)}")
+    for trouble in troubles:
+        colour = "yellow" if trouble.passing or trouble.kind == "warn" else "red"
+        print(f"{term.colour('!', colour)} {term.plain(trouble.sentence)}")
     for row in rows:
-        _tell_owed(str(row["name"]), row["detail"])
+        if row.detail is not None:
+            _tell_owed(row.name, row.detail)
     for sentence in _access(root):
         print(f"{term.colour('warning:', 'yellow')} {term.plain(sentence)}")
 
 
-def _trouble(
-    root: Root, running: bool, facts: Mapping[str, Any], rows: list[dict[str, Any]]
+def _troubles(
+    root: Root, running: bool, supervisor: SupervisorStatus, rows: Sequence[QueueRow]
 ) -> Iterator[health.Trouble]:
     """Give what is not well: what keeps messages from going on, then what has failed."""
-    known = {one.get("name"): one for one in health.children(facts)}
-    yield from health.of_helpers(facts)
+    children = {child.get("name"): child for child in health.children(supervisor)}
+    yield from health.of_helpers(supervisor)
     for row in rows:
-        name = row["name"]
-        if row["detail"]:
-            yield from health.of_queue(name, row["detail"])
+        if row.detail is not None:
+            yield from health.of_queue(row.name, row.detail)
         elif running:
-            admin, child = str(admin_status(root, name)), known.get(name, {})
+            admin = str(admin_status(root, row.name))
             why = (
-                f"log/queue-{name}.log may say why; `rq queue restart {name}` starts it "
-                "again"
+                f"log/queue-{row.name}.log may say why; `rq queue restart {row.name}` "
+                "starts it again"
             )
-            yield from health.of_silent(name, admin, child, why)
+            child = children.get(row.name, {})
+            yield from health.of_silent(row.name, admin, child, why)
     for row in rows:
-        yield from health.of_errors(row["name"], row["counts"])
+        yield from health.of_errors(row.name, row.counts)
 
 
 def _access(root: Root) -> list[str]:
@@ -100,60 +119,64 @@ def _access(root: Root) -> list[str]:
         return []
 
 
-def _add_child_states(rows: list[dict[str, Any]], facts: Mapping[str, Any]) -> None:
+def _with_child_states(
+    rows: Sequence[QueueRow], supervisor: SupervisorStatus
+) -> list[QueueRow]:
     """Say STARTING, BACKOFF or FATAL of a queue whose owner cannot say it."""
-    states = {one.get("name"): one.get("state") for one in health.children(facts)}
-    for row in rows:
-        if not row["detail"] and states.get(row["name"]):
-            row["status"] = states[row["name"]]
-
-
-def queue_row(reader: owner.Reader, name: str) -> dict[str, Any]:
-    """Return what is known of a queue; `detail` is {} when nobody answers."""
-    reply = reader.answer(name, "detail")
-    detail: dict[str, Any] = {}
-    if isinstance(reply, list) and len(reply) > 1 and reply[0] == "ok":
-        detail = reply[1]
-    return {
-        "name": name,
-        "status": detail.get("status") or reader.status(name),
-        "counts": detail.get("counts") or reader.counts(name),
-        "detail": detail,
+    states = {
+        child.get("name"): child.get("state") for child in health.children(supervisor)
     }
+    return [
+        row
+        if row.detail or not states.get(row.name)
+        else replace(row, status=str(states[row.name]))
+        for row in rows
+    ]
 
 
-def queue_table(rows: list[dict[str, Any]]) -> None:
+def queue_row(reader: owner.Reader, name: str) -> QueueRow:
+    """Return what is known of a queue."""
+    detail = reader.detail(name)
+    return QueueRow(
+        name=name,
+        status=detail["status"] if detail else reader.status(name),
+        counts=detail["counts"] if detail else reader.counts(name),
+        detail=detail,
+    )
+
+
+def queue_table(rows: Sequence[QueueRow]) -> None:
     """Print queues with their counts."""
     if not rows:
-        place.note("there are no queues: link a directory with `run` into scandir/")
+        place.note("there are no queues: `rq queue new --help` says how to make one")
         return
     term.table(
         ("QUEUE", "STATUS", *(name.upper() for name in _COUNTED), "NEXT"),
         [
             (
-                row["name"],
-                row["status"],
-                *(row["counts"].get(name, "-") for name in _COUNTED),
-                _next(row["detail"]),
+                row.name,
+                row.status,
+                *(row.counts.get(name, "-") for name in _COUNTED),
+                _next(row.detail),
             )
             for row in rows
         ],
     )
 
 
-def _next(detail: Mapping[str, Any]) -> str:
-    due = detail.get("next_due")
-    return "" if due is None else term.from_now(max(0.0, float(due) - time.time()))
+def _next(detail: Detail | None) -> str:
+    due = detail.get("next_due") if detail else None
+    return "" if due is None else term.from_now(max(0.0, due - time.time()))
 
 
-def _headline(root: Root, running: bool, facts: Mapping[str, Any]) -> str:
+def _headline(root: Root, running: bool, supervisor: SupervisorStatus) -> str:
     if not running:
         return f"RQ is not running in {root.path}: `rq up` starts it"
-    uptime = facts.get("uptime")
+    uptime = supervisor.get("uptime")
     since = f", up for {duration(float(uptime))}" if uptime is not None else ""
     return (
-        f"RQ {facts.get('version', '?')} runs in {root.path}"
-        f" (pid {facts.get('pid', '?')}{since})"
+        f"RQ {supervisor.get('version', '?')} runs in {root.path}"
+        f" (pid {supervisor.get('pid', '?')}{since})"
     )
 
 
@@ -161,14 +184,20 @@ def _tell_hosts(root: Root) -> None:
     """Tell once which internal hosts the relay may ask since the update."""
     if hosts := earlier.news(root):
         print(
-            f"the relay may ask these hosts of its history: {term.plain(', '.join(hosts))}; "
-            "`rq relay forbid HOST:PORT` takes that back"
+            "since the update the relay may send to these internal hosts, to which it has "
+            f"sent before: {term.plain(', '.join(hosts))}; `rq relay forbid HOST:PORT` "
+            "takes that back"
         )
         earlier.note_shown(root)
 
 
-def _tell_owed(name: str, detail: Mapping[str, Any]) -> None:
+def _tell_owed(name: str, detail: Detail) -> None:
     """Tell what ended messages still owe to other queues."""
-    waiting = int(detail.get("owed") or 0) - int(detail.get("in_doubt") or 0)
+    waiting = detail.get("owed", 0) - detail.get("in_doubt", 0)
     if waiting:
-        print(f"{name}: {waiting} copies or webhooks are still to be delivered")
+        what = (
+            "a copy or webhook is"
+            if waiting == 1
+            else f"{waiting} copies or webhooks are"
+        )
+        print(f"{name}: {what} still to be delivered (`rq owed ls`)")

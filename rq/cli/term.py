@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from rq import visible
 from rq.errors import BadInput
@@ -36,6 +37,19 @@ _COLOUR_OF = {
 }
 
 
+# What `add_subparsers` returns: `add_parser` adds a verb to it.
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def number(count: int, noun: str) -> str:
+    """Return how many of something there are.
+
+    >>> number(1, "queue"), number(20, "queue")
+    ('1 queue', '20 queues')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def parser(verb: str, about: str) -> argparse.ArgumentParser:
     """Return the parser of a verb; `--root` was taken before."""
     return argparse.ArgumentParser(
@@ -43,7 +57,7 @@ def parser(verb: str, about: str) -> argparse.ArgumentParser:
         description=about,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="--root DIR names another root than the checkout or $RQ_ROOT.",
+        epilog="--root DIR: the directory of this RQ, instead of $RQ_ROOT or the checkout.",
     )
 
 
@@ -51,12 +65,12 @@ def at_least(low: int) -> Callable[[str], int]:
     """Return the type of an option: a whole number from `low` up."""
 
     def read(text: str) -> int:
-        number = int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else low - 1
-        if number < low:
+        value = int(text) if re.fullmatch(r"-?\d{1,18}", text, re.ASCII) else low - 1
+        if value < low:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number from {low} up"
+                f"{text!r} is not a whole number, {low} or more"
             )
-        return number
+        return value
 
     return read
 
@@ -84,16 +98,16 @@ def state(text: str) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows under their heads; columns of numbers stand at the right."""
-    shown = [[plain(cell) for cell in row] for row in rows]
-    columns = list(zip(*shown, strict=True)) if shown else [() for _ in head]
+    lines = [[plain(cell) for cell in row] for row in rows]
+    columns = list(zip(*lines, strict=True)) if lines else [() for _ in head]
     widths = [
         max(len(title), *(len(cell) for cell in column), 0)
         for title, column in zip(head, columns, strict=True)
     ]
     right = [bool(column) and all(map(_is_number, column)) for column in columns]
     print(colour(_line(head, widths, right), "bold"))
-    for row in shown:
-        print(_coloured(_line(row, widths, right), row))
+    for cells in lines:
+        print(_coloured(_line(cells, widths, right), cells))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -123,10 +137,10 @@ def plain(value: object) -> str:
 
 
 def moment(epoch: float | None) -> str:
-    """Return a time as people read it, in their own zone."""
+    """Return a time as people read it, in their own zone, which is named."""
     if epoch is None:
         return ""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(epoch))
 
 
 def from_now(seconds: float) -> str:
@@ -144,6 +158,6 @@ def confirm(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInput(f"{question} Nobody is there to ask: say --yes")
+        raise BadInput(f"{question} No terminal to ask on: say --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

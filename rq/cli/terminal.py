@@ -39,7 +39,7 @@ class Screen(io.TextIOWrapper):
 
 
 @contextlib.contextmanager
-def shown() -> Iterator[None]:
+def screened() -> Iterator[None]:
     """Print by way of screens: whatever prints here, `argparse` too, cannot forget."""
     before = sys.stdout, sys.stderr
     if isinstance(sys.stdout, Screen):

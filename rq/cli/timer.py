@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from rq import client, config
 from rq.cli import place, term
 from rq.errors import BadConfig, Unreachable
 from rq.layout import Root
+from rq.replies import TimerRow, TimersStatus
 
 
 def timer(root: Root, words: list[str]) -> int:
-    made = term.parser("timer", "The timers, and when they fire.")
-    kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
-    listing = kinds.add_parser("ls", help="list them")
+    parser = term.parser("timer", "Timers send a message once a period.")
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    listing = kinds.add_parser("ls", help="list them, and when they fire")
     term.json_option(listing)
-    args = made.parse_args(words)
+    args = parser.parse_args(words)
     rows = _rows(root)
     if args.json:
         term.print_json(rows)
@@ -29,27 +30,30 @@ def timer(root: Root, words: list[str]) -> int:
     return 0
 
 
-def _rows(root: Root) -> list[dict[str, Any]]:
+def _rows(root: Root) -> list[TimerRow]:
     try:
         reply = client.ask_timers(root.timers_socket, "status", timeout=10.0)
     except Unreachable:
         place.note(
-            "timers do not answer: read from the folders"
+            "the timers process does not answer: this is read from the folders"
             if place.is_running(root)
-            else "RQ is not running: read from the folders"
+            else "RQ is not running: this is read from the folders"
         )
         return _from_folder(root)
-    found: Mapping[str, Any] = reply[1]
-    rows = [dict(one) for one in found["timers"]]
-    errors: Mapping[str, str] = found.get("errors") or {}
-    known = {row["name"] for row in rows}
-    broken = [{"name": n, "error": e} for n, e in errors.items() if n not in known]
-    return [*rows, *broken]
+    status = cast(TimersStatus, reply[1])
+    errors = status.get("errors") or {}
+    names = {row["name"] for row in status["timers"]}
+    broken: list[TimerRow] = [
+        {"name": name, "error": text}
+        for name, text in errors.items()
+        if name not in names
+    ]
+    return [*status["timers"], *broken]
 
 
-def _from_folder(root: Root) -> list[dict[str, Any]]:
+def _from_folder(root: Root) -> list[TimerRow]:
     try:
-        links = sorted(one for one in root.timers.iterdir() if one.suffix == ".json")
+        links = sorted(path for path in root.timers.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
         return []
     try:
@@ -59,10 +63,10 @@ def _from_folder(root: Root) -> list[dict[str, Any]]:
     return [_from_file(link, fired) for link in links]
 
 
-def _from_file(link: Path, fired: Mapping[str, Any]) -> dict[str, Any]:
+def _from_file(link: Path, fired: Mapping[str, Mapping[str, float]]) -> TimerRow:
     name = link.name.partition(".")[0]
     past = fired.get(name) or {}
-    row: dict[str, Any] = {"name": name, "last": past.get("last")}
+    row: TimerRow = {"name": name, "last": past.get("last")}
     try:
         data = config.read_json(link)
         message = data.get("msg")
@@ -73,19 +77,19 @@ def _from_file(link: Path, fired: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _table(rows: list[dict[str, Any]]) -> None:
+def _table(rows: Sequence[TimerRow]) -> None:
     now = time.time()
     term.table(
         ("TIMER", "PERIOD", "DEST", "DUE", "LAST", "RESULT"),
         [
             (
-                one.get("name"),
-                one.get("period") or "-",
-                one.get("dest") or "",
-                term.from_now(float(one["due"]) - now) if one.get("due") else "",
-                term.moment(one.get("last")) if one.get("last") else "",
-                one.get("error") or one.get("result") or "",
+                row.get("name"),
+                row.get("period") or "-",
+                row.get("dest") or "",
+                term.from_now(float(row["due"]) - now) if row.get("due") else "",
+                term.moment(row.get("last")) if row.get("last") else "",
+                row.get("error") or row.get("result") or "",
             )
-            for one in rows
+            for row in rows
         ],
     )

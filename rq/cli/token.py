@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 from rq import moments
 from rq.access import tokens
@@ -26,8 +25,10 @@ def token(root: Root, words: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    made = term.parser("token", "Secrets with which programs may ask the web.")
-    kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
+    parser = term.parser(
+        "token", "Tokens: secrets with which programs sign in to the web (HTTP)."
+    )
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     create = kinds.add_parser(
         "create", help="make one; its secret is printed once, on standard output"
     )
@@ -36,30 +37,33 @@ def _parser() -> argparse.ArgumentParser:
         "--role",
         choices=[*Role],
         default=Role.PRODUCER,
-        help="what it may do (%(default)s); each may what those before it may",
+        help="what it may do (%(default)s); each role may do what those before it may",
     )
     create.add_argument(
         "--queue",
         action="append",
         metavar="PATTERN",
-        help="queues it may ask of, say 'mail-*'; may be said again (every queue)",
+        help="the queues it is for, say 'mail-*'; can be repeated (every queue)",
     )
     end = create.add_mutually_exclusive_group()
     end.add_argument(
-        "--for", dest="lasting", metavar="TIME", help="how long it is valid, say 30d"
+        "--for",
+        dest="lasting",
+        metavar="TIME",
+        help="how long it is valid, say 30d (until it is revoked)",
     )
     end.add_argument("--until", metavar="TIME", help="until when, say 2027-01-31")
     listing = kinds.add_parser("ls", help="list them, without the secrets")
     term.json_option(listing)
     revoke = kinds.add_parser("revoke", help="end one at once")
     revoke.add_argument("name", metavar="NAME")
-    return made
+    return parser
 
 
 def _create(root: Root, args: argparse.Namespace) -> int:
     now = time.time()
     secret = tokens.new_secret()
-    made = Token(
+    token = Token(
         name=args.name,
         sha256=tokens.digest_of(secret),
         role=Role(args.role),
@@ -68,11 +72,11 @@ def _create(root: Root, args: argparse.Namespace) -> int:
         created_by=audited.user(),
         end=_end(args, now),
     )
-    tokens.create(root, made)
-    audited.note(root, f"token create {made.name} ({made.role})")
-    until = "until it is revoked" if made.end is None else f"until {_when(made.end)}"
+    tokens.create(root, token)
+    audited.note(root, f"token create {token.name} ({token.role})")
+    until = "until it is revoked" if token.end is None else f"until {_when(token.end)}"
     place.note(
-        f"{made.name} is {made.role} for {', '.join(made.queues)} {until}. This secret "
+        f"{token.name} is {token.role} for {', '.join(token.queues)} {until}. This secret "
         "is shown once; it goes into the header `Authorization: Bearer SECRET`:"
     )
     print(secret)
@@ -99,23 +103,23 @@ def _revoke(root: Root, name: str) -> int:
 
 
 def _ls(root: Root, *, as_json: bool) -> int:
-    found = tokens.read(root)
+    listed = tokens.read(root)
     now = time.time()
     if as_json:
-        term.print_json([_shown(one, now) for one in found])
-    elif found:
+        term.print_json([_to_json(entry, now) for entry in listed])
+    elif listed:
         term.table(
             ("TOKEN", "ROLE", "QUEUES", "ENDS", "CREATED", "BY"),
             [
                 (
-                    one.name,
-                    one.role,
-                    ", ".join(one.queues),
-                    _ends(one, now),
-                    _when(one.created),
-                    one.created_by,
+                    entry.name,
+                    entry.role,
+                    ", ".join(entry.queues),
+                    _ends(entry, now),
+                    _when(entry.created),
+                    entry.created_by,
                 )
-                for one in found
+                for entry in listed
             ],
         )
     else:
@@ -123,23 +127,23 @@ def _ls(root: Root, *, as_json: bool) -> int:
     return OK
 
 
-def _ends(one: Token, now: float) -> str:
-    if one.end is None:
+def _ends(token: Token, now: float) -> str:
+    if token.end is None:
         return "never"
-    return f"ended {_when(one.end)}" if one.ended(now) else _when(one.end)
+    return f"ended {_when(token.end)}" if token.ended(now) else _when(token.end)
 
 
-def _shown(one: Token, now: float) -> dict[str, Any]:
+def _to_json(token: Token, now: float) -> dict[str, object]:
     return {
-        "name": one.name,
-        "role": one.role,
-        "queues": list(one.queues),
-        "created": one.created,
-        "created_by": one.created_by,
-        "end": one.end,
-        "ended": one.ended(now),
+        "name": token.name,
+        "role": token.role,
+        "queues": list(token.queues),
+        "created": token.created,
+        "created_by": token.created_by,
+        "end": token.end,
+        "ended": token.ended(now),
     }
 
 
 def _when(epoch: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(epoch))
+    return time.strftime("%Y-%m-%d %H:%M %Z", time.localtime(epoch))

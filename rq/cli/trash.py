@@ -8,43 +8,49 @@ from rq.layout import Root
 
 
 def trash(root: Root, words: list[str]) -> int:
-    made = term.parser("trash", "The queues that were removed, until they are deleted.")
-    kinds = made.add_subparsers(dest="what", required=True, metavar="WHAT")
+    parser = term.parser(
+        "trash",
+        "Queues that were removed: they lie in the trash until somebody deletes them.",
+    )
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     listing = kinds.add_parser("ls", help="list them, newest first")
     term.json_option(listing)
     empty = kinds.add_parser("empty", help="delete them for good, after asking")
-    empty.add_argument("name", nargs="?", metavar="NAME", help="of this name only")
+    empty.add_argument(
+        "name", nargs="?", metavar="NAME", help="only what was queue NAME"
+    )
     empty.add_argument("--yes", "-y", action="store_true", help="do not ask")
     keep = kinds.add_parser(
         "keep",
-        help="linking the name again makes a new queue, and does not take it back",
+        help="keep a removed queue in the trash when a new queue gets its name, which "
+        "else takes it back",
     )
     keep.add_argument("name", metavar="NAME")
-    args = made.parse_args(words)
+    args = parser.parse_args(words)
     if args.what == "ls":
         return _ls(root, as_json=args.json)
     if args.what == "keep":
-        for one in bin_.keep(root, args.name):
-            print(f"kept {one.path}")
+        for removed in bin_.keep(root, args.name):
+            print(f"kept {removed.path}")
         return 0
     return _empty(root, args.name, yes=args.yes)
 
 
 def _ls(root: Root, *, as_json: bool) -> int:
-    found = bin_.ls(root)
+    listed = bin_.ls(root)
     if as_json:
-        term.print_json([one.to_json() for one in found])
-    elif found:
+        term.print_json([removed.to_json() for removed in listed])
+    elif listed:
         term.table(
             ("QUEUE", "REMOVED", "KEPT", "WHERE"),
             [
                 (
-                    one.name,
-                    term.moment(one.removed),
-                    "yes" if one.kept else "no",
-                    one.path,
+                    removed.name,
+                    term.moment(removed.removed),
+                    "yes" if removed.kept else "no",
+                    removed.path,
                 )
-                for one in found
+                for removed in listed
             ],
         )
     else:
@@ -53,14 +59,14 @@ def _ls(root: Root, *, as_json: bool) -> int:
 
 
 def _empty(root: Root, name: str | None, *, yes: bool) -> int:
-    wanted = [one for one in bin_.ls(root) if name in (None, one.name)]
-    if not wanted:
+    chosen = [removed for removed in bin_.ls(root) if name in (None, removed.name)]
+    if not chosen:
         place.note("nothing to delete")
         return 0
-    shown = ", ".join(one.path.name for one in wanted)
-    if not term.confirm(f"Delete {shown} and all messages in it for good?", yes=yes):
-        print("kept")
+    paths = ", ".join(removed.path.name for removed in chosen)
+    if not term.confirm(f"Delete {paths} with all messages for good?", yes=yes):
+        print("nothing was deleted")
         return 0
-    for one in bin_.empty(wanted):  # what was shown, and nothing that came since
-        print(f"deleted {one.path}")
+    for removed in bin_.empty(chosen):  # what was named, and nothing that came since
+        print(f"deleted {removed.path}")
     return 0

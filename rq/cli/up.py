@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
 
-from rq import config, disk, names
+from rq import config, disk
 from rq.access import gate, kernel
 from rq.cli import (
     FAILED,
@@ -18,6 +16,7 @@ from rq.cli import (
     mgr,
     place,
     ports,
+    readiness,
     room,
     samples,
     spark,
@@ -25,30 +24,27 @@ from rq.cli import (
     term,
 )
 from rq.cli import open as signing
-from rq.cli.patience import Patience, shortened
+from rq.cli.readiness import WEB
 from rq.config import files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.states import Child
 
-WEB = "web"  # queues do without it: what keeps it from starting is said and left
-READY_PATIENCE = 30.0  # seconds for one more queue to be up
-LACK_PATIENCE = 3.0  # the same on a full disk
-_TELL_EVERY = 3.0
-
 
 def up(root: Root, words: list[str]) -> int:
-    made = term.parser(
+    parser = term.parser(
         "up", "Set up what is missing, start RQ, wait until it is ready."
     )
-    made.add_argument(
-        "--no-samples", action="store_true", help="send none on the first run"
+    parser.add_argument(
+        "--no-samples",
+        action="store_true",
+        help="do not send sample messages on the first run",
     )
-    made.add_argument(
+    parser.add_argument(
         "--spark", action="store_true", help="add the data pipeline (about 1.1 GB)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--demo",
         nargs="?",
         type=int,
@@ -56,15 +52,15 @@ def up(root: Root, words: list[str]) -> int:
         metavar="N",
         help=f"send {spark_demo.MESSAGES} sample messages, show what Spark counts",
     )
-    args = made.parse_args(words)
+    args = parser.parse_args(words)
     if not adopting.agreed(root):
         print("nothing was started")
         return FAILED
     first = not root.config.exists()
-    with room.told_of(root):
+    with room.explained(root):
         _set_up(root, first=first)
         started = _start_or_renew(root)
-    ready = _await_ready(root)
+    ready = readiness.await_ready(root)
     if started:
         _warn_of_disk(root)
     ready = room.all_take_messages(root) and ready
@@ -102,9 +98,9 @@ def _set_up(root: Root, *, first: bool) -> None:
         for line in install.first_config(root):
             print(line)
     else:
-        found = place.root_config(root)  # before one that runs is stopped
+        settings = place.root_config(root)  # before one that runs is stopped
         if not place.is_running(root):
-            _warn_of_port(root, found)
+            _warn_of_port(root, settings)
     files.make_root(root)
     _link(root)
 
@@ -115,12 +111,12 @@ def _link(root: Root) -> None:
         print(f"linked the bundled queues into scandir/: {', '.join(linked)}")
 
 
-def _warn_of_port(root: Root, found: RootConfig) -> None:
-    holder = ports.holder(found.addr, found.port)
+def _warn_of_port(root: Root, settings: RootConfig) -> None:
+    holder = ports.holder(settings.addr, settings.port)
     if holder is not None:
         place.note(
-            f"warning: port {found.port} is taken by {holder}: the web needs it free, "
-            f"or another in {root.config}"
+            f"warning: port {settings.port} is taken by {holder}, so the web cannot "
+            f"start: free it, or set another `port` in {root.config}"
         )
 
 
@@ -129,11 +125,11 @@ def _start_or_renew(root: Root) -> bool:
     if mgr.start(root, place.note):
         print(f"started the supervisor (pid {mgr.pid_of(root)})", flush=True)
         return True
-    facts = _facts(root)
-    if facts.get("fingerprint") in (None, _fingerprint()):
-        print(f"RQ is running (pid {facts.get('pid')})", flush=True)
+    running = place.supervisor_status(root)
+    if running.get("fingerprint") in (None, _fingerprint()):
+        print(f"RQ is running (pid {running.get('pid')})", flush=True)
         return False
-    print("the running version is older than this checkout: restarting", flush=True)
+    print("RQ runs with older code than is installed here: restarting it", flush=True)
     mgr.stop(root, place.note)
     mgr.start(root, place.note)
     print(f"restarted the supervisor (pid {mgr.pid_of(root)})", flush=True)
@@ -146,91 +142,6 @@ def _fingerprint() -> str:
     return fingerprint.of_source()
 
 
-def _facts(root: Root) -> Mapping[str, Any]:
-    facts = place.ask_supervisor(root, "status")
-    return facts if isinstance(facts, dict) else {}
-
-
-def _await_ready(root: Root) -> bool:
-    """Wait until every queue is up; say which is not, and why."""
-    begun = told = time.monotonic()
-    patience = Patience(begun)
-    while True:
-        facts = _facts(root)
-        missing = _not_yet(root, facts)
-        if not missing:
-            break
-        now = time.monotonic()
-        lack = disk.lack(root.path)
-        limit = READY_PATIENCE if lack is None else LACK_PATIENCE
-        if patience.ends(len(missing), now, limit):
-            place.note(f"not ready after {now - begun:.0f} s: {shortened(missing)}")
-            for line in [lack] if lack else _not_up(facts):
-                place.note(line)
-            return False
-        if now - told > _TELL_EVERY:
-            told = now
-            place.note(f"waiting for {shortened(missing)} ({now - begun:.0f} s)")
-        time.sleep(0.05)
-    late = {str(one["name"]) for one in _late(facts)}
-    queues = [name for name in place.queue_names(root) if name not in late]
-    print(f"{len(queues)} queues are ready: {', '.join(queues)}", flush=True)
-    for line in _not_up(facts):
-        place.note(line)
-    return True
-
-
-def _not_yet(root: Root, facts: Mapping[str, Any]) -> list[str]:
-    """Name what is still starting, and the definitions that are no queue yet."""
-    children = {str(one["name"]): one for one in facts.get("children", [])}
-    starting = {
-        name
-        for name, one in children.items()
-        if one.get("state") == Child.STARTING
-        or (one.get("state") == Child.BACKOFF and one.get("kind") != WEB)
-        or (one.get("state") == Child.DOWN and one.get("wanted") == "UP")
-    }
-    broken = _scandir_errors(facts)
-    declared = _declared(root) - children.keys() - broken.keys()
-    return sorted(starting | declared)
-
-
-def _declared(root: Root) -> set[str]:
-    """Name the definitions that scandir will make queues of."""
-    try:
-        links = [one for one in root.scandir.iterdir() if one.is_symlink()]
-    except FileNotFoundError:
-        return set()
-    return {
-        one.name
-        for one in links
-        if names.is_queue_name(one.name) and os.access(one / "run", os.X_OK)
-    }
-
-
-def _scandir_errors(facts: Mapping[str, Any]) -> Mapping[str, str]:
-    found = (facts.get("scandir") or {}).get("errors")
-    return found if isinstance(found, dict) else {}
-
-
-def _not_up(facts: Mapping[str, Any]) -> list[str]:
-    children = [
-        f"{one['name']} is {one['state']}: {one.get('reason') or 'see log/'}"
-        for one in _late(facts)
-    ]
-    broken = _scandir_errors(facts).items()
-    return children + [f"scandir/{name}: {text}" for name, text in broken]
-
-
-def _late(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the children that should be up and are not."""
-    return [
-        one
-        for one in facts.get("children", [])
-        if one.get("state") != Child.UP and one.get("wanted") == "UP"
-    ]
-
-
 def _warn_of_disk(root: Root) -> None:
     for line in disk.describe(root.path).warnings:
         place.note(f"warning: {line}")
@@ -240,12 +151,12 @@ def _where_next(root: Root, *, first: bool) -> None:
     rq = _own_name(root)
     page = _page(root)
     if not first:
-        print(f"`{rq} status` shows it, `{rq} demo` sends samples")
+        print(f"`{rq} status` shows how it is, `{rq} demo` sends sample messages")
         for command, text in _offers(rq):
             print(f"`{command}` {text}")
         print(*page, sep="\n", end="\n" if page else "")
         return
-    folders = _shown(root, f"queue/{samples.DEMO}")
+    folders = _shortest(root, f"queue/{samples.DEMO}")
     print("\nwhere to look next:")
     rows = [
         (f"{rq} status", "what runs and waits"),
@@ -271,7 +182,8 @@ def _offers(rq: str) -> list[tuple[str, str]]:
 
 def _page(root: Root) -> list[str]:
     """Return the line that tells where the web is; none when it does not serve."""
-    states = {one["name"]: one["state"] for one in _facts(root).get("children", [])}
+    children = place.supervisor_status(root).get("children", [])
+    states = {child["name"]: child["state"] for child in children}
     if states.get(WEB) != Child.UP:
         return []
     settings = place.root_config(root)
@@ -305,6 +217,6 @@ def _is_default(root: Root) -> bool:
         return False
 
 
-def _shown(root: Root, inner: str) -> str:
-    shown = os.path.relpath(root.path / inner)
-    return min(shown, str(root.path / inner), key=len)
+def _shortest(root: Root, inner: str) -> str:
+    path = str(root.path / inner)
+    return min(os.path.relpath(path), path, key=len)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 import rq
 from rq.cli import place, term
@@ -11,10 +10,12 @@ from rq.layout import Root
 
 
 def version(root: Root, words: list[str]) -> int:
-    made = term.parser("version", "Show the version of this program and of what runs.")
-    made.add_argument("--short", action="store_true", help="the number alone")
-    term.json_option(made)
-    args = made.parse_args(words)
+    parser = term.parser(
+        "version", "Show the version of this program and of what runs."
+    )
+    parser.add_argument("--short", action="store_true", help="the number alone")
+    term.json_option(parser)
+    args = parser.parse_args(words)
     if args.short:
         print(f"rq {rq.__version__}")
         return 0
@@ -36,5 +37,5 @@ def version(root: Root, words: list[str]) -> int:
 def _running(root: Root) -> str | None:
     if not place.is_running(root):
         return None
-    reply: Any = place.ask_supervisor(root, "version")
+    reply = place.ask_supervisor(root, "version")
     return str(reply[0]) if isinstance(reply, list) and reply else str(reply)

@@ -27,16 +27,20 @@ Target = tuple[str, str]  # queue, short id
 
 
 def wait(root: Root, words: list[str]) -> int:
-    made = term.parser(
-        "wait", "Wait until messages have ended: exit 0, 8 when one ended in err."
+    parser = term.parser(
+        "wait",
+        "Wait until messages have ended. Exit status: 0 all succeeded, 8 one ended in\n"
+        "err, 7 the time is over.",
     )
-    made.add_argument("ids", nargs="+", metavar="ID")
-    made.add_argument("--timeout", metavar="TIME", help="90, 10m, 1h: then exit 7")
-    term.json_option(made)
-    args = made.parse_args(words)
+    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument(
+        "--timeout", metavar="TIME", help="wait no longer than 90, 10m, 1h"
+    )
+    term.json_option(parser)
+    args = parser.parse_args(words)
     timeout = None if args.timeout is None else moments.duration(args.timeout)
     with owner.Reader(root) as reader:
-        targets = [ids.resolve(reader, one) for one in args.ids]
+        targets = [ids.resolve(reader, text) for text in args.ids]
         ended = until_ended(reader, targets, timeout)
         if args.json:
             term.print_json(
@@ -57,8 +61,8 @@ def until_ended(
     states: dict[Target, State | None] = dict.fromkeys(targets)
     pause = _FIRST_PAUSE
     while True:
-        for target, known in states.items():
-            if known not in FINAL:
+        for target, state in states.items():
+            if state not in FINAL:
                 states[target] = _state(reader, target, deadline)
         if all(state in FINAL for state in states.values()):
             return states
@@ -78,7 +82,7 @@ def _state(reader: owner.Reader, target: Target, deadline: float | None) -> Stat
         over = time.monotonic() > min(given_up, deadline or given_up)
         if over or not place.is_running(reader.root):
             raise Unreachable(
-                f"{target[0]}/{target[1]} is in {state} and nobody runs its queue"
+                f"{target[0]}/{target[1]} is in {state}, and its queue is not running"
             )
         time.sleep(_LONGEST_PAUSE)
         reader.forget(target[0])
@@ -99,10 +103,10 @@ def tell(
 
 def _sentence(reader: owner.Reader, queue: str, msg_id: str) -> str:
     try:
-        found = reader.message(queue, msg_id)["story"]
+        story = reader.message(queue, msg_id)["story"]
     except (RQError, KeyError):
         return ""
-    return term.plain(f"{found['what']} {found['why']}")
+    return term.plain(f"{story['what']} {story['why']}")
 
 
 def exit_code(ended: dict[Target, State | None]) -> int:

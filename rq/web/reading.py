@@ -77,7 +77,7 @@ async def rows(
     except _NOBODY:
         queue = site.root.queue(name)
         told = await site.pools.file(offline.rows, queue, state, limit, after)
-        return [one for one in told if "due" in one]  # those that can be read
+        return [dict(row) for row in told if "due" in row]  # those that can be read
 
 
 async def _told(site: Site, name: str, asked: dict[str, Any]) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ def test_help_loads_neither_asyncio_nor_orjson():
 
 
 def every_verb():
-    from rq.cli import ANCESTOR, VERBS
+    from rq.cli.verbs import ANCESTOR, VERBS
 
     return [*VERBS, *ANCESTOR]
 
@@ -121,7 +121,7 @@ def test_reading_verbs_work_with_rq_stopped_and_say_so(old_root, words):
     done = rq(*words, root=old_root)
     assert done.returncode == 0, done.stderr
     assert done.stdout != ""
-    assert done.stderr.count("RQ is not running: read from the folders") == 1
+    assert done.stderr.count("RQ is not running: this is read from the folders") == 1
     assert ancestor.everything(old_root) == before
 
 
@@ -167,7 +167,7 @@ def test_counts_are_read_from_the_folders_too(old_root):
 def test_a_beginning_that_fits_several_messages_names_them(old_root):
     done = rq("show", "20250301.10", root=old_root)
     assert done.returncode == 2
-    assert "fits 5 messages" in done.stderr
+    assert "5 messages begin with" in done.stderr
     assert "work/2025" in done.stderr
 
 

@@ -47,6 +47,6 @@ def test_a_page_that_cannot_listen_is_told_and_the_queues_run(installed):
     assert done.returncode == 1
     assert "rq-mgr: started with pid" in done.stdout
     (said,) = done.stderr.splitlines()
-    assert said.startswith("rq-mgr: the page does not listen: ")
+    assert said.startswith("rq-mgr: the web does not answer: ")
     assert str(port) in said
     assert run("rq.cli.mgr", "status", root=root).returncode == 0

@@ -134,7 +134,7 @@ def test_an_operator_lists_and_resolves_at_the_command_line(a, b, capfd, monkeyp
     assert rq(a, "resolve", one["key"], "--drop") == 0
     assert "it is given up" in capfd.readouterr().out
     assert rq(a, "ls", "a") == 0
-    assert "owes anything" in capfd.readouterr().err
+    assert "nothing is left to deliver" in capfd.readouterr().err
 
 
 def test_what_is_still_tried_may_be_given_up_but_not_taken_for_delivered(a, b):

@@ -180,9 +180,7 @@ def test_what_cannot_be_meant_makes_nothing(daemon, words, why):
 
 def test_nothing_that_is_there_is_replaced(daemon):
     new(daemon, "once", "--", "true")
-    assert "there is a queue once already" in refused(
-        daemon, "once", "--", "id", code=4
-    )
+    assert "queue once exists already" in refused(daemon, "once", "--", "id", code=4)
     told = refused(daemon, "relay", "--", "id", code=4)
     assert "comes with RQ" in told
     (daemon.root.scandir / "taken").symlink_to("/nowhere")

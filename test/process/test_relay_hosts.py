@@ -55,7 +55,7 @@ def test_a_private_host_waits_until_the_operator_allows_it(pair, settings, capfd
 
     wait_until(tells_what_to_type)
     assert rq(pair, "allow", f"127.0.0.1:{port}") == 0
-    assert f"127.0.0.1:{port} may be asked now" in capfd.readouterr().out
+    assert f"127.0.0.1:{port} is allowed now" in capfd.readouterr().out
     # Nobody hurries it: the verb has.
     assert pair.sender.ended(msg_id, 60)["state"] == "relayed"
 
@@ -247,14 +247,15 @@ def test_a_token_that_others_can_read_is_not_used(pair, settings):
         (
             http("403 No", {"detail": "token:a is viewer here; this needs producer."}),
             2,
-            "CRITICAL: {}: who is set here may not send there: it takes a producer",
+            "CRITICAL: {}: the login or token that is set here may not send there: it "
+            "needs the role producer",
         ),
         (
             http("403 No", {"detail": "token:a may ask of mail; this is about x."}),
             0,
             "OK: {}: may send there, to some queues",
         ),
-        (http("302 No", b"", f"Location: http://{SECRET}/"), 2, "it leads elsewhere"),
+        (http("302 No", b"", f"Location: http://{SECRET}/"), 2, "it redirects"),
         (f"{SECRET}\r\n".encode(), 2, "does not speak HTTP"),
     ],
 )

@@ -22,7 +22,8 @@ from harness.ports import free_port
 from harness.processes import only_root
 from harness.waiting import wait_until
 
-from rq.cli import ANCESTOR, UNREACHABLE, VERBS
+from rq.cli import UNREACHABLE
+from rq.cli.verbs import ANCESTOR, VERBS
 
 pytestmark = [pytest.mark.process, only_root]
 

@@ -5,9 +5,10 @@ from datetime import UTC, timedelta, timezone
 import pytest
 
 from rq import cli, moments
-from rq.cli import ANCESTOR, VERBS, ancestor, take_root
+from rq.cli import ancestor, take_root
 from rq.cli.check_rq import Limits, judge, parse_limits
 from rq.cli.levels import Level
+from rq.cli.verbs import ANCESTOR, VERBS
 from rq.errors import BadInput
 
 KNOWN = ("dest", "param1", "param2", "force_remote", "msg_id")

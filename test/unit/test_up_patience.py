@@ -1,8 +1,8 @@
 """`rq up` waits for hundreds of queues as long as they go on becoming ready."""
 
-from rq.cli import place, up
+from rq.cli import place, readiness
 from rq.cli.patience import Patience
-from rq.cli.up import READY_PATIENCE
+from rq.cli.readiness import READY_PATIENCE
 from rq.layout import Root
 
 
@@ -35,7 +35,7 @@ def test_a_queue_that_was_given_up_is_not_called_ready(tmp_path, monkeypatch, ca
     ]
     monkeypatch.setattr(place, "ask_supervisor", lambda *_: {"children": children})
     monkeypatch.setattr(place, "queue_names", lambda _: ["a", "b"])
-    assert up._await_ready(Root(tmp_path))
+    assert readiness.await_ready(Root(tmp_path))
     said = capsys.readouterr()
-    assert said.out == "1 queues are ready: b\n"
+    assert said.out == "1 queue is ready: b\n"
     assert "a is FATAL: its journal" in said.err

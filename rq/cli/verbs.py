@@ -1,0 +1,114 @@
+"""The verbs of the command line: where each is, and its line in `rq --help`."""
+
+from __future__ import annotations
+
+# verb: (module:function, one line of help); a function takes (root, words) and returns
+# the exit code.
+VERBS: dict[str, tuple[str, str]] = {
+    "up": ("up:up", "set up what is missing, start RQ, wait until it is ready"),
+    "down": ("up:down", "stop RQ and wait until all its processes have ended"),
+    "demo": (
+        "samples:demo",
+        "send three sample messages and show what becomes of them",
+    ),
+    "status": (
+        "status:status",
+        "what runs, what waits, what is wrong; exit status 1 if something is",
+    ),
+    "send": ("send:send", "send a message to a queue"),
+    "ls": ("listing:ls", "list messages"),
+    "show": ("show:show", "what happened to a message, why, and what to do"),
+    "logs": ("output:logs", "what a message's script has written; -f follows it"),
+    "wait": ("waiting:wait", "wait until messages have ended"),
+    "run": ("change:run", "run waiting messages now, before they are due"),
+    "retry": ("change:retry", "run failed messages again"),
+    "cancel": ("change:cancel", "remove waiting messages, end running ones"),
+    "delete": ("change:delete", "remove messages for good"),
+    "ack": ("change:ack", "mark failed messages as seen"),
+    "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),
+    "timer": ("timer:timer", "ls: the timers and when they fire"),
+    "router": ("router:router", "try | import: routing rules"),
+    "owed": (
+        "owed:owed",
+        "ls | resolve: copies and webhooks that are not yet delivered",
+    ),
+    "restore": (
+        "restore:restore",
+        "ls | accept: queues that were copied or restored from a backup",
+    ),
+    "relay": (
+        "relay:relay",
+        "ls | retry | resolve | allow | forbid: messages to other hosts",
+    ),
+    "txn": ("txn:txn", "ls | abort: messages that are accepted all at once"),
+    "spark": ("spark:spark", "doctor | try | history: the data pipeline on Spark"),
+    "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
+    "check": ("check:check", "check that journal, folders and counters agree"),
+    "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise here"),
+    "passwd": (
+        "passwd:passwd",
+        "make the hash of a password, for basic_auth in the config",
+    ),
+    "open": ("open:open_", "print an address of the web that signs you in, once"),
+    "token": (
+        "token:token",
+        "create | ls | revoke: secrets with which programs sign in",
+    ),
+    "config": ("config_show:config", "show: the settings in force"),
+    "version": (
+        "version:version",
+        "the version of this program, and of the RQ that runs",
+    ),
+}
+ANCESTOR: dict[str, tuple[str, str]] = {
+    "sendmesg": ("ancestor:sendmesg", "--dest D [--param1 ..4 --due --src ...]"),
+    "prepmesg": ("ancestor:prepmesg", "the same, without commit"),
+    "single_que": ("ancestor:single_que", "the same, unless one waits already"),
+    "attachmesg": ("ancestor:attachmesg", "--msg_id ID --pathname P [--name N]"),
+    "commitmesg": ("ancestor:commitmesg", "--msg_id ID"),
+    "statusmesg": ("ancestor:statusmesg", "--msg_id ID"),
+    "state": ("ancestor:state", "--msg_id ID"),
+    "statuscountmesg": ("ancestor:statuscountmesg", "--msg_id ID"),
+    "attachstatusmesg": ("ancestor:attachstatusmesg", "--msg_id ID"),
+    "clone": ("ancestor:clone", "--msg_id ID"),
+    "verify_rules": ("router:verify_rules", "[--path F] [--verbose]"),
+}
+# Verbs whose words name files, as a function of the words tells.
+NAMED = {
+    "send": "send:named",
+    "attachmesg": "ancestor:named",
+    "router": "router:named",
+    "verify_rules": "router:named_rules",
+}
+# These find or make a clean state themselves.
+UNWARNED = frozenset({"up", "down", "check", "version"})
+# The first verb of a group in the help, and what the group is about.
+_HEADS = {
+    "up": "Start and stop RQ:",
+    "status": "Messages:",
+    "queue": "Queues, timers, and what goes to other queues and hosts:",
+    "check": "Look after RQ:",
+}
+
+
+def usage() -> str:
+    """Return the help of `rq` itself, from the tables."""
+    lines = ["usage: rq [--root DIR] VERB [options]     `rq VERB --help` says more"]
+    for verb, (_, text) in VERBS.items():
+        if verb in _HEADS:
+            lines += ["", _HEADS[verb], ""]
+        lines.append(f"  {verb:<18}{text}")
+    lines += [
+        "",
+        "Verbs of the Ruby RQ, with its output and its exit codes 0 and 1:",
+        "",
+    ]
+    lines += [f"  {verb:<18}{text}" for verb, (_, text) in ANCESTOR.items()]
+    lines += [
+        "",
+        "ID is the id of a message or its beginning, QUEUE/ID, or a URL. Most verbs have\n"
+        "--json, for programs. --root DIR: the directory of RQ, else $RQ_ROOT.",
+        "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 refused, 6 RQ is not",
+        "running, 7 timed out, 8 a message ended in err, 9 check found problems.",
+    ]
+    return "\n".join(lines)
