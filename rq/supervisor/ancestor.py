@@ -7,7 +7,6 @@ answers on a socket holds the lock beside it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rq import client, config
 from rq.errors import BadConfig, Refused, RQError, Unreachable
@@ -15,7 +14,7 @@ from rq.layout import QueueDir, Root
 from rq.proc import locks
 from rq.supervisor import definitions
 
-PATIENCE = 3.0  # seconds for an answer; who listens and is silent is there, too
+PATIENCE = 3.0  # seconds for an answer; a silent listener counts as running, too
 _SHIPPED = "default_scripts"  # where the ancestor has its scripts
 _DELETES = ("cleaner", "relay", "webhook", "rq_router")  # queues of the same name here
 
@@ -48,33 +47,31 @@ def _answers(socket: Path) -> bool:
 
 def _pid(path: Path) -> str:
     try:
-        found = path.read_text().strip()
+        pid = path.read_text().strip()
     except OSError:
         return ""
-    return f" (pid {found})" if found.isdigit() else ""
+    return f" (pid {pid})" if pid.isdigit() else ""
 
 
 def shipped_scripts(root: Root, bundled: Path) -> dict[str, str]:
     """Return the queues that run a script of the ancestor where RQ, in the directory
     `bundled`, comes with its own, and what to do."""
-    found = {}
+    advice = {}
     for name in _DELETES:
         script = _script_of(root.queue(name), root)
         if script is not None and _is_shipped(script):
-            found[name] = (
-                f"it runs {script} of the Ruby RQ, which changes folders behind the back "
-                f"of RQ: `ln -sfn {bundled / name} {root.scandir / name}` puts RQ's own "
-                "in its place"
+            advice[name] = (
+                f"it runs {script} of the Ruby RQ, which moves folders without asking RQ: "
+                f"`ln -sfn {bundled / name} {root.scandir / name}` replaces it by RQ's own"
             )
-    return found
+    return advice
 
 
 def _script_of(queue: QueueDir, root: Root) -> Path | None:
     try:
-        data: dict[str, Any] = config.read_json(queue.config)
+        script = config.read_json(queue.config).get("script")
     except BadConfig:
         return None
-    script = data.get("script")
     return (root.path / script).resolve() if isinstance(script, str) else None
 
 

@@ -1,4 +1,4 @@
-"""The children of the supervisor as values: what each is, what was wanted, what is next.
+"""The children of the supervisor as values: what each is, what is wanted, what is next.
 
 Decides, starts and ends nothing. `wanted` and `state` are two fields: commands change
 the first, events of the machine the second, and `step` says how to bring them together.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from rq import back_off
+from rq.replies import ChildView
 from rq.states import Child, ChildEvent, next_child
 
 STABLE = 60.0  # seconds up, after which earlier failures are forgotten
-LATE = 60.0  # seconds of starting, after which status speaks of it
+LATE = 60.0  # seconds of starting, after which `status` says so
 HELPER_SILENCE = 120.0  # seconds of starting, after which a helper is killed
 DO_NOT_RESTART = 3  # exit status of a queue that only a person can mend
 
@@ -103,7 +103,7 @@ class Process:
         self.state = next_child(self.state, event)
         self.since = now
 
-    def to_json(self, now: float, wall: float) -> dict[str, Any]:
+    def to_json(self, now: float, wall: float) -> ChildView:
         return {
             "name": self.name,
             "kind": self.kind,
@@ -150,7 +150,7 @@ def late_sentence(process: Process, now: float) -> str:
     """Say that a child takes long to start or to stop; "" when it does not."""
     seconds = int(now - process.since)
     if process.state is Child.STARTING and seconds >= LATE:
-        return f"starting for {seconds} s: it lives and has not said that it is ready"
+        return f"starting for {seconds} s: its process lives and is not ready yet"
     if process.state is Child.STOPPING and seconds >= LATE:
         return f"stopping for {seconds} s"
     return ""

@@ -10,10 +10,10 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import rq
 from rq import __version__, client, config, logs, names, trash, wire
@@ -23,7 +23,8 @@ from rq.config import admin
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, BadInput, Refused, RQError
 from rq.layout import Root
-from rq.nesting import from_json
+from rq.nesting import Json, from_json
+from rq.replies import HelperState, SupervisorStatus
 from rq.states import Child
 from rq.supervisor import ancestor, definitions
 from rq.supervisor.children import Process
@@ -36,12 +37,14 @@ BUNDLED = Path(rq.__file__).resolve().parent / "bundled"
 
 log = logging.getLogger(__name__)
 
+Reply = list[object]  # a word and what follows from it, as JSON
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command: what answers it, and what it takes to ask it."""
 
-    handler: Callable[[Commands, str], Awaitable[Any]]
+    handler: Callable[[Commands, str], Awaitable[object]]
     role: Role
     own: bool = False  # for RQ's own user and root alone
     makes: bool = False  # others than these ask it where allow_new_queue says so
@@ -60,34 +63,34 @@ class Commands:
         self._errands: set[asyncio.Task[None]] = set()
         self.stop_asked = False
 
-    async def answer(self, payload: bytes, asker: Asker) -> Any:
+    async def answer(self, payload: bytes, asker: Asker) -> object:
         word, arg = wire.split_request(payload)
         command = self.COMMANDS.get(word)
         if command is None:
             return ["error"]
         asker.check(word, command.role, command.own)
         if command.makes and not (asker.is_own or self.settings.allow_new_queue):
-            raise Refused("queues are not made here: allow_new_queue is not true")
+            raise Refused("queues cannot be made here: allow_new_queue is not true")
         return await command.handler(self, arg.decode("utf-8", "replace").strip())
 
     # ---- about the supervisor
 
-    async def _ping(self, _arg: str) -> Any:
+    async def _ping(self, _arg: str) -> Reply:
         return ["pong"]
 
-    async def _uptime(self, _arg: str) -> Any:
+    async def _uptime(self, _arg: str) -> Reply:
         return [int(time.time() - self._began)]
 
-    async def _version(self, _arg: str) -> Any:
+    async def _version(self, _arg: str) -> Reply:
         return [__version__]
 
-    async def _environment_name(self, _arg: str) -> Any:
+    async def _environment_name(self, _arg: str) -> Reply:
         return [self.settings.env]
 
-    async def _queues(self, _arg: str) -> Any:
+    async def _queues(self, _arg: str) -> list[str]:
         return sorted(self._table.queues())
 
-    async def _status(self, _arg: str) -> Any:
+    async def _status(self, _arg: str) -> SupervisorStatus:
         now, wall = time.monotonic(), time.time()
         table = self._table.children
         return {
@@ -97,35 +100,35 @@ class Commands:
             "environment": self.settings.env,
             "fingerprint": self._fingerprint,
             "uptime": int(wall - self._began),
-            "children": [one.to_json(now, wall) for one in table.values()],
-            "scandir": _read(self._root.scandir_state),
-            "timers": _read(self._root.timers_state),
+            "children": [child.to_json(now, wall) for child in table.values()],
+            "scandir": _state_of(self._root.scandir_state),
+            "timers": _state_of(self._root.timers_state),
             "unusable": _unusable(self._root),
             "scripts": ancestor.shipped_scripts(self._root, BUNDLED),
         }
 
-    async def _shutdown(self, _arg: str) -> Any:
+    async def _shutdown(self, _arg: str) -> Reply:
         self.stop_asked = True
         self._table.wake()
         return ["ok"]
 
     # ---- about a queue that is there
 
-    async def _up(self, name: str) -> Any:
+    async def _up(self, name: str) -> Reply:
         return self._set(name, "up", lambda: admin.set_down(self._root, name, False))
 
-    async def _down(self, name: str) -> Any:
+    async def _down(self, name: str) -> Reply:
         return self._set(name, "down", lambda: admin.set_down(self._root, name, True))
 
-    async def _pause(self, name: str) -> Any:
+    async def _pause(self, name: str) -> Reply:
         set_to = admin.set_pause
         return self._set(name, "pause", lambda: set_to(self._root, name, True))
 
-    async def _resume(self, name: str) -> Any:
+    async def _resume(self, name: str) -> Reply:
         set_to = admin.set_pause
         return self._set(name, "resume", lambda: set_to(self._root, name, False))
 
-    def _set(self, name: str, verb: str, change: Callable[[], None]) -> Any:
+    def _set(self, name: str, verb: str, change: Callable[[], None]) -> Reply:
         if name not in self._table.queues():
             return ["fail", "invalid queue name"]
         try:
@@ -136,7 +139,7 @@ class Commands:
         self._send_wake(name)
         return ["ok", name]
 
-    async def _restart(self, name: str) -> Any:
+    async def _restart(self, name: str) -> Reply:
         if name not in self._table.queues():
             return ["fail", "invalid queue name"]
         if self._table.is_deleting(name):
@@ -144,7 +147,7 @@ class Commands:
         self._table.restart(name)
         return ["ok", name]
 
-    async def _wake(self, name: str) -> Any:
+    async def _wake(self, name: str) -> Reply:
         if name not in self._table.queues():
             return ["fail", "invalid queue name"]
         self._minder.try_changed()
@@ -167,7 +170,7 @@ class Commands:
 
     # ---- making and removing queues
 
-    async def _create(self, arg: str) -> Any:
+    async def _create(self, arg: str) -> Reply:
         data = _object(arg)
         if data is None:
             return ["fail", "queue not created"]
@@ -182,26 +185,26 @@ class Commands:
         process = await self._until_up(name)
         if process is None or process.state is not Child.UP:
             why = process.reason if process else "it was deleted meanwhile"
-            said = why or "it has not said that it is ready"
-            return ["fail", f"queue not created: it is there and does not run: {said}"]
+            why = why or f"it is not ready after {CREATE_WAIT:.0f} s"
+            return ["fail", f"queue not created: it was made and does not run: {why}"]
         return ["success", "queue created - awesome"]
 
-    async def _define(self, arg: str) -> Any:
+    async def _define(self, arg: str) -> Reply:
         """Make or change a queue that scandir declares; it need not be up yet."""
         data = _object(arg)
         if data is None:
             raise BadInput("a definition is {config, link, form}")
-        name = str((data.get("config") or {}).get("name", ""))
+        name = definitions.name_in(data)
         if self._table.is_deleting(name):
             raise Refused(f"queue {name} is being deleted; it comes back after that")
         name = definitions.define(self._root, data)
-        known = name in self._table.queues()
+        is_minded = name in self._table.queues()
         self._table.mind_queue(name)
-        if known:
+        if is_minded:
             self._minder.reload(name)
         return ["ok", name]
 
-    async def _undefine(self, name: str) -> Any:
+    async def _undefine(self, name: str) -> Reply:
         """Put away a queue whose scandir link is gone."""
         if name not in self._table.queues():
             return ["fail", "no such queue"]
@@ -209,10 +212,10 @@ class Commands:
         self._table.delete(name)
         return ["ok", name]
 
-    async def _delete(self, name: str) -> Any:
+    async def _delete(self, name: str) -> Reply:
         if names.is_queue_name(name) and definitions.is_alias(self._root, name):
-            put = trash.put(self._root, self._root.queue(name))
-            log.info("a link to a queue was moved to %s", put)
+            removed = trash.put(self._root, self._root.queue(name))
+            log.info("a link to a queue was moved to %s", removed)
             return ["ok", "started deleting queue"]
         if name not in self._table.queues():
             return ["fail", "no such queue"]
@@ -259,7 +262,7 @@ def _unusable(root: Root) -> dict[str, str]:
         return {}
 
 
-def _object(arg: str) -> dict[str, Any] | None:
+def _object(arg: str) -> Mapping[str, Json] | None:
     try:
         data = from_json(arg, "the argument")
     except BadInput:
@@ -267,9 +270,9 @@ def _object(arg: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _state_of(path: Path) -> HelperState:
     """Return what a helper wrote about itself; empty when it wrote nothing yet."""
     try:
-        return config.read_json(path)
+        return cast(HelperState, config.read_json(path))
     except BadConfig:
         return {}

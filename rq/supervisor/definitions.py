@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rq import config, names, trash
 from rq.config import files
 from rq.errors import BadConfig, BadInput, CannotRead, Refused
 from rq.layout import QueueDir, Root
+from rq.nesting import Json
 
-API_MARK: dict[str, Any] = {"owner": "api"}
+API_MARK: Mapping[str, Json] = {"owner": "api"}
 SCANDIR = "scandir"
 _DELETED = re.compile(r".+\.deleted\.\d+")  # by the ancestor
 
@@ -40,24 +40,24 @@ def is_alias(root: Root, name: str) -> bool:
 
 
 def unusable(root: Root) -> dict[str, str]:
-    """Return what lies in `queue/` like a queue and is not minded as one, and why."""
-    found = {}
+    """Return what looks like a queue in `queue/` and cannot be used, and why."""
+    problems = {}
     for path in root.queues.iterdir() if root.queues.is_dir() else ():
         if not QueueDir(path).config.is_file() or _DELETED.fullmatch(path.name):
             continue
         if not names.is_queue_name(path.name):
-            found[path.name] = (
-                f"a queue is named with {names.RULE}; rename it while RQ is down"
+            problems[path.name] = (
+                f"the name of a queue is {names.RULE}; rename it while RQ is down"
             )
         elif is_alias(root, path.name):
-            found[path.name] = (
-                f"it is a link to queue {path.resolve().name}; remove the link, or ask "
-                "for that queue"
+            problems[path.name] = (
+                f"it is a link to queue {path.resolve().name}: remove the link, and use "
+                "that name"
             )
-    return found
+    return problems
 
 
-def mark_of(queue: QueueDir) -> dict[str, Any]:
+def mark_of(queue: QueueDir) -> Mapping[str, Json]:
     """Return whose the queue is; empty when nobody said. CannotRead: not known now."""
     try:
         return config.read_json(queue.scandir_mark)
@@ -67,7 +67,7 @@ def mark_of(queue: QueueDir) -> dict[str, Any]:
         return {}
 
 
-def create(root: Root, data: Mapping[str, Any]) -> str:
+def create(root: Root, data: Mapping[str, Json]) -> str:
     """Make a queue that somebody asked for through the API; return its name."""
     name = names.queue_name(data.get("name"))
     queue = root.queue(name)
@@ -78,17 +78,17 @@ def create(root: Root, data: Mapping[str, Any]) -> str:
     return name
 
 
-def define(root: Root, data: Mapping[str, Any]) -> str:
+def define(root: Root, data: Mapping[str, Json]) -> str:
     """Make or change the queue that a scandir link declares; return its name.
 
     `data` is {"config", "link", "form"}; a queue of that name in the trash comes back.
     """
-    wanted = data.get("config")
-    if not isinstance(wanted, dict):
+    settings = data.get("config")
+    if not isinstance(settings, dict):
         raise BadInput("a definition is {config, link, form}")
-    name = names.queue_name(wanted.get("name"))
+    name = names.queue_name(settings.get("name"))
     queue = root.queue(name)
-    checked = config.queue_config(wanted, queue.config)
+    checked = config.queue_config(settings, queue.config)
     if is_alias(root, name):
         raise Refused(f"{queue.path} is a link to another queue: remove it")
     if mark_of(queue).get("owner") == "api" and queue.config.exists():
@@ -102,6 +102,12 @@ def define(root: Root, data: Mapping[str, Any]) -> str:
     files.make_queue(queue, checked.to_json(), mark)
     _link_form(queue, data.get("form"))
     return name
+
+
+def name_in(data: Mapping[str, Json]) -> str:
+    """Return the name of the queue that a definition is for, "" when it names none."""
+    settings = data.get("config")
+    return str(settings.get("name", "")) if isinstance(settings, dict) else ""
 
 
 def begin_deletion(root: Root, name: str) -> None:
@@ -122,7 +128,7 @@ def undefine(root: Root, name: str) -> None:
 
 def half_deleted(root: Root) -> list[str]:
     """Return the queues that were to go to the trash when RQ was killed."""
-    return [one for one in queues_of(root) if _is_half_deleted(root.queue(one))]
+    return [name for name in queues_of(root) if _is_half_deleted(root.queue(name))]
 
 
 def _is_half_deleted(queue: QueueDir) -> bool:

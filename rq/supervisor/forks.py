@@ -7,20 +7,55 @@ import json
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 _READ = 64 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The fork server takes requests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """A queue process was forked; without a pid it could not be."""
+
+    name: str
+    pid: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """A queue process has ended."""
+
+    pid: int
+    status: int
+
+
+Answer = Ready | Forked | Exited
+
+
+def parse(line: bytes) -> Answer:
+    """Return what a line of the fork server says."""
+    data = json.loads(line)
+    if "ready" in data:
+        return Ready()
+    if "exit" in data:
+        return Exited(pid=data["pid"], status=data["exit"])
+    return Forked(name=data["name"], pid=data["pid"], error=data.get("error", ""))
+
+
 class Forks:
-    """Asks for queue processes; what the fork server says goes to `hear`."""
+    """Asks for queue processes; the answers of the fork server go to `act`."""
 
     def __init__(
-        self, line: socket.socket, life: int, hear: Callable[[dict[str, Any]], None]
+        self, line: socket.socket, life: int, act: Callable[[Answer], None]
     ) -> None:
         self._line = line
         self._life = life
-        self._hear = hear
+        self._act = act
         self._text = b""
         asyncio.get_running_loop().add_reader(line, self._receive)
 
@@ -53,4 +88,4 @@ class Forks:
             return
         *lines, self._text = (self._text + data).split(b"\n")
         for line in lines:
-            self._hear(json.loads(line))
+            self._act(parse(line))

@@ -76,7 +76,7 @@ class ForkServer:
                 return
 
     def _receive(self) -> bool:
-        """Take what was asked; False at the end of the socket."""
+        """Take requests; False at the end of the socket."""
         try:
             data, fds, _, _ = socket.recv_fds(self._line, _READ, 250)
         except BlockingIOError:
@@ -141,7 +141,7 @@ class ForkServer:
         try:
             self._line.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
-            pass  # nobody is left to hear it: the next read ends the loop
+            pass  # the supervisor is gone: the next read ends the loop
         finally:
             self._line.setblocking(False)
 

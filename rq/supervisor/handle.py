@@ -27,7 +27,7 @@ class Handle:
     pid: int | None = None
     pidfd: int | None = None
     ready: int | None = None  # read end; the child says there that it is ready
-    said: str = ""  # what it said instead
+    error: str = ""  # why it is not, in its own words
     popen: subprocess.Popen[bytes] | None = None  # of children that were exec'ed
     line: client.Connection | None = None  # to an adopted queue, its sign of our life
 
@@ -160,7 +160,7 @@ def run_fork_server(root: Path) -> tuple[Handle, socket.socket]:
 
 
 def adopt(socket_path: Path) -> Handle | None:
-    """Ask a queue that may live from before to be ours; None when there is none.
+    """Take over a queue process that another supervisor started; None if there is none.
 
     OSError: there is one, and it cannot be watched.
     """

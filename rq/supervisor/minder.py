@@ -1,4 +1,4 @@
-"""Minds the children: starts, adopts, signals and buries them, as children.step says.
+"""Minds the children: starts, adopts, signals and stops them, as children.step says.
 
 All of it runs in one event loop; whatever happens calls `wake`, and the loop's next pass
 does what is due. Nothing here waits.
@@ -14,24 +14,19 @@ import signal
 import time
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
-from rq import config, logs
-from rq.errors import Refused
+from rq import logs
 from rq.layout import Root
 from rq.proc import locks
-from rq.proc.spawn import signal_name
 from rq.states import Child
-from rq.supervisor import children, handle
+from rq.supervisor import children, ends, forks, handle, removal
 from rq.supervisor.children import Kind, Process, Step
 from rq.supervisor.forks import Forks
+from rq.supervisor.given_up import GivenUp
 from rq.supervisor.handle import Handle
 from rq.supervisor.table import FORKS, HELPERS, Key, Table
-from rq.trash import put
 
-LOCK_RETRY = 1.0  # seconds until a queue that cannot yet be put away is tried again
 STATUS_WAIT = 1.0  # seconds for the fork server to tell how a queue ended
-_LOG_TAIL = 2048
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +39,7 @@ class Minder:
         self.table = Table(root, grace)
         self._handles: dict[Key, Handle] = {}
         self._forks: Forks | None = None
-        self._tried: dict[Key, config.Stamp | None] = {}  # with which config, at most
-        self._given_up: dict[
-            Key, config.Stamp | None
-        ] = {}  # what gave up, and with which
+        self._given_up = GivenUp(root)
         self._errands: set[asyncio.Task[None]] = set()
         # Held open for life: its end tells the children that the supervisor is gone.
         self._life, self._alive = os.pipe()
@@ -57,8 +49,8 @@ class Minder:
         process = self.table.queue(name)
         if process.state in (Child.FATAL, Child.BACKOFF):
             process.revive()
-        elif process.running and (found := self._handles.get((Kind.QUEUE, name))):
-            found.send(signal.SIGHUP)
+        elif process.running and (held := self._handles.get((Kind.QUEUE, name))):
+            held.send(signal.SIGHUP)
         self.table.wake()
 
     # ---- one pass
@@ -74,13 +66,14 @@ class Minder:
                     self._stop(key, process, now)
                 case Step.KILL:
                     self._kill(key, process)
-        self._put_away(now)
+        for name in removal.put_away(self.root, self.table, now):
+            self._given_up.forget((Kind.QUEUE, name))
 
     def _start(self, key: Key, process: Process, now: float) -> None:
         if process.kind is Kind.QUEUE and not self._can_fork():
             return
         process.started(now)
-        self._tried[key] = self._config_stamp(key)  # it may change until the child ends
+        self._given_up.note_start(key)
         try:
             self._launch(key, process)
         except Exception as error:  # noqa: BLE001 (the pass goes on with the others)
@@ -93,7 +86,7 @@ class Minder:
         log.info("starting %s", logs.fields(kind=process.kind, name=process.name))
         started = self._run(process)
         self._hold(key, process, started)
-        started.on_word(lambda word: self._word(key, started, word))
+        started.on_word(lambda word: self._on_word(key, started, word))
 
     def _run(self, process: Process) -> Handle:
         """Begin the process of a child, which nobody watches yet."""
@@ -105,7 +98,7 @@ class Minder:
         if process.kind is Kind.FORKS:
             started, line = handle.run_fork_server(self.root.path)
             try:
-                self._forks = Forks(line, self._life, self._hear)
+                self._forks = Forks(line, self._life, self._act_on)
             except BaseException:
                 started.give_up()
                 started.close()
@@ -127,7 +120,7 @@ class Minder:
         self._handles[key] = held
         process.pid = held.pid
         if held.pid is not None:
-            held.on_end(lambda: self._gone(key, held))
+            held.on_end(lambda: self._process_gone(key, held))
 
     def _stop(self, key: Key, process: Process, now: float) -> None:
         process.stopping(now)
@@ -138,37 +131,38 @@ class Minder:
     def _kill(self, key: Key, process: Process) -> None:
         process.killed = True
         name = logs.fields(kind=process.kind, name=process.name)
-        log.warning("killing %s: it did not do what it was asked in time", name)
+        log.warning("killing %s: it did not start or stop in time", name)
         held = self._handles.get(key)
         if held is None or held.pid is None:
             # There is nothing to kill: the fork server may be stuck. What it forks yet
             # ends with the supervisor.
-            self._ended(key, None, "was asked for and never came")
+            self._ended(key, None, "the fork server never started its process")
             return
         held.send(signal.SIGKILL)
 
     # ---- what happens
 
-    def _hear(self, said: dict[str, Any]) -> None:
-        """Act on a line from the fork server."""
-        if "ready" in said:
-            self.table.children[FORKS].ready(time.monotonic())
-        elif "exit" in said:
-            self._exited(said["pid"], said["exit"])
-        else:
-            self._forked((Kind.QUEUE, said["name"]), said)
+    def _act_on(self, answer: forks.Answer) -> None:
+        """Act on an answer of the fork server."""
+        match answer:
+            case forks.Ready():
+                self.table.children[FORKS].ready(time.monotonic())
+            case forks.Exited():
+                self._exited(answer.pid, answer.status)
+            case forks.Forked():
+                self._forked((Kind.QUEUE, answer.name), answer)
         self.table.wake()
 
-    def _forked(self, key: Key, said: dict[str, Any]) -> None:
+    def _forked(self, key: Key, answer: forks.Forked) -> None:
         held = self._handles.get(key)
         if held is None or held.pid is not None:
             return
-        if said["pid"] is None:
-            self._ended(key, None, f"cannot be forked: {said['error']}")
+        if answer.pid is None:
+            self._ended(key, None, f"cannot be forked: {answer.error}")
             return
         process = self.table.children[key]
         try:
-            held.is_process(said["pid"])
+            held.is_process(answer.pid)
             self._hold(key, process, held)
         except OSError as error:  # it lives, and is adopted when it can be watched
             self._ended(key, None, f"cannot be watched: {error}")
@@ -181,24 +175,25 @@ class Minder:
             if held.pid == pid and key[0] is Kind.QUEUE:
                 self._ended(key, status, "")
 
-    def _gone(self, key: Key, held: Handle) -> None:
+    def _process_gone(self, key: Key, held: Handle) -> None:
         """Note that a process is no more; how it ended may still be on its way."""
         if held.popen:
             self._ended(key, held.status(), "")
         elif held.line or self._forks is None:
-            self._ended(key, None, held.said or "ended, and nobody saw how")
+            self._ended(key, None, held.error or "ended; its exit status is unknown")
         else:
             loop = asyncio.get_running_loop()
             loop.call_later(STATUS_WAIT, self._unexplained, key, held)
 
     def _unexplained(self, key: Key, held: Handle) -> None:
         if self._handles.get(key) is held:
-            self._ended(key, None, held.said or "ended, and nobody saw how")
+            self._ended(key, None, held.error or "ended; its exit status is unknown")
 
-    def _word(self, key: Key, held: Handle, word: str) -> None:
+    def _on_word(self, key: Key, held: Handle, word: str) -> None:
+        """Act on what a child says of its readiness."""
         process = self.table.children.get(key)
         if word.startswith("FATAL "):
-            held.said = word.removeprefix("FATAL ").strip()
+            held.error = word.removeprefix("FATAL ").strip()
         elif process and process.state is Child.STARTING:
             process.ready(time.monotonic())
             log.info("up %s", logs.fields(kind=process.kind, name=process.name))
@@ -207,16 +202,14 @@ class Minder:
     def _ended(self, key: Key, status: int | None, reason: str) -> None:
         process = self.table.children[key]
         held = self._handles.pop(key, None)
-        said = held.said if held else ""
+        error = held.error if held else ""
         if held:
             held.close()
         if key[0] is Kind.FORKS:
             self._forks_ended()
-        reason = reason or said or self._how(process, status)
+        reason = reason or error or ends.sentence(self.root, process, status)
         process.ended(time.monotonic(), status, reason)
-        tried = self._tried.pop(key, None)
-        if process.state is Child.FATAL:
-            self._given_up[key] = tried
+        self._given_up.note_end(key, gave_up=process.state is Child.FATAL)
         level = logging.INFO if process.state is Child.DOWN else logging.WARNING
         name = logs.fields(kind=process.kind, name=process.name, state=process.state)
         log.log(level, "ended %s", name + " " + logs.fields(reason=reason))
@@ -229,78 +222,34 @@ class Minder:
             self._forks = None
         for key, held in list(self._handles.items()):
             if key[0] is Kind.QUEUE and held.pid is None:
-                self._ended(key, None, "the fork server ended before it forked it")
+                self._ended(
+                    key, None, "the fork server ended before it started its process"
+                )
 
-    def _how(self, process: Process, status: int | None) -> str:
-        if status is None or status < 0:
-            return f"was killed by {signal_name(-status)}" if status else "ended"
-        said = f"ended with status {status}"
-        last = self._last_words(process) if status else ""
-        return f"{said}; its log ends: {last}" if last else said
-
-    def _last_words(self, process: Process) -> str:
-        is_queue = process.kind is Kind.QUEUE
-        name = f"queue-{process.name}.log" if is_queue else f"{process.name}.log"
-        try:
-            with (self.root.log / name).open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL))
-                lines = file.read().decode("utf-8", "replace").splitlines()
-        except OSError:
-            return ""
-        return lines[-1][:300] if lines else ""
-
-    # ---- queues that are removed, that gave up, that lived before
-
-    def _put_away(self, now: float) -> None:
-        for name, at in list(self.table.deleting.items()):
-            if at <= now and self.table.is_down(name):
-                self._put(name, now)
-        for name in [one for one in self.table.forgetting if self.table.is_down(one)]:
-            self.table.forget(name)
-
-    def _put(self, name: str, now: float) -> None:
-        queue = self.root.queue(name)
-        try:
-            if queue.path.is_dir():
-                log.info("moved to %s", put(self.root, queue))
-        except (OSError, Refused) as error:
-            log.warning("queue %s is not yet in the trash: %s", name, error)
-            self.table.deleting[name] = now + LOCK_RETRY
-            return
-        self.table.forget(name)
-        self._given_up.pop((Kind.QUEUE, name), None)
+    # ---- queues that gave up, that lived before
 
     def try_changed(self) -> None:
         """Start what had given up and whose config has changed since."""
-        for key, stamp in list(self._given_up.items()):
-            if stamp == self._config_stamp(key):
-                continue
-            del self._given_up[key]
+        for key in self._given_up.take_changed():
             process = self.table.children.get(key)
             if process and process.state is Child.FATAL:
                 process.revive()
                 self.table.wake()
 
-    def _config_stamp(self, key: Key) -> config.Stamp | None:
-        kind, name = key
-        is_queue = kind is Kind.QUEUE
-        return config.stamp(
-            self.root.queue(name).config if is_queue else self.root.config
-        )
-
     def adopt(self) -> None:
         """Take over the queues that live from a supervisor before this one."""
-        names = [name for name, one in self.table.queues().items() if not one.running]
+        queues = self.table.queues().items()
+        names = [name for name, process in queues if not process.running]
         paths = [self.root.queue(name).socket for name in names]
         # Threads, since a stuck queue may take its whole time-out; they end here.
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(_adopted_if_there, paths))
-        for name, held in zip(names, found, strict=True):
+            handles = list(pool.map(_adopted_if_there, paths))
+        for name, held in zip(names, handles, strict=True):
             if held:
                 self._adopted(name, held)
 
     async def _adopt_late(self, name: str) -> None:
-        """Ask a process that owns a queue and is not ours to be; it may be ending."""
+        """Adopt a process that owns a queue and that we did not start; it may be ending."""
         try:
             held = await asyncio.to_thread(handle.adopt, self.root.queue(name).socket)
             self._take_late(name, held)
@@ -321,7 +270,7 @@ class Minder:
             self._hold((Kind.QUEUE, name), process, held)
             held.send(signal.SIGTERM)
 
-    def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
+    def _run_errand(self, errand: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)

@@ -120,7 +120,10 @@ def _allow_earlier_hosts(root: Root) -> None:
     try:
         earlier.allow_once(root)
     except (RQError, OSError):
-        log.exception("the hosts of the history are not allowed: `rq relay allow HOST`")
+        log.exception(
+            "the hosts that the relay sent to before could not be allowed: "
+            "`rq relay allow HOST` allows one"
+        )
 
 
 def _say(fd: int | None, text: str) -> None:
@@ -130,7 +133,7 @@ def _say(fd: int | None, text: str) -> None:
         os.write(fd, text.encode())
         os.close(fd)
     except OSError as error:
-        log.warning("nobody waits for us to be ready: %s", error)
+        log.warning("whoever started us does not wait for us: %s", error)
 
 
 class _Program:
@@ -145,7 +148,7 @@ class _Program:
         self._ready_fd = ready_fd
         self._signals: list[signal.Signals] = []
         self._stopping = False
-        self._told = ""
+        self._status = ""
         self._beat = int(os.environ.get("WATCHDOG_USEC", "0")) / 2e6  # seconds
 
     async def run(self) -> None:
@@ -189,7 +192,7 @@ class _Program:
 
     def _timeout(self) -> float:
         times = [LOOK_AGAIN, self._table.next_wake(), self._beat or None]
-        return min(one for one in times if one is not None)
+        return min(seconds for seconds in times if seconds is not None)
 
     def _pass(self) -> bool:
         """Do what is due; True when all is done and the program may end."""
@@ -207,7 +210,7 @@ class _Program:
         if number in _STOP_SIGNALS:
             self._begin_stop(number.name)
             return
-        log.info("reading everything again: SIGHUP")
+        log.info("SIGHUP: reading the configs again")
         try:
             changed = config.read_root(self._root)
         except BadConfig as error:
@@ -243,10 +246,10 @@ class _Program:
         """Tell systemd that we live, and how the queues are when that changed."""
         if self._beat:
             daemon.notify("WATCHDOG=1")
-        states = [one.state for one in self._table.queues().values()]
+        states = [process.state for process in self._table.queues().values()]
         text = f"{states.count(Child.UP)} of {len(states)} queues up"
-        if text != self._told:
-            self._told = text
+        if text != self._status:
+            self._status = text
             daemon.notify(f"STATUS={text}")
 
 

@@ -56,10 +56,10 @@ class Table:
 
     def mind_queues(self) -> None:
         """Mind every queue directory, and no longer those that are gone."""
-        found = set(definitions.queues_of(self.root))
-        for name in found - (self.queues().keys() - self.forgetting):
+        on_disk = set(definitions.queues_of(self.root))
+        for name in on_disk - (self.queues().keys() - self.forgetting):
             self.mind_queue(name)
-        for name in self.queues().keys() - found:
+        for name in self.queues().keys() - on_disk:
             self.queue(name).wanted = False
             self.forgetting.add(name)
         self.wake()
@@ -74,8 +74,8 @@ class Table:
 
     def queues(self) -> dict[str, Process]:
         return {
-            name: one
-            for (kind, name), one in self.children.items()
+            name: process
+            for (kind, name), process in self.children.items()
             if kind is Kind.QUEUE
         }
 
@@ -133,7 +133,7 @@ class Table:
     # ---- waking
 
     def wake(self) -> None:
-        """Note that something happened, and let go on who waits for that."""
+        """Note that something happened, and wake whoever waits for that."""
         self.changes += 1
         for future in self._waiting:
             if not future.done():
@@ -153,7 +153,11 @@ class Table:
 
     def next_wake(self) -> float | None:
         """Return the seconds until `step` has something to do without an event."""
-        times = [at for one in self.children.values() if (at := children.wake_at(one))]
+        times = [
+            at
+            for process in self.children.values()
+            if (at := children.wake_at(process))
+        ]
         times += [at for name, at in self.deleting.items() if self.is_down(name)]
         if not times:
             return None
