@@ -63,7 +63,7 @@ def _ls(root: Root, *, as_json: bool) -> int:
     with owner.Reader(root) as reader:
         rows = [status.queue_row(reader, name) for name in place.queue_names(root)]
     if as_json:
-        term.print_json(rows)
+        term.print_json([row.to_json() for row in rows])
     else:
         status.queue_table(rows)
     return 0

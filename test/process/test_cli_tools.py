@@ -469,7 +469,7 @@ def test_doctor_warns_of_a_local_host_name_in_production(tmp_path):
     done = run("rq.cli.install", "--env", "production", "--host=localhost", root=root)
     assert done.returncode == 0
     shown = rq("doctor", "--quick", root=root).stdout
-    assert "host is localhost" in shown
+    assert "`host` is localhost" in shown
 
 
 def test_doctor_names_who_holds_the_port(tmp_path):
@@ -479,5 +479,5 @@ def test_doctor_names_who_holds_the_port(tmp_path):
         port = sock.getsockname()[1]
         run("rq.cli.install", "--port", port, root=tmp_path)
         shown = rq("doctor", "--quick", root=tmp_path).stdout
-    assert f"port {port} is taken by " in shown
+    assert f"port {port}, which the web needs, is taken by " in shown
     assert f"(pid {os.getpid()})" in shown

@@ -165,10 +165,10 @@ def test_words_behind_the_dashes_are_the_commands_alone(daemon):
         (["x", "--", "echo", "{param5}"], "is none of"),
         (["x", "--", "no-such-program"], "no program 'no-such-program' on the PATH"),
         (["x", "--", "./no-such"], "no-such cannot be started: there is no such file"),
-        (["x", "--", "/bin/echo hi"], "say each word of the command by itself"),
-        (["x", "true"], "say -- before the command: rq queue new x --"),
+        (["x", "--", "/bin/echo hi"], "give each word of the command by itself"),
+        (["x", "true"], "put -- before the command: rq queue new x --"),
         (["x", "--job", "--", "true"], "unrecognized arguments: --job"),
-        (["x", "--workers", "0", "--", "true"], "from 1 up"),
+        (["x", "--workers", "0", "--", "true"], "1 or more"),
         (["x", "--workers", "5000", "--", "true"], "not between 0 and 1024"),
     ],
 )
@@ -184,7 +184,7 @@ def test_nothing_that_is_there_is_replaced(daemon):
     told = refused(daemon, "relay", "--", "id", code=4)
     assert "comes with RQ" in told
     (daemon.root.scandir / "taken").symlink_to("/nowhere")
-    assert "is there already" in refused(daemon, "taken", "--", "id", code=4)
+    assert "exists already" in refused(daemon, "taken", "--", "id", code=4)
     kept = json.loads((daemon.root.commands / "once" / "command.json").read_text())
     assert kept == {"command": ["true"], "append": False}
 
@@ -214,7 +214,7 @@ def test_help_says_how(daemon):
         check=False,
     )
     assert done.returncode == 0
-    assert "{param1} to {param4} are replaced" in done.stdout
+    assert "{param1} to {param4} become the message's parameters" in done.stdout
 
 
 def test_what_the_guide_from_cron_shows_is_taken(tmp_path):
