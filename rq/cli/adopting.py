@@ -48,7 +48,7 @@ def _lines(root: Root, now: float) -> Iterator[str]:
         if not queue.config.exists() or not adoption.is_foreign(queue):
             continue
         kept = _retention(queue)
-        for state, number in adoption.found(queue).items():
+        for state, number in adoption.count_ageing(queue).items():
             if (seconds := kept.get(state)) is not None:
                 when = term.moment(now + seconds)
                 yield f"{name}: {number} {_NAMED[state]} after {when}"

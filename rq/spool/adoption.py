@@ -5,17 +5,26 @@ What had ended, or was prepared, before that may be years old. Its age counts fr
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+from collections.abc import Iterator
 
 import orjson
 
-from rq import durable
+from rq import beneath, durable, names
+from rq.errors import BadInput, NotPlain, is_busy
 from rq.journal import history
-from rq.layout import QueueDir
-from rq.spool import checkpoint, folders
+from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
+from rq.logs import fields
+from rq.spool import ancestor_files, checkpoint, folders
+from rq.spool.entry import COUNTED
 from rq.states import State
 
+ADOPTED_BYTES = 256 * 1024 * 1024  # of files that are read at the first start
 AGEING = (State.PREP, State.DONE, State.RELAYED, State.DISMISSED)
+
+_log = logging.getLogger(__name__)
 
 
 def is_foreign(queue: QueueDir) -> bool:
@@ -26,7 +35,7 @@ def is_foreign(queue: QueueDir) -> bool:
     return not history.active_segments(place) and not history.journals(place)
 
 
-def found(queue: QueueDir) -> dict[State, int]:
+def count_ageing(queue: QueueDir) -> dict[State, int]:
     """Return how many messages there are that will grow old, of each state."""
     counts = {state: len(folders.list_state(queue, state)) for state in AGEING}
     return {state: number for state, number in counts.items() if number}
@@ -52,3 +61,50 @@ def at(queue: QueueDir) -> float:
         return 0.0
     except (ValueError, KeyError, TypeError):
         return queue.adopted.stat().st_mtime
+
+
+# ---- its files
+
+
+def adopt_modes(queue: QueueDir) -> None:
+    """Keep others out of a queue that was not made by this RQ."""
+    durable.allow(str(queue.path), durable.DIR_MODE)
+    with beneath.top(queue.path) as top:
+        for name in QUEUE_DIRS:
+            durable.allow(name, durable.DIR_MODE, top)
+        for state in COUNTED:
+            for msg_id in folders.list_state(queue, state):
+                path = folder(state, msg_id)
+                # What is none of ours is refused when it is read.
+                with contextlib.suppress(FileNotFoundError, NotPlain):
+                    durable.allow(path, durable.DIR_MODE, top)
+                    durable.allow(f"{path}/{MSG}", durable.FILE_MODE, top)
+
+
+def adopt_files(queue: QueueDir) -> None:
+    """Name in `msg` what the ancestor attached, as far as that is soon done: the rest is
+    named when it is wanted, or refused then in the same words."""
+    left = ADOPTED_BYTES
+    with beneath.top(queue.path) as top:
+        for state, msg_id in _of_ancestor(queue):
+            try:
+                left -= ancestor_files.adopt(top, folder(state, msg_id), msg_id, left)
+            except (BadInput, OSError) as error:
+                if isinstance(error, OSError) and is_busy(error):
+                    raise
+                _log.warning(
+                    "what the Ruby RQ attached to a message cannot be taken; it will "
+                    "not be cloned or relayed without it: %s",
+                    fields(queue=queue.name, msg_id=msg_id, reason=error),
+                )
+
+
+def _of_ancestor(queue: QueueDir) -> Iterator[tuple[State, str]]:
+    """Give its messages, those first that have still to be done; not those in run: a
+    script of the ancestor may be at work in there."""
+    for state in COUNTED:
+        if state is not State.RUN:
+            for msg_id in filter(
+                names.is_ancestors, folders.newest_first(queue, state)
+            ):
+                yield state, msg_id

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Found:
+class Scan:
     """What lies on disk before anything is done about it."""
 
     last: Position
@@ -39,7 +39,8 @@ class Found:
     seen: float  # the last time, in epoch seconds, that could be believed
 
 
-def look(queue: QueueDir, now: float) -> Found:
+def scan_queue(queue: QueueDir, now: float) -> Scan:
+    """Read what lies on disk; nothing is changed."""
     point = checkpoint.read(queue)
     if point is None and queue.checkpoint.exists():
         _log.error(
@@ -50,22 +51,23 @@ def look(queue: QueueDir, now: float) -> Found:
     place = queue.journal_dir
     active = history.active_segments(place)
     journal = history.journal_of(place, active) or _journal_of(point)
-    known = _index(queue, journal, point)
-    keys = dict(known.keys) if known else {}
-    txns = Transactions(known.txns if known else ())
-    if known is None:
+    start = _index(queue, journal, point)
+    keys = dict(start.keys) if start else {}
+    txns = Transactions(start.txns if start else ())
+    if start is None:
         for event in _history(queue):
             _remember(keys, txns, event)
     end = _End(point)
-    folded = fold(_new(queue, journal, point, known, keys, txns, end))
-    return Found(
+    reader = _Reader(queue, journal, start, keys, txns)
+    folded = fold(reader.after(point, end))
+    return Scan(
         last=end.last,
         start=max(end.start + 1, int(now)),
         journal=journal or secrets.token_hex(4),
         boot=end.boot,
         folded=folded,
         checkpoint=point,
-        index=known,
+        index=start,
         keys=keys,
         txns=txns,
         fresh=point is None and journal is None,
@@ -83,44 +85,51 @@ def _index(
     """Return the index. When there is none and the folders alone tell nothing, an empty
     one from which all events that ever were lead on, if they are all there: their lines
     are read much faster than the folders."""
-    known = index.read(queue)
-    if known is not None:
-        return known if known.journal == journal else None
+    read = index.read(queue)
+    if read is not None:
+        return read if read.journal == journal else None
     whole = journal is not None and history.is_whole(queue.journal_dir, journal)
     clean = point is not None and point.clean
     return index.Index(journal, 0) if journal and whole and not clean else None
 
 
-def _new(
-    queue: QueueDir,
-    journal: str | None,
-    point: checkpoint.Checkpoint | None,
-    known: index.Index | None,
-    keys: dict[str, tuple[str, float]],
-    txns: Transactions,
-    end: _End,
-) -> Iterator[Record]:
-    """Give the events after the checkpoint; those before it bring the index up to it.
-    One segment is in memory at a time."""
-    after = point.seq if point else 0
-    since = min(after, known.seq) if known else after
-    reads = (
-        history.events_after(queue.journal_dir, since, journal, pack) if journal else ()
-    )
-    for read in reads:
-        end.take(read)
-        for record in read.events:
-            if record["seq"] <= since:
-                continue
-            event = transactions.expanded(queue, record)
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the events of a journal; brings an index, keys and transactions up to them."""
+
+    queue: QueueDir
+    journal: str | None
+    index: index.Index | None
+    keys: dict[str, tuple[str, float]]
+    txns: Transactions
+
+    def after(self, point: checkpoint.Checkpoint | None, end: _End) -> Iterator[Record]:
+        """Give the events after the checkpoint; those before it bring the index up to
+        it."""
+        after, known = point.seq if point else 0, self.index
+        since = min(after, known.seq) if known else after
+        for event in self._since(since, end):
             if known is not None:
-                _remember(keys, txns, event)
+                _remember(self.keys, self.txns, event)
             if event["seq"] > after:
-                for out in event.get("out", ()):  # its key names its journal
-                    out["journal"] = read.header["journal"]
                 yield event
             elif known is not None:
                 _freshen(known, event)
+
+    def _since(self, seq: int, end: _End) -> Iterator[Record]:
+        """Give the events after `seq`; one segment is in memory at a time."""
+        if self.journal is None:
+            return
+        place = self.queue.journal_dir
+        for content in history.events_after(place, seq, self.journal, pack):
+            end.take(content)
+            for line in content.events:
+                if line["seq"] <= seq:
+                    continue
+                event = transactions.expanded(self.queue, line)
+                for entry in event.get("out", ()):  # its key names its journal
+                    entry["journal"] = content.header["journal"]
+                yield event
 
 
 def _remember(
@@ -133,10 +142,10 @@ def _remember(
 
 def _history(queue: QueueDir) -> Iterator[Record]:
     """Give all events that there are: no index tells of those long ago."""
-    for one in history.segments(queue.journal_dir):
-        if (read := read_segment(one, pack)) is not None:
-            for event in read.events:
-                yield transactions.expanded(queue, event)
+    for segment in history.segments(queue.journal_dir):
+        if (content := read_segment(segment, pack)) is not None:
+            for line in content.events:
+                yield transactions.expanded(queue, line)
 
 
 class _End:
@@ -149,37 +158,35 @@ class _End:
             self.last = point.journal.position
             self.start, self.boot = point.journal.start, point.journal.boot
 
-    def take(self, read: Content) -> None:
+    def take(self, content: Content) -> None:
         """Take the next segment."""
-        header = read.header
-        self.start = max(self.start, int(header["start"]))
-        self.boot = str(header["boot"])
-        if not read.events:  # it will be replaced, so nothing can follow it
-            segment, offset, seq = header["prev"]
-            journal = str(header.get("of") or header["journal"])
-            found = Position(segment, offset, seq, int(header["g"]), journal)
-        else:
-            tail = read.events[-1]
-            found = Position(
-                read.segment.name,
-                read.end,
-                tail["seq"],
-                tail["g"],
-                str(header["journal"]),
-            )
-        if found.seq >= self.last.seq:
-            self.last = dataclasses.replace(found, g=max(found.g, self.last.g))
+        position = _end_of(content)
+        self.start = max(self.start, int(content.header["start"]))
+        self.boot = str(content.header["boot"])
+        if position.seq >= self.last.seq:
+            g = max(position.g, self.last.g)
+            self.last = dataclasses.replace(position, g=g)
 
 
-def _freshen(known: index.Index, record: Record) -> None:
+def _end_of(content: Content) -> Position:
+    header = content.header
+    if not content.events:  # it will be replaced, so nothing can follow it
+        segment, offset, seq = header["prev"]
+        journal = str(header.get("of") or header["journal"])
+        return Position(segment, offset, seq, int(header["g"]), journal)
+    g, journal = content.events[-1]["g"], str(header["journal"])
+    return Position(content.segment.name, content.end, content.last_seq, g, journal)
+
+
+def _freshen(old: index.Index, record: Record) -> None:
     """Bring an index that is older than the checkpoint up to an event before it."""
     msg_id = record.get("msg")
     if msg_id is None or "state" not in record:
         return
     if record["state"] == State.QUE:
-        before = known.known.get(msg_id)
+        before = old.known.get(msg_id)
         arrival = before if record["ev"] == Event.RESCHEDULE else None
-        known.known[msg_id] = (
+        old.known[msg_id] = (
             record["due"],
             arrival[1] if arrival else record["seq"],
             record["count"],
@@ -188,9 +195,10 @@ def _freshen(known: index.Index, record: Record) -> None:
             None,
         )
     elif record["state"] != State.RUN:
-        known.known.pop(msg_id, None)
+        old.known.pop(msg_id, None)
 
 
-def was_clean(found: Found) -> bool:
-    point = found.checkpoint
-    return found.fresh or bool(point and point.clean and not found.folded.by_id)
+def was_clean(scan: Scan) -> bool:
+    """Whether the end before was a clean stop, or there was none before."""
+    point = scan.checkpoint
+    return scan.fresh or bool(point and point.clean and not scan.folded.by_id)

@@ -26,15 +26,14 @@ from rq.layout import JOB, MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
 from rq.spool import folders, outbox
-from rq.spool.entry import Counts, Entry
+from rq.spool.entry import Entry
 from rq.spool.fold import rider_record
 from rq.spool.gone import Gone
 from rq.spool.lag import Lag
+from rq.spool.memory import Memory
 from rq.spool.mover import Mover
-from rq.spool.outbox import Outbox
 from rq.spool.record import Facts, More, NoteFields, OutEntry, Record, Word
 from rq.spool.status import status_file
-from rq.spool.transactions import Transactions
 from rq.states import Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
@@ -69,26 +68,26 @@ class Spool:
         queue: QueueDir,
         dir_fd: int,
         journal: Journal | DryRun,
-        entries: dict[str, Entry],
-        counts: Counts,
-        keys: dict[str, tuple[str, float]],
+        memory: Memory,
+        *,
         clock: Callable[[], float] = time.time,
         threads: Executor | None = None,
+        owes: Owes = owes_nothing,
     ) -> None:
         self.queue = queue
         self.dir_fd = dir_fd
         self.journal = journal
-        self.entries = entries
-        self.counts = counts
-        self.keys = keys
-        self.owed = Outbox({})
+        self.entries = entries = memory.entries
+        self.counts = counts = memory.counts
+        self.keys = memory.keys
+        self.owed = memory.owed
+        self.txns = memory.txns
+        self.compares = memory.compares
+        self.adopted = memory.adopted
+        self.seen = memory.seen
         self.clock = clock
         self.threads = threads
-        self.owes: Owes = owes_nothing
-        self.adopted = 0.0  # since when its messages are ours: epoch seconds
-        self.seen = 0.0  # the last time that could be believed: epoch seconds
-        self.txns = Transactions()
-        self.compares: tuple[int, ...] = ()  # params that keys of entries are made of
+        self.owes = owes
         self.ids = names.IdSource(journal.start)
         self.gone = Gone(queue, dir_fd, journal)
         self.lagging = Lag(entries, counts, Mover(queue, dir_fd, self.gone), self.gone)
@@ -474,6 +473,11 @@ class Spool:
     def commit(self) -> None:
         """Make all events so far durable; DiskFailed: call again later."""
         self.journal.commit()
+
+    def commit_when_full(self) -> None:
+        """As `commit`, where the open group has no room for many more events."""
+        if self.journal.full:
+            self.journal.commit()
 
     def settle(self, msg_id: str) -> None:
         """Make the folder of a message agree with its state; OSError when it cannot."""

@@ -10,7 +10,7 @@ from harness.spool import Owner, check_live
 from rq import names
 from rq.errors import Refused
 from rq.relay import task
-from rq.spool import recovery
+from rq.spool import adoption
 
 MSG_ID = "20250301.1000.00.001.411"
 NEW = "20250301.1000.00.001.1740823200000"
@@ -135,7 +135,7 @@ def test_what_cannot_travel_is_told_at_the_first_start_and_stays(
 
 
 def test_more_than_is_soon_read_is_left_for_when_it_is_wanted(tmp_path, monkeypatch):
-    monkeypatch.setattr(recovery, "ADOPTED_BYTES", 4)
+    monkeypatch.setattr(adoption, "ADOPTED_BYTES", 4)
     owner, _ = adopted(tmp_path, f"que/{MSG_ID}", {"cat.jpg": b"a cat"})
     assert owner.spool.read(MSG_ID).attachments == {}
     owner.stop()

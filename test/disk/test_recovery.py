@@ -602,6 +602,6 @@ def test_when_a_message_is_due_is_not_told_by_who_cannot_read_it(owner):
     entry = owner.spool.entries[msg_id]
     due = entry.due
     with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
-        recovery_apply._read_due(owner.spool, msg_id, entry)
-    recovery_apply._read_due(owner.spool, msg_id, entry)
+        recovery_apply.read_due(owner.spool, msg_id, entry)
+    recovery_apply.read_due(owner.spool, msg_id, entry)
     assert entry.due == due

@@ -8,7 +8,7 @@ from harness.limits import no_descriptors
 from rq.errors import NotPlain
 from rq.layout import Root
 from rq.relay.store import Store
-from rq.spool import recovery, script_files
+from rq.spool import adoption, script_files
 from rq.transfers import ls
 
 
@@ -69,7 +69,7 @@ def test_a_queue_from_elsewhere_changes_no_mode_behind_a_link(owner, tmp_path):
         folder = owner.queue.path / f"err/20200101.0000.00.000.{number}"
         folder.mkdir()
         plant(victim, folder / "msg")
-    recovery._adopt_modes(owner.queue)
+    adoption.adopt_modes(owner.queue)
     assert victim.stat().st_mode & 0o777 == 0o666
     owner.open()
 

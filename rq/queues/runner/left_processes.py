@@ -23,7 +23,7 @@ class LeftProcesses:
     def __init__(self, owner: Owner, slots: Slots) -> None:
         self._owner = owner
         self._slots = slots
-        self._left = list(owner.opened.ghosts)
+        self._left = list(owner.opened.left_processes)
         for one in self._left:
             if one.msg_id:
                 owner.attempts.left.setdefault(one.msg_id, _sentence(one))
