@@ -366,7 +366,7 @@ def test_a_queue_killed_on_a_full_disk_starts_when_room_returns(disk):
         fill(queue, 50_000)
         queue.kill()
         queue.start(crash_at="never")  # without room it may refuse, and must say so
-        if queue.said != b"\n":
+        if queue.said != "\n":
             assert "space" in queue.log()
         queue.kill()
         ballast.unlink()

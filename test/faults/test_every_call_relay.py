@@ -80,7 +80,7 @@ class Hosts:
             env = {}
         queue = self.sink if who == "sink" else self.relay
         ended(queue)
-        return queue.start(crash_at="never", **env).said == b"\n"
+        return queue.start(crash_at="never", **env).said == "\n"
 
     def configure(self, **env):
         """Let the script of the sender have more in its environment."""

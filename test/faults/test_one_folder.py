@@ -6,7 +6,7 @@ import os
 import pytest
 from harness.cli import rq
 from harness.limits import mounted_on
-from harness.queues import MAIN, RunningQueue, kept
+from harness.queues import RunningQueue, kept
 from harness.waiting import wait_until
 
 from rq.states import State
@@ -152,7 +152,7 @@ owed.owes = tripping_at_what_is_owed
 class Tripping(RunningQueue):
     """A queue whose RQ has a fault that only some messages meet."""
 
-    program = TRIP + MAIN
+    prelude = TRIP
 
 
 def test_a_start_that_nobody_foresaw_to_fail_strands_nothing(tmp_path):

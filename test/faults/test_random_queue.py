@@ -136,7 +136,7 @@ class Model:
             self.kills += self.queue.process.returncode == -9
             point = self.point() if self.random.random() < 0.4 else ""
             self.queue.start(crash_at=point or "never", TEST_CHECKPOINT_SECONDS="0.15")
-            if self.queue.said == b"\n":
+            if self.queue.said == "\n":
                 return
             assert self.queue.process.wait(60) == -9, self.queue.log()
 

@@ -139,7 +139,7 @@ def run(
         }
         queue.start(crash_at="never", **env)
         life = Life(queue)
-        if queue.said == b"\n":
+        if queue.said == "\n":
             story.tell(life)
         ended(queue)
         calls = (path / "calls").read_text().splitlines()

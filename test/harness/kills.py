@@ -19,6 +19,7 @@ from typing import Any
 
 from harness.checkout import CHECKOUT
 from harness.queues import short
+from harness.starting import READY, environment, start
 from harness.waiting import wait_until
 from rq import client
 from rq.errors import OutcomeUnknown, Unreachable
@@ -154,22 +155,14 @@ class Queue:
 
     def start(self, crash_at: str = "", **env: str) -> Queue:
         """Start the process; return when it serves, or has died at `crash_at`."""
-        ready, theirs = os.pipe()
-        here = os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
-        known = {**os.environ, "PYTHONPATH": here, "RQ_CRASH_AT": crash_at, **env}
-        program = CHECKOUT / "test/harness/killable_owner.py"
+        program = CHECKOUT / "test/harness/owner_process.py"
+        words = [sys.executable, program, self.site.root.path, self.name, READY]
         with (self.site.root.log / f"{self.name}.stderr").open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, program, self.site.root.path, self.name, str(theirs)],
-                pass_fds=[theirs],
-                env=known,
-                stderr=stderr,
+            self.process, self.said = start(
+                words, environment({"RQ_CRASH_AT": crash_at, **env}), stderr=stderr
             )
-        os.close(theirs)
-        with os.fdopen(ready, "rb") as said:
-            self.said = said.read()
         if not crash_at:
-            assert self.said == b"\n", self.said or self.log()
+            assert self.said == "\n", self.said or self.log()
         return self
 
     def log(self) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.checkout import CHECKOUT
+from harness.starting import READY, environment, start
 from harness.waiting import wait_until
 from rq import client
 from rq.layout import Root
@@ -26,28 +27,9 @@ from rq.states import FINAL
 
 SCRIPTS = CHECKOUT / "test/scripts"
 MAIN = """
-import os, signal, sys
-from pathlib import Path
-from rq import durable
-from rq.queues import housekeeping, standstill
-from rq.queues.runner import abort
-from rq.queues.process import main
-
-root, name, ready, user = sys.argv[1:]
-asked = Path(root, f"{name}.crash_at")
-signal.signal(signal.SIGUSR1, lambda *_: durable.arm(asked.read_text()))
-if hour := os.environ.get("TEST_HOUR"):
-    housekeeping.HOUR = float(hour)
-    housekeeping.TICK = housekeeping.SETTLED_IN = float(hour) / 4
-if patience := os.environ.get("TEST_PATIENCE"):
-    standstill.PATIENCE = float(patience)
-if tries := os.environ.get("TEST_FOLDER_TRIES"):
-    abort.TRIES = int(tries)
-if user:
-    os.setgroups([])
-    os.setgid(int(user))
-    os.setuid(int(user))
-sys.exit(main(Path(root), name, ready_fd=int(ready), life_fd=None))
+import sys
+from harness.owner_process import main
+sys.exit(main(*sys.argv[1:]))
 """
 SETTINGS = {
     "env": "development",
@@ -79,7 +61,8 @@ def ask_at_once(socket: Path, pid: int, *requests: tuple[str, object]) -> list[A
 class RunningQueue:
     """A queue and the process that owns it."""
 
-    program = MAIN
+    # Python that the process runs first.
+    prelude = ""
 
     def __init__(self, root: Path, name: str, script: Path | str, **settings: Any):
         self.root = Root(root)
@@ -122,20 +105,10 @@ class RunningQueue:
     ) -> None:
         """Start the owner, perhaps as another user id, and wait until it serves;
         `command` goes before it."""
-        ready, theirs = os.pipe()
-        path = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **self.env}
-        words = [str(self.root.path), self.name, str(theirs), user]
-        self.process = subprocess.Popen(
-            [*command, sys.executable, "-c", self.program, *words],
-            env=env,
-            pass_fds=(theirs, *popen.pop("pass_fds", ())),
-            **popen,
-        )
-        os.close(theirs)
-        said = os.read(ready, 1000)
-        os.close(ready)
-        assert said == b"\n", f"{said!r}; {self.log()}"
+        words = [sys.executable, "-c", f"{self.prelude}\n{MAIN}"]
+        words += [self.root.path, self.name, READY, user]
+        self.process, said = start([*command, *words], environment(self.env), **popen)
+        assert said == "\n", f"{said!r}; {self.log()}"
 
     @property
     def pid(self) -> int:

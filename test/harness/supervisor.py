@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.checkout import CHECKOUT
+from harness.starting import READY, environment, start
 from harness.waiting import wait_until
 from rq import client, wire
 from rq.config import files
@@ -47,9 +47,7 @@ class Daemon:
     # ---- the supervisor
 
     def command(self, module: str, *args: str) -> dict[str, Any]:
-        path = [str(CHECKOUT), os.environ.get("PYTHONPATH", "")]
-        env = {**os.environ, "RQ_TEST_TAG": self.tag, **self.env}
-        env["PYTHONPATH"] = os.pathsep.join([self.env.get("PYTHONPATH", ""), *path])
+        env = environment({"RQ_TEST_TAG": self.tag, **self.env})
         return {
             "args": [
                 sys.executable,
@@ -63,14 +61,9 @@ class Daemon:
         }
 
     def start(self, **kwargs: Any) -> None:
-        ready, theirs = os.pipe()
-        told = self.command("rq.supervisor", "--ready-fd", str(theirs))
-        fds = (theirs, *kwargs.pop("pass_fds", ()))
-        self.process = subprocess.Popen(**told, pass_fds=fds, **kwargs)
-        os.close(theirs)
-        said = os.read(ready, 1000)
-        os.close(ready)
-        assert said == b"\n", said
+        told = self.command("rq.supervisor", "--ready-fd", READY)
+        self.process, said = start(**told, **kwargs)
+        assert said == "\n", said
 
     def stop(self) -> int:
         assert self.process

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.checkout import CHECKOUT
 from harness.ports import free_port
+from harness.starting import READY, environment, start
 from harness.web_server import write_config
 from rq.config import files
 from rq.layout import Root
@@ -77,21 +78,13 @@ def door(
     files.make_root(Root(path))
     port = free_port()
     write_config(path, port, **settings)
-    ready, theirs = os.pipe()
-    words = [str(path), str(theirs), json.dumps(changes or {})]
+    words = [sys.executable, SERVER, path, READY, json.dumps(changes or {})]
     with (path / "door.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, sys.executable, str(SERVER), *words],
-            pass_fds=[theirs],
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-        )
-    os.close(theirs)
+        process, said = start([*command, *words], environment({}), stderr=log)
     try:
-        assert os.read(ready, 100) == b"\n", (path / "door.log").read_text()
+        assert said == "\n", (path / "door.log").read_text()
         yield Door(port, process.pid, path / "door.log")
     finally:
-        os.close(ready)
         process.terminate()
         process.wait(60)
 

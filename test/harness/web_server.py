@@ -6,7 +6,6 @@ import contextlib
 import html
 import http.client
 import json
-import os
 import subprocess
 import sys
 import uuid
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from harness.checkout import CHECKOUT
 from harness.ports import free_port
+from harness.starting import READY, environment, start
 from harness.supervisor import Daemon, daemon_on
 from rq.config import files
 from rq.layout import Root
@@ -178,11 +177,5 @@ def web_alone(path: Path, **settings: Any) -> Iterator[Client]:
 
 def start_web(path: Path, **env: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start the web; return its process and what it says of its readiness."""
-    ready, theirs = os.pipe()
-    env = {**os.environ, "PYTHONPATH": str(CHECKOUT), **env}
-    words = ["-m", "rq.web", "--root", str(path), "--ready-fd", str(theirs)]
-    process = subprocess.Popen([sys.executable, *words], pass_fds=(theirs,), env=env)
-    os.close(theirs)
-    said = os.read(ready, 4096).decode()
-    os.close(ready)
-    return process, said
+    words = ["-m", "rq.web", "--root", path, "--ready-fd", READY]
+    return start([sys.executable, *words], environment(env))

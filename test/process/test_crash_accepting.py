@@ -183,9 +183,9 @@ def test_a_journal_damaged_in_its_middle_is_not_believed(queue):
     at = data.index(b'"ev":"commit"')
     segment.write_bytes(data[:at] + b'"ev":"c0mmit"' + data[at + 13 :])
     queue.start(crash_at="never")
-    assert queue.said.startswith(b"FATAL")
-    assert segment.name in queue.said.decode()
-    assert "docs/guide/backup.md" in queue.said.decode()
+    assert queue.said.startswith("FATAL")
+    assert segment.name in queue.said
+    assert "docs/guide/backup.md" in queue.said
     assert queue.process.wait(20) == 3
 
 
