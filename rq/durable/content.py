@@ -82,15 +82,15 @@ def open_attachment(path: str, dir_fd: int, linked: bool = False) -> int:
 
 def _in_ours(path: str, dir_fd: int) -> beneath.Shared:
     with beneath.parent(path, dir_fd) as (place, _):
-        found = os.fstat(place)
-    closed = found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWOTH
+        info = os.fstat(place)
+    closed = info.st_uid == os.geteuid() and not info.st_mode & stat.S_IWOTH
     return lambda fd, info: closed or is_ours(fd, info)
 
 
 def is_own(fd: int) -> bool:
     """Whether an open file has one name only, and belongs to our user."""
-    found = os.fstat(fd)
-    return found.st_nlink == 1 and found.st_uid == os.geteuid()
+    info = os.fstat(fd)
+    return info.st_nlink == 1 and info.st_uid == os.geteuid()
 
 
 def digests(path: str, dir_fd: int, linked: bool = False) -> tuple[str, str, int]:

@@ -71,8 +71,8 @@ def _parent(path: str, dir_fd: int | None) -> Iterator[tuple[int, str]]:
     """Give the directory that holds `path`, and the name in it. A whole path is of our
     own making; what is below a descriptor, others may have touched."""
     if dir_fd is not None:
-        with beneath.parent(path, dir_fd) as found:
-            yield found
+        with beneath.parent(path, dir_fd) as place_and_name:
+            yield place_and_name
         return
     head, name = os.path.split(path)
     with beneath.top(head or ".") as place:
@@ -156,9 +156,9 @@ def clear_way(path: str, names: Iterable[str], dir_fd: int) -> None:
             return
     try:
         for name in names:
-            for one in (name, f"{name}.tmp"):
-                if not _is_plain(one, folder):
-                    remove_tree(one, folder)
+            for each in (name, f"{name}.tmp"):
+                if not _is_plain(each, folder):
+                    remove_tree(each, folder)
     finally:
         os.close(folder)
 

@@ -69,7 +69,7 @@ def _empty(top: int) -> None:
         name = below.pop()
         try:
             with _opened(name, top) as fd:
-                below.extend(_rise(fd, one, top, next(fresh)) for one in _strip(fd))
+                below.extend(_rise(fd, inner, top, next(fresh)) for inner in _strip(fd))
             os.rmdir(name, dir_fd=top)
         except (FileNotFoundError, NotADirectoryError, NotPlain):
             continue  # somebody else has it: the next pass sees what became of it
@@ -81,11 +81,13 @@ def _empty(top: int) -> None:
 def _strip(fd: int) -> list[str]:
     """Remove the files of an open directory; return the directories in it."""
     with os.scandir(fd) as entries:
-        found = [(one.name, one.is_dir(follow_symlinks=False)) for one in entries]
-    for name, is_dir in found:
+        listed = [
+            (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries
+        ]
+    for name, is_dir in listed:
         if not is_dir:
             _unlink(name, fd)
-    return [name for name, is_dir in found if is_dir]
+    return [name for name, is_dir in listed if is_dir]
 
 
 def _unlink(name: str, fd: int) -> None:

@@ -33,7 +33,7 @@ def segments(place: JournalDir, journal: str | None = None) -> list[Segment]:
     active = active_segments(place)
     wanted = journal or journal_of(place, active)
     chain = lineage(place, wanted) if wanted else []
-    sealed = [one for name in chain for one in sealed_segments(place, name)]
+    sealed = [segment for name in chain for segment in sealed_segments(place, name)]
     # Of one that was sealed anew a power cut may have left the old file, and less in it.
     sealed_firsts = {segment.first for segment in sealed}
     left = [segment for segment in active if segment.first not in sealed_firsts]

@@ -51,7 +51,7 @@ def _mark(data: Mapping[str, object]) -> Mark:
         before=str(data["before"]),
         directory=_made(data["directory"]),
         file=_made(data["file"]),
-        accepted={name: _made(made) for name, made in accepted.items()},
+        accepted={name: _made(file) for name, file in accepted.items()},
     )
 
 
@@ -92,7 +92,7 @@ def is_elsewhere(place: JournalDir) -> bool:
     kind = disk.describe(place.path).kind
     for path, expected in _expected(place, read(place)):
         seen = _made_of(path)
-        if expected and not any(disk.is_made(made, seen, kind) for made in expected):
+        if expected and not any(disk.is_made(file, seen, kind) for file in expected):
             return True
     return False
 

@@ -114,6 +114,8 @@ def _removable(place: JournalDir, active: str) -> list[Segment]:
     active one, for it names the journal."""
     others = (journal for journal in history.journals(place) if journal != active)
     older = [
-        one for journal in others for one in history.sealed_segments(place, journal)
+        segment
+        for journal in others
+        for segment in history.sealed_segments(place, journal)
     ]
     return older + history.sealed_segments(place, active)[:-1]

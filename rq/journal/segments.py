@@ -115,9 +115,9 @@ class Segments:
         journal, end = self._author.journal, last.offset
         sealing.seal(self._dir_fd, journal, segment.name, end, last.seq)
 
-    def _open(self, made: tuple[int, int], last: Position) -> OpenSegment:
+    def _open(self, file: tuple[int, int], last: Position) -> OpenSegment:
         """Name a made file as the segment of the next seq and write its header."""
-        fd, size = made
+        fd, size = file
         name = segment_name(last.seq + 1)
         seed = line.seed(self._author.journal, name)
         header = self._header(name, last, seed, disk.made(fd))
@@ -132,7 +132,9 @@ class Segments:
             raise
         return OpenSegment(name, fd, size, len(header), seed, time.monotonic())
 
-    def _header(self, name: str, last: Position, seed: int, made: disk.Made) -> bytes:
+    def _header(
+        self, name: str, last: Position, seed: int, file_id: disk.Made
+    ) -> bytes:
         record: dict[str, object] = {
             "g": last.g,
             "ev": Note.OPEN,
@@ -143,7 +145,7 @@ class Segments:
             "ts": time.time_ns() // 1000,
             self._place.kind: self._place.name,
             "prev": [last.segment, last.offset, last.seq],
-            "made": made,
+            "made": file_id,
         }
         if last.journal and last.journal != self._author.journal:
             record["of"] = last.journal
@@ -167,11 +169,11 @@ class Segments:
     def _take(self, needed: int) -> tuple[int, int]:
         """Return a zero-filled file with room for `needed` bytes."""
         self._wait_ahead()
-        made, self._made = self._made, None
-        if made and made[1] >= needed:
-            return made
-        if made:
-            os.close(made[0])
+        ahead, self._made = self._made, None
+        if ahead and ahead[1] >= needed:
+            return ahead
+        if ahead:
+            os.close(ahead[0])
         return self._make(max(self._size, needed))
 
     def _make(self, size: int) -> tuple[int, int]:

@@ -73,9 +73,9 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
     spool's barrier."""
     spool.lagging.barrier = set(spool.unsettled)
     running = {
-        msg_id: one.attempt
-        for msg_id, one in spool.entries.items()
-        if one.state is State.RUN
+        msg_id: entry.attempt
+        for msg_id, entry in spool.entries.items()
+        if entry.state is State.RUN
     }
     point = envelope.Checkpoint(
         position=spool.journal.position,

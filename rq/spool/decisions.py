@@ -23,9 +23,9 @@ _AT_ONCE = 1000  # ids that one line of the journal names
 
 def open_one(spool: Spool, key: str | None, ttl: float) -> Transaction:
     """Open a transaction, or return the one that was opened with this key."""
-    known = spool.txns.with_key(key) if key is not None else None
-    if known is not None:
-        return known
+    txn = spool.txns.with_key(key) if key is not None else None
+    if txn is not None:
+        return txn
     txn_id = spool.new_id()
     opening: NoteFields = {"txn": txn_id, "is": Standing.OPEN, "ttl": ttl}
     if key is not None:
@@ -34,49 +34,49 @@ def open_one(spool: Spool, key: str | None, ttl: float) -> Transaction:
     return spool.txns.by_id[txn_id]
 
 
-def check_open(one: Transaction, more: int = 0) -> None:
+def check_open(txn: Transaction, more: int = 0) -> None:
     """WrongState unless `more` messages can be prepared in it."""
-    if not one.is_open:
+    if not txn.is_open:
         raise WrongState(
-            f"transaction {one.txn_id} is {one.standing}: nothing can be added to it"
+            f"transaction {txn.txn_id} is {txn.standing}: nothing can be added to it"
         )
-    if len(one.members) + more > MOST:
+    if len(txn.members) + more > MOST:
         raise WrongState(
-            f"transaction {one.txn_id} would hold more than {MOST} messages, the most "
+            f"transaction {txn.txn_id} would hold more than {MOST} messages, the most "
             "it may: send the rest in another"
         )
 
 
-def is_repeated(one: Transaction, ids: list[str]) -> bool:
+def is_repeated(txn: Transaction, ids: list[str]) -> bool:
     """Return whether a commit of `ids` has been made before; WrongState when the
     decision was another one, or `ids` are not all prepared in it."""
-    if one.is_open:
-        _check_members(one, ids)
+    if txn.is_open:
+        _check_members(txn, ids)
         return False
-    if one.standing is Standing.ABORTED:
-        raise WrongState(f"transaction {one.txn_id} is aborted: open another")
-    if transactions.digest(ids) != one.digest:
+    if txn.standing is Standing.ABORTED:
+        raise WrongState(f"transaction {txn.txn_id} is aborted: open another")
+    if transactions.digest(ids) != txn.digest:
         raise WrongState(
-            f"transaction {one.txn_id} is committed, with other messages than these"
+            f"transaction {txn.txn_id} is committed, with other messages than these"
         )
     return True
 
 
-def _check_members(one: Transaction, ids: list[str]) -> None:
+def _check_members(txn: Transaction, ids: list[str]) -> None:
     for msg_id in ids:
-        if msg_id not in one.members:
+        if msg_id not in txn.members:
             raise WrongState(
-                f"transaction {one.txn_id} holds no message {msg_id:.60}: prepare it "
+                f"transaction {txn.txn_id} holds no message {msg_id:.60}: prepare it "
                 "there first, or leave it out"
             )
 
 
-def check_there(spool: Spool, one: Transaction, msg_id: str) -> None:
+def check_there(spool: Spool, txn: Transaction, msg_id: str) -> None:
     """WrongState when a message was taken away by hand while RQ was stopped, or is being
     worked on."""
     if not is_left(spool, msg_id):
         raise WrongState(
-            f"transaction {one.txn_id} has lost message {msg_id}, removed by hand: "
+            f"transaction {txn.txn_id} has lost message {msg_id}, removed by hand: "
             "abort it and send all again"
         )
     if spool.entries[msg_id].busy:
@@ -85,7 +85,7 @@ def check_there(spool: Spool, one: Transaction, msg_id: str) -> None:
 
 def commit(
     spool: Spool,
-    one: Transaction,
+    txn: Transaction,
     ids: list[str],
     others: list[str] | None = None,
     digest: str | None = None,
@@ -97,7 +97,7 @@ def commit(
     """
     digest = digest or transactions.digest(ids)
     decision: NoteFields = {
-        "txn": one.txn_id,
+        "txn": txn.txn_id,
         "is": Standing.COMMITTED,
         "n": len(ids),
         "sha256": digest,
@@ -107,31 +107,31 @@ def commit(
     else:
         decision["ids"] = ids
     spool.txns.take({**spool.note(Note.TXN, **decision), "ids": ids})
-    _leave_prep(spool, ids, Event.COMMIT, one.txn_id)
-    _finish(spool, one, others)
+    _leave_prep(spool, ids, Event.COMMIT, txn.txn_id)
+    _finish(spool, txn, others)
 
 
-def abort(spool: Spool, one: Transaction, others: list[str] | None = None) -> None:
+def abort(spool: Spool, txn: Transaction, others: list[str] | None = None) -> None:
     """Discard all messages of an open transaction, by one line; `others` as above."""
-    decision: NoteFields = {"txn": one.txn_id, "is": Standing.ABORTED}
+    decision: NoteFields = {"txn": txn.txn_id, "is": Standing.ABORTED}
     spool.txns.take(spool.note(Note.TXN, **decision))
-    _finish(spool, one, others)
+    _finish(spool, txn, others)
     with contextlib.suppress(OSError):  # of a commit that came to nothing
-        transactions.drop_manifest(spool.queue, one)
+        transactions.drop_manifest(spool.queue, txn)
 
 
-def check_aborted(one: Transaction) -> None:
+def check_aborted(txn: Transaction) -> None:
     """WrongState when it is too late for that."""
-    if one.standing is Standing.COMMITTED:
-        raise WrongState(f"transaction {one.txn_id} is committed already")
+    if txn.standing is Standing.COMMITTED:
+        raise WrongState(f"transaction {txn.txn_id} is committed already")
 
 
 def finish_all(spool: Spool, folded: Folded) -> None:
     """Make up for what a crash has cut off from decisions: discard what they left in
     prep, and tell of what they let into que."""
-    for one in spool.txns.by_id.values():
-        if not one.is_open:
-            _finish(spool, one)
+    for txn in spool.txns.by_id.values():
+        if not txn.is_open:
+            _finish(spool, txn)
     for txn_id, ids in folded.untold.items():
         for _ in _tell_of(spool, list(ids), Event.COMMIT, txn_id):
             pass
@@ -143,10 +143,10 @@ def is_left(spool: Spool, msg_id: str) -> bool:
     return entry is not None and entry.state is State.PREP
 
 
-def _finish(spool: Spool, one: Transaction, others: list[str] | None = None) -> None:
-    left = [i for i in one.members if is_left(spool, i)] if others is None else others
-    _leave_prep(spool, left, Event.DISCARD, one.txn_id)
-    one.members.clear()
+def _finish(spool: Spool, txn: Transaction, others: list[str] | None = None) -> None:
+    left = [i for i in txn.members if is_left(spool, i)] if others is None else others
+    _leave_prep(spool, left, Event.DISCARD, txn.txn_id)
+    txn.members.clear()
 
 
 def _leave_prep(spool: Spool, ids: list[str], event: Event, txn_id: str) -> None:

@@ -92,21 +92,21 @@ def fold(events: Iterable[Record]) -> Folded:
 
 def _take(folded: Folded, record: Record) -> None:
     msg_id, state = record["msg"], State(record["state"])
-    one = folded.by_id.get(msg_id)
-    if one is None:
-        one = folded.by_id[msg_id] = Fold(state, record["ev"], record)
+    last = folded.by_id.get(msg_id)
+    if last is None:
+        last = folded.by_id[msg_id] = Fold(state, record["ev"], record)
     if record["ev"] != Event.RESCHEDULE:  # it does not tell where the folder may lie
-        one.event = record["ev"]
-    one.state, one.record = state, record
+        last.event = record["ev"]
+    last.state, last.record = state, record
     if "message" in record:
-        one.message = cast("bytes", record["message"])  # packed
+        last.message = cast("bytes", record["message"])  # packed
     if "cause" in record:
-        one.ending = record
+        last.ending = record
     if record["ev"] == Event.REQUEUE and record["was"] in FINAL:
-        one.requeued = True
-    one.door = record.get("from", one.door)
+        last.requeued = True
+    last.door = record.get("from", last.door)
     if state is State.QUE and record["ev"] != Event.RESCHEDULE:
-        one.seq, one.since = record["seq"], record["ts"] / 1e6
+        last.seq, last.since = record["seq"], record["ts"] / 1e6
     _count(folded, State(record["was"]), state)
     _take_others(folded, record)
 
@@ -161,36 +161,36 @@ def rider_record(record: Record, rider: str) -> Record:
 _UNSTARTED = frozenset({Event.COMMIT, Event.RESCHEDULE})
 
 
-def decide(one: Fold | None, at: State | None) -> Action:
-    """Return what to do with a message of which the journal says `one` and whose folder
+def decide(last: Fold | None, at: State | None) -> Action:
+    """Return what to do with a message of which the journal says `last` and whose folder
     lies in `at` (NOWHERE: in the door new/; None: nowhere)."""
-    if one is None:
+    if last is None:
         return Action.RECOVER if at is State.RUN else Action.KEEP
-    if one.state is State.GONE:
+    if last.state is State.GONE:
         return Action.FORGET if at is None else Action.SETTLE
-    if one.state in FINAL:
-        return _decide_final(one, at)
-    came_back = at in (State.ERR, State.DISMISSED) and one.requeued
+    if last.state in FINAL:
+        return _decide_final(last, at)
+    came_back = at in (State.ERR, State.DISMISSED) and last.requeued
     if at in FINAL and not came_back:
         return Action.OBSERVE
-    return _decide_live(one, at)
+    return _decide_live(last, at)
 
 
-def _decide_live(one: Fold, at: State | None) -> Action:
-    if at is None and not one.message:
+def _decide_live(last: Fold, at: State | None) -> Action:
+    if at is None and not last.message:
         return Action.REPORT
-    if one.state is State.RUN or (at is State.RUN and one.event in _UNSTARTED):
+    if last.state is State.RUN or (at is State.RUN and last.event in _UNSTARTED):
         return Action.RECOVER
     return Action.MAKE if at is None else Action.SETTLE
 
 
-def _decide_final(one: Fold, at: State | None) -> Action:
+def _decide_final(last: Fold, at: State | None) -> Action:
     if at is None:
-        return Action.MAKE if one.message else Action.REPORT
-    if at is one.state or at not in FINAL:
+        return Action.MAKE if last.message else Action.REPORT
+    if at is last.state or at not in FINAL:
         return Action.SETTLE
-    if at is State.ERR and one.state is State.DISMISSED:
+    if at is State.ERR and last.state is State.DISMISSED:
         return Action.SETTLE
-    if at in (State.ERR, State.DISMISSED) and one.requeued:
+    if at in (State.ERR, State.DISMISSED) and last.requeued:
         return Action.SETTLE  # it ended again, and its folder has not left err
     return Action.OBSERVE

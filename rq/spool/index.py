@@ -25,7 +25,7 @@ from rq.states import State
 VERSION = 1
 _CHUNK = 1000
 
-Known = tuple[
+Indexed = tuple[
     float, int, int, int, float, str | None
 ]  # due seq count attempt since key
 
@@ -36,7 +36,7 @@ class Index:
 
     journal: str
     seq: int
-    known: dict[str, Known] = field(default_factory=dict)
+    entries: dict[str, Indexed] = field(default_factory=dict)
     keys: dict[str, tuple[str, float]] = field(default_factory=dict)
     txns: list[list[Any]] = field(default_factory=list)
     compares: tuple[int, ...] = ()  # the params that its entries' keys are made of
@@ -64,8 +64,8 @@ def seq_of(queue: QueueDir, journal: str) -> int | None:
             head = orjson.loads(next(file, b""))
     except (OSError, ValueError):
         return None
-    known = head.get("version") == VERSION and head.get("journal") == journal
-    return int(head["seq"]) if known else None
+    usable = head.get("version") == VERSION and head.get("journal") == journal
+    return int(head["seq"]) if usable else None
 
 
 def _read_lines(lines: Iterator[bytes]) -> Index | None:
@@ -77,16 +77,16 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
     index.compares = tuple(head.get("compares", ()))
     before, crc = 0, crc32(first)
     for text in lines:
-        found = orjson.loads(text)
+        line = orjson.loads(text)
         before, crc = crc, crc32(text, crc)
-        if isinstance(found, list):
-            for one in found:
-                index.known[one[0]] = tuple(one[1:])
-        elif "keys" in found:
-            index.keys.update((k, (v[0], v[1])) for k, v in found["keys"].items())
-        elif "txns" in found:
-            index.txns += found["txns"]
-        elif found.get("end") == before:
+        if isinstance(line, list):
+            for row in line:
+                index.entries[row[0]] = tuple(row[1:])
+        elif "keys" in line:
+            index.keys.update((k, (v[0], v[1])) for k, v in line["keys"].items())
+        elif "txns" in line:
+            index.txns += line["txns"]
+        elif line.get("end") == before:
             return index
     return None
 
@@ -126,18 +126,18 @@ def _values(
     ids = list(entries)
     for at in range(0, len(ids), _CHUNK):
         yield _chunk(entries, ids[at : at + _CHUNK])
-    known = list(keys)
-    for at in range(0, len(known), _CHUNK):
-        some = known[at : at + _CHUNK]
-        yield {"keys": {one: keys[one] for one in some if one in keys}}
+    names = list(keys)
+    for at in range(0, len(names), _CHUNK):
+        chunk = names[at : at + _CHUNK]
+        yield {"keys": {key: keys[key] for key in chunk if key in keys}}
     yield from _txn_lines(list(txns.by_id.values()))
 
 
 def _txn_lines(txns: list[Transaction]) -> Iterator[dict[str, Any]]:
     chunk, size = [], 0
-    for one in txns:
-        chunk.append(one.to_json())
-        size += 1 + len(one.members)
+    for txn in txns:
+        chunk.append(txn.to_json())
+        size += 1 + len(txn.members)
         if size >= _CHUNK:
             yield {"txns": chunk}
             chunk, size = [], 0
@@ -147,10 +147,18 @@ def _txn_lines(txns: list[Transaction]) -> Iterator[dict[str, Any]]:
 def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:
     chunk = []
     for msg_id in ids:
-        one = entries.get(msg_id)
-        if one is not None and one.state in (State.QUE, State.RUN):
+        entry = entries.get(msg_id)
+        if entry is not None and entry.state in (State.QUE, State.RUN):
             chunk.append(
-                [msg_id, one.due, one.seq, one.count, one.attempt, one.since, one.key]
+                [
+                    msg_id,
+                    entry.due,
+                    entry.seq,
+                    entry.count,
+                    entry.attempt,
+                    entry.since,
+                    entry.key,
+                ]
             )
     return chunk
 

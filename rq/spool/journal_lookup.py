@@ -27,9 +27,9 @@ def message(queue: QueueDir, journal: str, msg_id: str, upto: int) -> Message | 
     there is none near, or the lines have been removed."""
     try:
         every = history.segments(queue.journal_dir, journal)
-        found = [one for one in every if not upto or one.first <= upto]
-        for one in reversed(found[-_MOST:]):
-            data = _last_copy(one, msg_id)
+        near = [segment for segment in every if not upto or segment.first <= upto]
+        for segment in reversed(near[-_MOST:]):
+            data = _last_copy(segment, msg_id)
             if data is not None:
                 return from_disk(data, msg_id, time.time())
     except OSError as error:

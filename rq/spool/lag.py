@@ -77,7 +77,7 @@ class Lag:
     def since(self) -> float | None:
         """Return since when the oldest has waited that does not rest, in epoch seconds;
         None: none does."""
-        return next((self.unsettled[one].since for one in self._due), None)
+        return next((self.unsettled[msg_id].since for msg_id in self._due), None)
 
     @property
     def stuck(self) -> str | None:
@@ -91,8 +91,8 @@ class Lag:
 
     def why_stuck(self, msg_id: str) -> str | None:
         """Return why the folder of a message cannot be made or moved; None: it can."""
-        found = self._stuck.get(msg_id)
-        return None if found is None else found.reason
+        stuck = self._stuck.get(msg_id)
+        return None if stuck is None else stuck.reason
 
     def settle(self, msg_id: str) -> None:
         """Make the folder of a message agree with its state; OSError when it cannot."""
@@ -100,8 +100,8 @@ class Lag:
         if entry is None:
             return
         size = len(entry.body or b"")
-        found = self._mover.settle(msg_id, entry, self._spare.get(msg_id))
-        if not found and entry.state in FINAL:
+        remembered = self._mover.settle(msg_id, entry, self._spare.get(msg_id))
+        if not remembered and entry.state in FINAL:
             self._counts.moved(entry.state, State.GONE)
         self._settled(msg_id, entry, size)
 
@@ -149,8 +149,8 @@ class Lag:
         """Let those be tried again whose rest is over."""
         while self._resting and self._resting[0][0] <= now:
             until, msg_id = heapq.heappop(self._resting)
-            found = self._stuck.get(msg_id)
-            if found is not None and found.until == until:
+            stuck = self._stuck.get(msg_id)
+            if stuck is not None and stuck.until == until:
                 self._due[msg_id] = None
 
     def _stick(self, msg_id: str, reason: str) -> None:
@@ -186,5 +186,5 @@ class Lag:
 
 
 def _first(table: Mapping[str, object], number: int) -> Iterable[str]:
-    for _, one in zip(range(number), table, strict=False):
-        yield one
+    for _, key in zip(range(number), table, strict=False):
+        yield key

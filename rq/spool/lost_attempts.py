@@ -31,11 +31,13 @@ def _owing(spool: Spool, msg_id: str, facts: Facts) -> More:
     holds of it names its webhooks."""
     entry = spool.entries[msg_id]
     journal = spool.journal.journal_id
-    known = journal_lookup.message(spool.queue, journal, msg_id, entry.seq)
-    if known is None:
+    message = journal_lookup.message(spool.queue, journal, msg_id, entry.seq)
+    if message is None:
         return {}
-    known = known.with_(count=entry.count, attempt=max(known.attempt, entry.attempt))
-    return spool.owing(known, facts)
+    message = message.with_(
+        count=entry.count, attempt=max(message.attempt, entry.attempt)
+    )
+    return spool.owing(message, facts)
 
 
 def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:

@@ -46,7 +46,7 @@ class Mover:
         `spare` makes it again if a hand has removed it; False: there was none, and RQ
         forgets the message.
         """
-        found = True
+        remembered = True
         if entry.at_new is not None and entry.body is None:
             self._shut_in(msg_id, entry)
         if entry.state is State.GONE:
@@ -54,10 +54,10 @@ class Mover:
         elif entry.at is None and entry.at_new is None:
             self._make(msg_id, entry)
         else:
-            found = self._bring(msg_id, entry, spare)
+            remembered = self._bring(msg_id, entry, spare)
         entry.body = entry.status = entry.at_new = None
         entry.at = entry.state
-        return found
+        return remembered
 
     def _remove(self, msg_id: str, entry: Entry) -> None:
         path = entry.place(msg_id)
@@ -138,8 +138,8 @@ class Mover:
             durable.move(here, there, self._dir_fd)
 
     def _is_directory(self, path: str) -> bool:
-        found = os.stat(path, dir_fd=self._dir_fd, follow_symlinks=False)
-        return stat.S_ISDIR(found.st_mode)
+        info = os.stat(path, dir_fd=self._dir_fd, follow_symlinks=False)
+        return stat.S_ISDIR(info.st_mode)
 
     def _clear(self, msg_id: str, path: str) -> None:
         """Let what has the place of a message, which lies elsewhere, go its way."""

@@ -59,17 +59,17 @@ def packed(out: Sequence[OutEntry]) -> list[OutEntry]:
     story of an end, in the first of them only: `like` says which."""
     first: dict[Json, int] = {}
     return [
-        _like(one, first.setdefault(text, number), number)
-        if (text := one["message"].get(_STORY))
-        else one
-        for number, one in enumerate(out)
+        _like(entry, first.setdefault(text, number), number)
+        if (text := entry["message"].get(_STORY))
+        else entry
+        for number, entry in enumerate(out)
     ]
 
 
-def _like(one: OutEntry, at: int, number: int) -> OutEntry:
+def _like(entry: OutEntry, at: int, number: int) -> OutEntry:
     if at == number:
-        return one
-    return {**one, "message": _without(one["message"]), "like": at}
+        return entry
+    return {**entry, "message": _without(entry["message"]), "like": at}
 
 
 def _without(message: JsonObject) -> JsonObject:
@@ -79,10 +79,10 @@ def _without(message: JsonObject) -> JsonObject:
 def unpacked(out: Sequence[OutEntry]) -> list[OutEntry]:
     """Return the entries of a line, each with all of its message."""
     return [
-        {**one, "message": _told(one["message"], out[one["like"]]["message"])}
-        if "like" in one
-        else one
-        for one in out
+        {**entry, "message": _told(entry["message"], out[entry["like"]]["message"])}
+        if "like" in entry
+        else entry
+        for entry in out
     ]
 
 
@@ -94,13 +94,13 @@ def owed(out: OutEntry, msg_id: str, since: float, journal: str, of: Of) -> Owed
     """Return what an entry of `out`, in the line that ended `msg_id`, owes; `of` is its
     place in the journal."""
     files = bool(out.get("files"))
-    known = key(journal, of, str(out.get("bits", "")))
-    return Owed(out["dest"], out["message"], since, msg_id, files, known)
+    name = key(journal, of, str(out.get("bits", "")))
+    return Owed(out["dest"], out["message"], since, msg_id, files, name)
 
 
-def renewed(one: Owed, since: float) -> Owed:
+def renewed(owed: Owed, since: float) -> Owed:
     """Return an entry as if it were owed from `since`."""
-    return dataclasses.replace(one, since=since)
+    return dataclasses.replace(owed, since=since)
 
 
 def key(journal: str, of: Of, bits: str = "") -> str:
@@ -109,9 +109,9 @@ def key(journal: str, of: Of, bits: str = "") -> str:
     return f"{journal}/{seq}/{number}{'/' if bits else ''}{bits}"
 
 
-def place_of(known: str) -> Of | None:
+def place_of(key: str) -> Of | None:
     """Return the place in its journal that a key names; None when it is no key."""
-    _, _, rest = known.partition("/")
+    _, _, rest = key.partition("/")
     seq, number, *_ = (*rest.split("/"), "")
     is_place = (seq + number).isascii() and seq.isdecimal() and number.isdecimal()
     return (int(seq), int(number)) if is_place else None
@@ -121,35 +121,35 @@ class Outbox(MutableMapping[Of, Owed]):
     """What is owed, in the order in which it came to be; who has to be found at every
     turn of the loop is found without looking through all."""
 
-    def __init__(self, known: Mapping[Of, Owed]) -> None:
+    def __init__(self, entries: Mapping[Of, Owed]) -> None:
         self._all: dict[Of, Owed] = {}
         self._to: dict[str, OrderedDict[Of, None]] = {}  # queue: what is to be tried
         self._aside: dict[Of, None] = {}
         self._sources: dict[str, list[Of]] = {}  # message: who takes its attachments
         self.newest: Of | None = None
-        for of, one in sorted(known.items(), key=lambda pair: pair[1].since):
-            self[of] = one
+        for of, owed in sorted(entries.items(), key=lambda pair: pair[1].since):
+            self[of] = owed
 
     def __getitem__(self, of: Of) -> Owed:
         return self._all[of]
 
-    def __setitem__(self, of: Of, one: Owed) -> None:
+    def __setitem__(self, of: Of, owed: Owed) -> None:
         """Take an entry as the last of all, also one that is known."""
         self.pop(of, None)
-        self._all[of] = one
-        self._to.setdefault(one.dest, OrderedDict())[of] = None
-        if one.files:
-            self._sources.setdefault(one.msg_id, []).append(of)
+        self._all[of] = owed
+        self._to.setdefault(owed.dest, OrderedDict())[of] = None
+        if owed.files:
+            self._sources.setdefault(owed.msg_id, []).append(of)
         self.newest = of
 
     def __delitem__(self, of: Of) -> None:
-        one = self._all.pop(of)
+        owed = self._all.pop(of)
         self._aside.pop(of, None)
-        self._leave(of, one.dest)
-        if one.files:
-            self._sources[one.msg_id].remove(of)
-            if not self._sources[one.msg_id]:
-                del self._sources[one.msg_id]
+        self._leave(of, owed.dest)
+        if owed.files:
+            self._sources[owed.msg_id].remove(of)
+            if not self._sources[owed.msg_id]:
+                del self._sources[owed.msg_id]
 
     def _leave(self, of: Of, dest: str) -> None:
         turn = self._to.get(dest, OrderedDict())
@@ -168,8 +168,8 @@ class Outbox(MutableMapping[Of, Owed]):
 
     def taker_of(self, msg_id: str) -> str | None:
         """Return a queue that has still to get the attachments of a message."""
-        found = self._sources.get(msg_id)
-        return self._all[found[0]].dest if found else None
+        takers = self._sources.get(msg_id)
+        return self._all[takers[0]].dest if takers else None
 
     # ---- whose turn it is
 
@@ -210,25 +210,25 @@ def to_json(owed: Mapping[Of, Owed]) -> list[list[object]]:
     its line names that at its end."""
     first: dict[tuple[int, str], int] = {}
     rows = []
-    for (seq, number), one in owed.items():
-        message, like = one.message, list[int]()
+    for (seq, number), entry in owed.items():
+        message, like = entry.message, list[int]()
         if text := message.get(_STORY):
             at = first.setdefault((seq, str(text)), number)
             message, like = (message, []) if at == number else (_without(message), [at])
-        whose = [one.since, one.msg_id, one.files, one.key]
-        rows.append([seq, number, one.dest, message, *whose, *like])
+        whose = [entry.since, entry.msg_id, entry.files, entry.key]
+        rows.append([seq, number, entry.dest, message, *whose, *like])
     return rows
 
 
 def from_json(data: Iterable[Row], journal: str) -> dict[Of, Owed]:
     """Return what a checkpoint of `journal` says is owed."""
-    found: dict[Of, Owed] = {}
+    entries: dict[Of, Owed] = {}
     for seq, number, dest, message, *rest in data:
         *whose, like = rest if len(rest) > _WHOSE else (*rest, None)
         if like is not None:
-            message = _told(message, found[seq, like].message)
-        found[seq, number] = Owed(dest, message, *whose)
+            message = _told(message, entries[seq, like].message)
+        entries[seq, number] = Owed(dest, message, *whose)
     return {
-        of: one if one.key else dataclasses.replace(one, key=key(journal, of))
-        for of, one in found.items()
+        of: entry if entry.key else dataclasses.replace(entry, key=key(journal, of))
+        for of, entry in entries.items()
     }

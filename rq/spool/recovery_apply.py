@@ -243,7 +243,7 @@ class _Recovery:
     def _recover_unclaimed(self, msg_id: str, entry: Entry) -> None:
         """Recover a message in run whose claim is in no line after the checkpoint."""
         index, point = self._scan.index, self._scan.checkpoint
-        indexed = index.known.get(msg_id) if index else None
+        indexed = index.entries.get(msg_id) if index else None
         if indexed is not None:
             entry.due, entry.seq, entry.count, entry.attempt, entry.since, _ = indexed
         attempt = point.running.get(msg_id) if point else None

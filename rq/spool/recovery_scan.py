@@ -85,9 +85,9 @@ def _index(
     """Return the index. When there is none and the folders alone tell nothing, an empty
     one from which all events that ever were lead on, if they are all there: their lines
     are read much faster than the folders."""
-    read = index.read(queue)
-    if read is not None:
-        return read if read.journal == journal else None
+    stored = index.read(queue)
+    if stored is not None:
+        return stored if stored.journal == journal else None
     whole = journal is not None and history.is_whole(queue.journal_dir, journal)
     clean = point is not None and point.clean
     return index.Index(journal, 0) if journal and whole and not clean else None
@@ -106,15 +106,15 @@ class _Reader:
     def after(self, point: checkpoint.Checkpoint | None, end: _End) -> Iterator[Record]:
         """Give the events after the checkpoint; those before it bring the index up to
         it."""
-        after, known = point.seq if point else 0, self.index
-        since = min(after, known.seq) if known else after
+        after, old = point.seq if point else 0, self.index
+        since = min(after, old.seq) if old else after
         for event in self._since(since, end):
-            if known is not None:
+            if old is not None:
                 _remember(self.keys, self.txns, event)
             if event["seq"] > after:
                 yield event
-            elif known is not None:
-                _freshen(known, event)
+            elif old is not None:
+                _freshen(old, event)
 
     def _since(self, seq: int, end: _End) -> Iterator[Record]:
         """Give the events after `seq`; one segment is in memory at a time."""
@@ -184,9 +184,9 @@ def _freshen(old: index.Index, record: Record) -> None:
     if msg_id is None or "state" not in record:
         return
     if record["state"] == State.QUE:
-        before = old.known.get(msg_id)
+        before = old.entries.get(msg_id)
         arrival = before if record["ev"] == Event.RESCHEDULE else None
-        old.known[msg_id] = (
+        old.entries[msg_id] = (
             record["due"],
             arrival[1] if arrival else record["seq"],
             record["count"],
@@ -195,7 +195,7 @@ def _freshen(old: index.Index, record: Record) -> None:
             None,
         )
     elif record["state"] != State.RUN:
-        old.known.pop(msg_id, None)
+        old.entries.pop(msg_id, None)
 
 
 def was_clean(scan: Scan) -> bool:

@@ -18,7 +18,7 @@ _READERS = 16  # threads
 
 def take_from_index(spool: Spool, index: Index | None, msg_id: str) -> bool:
     """Take a message from the index; return whether it is in there."""
-    indexed = index.known.get(msg_id) if index else None
+    indexed = index.entries.get(msg_id) if index else None
     if indexed is None:
         return False
     due, seq, count, attempt, since, key = indexed

@@ -22,10 +22,10 @@ STATUS_FIELDS = (
 
 def status_file(record: Record) -> bytes:
     """Return the content of the file `status` that a line of the journal asks for."""
-    shown: dict[str, object] = {"job_status": record.get("text", "")}
+    status: dict[str, object] = {"job_status": record.get("text", "")}
     for name in STATUS_FIELDS:
         value = record.get(name)
         if value is not None:
-            shown[name] = value
-    shown["finished"] = record["ts"] / 1e6
-    return to_keep(shown)
+            status[name] = value
+    status["finished"] = record["ts"] / 1e6
+    return to_keep(status)

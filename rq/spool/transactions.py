@@ -91,7 +91,7 @@ class Transactions:
     looks at those only that want something.
     """
 
-    def __init__(self, known: Iterable[list[Any]] = ()) -> None:
+    def __init__(self, rows: Iterable[list[Any]] = ()) -> None:
         self.by_id: dict[str, Transaction] = {}
         self.by_key: dict[str, str] = {}
         self._of: dict[str, Transaction] = {}  # message: the open one that holds it
@@ -100,9 +100,9 @@ class Transactions:
         # for the first that is left.
         self._decided: deque[Transaction] = deque()
         self._listed: dict[str, Transaction] = {}  # with a manifest
-        for one in known:
-            self._add(_from_json(one))
-        self._decided = deque(sorted(self._decided, key=lambda one: one.touched))
+        for row in rows:
+            self._add(_from_json(row))
+        self._decided = deque(sorted(self._decided, key=lambda txn: txn.touched))
 
     @property
     def open(self) -> int:
@@ -111,11 +111,11 @@ class Transactions:
 
     def open_ones(self) -> list[Transaction]:
         """Return those that are open, the oldest first."""
-        return sorted(self._open.values(), key=lambda one: one.txn_id)
+        return sorted(self._open.values(), key=lambda txn: txn.txn_id)
 
     def with_manifest(self) -> list[Transaction]:
         """Return those whose ids lie in a file."""
-        self._listed = {i: one for i, one in self._listed.items() if one.manifest}
+        self._listed = {i: txn for i, txn in self._listed.items() if txn.manifest}
         return list(self._listed.values())
 
     def get(self, txn_id: str) -> Transaction | None:
@@ -128,8 +128,8 @@ class Transactions:
     def with_key(self, key: str) -> Transaction | None:
         """Return the transaction that was opened with a key, unless it was aborted:
         then nothing was sent, and the key may be used again."""
-        one = self.by_id.get(self.by_key.get(key, ""))
-        return None if one is None or one.standing is Standing.ABORTED else one
+        txn = self.by_id.get(self.by_key.get(key, ""))
+        return None if txn is None or txn.standing is Standing.ABORTED else txn
 
     def forget(self, now: float) -> None:
         """Forget what was decided long ago."""
@@ -148,16 +148,16 @@ class Transactions:
 
     def take(self, record: Record) -> None:
         """Take a line of the journal; one that was taken before changes nothing."""
-        one = self.by_id.get(record.get("txn", ""))
+        txn = self.by_id.get(record.get("txn", ""))
         if record["ev"] == Note.TXN:
-            if one is None:
+            if txn is None:
                 self._begin(record)
-            elif one.is_open and record["is"] != Standing.OPEN:
-                self._decide(one, record)
-        elif record["ev"] == Event.PREPARE and one is not None and one.is_open:
-            one.members[record["msg"]] = None
-            one.touched = record["ts"] / 1e6
-            self._of[record["msg"]] = one
+            elif txn.is_open and record["is"] != Standing.OPEN:
+                self._decide(txn, record)
+        elif record["ev"] == Event.PREPARE and txn is not None and txn.is_open:
+            txn.members[record["msg"]] = None
+            txn.touched = record["ts"] / 1e6
+            self._of[record["msg"]] = txn
 
     def _begin(self, record: Record) -> None:
         if record["is"] == Standing.OPEN:
@@ -165,39 +165,39 @@ class Transactions:
             given = record.get("name"), float(record["ttl"])
             self._add(Transaction(record["txn"], *given, when))
 
-    def _add(self, one: Transaction) -> None:
-        self.by_id[one.txn_id] = one
-        if one.key is not None:
-            self.by_key[one.key] = one.txn_id
-        if one.is_open:
-            self._open[one.txn_id] = one
-            self._of.update(dict.fromkeys(one.members, one))
+    def _add(self, txn: Transaction) -> None:
+        self.by_id[txn.txn_id] = txn
+        if txn.key is not None:
+            self.by_key[txn.key] = txn.txn_id
+        if txn.is_open:
+            self._open[txn.txn_id] = txn
+            self._of.update(dict.fromkeys(txn.members, txn))
         else:
-            self._is_decided(one)
+            self._is_decided(txn)
 
-    def _is_decided(self, one: Transaction) -> None:
-        self._open.pop(one.txn_id, None)
-        self._decided.append(one)
-        if one.manifest:
-            self._listed[one.txn_id] = one
+    def _is_decided(self, txn: Transaction) -> None:
+        self._open.pop(txn.txn_id, None)
+        self._decided.append(txn)
+        if txn.manifest:
+            self._listed[txn.txn_id] = txn
 
-    def _decide(self, one: Transaction, record: Record) -> None:
-        one.standing = Standing(record["is"])
-        one.touched = record["ts"] / 1e6
-        one.number, one.digest = record.get("n", 0), record.get("sha256", "")
-        one.manifest = record["seq"] if record.get("manifest") else 0
-        self._is_decided(one)
-        for msg_id in one.members:
+    def _decide(self, txn: Transaction, record: Record) -> None:
+        txn.standing = Standing(record["is"])
+        txn.touched = record["ts"] / 1e6
+        txn.number, txn.digest = record.get("n", 0), record.get("sha256", "")
+        txn.manifest = record["seq"] if record.get("manifest") else 0
+        self._is_decided(txn)
+        for msg_id in txn.members:
             self._of.pop(msg_id, None)
         ids = record.get("ids", ())
-        if len(ids) == len(one.members):
-            one.members.clear()  # a commit names members only
-        for msg_id in ids if one.members else ():
-            one.members.pop(msg_id, None)
+        if len(ids) == len(txn.members):
+            txn.members.clear()  # a commit names members only
+        for msg_id in ids if txn.members else ():
+            txn.members.pop(msg_id, None)
 
 
-def _from_json(found: list[Any]) -> Transaction:
-    txn_id, key, ttl, touched, standing, members, *rest = found
+def _from_json(row: list[Any]) -> Transaction:
+    txn_id, key, ttl, touched, standing, members, *rest = row
     listed = dict.fromkeys(members)
     return Transaction(txn_id, key, ttl, touched, Standing(standing), listed, *rest)
 
@@ -220,22 +220,22 @@ def write_manifest(queue: QueueDir, txn_id: str, ids: Iterable[str]) -> None:
     durable.crash_point("txn:manifest-written")
 
 
-def drop_manifest(queue: QueueDir, one: Transaction) -> None:
+def drop_manifest(queue: QueueDir, txn: Transaction) -> None:
     """Remove the manifest of a decision that a checkpoint covers: no recovery reads it."""
-    durable.unlink(os.fspath(_manifest(queue, one.txn_id)))
-    one.manifest = 0
+    durable.unlink(os.fspath(_manifest(queue, txn.txn_id)))
+    txn.manifest = 0
 
 
 def clear_manifests(
-    queue: QueueDir, known: Transactions, decided: Iterable[str]
+    queue: QueueDir, txns: Transactions, decided: Iterable[str]
 ) -> None:
     """Remove the manifests of a queue that is opened, but those of decisions: what a
     crash came before, and what was aborted then, nobody would remove any more.
 
     `decided`: those that a next recovery would read again.
     """
-    kept = {_MANIFEST + one for one in decided}
-    kept.update(_MANIFEST + one.txn_id for one in known.with_manifest())
+    kept = {_MANIFEST + txn_id for txn_id in decided}
+    kept.update(_MANIFEST + txn.txn_id for txn in txns.with_manifest())
     for name in os.listdir(queue.journal):
         if name.removeprefix(".").startswith(_MANIFEST) and name not in kept:
             durable.unlink(os.fspath(queue.journal / name))

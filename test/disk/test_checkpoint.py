@@ -127,7 +127,7 @@ def test_an_index_comes_back_as_it_was(owner):
     read = index.read(owner.queue)
     assert read.seq == 4
     assert read.keys["j/1/0"][1] == NOW
-    assert {i: one[0] for i, one in read.known.items() if i in ids} == dict(
+    assert {i: one[0] for i, one in read.entries.items() if i in ids} == dict(
         zip(ids, [0.0, 1.0, 2.0], strict=True)
     )
 
