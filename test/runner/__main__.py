@@ -185,6 +185,7 @@ def run_pytest(
     report, cache = scratch / f"{part.name}.xml", scratch / f"{part.name}.cache"
     command = pytest(part, cache)
     command += [f"--junitxml={report}"]
+    command += ["--durations=8", "--durations-min=2"]  # where the time goes
     command += ["-k", options.k] if options.k else []
     command += ["-x"] if options.exitfirst else []
     if part.parallel > 1:
