@@ -6,10 +6,12 @@ itself, though it is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypeAlias
 
+from rq.replies import ChildView, Detail, SupervisorStatus
 from rq.states import Child
 
 # A start takes a moment; one that takes long, or comes after a failure, has a reason.
@@ -34,32 +36,35 @@ class Trouble:
         text = f"{self.who} {self.said}" if self.said else self.who
         return f"{text}: {self.why}" if self.why else text
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
 
-def of_helpers(facts: Mapping[str, Any]) -> Iterator[Trouble]:
+_Make: TypeAlias = Callable[..., Trouble]
+
+
+def of_helpers(facts: SupervisorStatus) -> Iterator[Trouble]:
     """Give what is wrong with helpers, scandir's links and timers; `facts` is the
     supervisor's `status`."""
     for child in children(facts):
-        if child.get("kind") != "queue" and (found := _of_helper(child)):
-            yield found
+        if child.get("kind") != "queue" and (trouble := _of_helper(child)):
+            yield trouble
     for name, why in (facts.get("unusable") or {}).items():
         yield Trouble(who=f"queue/{name}", said="is not used", why=why, kind="warn")
     for name, why in (facts.get("scripts") or {}).items():
-        yield Trouble(who=name, said="is not RQ's own", why=why, queue=name)
-    for helper in ("scandir", "timers"):
-        errors = (facts.get(helper) or {}).get("errors") or {}
-        for name, text in errors.items():
+        yield Trouble(who=name, said="has the wrong script", why=why, queue=name)
+    helpers = {"scandir": facts.get("scandir"), "timers": facts.get("timers")}
+    for helper, state in helpers.items():
+        for name, text in ((state or {}).get("errors") or {}).items():
             yield Trouble(who=f"{helper}/{name}", said="", why=str(text), kind="warn")
 
 
-def children(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    found = facts.get("children") or []
-    return [one for one in found if isinstance(one, Mapping)]
+def children(facts: SupervisorStatus) -> Sequence[ChildView]:
+    """Return the children that a supervisor tells of; none when it does not answer."""
+    return facts.get("children") or []
 
 
-def _of_helper(child: Mapping[str, Any]) -> Trouble | None:
+def _of_helper(child: ChildView) -> Trouble | None:
     state, reason = str(child.get("state")), str(child.get("reason") or "")
     if state in (Child.UP, Child.DOWN) or child.get("wanted") == "DOWN":
         return None
@@ -69,9 +74,7 @@ def _of_helper(child: Mapping[str, Any]) -> Trouble | None:
     return Trouble(who=who, said=f"is {state}", why=reason, kind=kind, passing=passing)
 
 
-def of_silent(
-    name: str, admin: str, child: Mapping[str, Any], why: str
-) -> Iterator[Trouble]:
+def of_silent(name: str, admin: str, child: ChildView, why: str) -> Iterator[Trouble]:
     """Give what is wrong with a queue that nobody answers for: `admin` is what is wanted
     of it, `child` what the supervisor says of its process, `why` is told if it has no
     reason."""
@@ -90,45 +93,46 @@ def of_silent(
     )
 
 
-def of_queue(name: str, detail: Mapping[str, Any]) -> Iterator[Trouble]:
+def of_queue(name: str, detail: Detail) -> Iterator[Trouble]:
     """Give what is wrong with a queue, by its answer to `detail`; not its errors."""
     if detail["admin"] == "DOWN":
         return
-    for one in (*_stops(detail), *_hampers(detail)):
-        yield Trouble(who=name, queue=name, **one)
+    trouble = functools.partial(Trouble, who=name, queue=name)
+    yield from _stops(detail, trouble)
+    yield from _hampers(detail, trouble)
 
 
-def _stops(detail: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _stops(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
     """Give what keeps a queue from taking messages, or from running them."""
     if detail["closed_reason"]:
         why = detail["closed_reason"]
-        yield {"said": "takes no messages", "why": why, "stops": True}
+        yield trouble(said="accepts no messages", why=why, stops=True)
     if detail["oper"] != "UP":
         why = detail["reason"] or ""
-        yield {"said": "cannot start its script", "why": why, "stops": True}
+        yield trouble(said="cannot start its script", why=why, stops=True)
     if detail.get("stalled"):
         # What waits for others runs as soon as they answer; it is not this machine.
         here = detail.get("stalled_by") != "outside"
-        yield {"said": "stands still", "why": detail["stalled"], "stops": here}
+        yield trouble(said="makes no progress", why=detail["stalled"], stops=here)
 
 
-def _hampers(detail: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _hampers(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
     """Give what else a person should look at."""
     if detail["reason"] and detail["oper"] == "UP":
-        yield {"said": "has trouble", "why": detail["reason"]}
+        yield trouble(said="has a problem", why=detail["reason"])
     if detail.get("stuck") and not detail["closed_reason"]:
-        yield {"said": "cannot make folders", "why": str(detail["stuck"])}
+        yield trouble(said="cannot make folders", why=str(detail["stuck"]))
     if number := detail.get("in_doubt"):
         what = "a copy or webhook" if number == 1 else f"{number:,} copies or webhooks"
-        yield {"said": f"could not deliver {what} in six days (`rq owed ls`)"}
-    for left, why in (detail.get("left_at_door") or {}).items():
-        yield {"said": f"cannot take new/{left}", "why": str(why), "kind": "warn"}
-    for one in detail.get("held") or ():
-        said = f"keeps {one['msg_id']} in run"
-        yield {"said": said, "why": one["by"], "kind": "warn"}
+        yield trouble(said=f"could not deliver {what} in six days (`rq owed ls`)")
+    for name, why in (detail.get("left_at_door") or {}).items():
+        yield trouble(said=f"cannot take new/{name}", why=str(why), kind="warn")
+    for held in detail.get("held") or ():
+        said = f"cannot end the attempt of {held['msg_id']}"
+        yield trouble(said=said, why=held["by"], kind="warn")
     if (lag := detail.get("lag") or 0) > _MUCH_LAG:
-        said = f"has {lag:,} folders still to make or move"
-        yield {"said": said, "kind": "warn", "passing": True}
+        said = f"is behind with {lag:,} folders, which are still to be made or moved"
+        yield trouble(said=said, kind="warn", passing=True)
 
 
 def of_errors(name: str, counts: Mapping[str, int]) -> Iterator[Trouble]:

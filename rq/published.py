@@ -7,10 +7,10 @@ are in which state) and a file for each day. Nothing here needs Spark or Java.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import orjson
 
@@ -19,6 +19,54 @@ from rq.layout import Root
 PERCENTS = (50, 95, 99)
 BUCKETS = 40  # of a histogram: bucket k counts what took 2^k to 2^(k+1) µs; 0: below 2
 COUNTS = ("accepted", "started", "done", "relayed", "err", "retries", "lost")
+
+
+class Part(TypedDict):
+    """What happened in an hour (None: in the whole day) in a queue (None: in all)."""
+
+    hour: int | None
+    queue: str | None
+    accepted: int
+    started: int
+    done: int
+    relayed: int
+    err: int
+    retries: int
+    lost: int
+    attempts: int
+    causes: Mapping[str, int]
+    wait: Sequence[int] | None  # µs, for each of PERCENTS
+    run: Sequence[int] | None
+    wait_hist: list[int]
+    run_hist: list[int]
+
+
+class Slow(TypedDict):
+    """An attempt that ran long."""
+
+    queue: str
+    msg: str
+    ts: int  # µs since the epoch
+    run_us: int
+    wait_us: int | None
+    cause: str | None
+
+
+class Day(TypedDict):
+    """The file of a day."""
+
+    date: str  # 2026-01-02
+    parts: Sequence[Part]
+    slowest: Sequence[Slow]
+
+
+class Index(TypedDict):
+    """The file `index.json`."""
+
+    as_of: float  # epoch seconds
+    events: int
+    days: Sequence[str]
+    counts: Mapping[str, Mapping[str, int]]  # by queue and state
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +97,22 @@ class Published:
     """Reads published files, each again only when it has changed."""
 
     place: Place
-    _kept: dict[Path, tuple[tuple[int, int], dict[str, Any]]] = field(
+    _kept: dict[Path, tuple[tuple[int, int], dict[str, object]]] = field(
         default_factory=dict
     )
 
-    def index(self) -> dict[str, Any] | None:
+    def index(self) -> Index | None:
         """Return the index; None when nothing was published yet."""
-        return self._read(self.place.index)
+        return cast(Index | None, self._read(self.place.index))
 
-    def days(self, dates: Iterable[str]) -> list[dict[str, Any]]:
+    def days(self, dates: Iterable[str]) -> list[Day]:
         """Return the days that were published, of these."""
-        wanted = [self.place.day(one) for one in dates]
+        wanted = [self.place.day(date) for date in dates]
         for path in self._kept.keys() - {self.place.index, *wanted}:
             del self._kept[path]
-        return [found for path in wanted if (found := self._read(path)) is not None]
+        return [cast(Day, day) for path in wanted if (day := self._read(path))]
 
-    def _read(self, path: Path) -> dict[str, Any] | None:
+    def _read(self, path: Path) -> dict[str, object] | None:
         try:
             with path.open("rb") as file:
                 stat = os.fstat(file.fileno())
@@ -72,13 +120,13 @@ class Published:
                 kept = self._kept.get(path)
                 if kept is not None and kept[0] == stamp:
                     return kept[1]
-                found = orjson.loads(file.read())
+                content = orjson.loads(file.read())
         except (OSError, orjson.JSONDecodeError):
             return None
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             return None
-        self._kept[path] = (stamp, found)
-        return found
+        self._kept[path] = (stamp, content)
+        return content
 
 
 def percentile(histogram: Iterable[int], percent: float) -> float | None:
@@ -104,8 +152,8 @@ def percentile(histogram: Iterable[int], percent: float) -> float | None:
 def added(histograms: Iterable[list[int]]) -> list[int]:
     """Return the sum of histograms, which need not be equally long."""
     total: list[int] = []
-    for one in histograms:
-        total += [0] * (len(one) - len(total))
-        for bucket, number in enumerate(one):
+    for histogram in histograms:
+        total += [0] * (len(histogram) - len(total))
+        for bucket, number in enumerate(histogram):
             total[bucket] += number
     return total

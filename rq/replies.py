@@ -137,6 +137,8 @@ class MessageView(TypedDict, total=False):
     story: StoryView
     acknowledged: bool
     _attachments: Mapping[str, AttachmentView]
+    _txn: str  # the open transaction that it belongs to
+    _restored: str  # why its queue waits for a person
 
 
 class Problem(TypedDict):
@@ -171,12 +173,13 @@ class Restored(TypedDict):
 
 
 class TransactionView(TypedDict, total=False):
-    """`list_txns`: a transaction."""
+    """`list_txns` and `show_txn`: a transaction."""
 
     txn: str
     state: str
-    key: str
+    key: str | None
     messages: int
+    ids: Sequence[str]  # some of its messages; not in a list
     ttl: float  # seconds
     until: float  # epoch seconds
 

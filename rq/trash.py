@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,10 @@ class Trashed:
     path: Path
     removed: float  # epoch seconds
     kept: bool  # it stays here when its name is linked again
-    mark: dict[str, Any]  # whose it was, as queue/NAME/scandir.json had it
+    mark: Mapping[str, object]  # whose it was, as queue/NAME/scandir.json had it
     is_alias: bool = False  # a link to a queue, which is not in the trash
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "name": self.name,
             "path": str(self.path),
@@ -47,15 +47,16 @@ def ls(root: Root) -> list[Trashed]:
     """Return what is in the trash, newest first. CannotRead: whose some of it is, and
     whether it is kept, is not known."""
     with contextlib.suppress(FileNotFoundError):
-        found = [one for path in root.trash.iterdir() if (one := _look(root, path))]
-        return sorted(found, key=lambda one: one.removed, reverse=True)
+        removed = [_look(root, path) for path in root.trash.iterdir()]
+        queues = [queue for queue in removed if queue is not None]
+        return sorted(queues, key=lambda queue: queue.removed, reverse=True)
     return []
 
 
 def newest(root: Root, name: str) -> Trashed | None:
     """Return the queue that was removed last under `name` and is not kept."""
-    found = (one for one in ls(root) if not (one.kept or one.is_alias))
-    return next((one for one in found if one.name == name), None)
+    queues = (queue for queue in ls(root) if not (queue.kept or queue.is_alias))
+    return next((queue for queue in queues if queue.name == name), None)
 
 
 def put(root: Root, queue: QueueDir, now: float | None = None) -> Path:
@@ -92,29 +93,29 @@ def take_back(root: Root, trashed: Trashed) -> None:
 
 def keep(root: Root, name: str) -> list[Trashed]:
     """Let all that was removed under `name` stay in the trash; return it."""
-    found = [
-        one
-        for one in ls(root)
-        if one.name == names.queue_name(name) and not one.is_alias
+    queues = [
+        queue
+        for queue in ls(root)
+        if queue.name == names.queue_name(name) and not queue.is_alias
     ]
-    if not found:
+    if not queues:
         raise NoSuchQueue(f"there is no {name} in the trash; see `rq trash ls`")
-    for one in found:
-        note = {"removed": one.removed, "keep": True}
-        files.write_state(one.path / _NOTE, note)
-    return found
+    for queue in queues:
+        note = {"removed": queue.removed, "keep": True}
+        files.write_state(queue.path / _NOTE, note)
+    return queues
 
 
-def empty(found: Iterable[Trashed]) -> Iterator[Trashed]:
+def empty(queues: Iterable[Trashed]) -> Iterator[Trashed]:
     """Delete these and no others; yield each that is deleted."""
-    for one in found:
-        if one.is_alias:
-            files.remove_link(one.path)
-            yield one
-        elif one.path.is_dir():  # else it was taken back, or another hand was faster
-            with _locked(QueueDir(one.path)):
-                files.remove_queue(one.path)
-            yield one
+    for queue in queues:
+        if queue.is_alias:
+            files.remove_link(queue.path)
+            yield queue
+        elif queue.path.is_dir():  # else somebody took it back, or emptied the trash
+            with _locked(QueueDir(queue.path)):
+                files.remove_queue(queue.path)
+            yield queue
 
 
 def _look(root: Root, path: Path) -> Trashed | None:

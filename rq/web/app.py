@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import falcon
 import falcon.asgi
@@ -22,7 +21,7 @@ from rq.web.routes import Routes
 from rq.web.session import Flashes
 from rq.web.site import Site
 
-App = falcon.asgi.App[Any, Any]
+App = falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]
 
 
 def create_app(site: Site) -> App:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import Any
 
 import falcon
 from falcon.asgi import Request, Response
@@ -14,11 +13,12 @@ from falcon.media.multipart import MultipartParseError
 from rq import client
 from rq.access.roles import Role
 from rq.states import State
-from rq.web import forms
+from rq.web import forms, views
 from rq.web.answers import back_of, go, say_json, succeeded, wants_json
 from rq.web.forms import Form
 from rq.web.intake import Intake, nameless, pour
 from rq.web.messages import BEGIN_ANEW, NOT_FOUND, checked, is_id
+from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -27,9 +27,9 @@ _FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes that change attachments."""
-    found = Attachments(site)
-    routes.post("/q/{name}/{msg_id}/attach/new", found.upload, Role.PRODUCER)
-    routes.post("/q/{name}/{msg_id}/attach/{file}", found.change, Role.PRODUCER)
+    attachments = Attachments(site)
+    routes.post("/q/{name}/{msg_id}/attach/new", attachments.upload, Role.PRODUCER)
+    routes.post("/q/{name}/{msg_id}/attach/{file}", attachments.change, Role.PRODUCER)
 
 
 class Attachments:
@@ -41,43 +41,43 @@ class Attachments:
     async def upload(
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
-        asked = {"msg_id": msg_id.removeprefix(".")}
-        known: Any = ["fail", NOT_FOUND]
+        message = {"msg_id": msg_id.removeprefix(".")}
+        state: Reply = ["fail", NOT_FOUND]
         if is_id(msg_id):
-            known = await self._site.owners.ask(name, "get_message_state", asked)
-        if known == ["ok", State.PREP]:
-            reply, form = await self._take(req, name, asked)
+            state = await self._site.owners.ask(name, "get_message_state", message)
+        if state == ["ok", State.PREP]:
+            reply, form = await self._take(req, name, message)
         else:
             # Read to its end all the same: clients send before they listen.
             form, sent = await _skim(req)
-            reply = ["fail", known[-1]]
-            if known[0] == "ok":
-                reply = await self._too_late(name, asked, sent)
-            elif known[-1] == NOT_FOUND:
-                reply = await self._not_there(name, asked, sent)
+            reply = ["fail", state[-1]]
+            if state[0] == "ok":
+                reply = await self._too_late(name, message, sent)
+            elif state[-1] == NOT_FOUND:
+                reply = await self._not_there(name, message, sent)
         self._say(resp, form, name, msg_id, reply)
 
     async def _take(
-        self, req: Request, name: str, asked: dict[str, str]
-    ) -> tuple[Any, Form]:
+        self, req: Request, name: str, message: dict[str, str]
+    ) -> tuple[Reply, Form]:
         """Receive a file and let the owner attach it; return its reply, and the form."""
-        came: tuple[str, Intake] | None = None
+        upload: tuple[str, Intake] | None = None
         fields: list[tuple[str, str]] = []
         with contextlib.ExitStack() as held:
             try:
                 async for part in forms.parts(req):
-                    if part.name == "filedata" and came is None:
-                        came = await self._receive(part, held)
+                    if part.name == "filedata" and upload is None:
+                        upload = await self._receive(part, held)
                         continue
                     data = await part.stream.read(_FIELD_LIMIT)
                     fields.append((part.name or "", data.decode("utf-8", "replace")))
             except MultipartParseError as error:
                 raise forms.unreadable(error) from None
-            if came is None:
+            if upload is None:
                 raise _no_file()
             # Only now, at the end of the form, is it known that no line was cut in it.
-            file, intake = came
-            about = {**asked, "name": file, "pathname": f"/{file}"}
+            file, intake = upload
+            about = {**message, "name": file, "pathname": f"/{file}"}
             wanted = {**about, "digests": intake.digests()}
             reply = await self._site.owners.attach(name, wanted, intake.fd)
         return reply, Form(fields)
@@ -94,22 +94,22 @@ class Attachments:
         await pour(self._site, part.stream, intake)
         return file, intake
 
-    async def _too_late(self, name: str, asked: dict[str, str], sent: str) -> Any:
+    async def _too_late(self, name: str, message: dict[str, str], sent: str) -> Reply:
         """Answer a sender who has not heard that its message was accepted: it has what
         was sent, or it is too late."""
-        message = await self._site.owners.demand(name, "get_message", asked)
-        attached = message.get("_attachments", {})
-        if sent in [f"{file} {one['md5']}" for file, one in attached.items()]:
+        view = await views.message(self._site.owners, name, message["msg_id"])
+        attached = view.get("_attachments", {})
+        if sent in [f"{file} {held['md5']}" for file, held in attached.items()]:
             return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
         return ["fail", "msg already commited"]
 
-    async def _not_there(self, name: str, asked: dict[str, str], sent: str) -> Any:
+    async def _not_there(self, name: str, message: dict[str, str], sent: str) -> Reply:
         """Answer a sender whose message is not here. It may have been committed, and the
         sender has only not heard so: an ancestor's asks for nothing else before it sends
         all again, which it does for no other words than these."""
-        if sent and is_id(asked["msg_id"]):
-            said = await self._site.owners.ask(name, "commit_message", asked)
-            if said[0] == "ok":
+        if sent and is_id(message["msg_id"]):
+            reply = await self._site.owners.ask(name, "commit_message", message)
+            if reply[0] == "ok":
                 return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
         return ["fail", BEGIN_ANEW]
 
@@ -121,14 +121,14 @@ class Attachments:
             raise falcon.HTTPBadRequest(
                 description="400 - Invalid method param: only delete is known here"
             )
-        reply: Any = ["fail", NOT_FOUND]
+        reply: Reply = ["fail", NOT_FOUND]
         if is_id(msg_id) or not wants_json(form):
-            asked = {"msg_id": checked(msg_id), "attachment_name": file}
-            reply = await self._site.owners.ask(name, "delete_attach_message", asked)
+            request = {"msg_id": checked(msg_id), "attachment_name": file}
+            reply = await self._site.owners.ask(name, "delete_attach_message", request)
         self._say(resp, form, name, msg_id, reply)
 
     def _say(
-        self, resp: Response, form: Form, name: str, msg_id: str, reply: Any
+        self, resp: Response, form: Form, name: str, msg_id: str, reply: Reply
     ) -> None:
         if wants_json(form):
             say_json(resp, reply)

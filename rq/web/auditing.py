@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from falcon.asgi import Request, Response
 
@@ -14,7 +13,7 @@ from rq.web.origin import SAFE
 from rq.web.site import Site
 
 _REFUSED = frozenset({401, 403, 421, 429})
-# Fields that say what was done; no other field of a form is told.
+# Fields that say what was done; no other field of a form is written down.
 _FIELDS = ("_method", "queue_name", "queue[name]", "pause", "resume", "down", "up")
 _HUNG_UP = "hung-up"  # the answer to who did not wait for it
 _LONGEST = 60  # characters of a field
@@ -31,7 +30,7 @@ class Auditor:
         self._flushing: asyncio.TimerHandle | None = None
 
     async def process_request(self, req: Request, resp: Response) -> None:
-        """See to it that who hangs up before the answer is told of all the same."""
+        """Write a line also for a client that hangs up before the answer."""
         req.context.audited = False
         task = asyncio.current_task()
         if req.method not in SAFE and task is not None:
@@ -43,13 +42,13 @@ class Auditor:
             self._audit.note(_deed(req, _name(req), _what(req), _HUNG_UP), time.time())
 
     async def process_response(
-        self, req: Request, resp: Response, resource: Any, succeeded: bool
+        self, req: Request, resp: Response, resource: object, succeeded: bool
     ) -> None:
         req.context.audited = True
         status = str(resp.status_code)
-        told: tuple[str, str] | None = getattr(req.context, "deed", None)
-        if told is not None:
-            what, who = told
+        done: tuple[str, str] | None = getattr(req.context, "deed", None)
+        if done is not None:
+            what, who = done
             self._audit.note(_deed(req, who, what, status), time.time())
         elif resp.status_code in _REFUSED:
             deed = _deed(req, _name(req), _what(req), status)
@@ -96,5 +95,5 @@ def _what(req: Request) -> str:
     """Return the method, the path without its query, and what a form asks for."""
     form = getattr(req.context, "form", None)
     fields = form.fields if form is not None else []
-    told = [f"{key}={value[:_LONGEST]}" for key, value in fields if key in _FIELDS]
-    return " ".join((req.method, req.path, *told[: len(_FIELDS)]))
+    words = [f"{key}={value[:_LONGEST]}" for key, value in fields if key in _FIELDS]
+    return " ".join((req.method, req.path, *words[: len(_FIELDS)]))

@@ -11,9 +11,10 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from gunicorn.asgi.protocol import ASGIProtocol
+from gunicorn.workers.gasgi import ASGIWorker
 
 from rq.web.visitors import Visitor, Visitors
 
@@ -28,9 +29,10 @@ _BYTES_ACKED = slice(120, 128)  # of struct tcp_info
 UID = "rq.uid"  # in a request's scope: who owns the other end; None: not known
 ADMITTED = "rq.admitted"  # there: to be called when it is known who asks
 
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-Asgi = Callable[[Any, Receive, Send], Awaitable[None]]
+Scope: TypeAlias = dict[str, Any]  # and messages, as ASGI has them
+Receive: TypeAlias = Callable[[], Awaitable[Scope]]
+Send: TypeAlias = Callable[[Scope], Awaitable[None]]
+Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Connection(ASGIProtocol):
@@ -40,7 +42,9 @@ class Connection(ASGIProtocol):
     for another. So strangers, who could send a body for hours, keep nobody out.
     """
 
-    def __init__(self, worker: Any, visitors: Visitors, visitor: Visitor) -> None:
+    def __init__(
+        self, worker: ASGIWorker, visitors: Visitors, visitor: Visitor
+    ) -> None:
         super().__init__(worker)
         self._visitors = visitors
         self._visitor = visitor
@@ -53,7 +57,7 @@ class Connection(ASGIProtocol):
         self._going_on = False
         self._progress_timer: asyncio.TimerHandle | None = None
 
-    async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[UID] = self._visitor.uid
         # As it was accepted: of one that was reset meanwhile nobody else knows it.
         scope["client"] = self._visitor.client
@@ -124,7 +128,7 @@ class Connection(ASGIProtocol):
         goes_on = bool(super()._feed_callback_parser(data))
         if goes_on and self._current_request is None:
             if self._head_size > HEAD_SIZE:
-                text = f"The head of a request has at most {HEAD_SIZE} bytes.\n"
+                text = f"The head of a request may have {HEAD_SIZE} bytes at most.\n"
                 self._send_error_response(431, text)
                 self._close_transport()
                 return False
@@ -156,7 +160,7 @@ class Connection(ASGIProtocol):
         else:
             super()._on_body(chunk)
 
-    async def _serve_http_request(self, *request: Any) -> bool:
+    async def _serve_http_request(self, *request: object) -> bool:
         """Answer once the client takes what it asked for before: answers without a body,
         to HEAD, are written by gunicorn whether or not anybody takes them."""
         await self._flow_control.drain()
@@ -179,7 +183,7 @@ class Connection(ASGIProtocol):
 
     async def _handle_websocket(self, *_: object) -> None:
         """Refuse a handshake before anything is read as WebSocket frames."""
-        self._send_error_response(400, "RQ speaks no WebSocket: ask by plain HTTP.\n")
+        self._send_error_response(400, "RQ does not speak WebSocket; use HTTP.\n")
         self._close_transport()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -243,7 +247,7 @@ class Connection(ASGIProtocol):
             self._look_again()
 
 
-def _is_whole(parser: Any) -> bool:  # one of gunicorn's, which have no common type
+def _is_whole(parser: Any) -> bool:  # of gunicorn; they have no common type
     return bool(parser.is_complete)
 
 

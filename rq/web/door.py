@@ -76,7 +76,7 @@ class _Loop(asyncio.SelectorEventLoop):
 class Door:
     """Accepts the connections of one listener; gunicorn's worker closes it."""
 
-    def __init__(self, worker: Any, listener: socket.socket) -> None:
+    def __init__(self, worker: ASGIWorker, listener: socket.socket) -> None:
         rules: Rules = worker.app.rules
         self._worker = worker
         self._certificate = rules.certificate
@@ -128,7 +128,9 @@ class Door:
         place = visitors.place_of(client[0], uid)
         visitor = Visitor(sock=sock, place=place, uid=uid, client=client)
         if not self._visitors.admit(visitor):
-            self._say("full", f"{client[0]} has no room: raise web_connections")
+            self._say(
+                "full", f"no connection is free for {client[0]}: raise web_connections"
+            )
             self._turn_away(sock)
             return
         task = self._loop.create_task(self._serve(visitor))
@@ -155,8 +157,8 @@ class Door:
     # ---- not coming in
 
     def _turn_away(self, sock: socket.socket) -> None:
-        """Answer 503, where TLS is not first, and close; a client that still sends would lose the answer if we
-        closed at once, so it has a second, if not too many have."""
+        """Answer 503 (over plain HTTP) and close. A client that still sends would lose
+        the answer if we closed at once: it has a second, if not too many have."""
         self._refuse(sock)
         if len(self._farewells) >= _FAREWELLS:
             self._part(sock)
@@ -187,10 +189,13 @@ class Door:
     def _make_do(self, error: OSError) -> None:
         """The machine is short of something: let some go, then look again in a while.
 
-        The listener would be reported as ready all the time, so it is left alone.
+        The listener would be reported as ready all the time, so nobody watches it.
         """
         name = errno.errorcode.get(error.errno or 0, "?")
-        self._say(name, f"connections wait: {error.strerror} ({name}); idle ones end")
+        self._say(
+            name,
+            f"new connections wait: {error.strerror} ({name}); idle ones are closed",
+        )
         if error.errno in _NO_DESCRIPTORS:
             self._turn_one_away()
         self._visitors.end_some(_GIVING_WAY)
@@ -220,7 +225,7 @@ class Door:
             self._loop.add_reader(self._listener, self._accept)
 
     def _say(self, what: str, text: str) -> None:
-        """Log at most once a minute of each kind."""
+        """Log each kind at most once a minute."""
         now = self._loop.time()
         if now >= self._said.get(what, now):
             self._said[what] = now + _SAID_AGAIN

@@ -22,6 +22,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, Refused, Unreachable
 from rq.layout import ATTACH, JOB, folder
 from rq.spool import folders
+from rq.web import views
 from rq.web.messages import checked
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -34,9 +35,9 @@ _TEXT = (".log", ".txt", ".out", ".err")
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes of files."""
-    found = Downloads(site)
-    routes.get("/q/{name}/{msg_id}/attach/{file}", found.attachment, Role.VIEWER)
-    routes.get("/q/{name}/{msg_id}/log/{file}", found.log, Role.VIEWER)
+    files = Downloads(site)
+    routes.get("/q/{name}/{msg_id}/attach/{file}", files.attachment, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/log/{file}", files.log, Role.VIEWER)
 
 
 class Downloads:
@@ -73,9 +74,9 @@ def _plain(file: str) -> str:
 def _type_of(file: str) -> str:
     """Return the type of a file. Our policy lets pages load scripts and styles from this
     site; what a stranger attached must never be taken for one."""
-    found = mimetypes.guess_type(file)[0] or ""
-    loaded = found == "text/css" or found.endswith(("javascript", "ecmascript"))
-    return "application/octet-stream" if loaded or not found else found
+    guess = mimetypes.guess_type(file)[0] or ""
+    loaded = guess == "text/css" or guess.endswith(("javascript", "ecmascript"))
+    return "application/octet-stream" if loaded or not guess else guess
 
 
 def _no_file(file: str) -> falcon.HTTPNotFound:
@@ -106,13 +107,13 @@ async def folder_of(site: Site, queue: str, msg_id: str) -> str:
     nobody answers."""
     short = checked(msg_id)
     try:
-        shown = await site.owners.demand(queue, "get_message_status", {"msg_id": short})
+        path = await views.path(site.owners, queue, short)
     except (Refused, Unreachable):
         state = folders.find(site.root.queue(queue), short)
         if state is None:
             raise NoSuchMessage(f"there is no message {short} in {queue}") from None
         return folder(state, short)
-    return str(shown["path"]).removeprefix(f"queue/{queue}/")
+    return path.removeprefix(f"queue/{queue}/")
 
 
 async def open_file(site: Site, queue: str, msg_id: str, inner: str) -> int:
@@ -183,30 +184,30 @@ def parse_range(header: str, size: int) -> tuple[int, int] | None:
     """
     unit, _, spec = header.partition("=")
     first, dash, last = spec.strip().partition("-")
-    digits = all(one.isascii() and one.isdigit() for one in (first, last) if one)
+    digits = all(text.isascii() and text.isdigit() for text in (first, last) if text)
     if unit.strip() != "bytes" or not dash or not digits or not (first or last):
         return None
     if max(len(first), len(last)) > 18:
-        raise BadInput("no such bytes")
+        raise BadInput("the file has no such bytes")
     if not first:
         wanted = min(int(last), size)
         if wanted == 0:
-            raise BadInput("no such bytes")
+            raise BadInput("the file has no such bytes")
         return size - wanted, size
     start = int(first)
     end = min(int(last) + 1, size) if last else size
     if last and int(last) < start:
         return None
     if start >= size:
-        raise BadInput("no such bytes")
+        raise BadInput("the file has no such bytes")
     return start, end
 
 
 def _is_known(req: Request, etag: str, mtime: float) -> bool:
     """Return whether the asker has this very content."""
-    known = req.get_header("If-None-Match")
-    if known is not None:
-        return known.strip() == "*" or etag in [one.strip() for one in known.split(",")]
+    etags = req.get_header("If-None-Match")
+    if etags is not None:
+        return etags.strip() == "*" or etag in [tag.strip() for tag in etags.split(",")]
     return _not_newer(req.get_header("If-Modified-Since"), mtime)
 
 

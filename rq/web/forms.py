@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl
 
 import falcon
@@ -37,26 +36,26 @@ class Form:
     def has(self, name: str) -> bool:
         return any(key == name for key, _ in self.fields)
 
-    def nested(self, name: str) -> dict[str, Any]:
+    def nested(self, name: str) -> dict[str, str | list[str]]:
         """Return `name[a]=1&name[b][]=2` as {"a": "1", "b": ["2"]}."""
-        found: dict[str, Any] = {}
+        values: dict[str, str | list[str]] = {}
         for key, value in self.fields:
             if not key.startswith(f"{name}[") or not key.endswith("]"):
                 continue
             inner = key[len(name) + 1 :]
             if inner.endswith("][]"):
-                several = found.setdefault(inner.removesuffix("][]"), [])
+                several = values.setdefault(inner.removesuffix("][]"), [])
                 if isinstance(several, list):  # else the name came without [], too
                     several.append(value)
             else:
-                found.setdefault(inner.removesuffix("]"), value)
-        return found
+                values.setdefault(inner.removesuffix("]"), value)
+        return values
 
 
 async def read(req: Request) -> Form:
     """Return the fields of a request; 413 and 415 for what is no form."""
     form = await _read(req)
-    req.context.form = form  # the audit log tells some of its fields
+    req.context.form = form  # the audit log holds some of its fields
     return form
 
 
@@ -74,7 +73,9 @@ async def _read(req: Request) -> Form:
         )
     data = await req.stream.read()
     if len(data) < (req.content_length or 0):
-        raise falcon.HTTPBadRequest(description="The form ends before its length.")
+        raise falcon.HTTPBadRequest(
+            description="The form is shorter than its Content-Length says."
+        )
     if data and not kind:
         raise not_a_form(req)
     if len(data) < _SMALL:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from falcon.asgi import Request, Response
 
@@ -66,7 +65,7 @@ class Guard:
             check_origin(req)
 
     async def process_resource(
-        self, req: Request, resp: Response, resource: Any, params: Mapping[str, Any]
+        self, req: Request, resp: Response, resource: object, params: Mapping[str, str]
     ) -> None:
         """Decide whether the route that was found is theirs to use."""
         rights: Mapping[str, Right] = getattr(resource, "rights", {})
@@ -80,7 +79,7 @@ class Guard:
         check_right(req.context.principal, right, params)
 
     async def process_response(
-        self, req: Request, resp: Response, resource: Any, succeeded: bool
+        self, req: Request, resp: Response, resource: object, succeeded: bool
     ) -> None:
         headers = resp.headers
         for name, value in HEADERS:

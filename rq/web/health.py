@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from falcon.asgi import App, Request, Response
 
 from rq.states import Child
+from rq.web import views
 from rq.web.pages import facts
 from rq.web.site import Site
 
 
-def install(app: App[Any, Any], site: Site) -> None:
+def install(app: App[Request, Response], site: Site) -> None:
     """Add both, below the relative root and beside it."""
 
     async def livez(req: Request, resp: Response) -> None:
@@ -43,17 +43,17 @@ async def _problem(site: Site) -> str:
     operator took down or paused is as it should be, and messages that failed are no
     reason to send the next ones elsewhere.
     """
-    told = await facts.supervisor(site)
-    if not told:
+    status = await views.supervisor(site.owners)
+    if not status:
         return "the supervisor does not answer"
-    rows = await facts.queues(site, told)
+    rows = await facts.queues(site, status)
     starting = sum(row["status"] == Child.STARTING for row in rows)
     if starting:
         return f"{starting} of {len(rows)} queues are starting"
     for row in rows:
-        for one in facts.queue_trouble(row):
-            if one.stops:
+        for trouble in facts.queue_trouble(row):
+            if trouble.stops:
                 closed = row["closed_reason"]
                 why = f": {closed}" if closed and row["answers"] else ""
-                return f"queue {one.who} {one.said}{why}"
+                return f"queue {trouble.who} {trouble.said}{why}"
     return ""

@@ -30,17 +30,18 @@ class Hub:
 
     @property
     def viewers(self) -> list[logwatch.Viewer]:
-        return [viewer for one in self._watches.values() for viewer in one.viewers]
+        return [viewer for watch in self._watches.values() for viewer in watch.viewers]
 
     def follow(
         self, queue: str, msg_id: str, viewer: logwatch.Viewer
     ) -> AsyncIterator[logwatch.Event]:
         """Return the events for a new viewer, from its offset on."""
         there = self.viewers
-        theirs = sum(one.who == viewer.who for one in there)
+        theirs = sum(other.who == viewer.who for other in there)
         if len(there) >= MOST_VIEWERS or theirs >= MOST_OF_ONE:
             raise Refused(
-                f"{len(there)} viewers follow logs already, {theirs} of them yours"
+                f"{len(there)} viewers follow logs already, {theirs} of them yours: "
+                "close some and try again"
             )
         return self._events((queue, msg_id), viewer)
 
@@ -56,13 +57,13 @@ class Hub:
         try:
             yield logwatch.HELLO
             look_at = _now() + _LOOK_EVERY
-            async for one in watch.events(viewer, lambda: self.closing):
+            async for event in watch.events(viewer, lambda: self.closing):
                 viewer.sending_since = now = _now()
                 if now >= look_at:
                     look_at = now + _LOOK_EVERY
                     if not viewer.stands():
                         return  # their token or session has ended meanwhile
-                yield one
+                yield event
                 viewer.sending_since = None
         finally:
             watch.leave(viewer)
@@ -84,5 +85,4 @@ def hub(site: Site) -> Hub:
     """Return the site's hub, made when it is first asked for."""
     if site.livelog is None:
         site.livelog = Hub(site)
-    made: Hub = site.livelog
-    return made
+    return site.livelog

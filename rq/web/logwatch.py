@@ -12,12 +12,13 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import orjson
 
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import JOB, STDIO_LOG, QueueDir
+from rq.replies import StoryView
 from rq.spool import folders
 from rq.web import reading
 from rq.web.pages import progress
@@ -87,7 +88,7 @@ class Watch:
         self.final = False
         self.lost = ""  # why there is nothing to follow any more
         self.ready = asyncio.Event()  # looked once
-        self._told: dict[str, Any] = {}
+        self._sent_state: LogState | None = None
         self._fd: int | None = None
         self._path = ""  # by which the file was opened
         self._chunks: dict[int, tuple[int, Event]] = {}
@@ -141,11 +142,11 @@ class Watch:
         if behind > BEHIND and not viewer.patient:
             start, viewer.offset = viewer.offset, self.size - CHUNK
             return event("skip", {"at": start, "to": viewer.offset}, viewer.offset)
-        known = self._chunks.get(viewer.offset)
-        if known is None:
-            known = await self._read(viewer.offset, behind > 2 * CHUNK)
-        viewer.offset = known[0]
-        return known[1]
+        chunk = self._chunks.get(viewer.offset)
+        if chunk is None:
+            chunk = await self._read(viewer.offset, behind > 2 * CHUNK)
+        viewer.offset = chunk[0]
+        return chunk[1]
 
     async def _read(self, offset: int, far: bool) -> tuple[int, Event]:
         """Return a chunk and where it ends; what is far behind may be on a slow disk."""
@@ -160,12 +161,12 @@ class Watch:
             data = data[: len(data) - unfinished(data)] or data
         end = offset + len(data) if data else self.size
         text = data.decode("utf-8", "replace")
-        made = end, event("log", {"at": offset, "to": end, "text": text}, end)
+        chunk = end, event("log", {"at": offset, "to": end, "text": text}, end)
         if not far:
             while len(self._chunks) >= _KEPT:
                 del self._chunks[next(iter(self._chunks))]
-            self._chunks[offset] = made
-        return made
+            self._chunks[offset] = chunk
+        return chunk
 
     # ---- looking
 
@@ -238,21 +239,21 @@ class Watch:
 
     async def _ask_owner(self) -> None:
         try:
-            told = await reading.message(self._site, self._queue.name, self._msg_id)
+            message = await reading.message(self._site, self._queue.name, self._msg_id)
         except NoSuchMessage as error:
             self.lost = str(error)
             self.wake()
             return
         except RQError:
             return  # it cannot be read now: its log is still there to be followed
-        shown = state_of(told)
-        final = shown["state"] in _FINAL
+        state = state_of(message)
+        final = state["state"] in _FINAL
         if final and not self.final:
             self._open()
             self.final = True
         self.final = final
-        if shown != self._told:
-            self._told, self.state = shown, event("state", shown)
+        if state != self._sent_state:
+            self._sent_state, self.state = state, event("state", state)
             self.state_number += 1
             self._look()
             self.wake()
@@ -277,15 +278,25 @@ async def _woken(viewer: Viewer) -> bool:
     return False
 
 
-def state_of(told: dict[str, Any]) -> dict[str, Any]:
+class LogState(TypedDict):
+    """What a viewer of the log wants to know of its message."""
+
+    state: str
+    text: str
+    part: float | None  # that is done, from 0 to 1, if its script says so
+    attempt: int
+    story: StoryView
+
+
+def state_of(message: reading.Message) -> LogState:
     """Return what a viewer of the log wants to know of its message."""
-    text = str(told["result"].get("job_status") or "")
+    text = str(message["result"].get("job_status") or "")
     return {
-        "state": told["state"],
+        "state": message["state"],
         "text": text,
-        "part": progress.part_done(text) if told["state"] == "run" else None,
-        "attempt": told.get("attempt", 0),
-        "story": told["story"],
+        "part": progress.part_done(text) if message["state"] == "run" else None,
+        "attempt": message.get("attempt", 0),
+        "story": message["story"],
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC
-from typing import Any
 
 import falcon
 import orjson
@@ -24,11 +23,12 @@ from rq.errors import (
     RQError,
 )
 from rq.message import too_large
-from rq.nesting import from_json
+from rq.nesting import Json, from_json
 from rq.router import switch
 from rq.web import forms, reading, rights
 from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
 from rq.web.forms import Form
+from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -61,13 +61,13 @@ _IS_DOWN = "503 - Service Unavailable - Operationally Down"
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes of single messages, and of sending."""
-    found = Messages(site)
-    routes.post("/q/{name}/new_message", found.send, Role.PRODUCER)
-    routes.get("/q/{name}/{msg_id}.json", found.json, Role.VIEWER)
-    routes.get("/q/{name}/{msg_id}/state.json", found.state, Role.VIEWER)
-    routes.post("/q/{name}/{msg_id}", found.change, Role.PRODUCER)
-    routes.post("/q/{name}/{msg_id}/clone", found.clone, Role.PRODUCER)
-    routes.post("/q/{name}/{msg_id}/run_now", found.run_now, Role.OPERATOR)
+    messages = Messages(site)
+    routes.post("/q/{name}/new_message", messages.send, Role.PRODUCER)
+    routes.get("/q/{name}/{msg_id}.json", messages.json, Role.VIEWER)
+    routes.get("/q/{name}/{msg_id}/state.json", messages.state, Role.VIEWER)
+    routes.post("/q/{name}/{msg_id}", messages.change, Role.PRODUCER)
+    routes.post("/q/{name}/{msg_id}/clone", messages.clone, Role.PRODUCER)
+    routes.post("/q/{name}/{msg_id}/run_now", messages.run_now, Role.OPERATOR)
 
 
 class Messages:
@@ -87,13 +87,13 @@ class Messages:
         resp.data = await self._reply(req, name, form)
 
     async def _reply(self, req: Request, name: str, form: Form) -> bytes:
-        command, fields = asked_for(form, time.time())
+        command, fields = request_of(form, time.time())
         check_dest(req, name, fields)
-        asked = orjson.dumps(fields)
-        if len(asked) > forms.REQUEST:  # it would speak of frames
-            return orjson.dumps(["fail", str(too_large(len(asked)))])
+        data = orjson.dumps(fields)
+        if len(data) > forms.REQUEST:  # the socket would speak of frames
+            return orjson.dumps(["fail", str(too_large(len(data)))])
         name = switch.addressed(self._site.root, name)
-        reply = await self._site.owners.ask_raw(name, command, asked)
+        reply = await self._site.owners.ask_raw(name, command, data)
         if reply == b'["fail","status: DOWN"]':
             raise falcon.HTTPServiceUnavailable(description=_IS_DOWN)
         return reply
@@ -132,8 +132,8 @@ class Messages:
         form = await forms.read(req)
         method = form.get("_method")
         if method not in CHANGES:
-            known = ", ".join(CHANGES)
-            raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {known}")
+            methods = ", ".join(CHANGES)
+            raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {methods}")
         command, then, role = CHANGES[method]
         rights.demand(req, role)
         if wants_json(form) and not is_id(msg_id):
@@ -162,12 +162,12 @@ class Messages:
 
     async def _ask(
         self, req: Request, name: str, command: str, msg_id: str, **more: str
-    ) -> Any:
-        asked = {"msg_id": checked(msg_id), "who": who(req), **more}
-        return await self._site.owners.ask(name, command, asked)
+    ) -> Reply:
+        request = {"msg_id": checked(msg_id), "who": who(req), **more}
+        return await self._site.owners.ask(name, command, request)
 
 
-def asked_for(form: Form, now: float) -> tuple[str, dict[str, Any]]:
+def request_of(form: Form, now: float) -> tuple[str, dict[str, Json]]:
     """Return the command and the message that a form asks for.
 
     Its field `mesg` is JSON, or there are fields `mesg[dest]` and so on, of which the
@@ -176,15 +176,16 @@ def asked_for(form: Form, now: float) -> tuple[str, dict[str, Any]]:
     if form.has("mesg"):
         fields = _message(form.get("mesg"))
     else:
-        fields = {k: v for k, v in form.nested("mesg").items() if v != ""}
+        given = form.nested("mesg")
+        fields = {name: value for name, value in given.items() if value != ""}
     if not fields:
         raise BadInput("say mesg, the message as JSON, or mesg[dest] and so on")
     if when := form.get("when").strip():
         fields["due"] = moments.due(when, now, UTC)
     method = fields.pop("_method", form.get("_method") or "commit")
     if not isinstance(method, str) or method not in _SEND:
-        known = ", ".join(_SEND)
-        raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {known}")
+        methods = ", ".join(_SEND)
+        raise falcon.HTTPBadRequest(description=f"{_NO_METHOD}: none of {methods}")
     return _SEND[method], fields
 
 
@@ -196,7 +197,7 @@ def _refusal(text: str) -> RQError:
     return BadMessage(text) if wrong else error
 
 
-def _message(text: str) -> dict[str, Any]:
+def _message(text: str) -> dict[str, Json]:
     fields = from_json(text, "mesg")
     if not isinstance(fields, dict):
         raise BadMessage("mesg is not a JSON object")
@@ -227,7 +228,7 @@ def who(req: Request) -> str:
     return f"web from {req.remote_addr}" if name == ANYBODY else name
 
 
-def check_dest(req: Request, queue: str, fields: Mapping[str, Any]) -> None:
+def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
     """Refuse a message of somebody who may not send it: one for the cleaner removes
     messages, and a router could take one to a queue that is not theirs to ask of; and
     one that would run in another queue than it says."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import falcon
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
-from rq.web import forms
+from rq.replies import Owed
+from rq.web import forms, views
 from rq.web.answers import say
 from rq.web.messages import who
 from rq.web.routes import Routes
 from rq.web.site import Site
 
 _METHODS = ("delivered", "again", "dropped")
-_SHOWN = 100  # of each queue
+_MOST_SHOWN = 100  # of each queue
 
 
 def add_routes(routes: Routes, site: Site) -> None:
@@ -33,25 +34,35 @@ class Owing:
     async def resolve(self, req: Request, resp: Response, name: str, key: str) -> None:
         form = await forms.read(req)
         if form.get("_method") not in _METHODS:
-            known = ", ".join(_METHODS)
-            raise falcon.HTTPBadRequest(description=f"_method is none of {known}")
-        asked = {"key": of_address(key), "as": form.get("_method"), "who": who(req)}
-        reply = await self._site.owners.ask(name, "resolve_owed", asked)
+            methods = ", ".join(_METHODS)
+            raise falcon.HTTPBadRequest(description=f"_method is none of {methods}")
+        request = {"key": of_address(key), "as": form.get("_method"), "who": who(req)}
+        reply = await self._site.owners.ask(name, "resolve_owed", request)
         say(self._site, req, resp, form, reply, f"/q/{name}")
 
 
-async def listed(site: Site, names: Sequence[str]) -> list[dict[str, Any]]:
+class OwedRow(Owed):
+    """Something owed, with what a page needs beside the owner's facts."""
+
+    queue: str
+    path: str  # of its actions
+
+
+async def listed(site: Site, names: Sequence[str]) -> list[OwedRow]:
     """Return what queues owe and could not deliver, those in doubt first; what is only
     on its way is left out."""
-    replies = await site.owners.each(names, "owed", {"limit": _SHOWN})
-    found = [
-        {"queue": name, "path": f"/owed/{name}/{in_address(one['key'])}", **one}
-        for name, reply in zip(names, replies, strict=True)
-        if isinstance(reply, list) and reply[0] == "ok"
-        for one in reply[1]
-        if one["why"]
+    rows = [
+        _row(queue, debt)
+        for queue, debts in await views.owed(site.owners, names, _MOST_SHOWN)
+        for debt in debts
+        if debt["why"]
     ]
-    return sorted(found, key=lambda one: (not one["in_doubt"], one["since"]))
+    return sorted(rows, key=lambda row: (not row["in_doubt"], row["since"]))
+
+
+def _row(queue: str, debt: Owed) -> OwedRow:
+    path = f"/owed/{queue}/{in_address(debt['key'])}"
+    return cast(OwedRow, {"queue": queue, "path": path, **debt})
 
 
 def of_address(key: str) -> str:

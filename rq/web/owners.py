@@ -13,13 +13,16 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import orjson
 
 from rq import client, names, wire
 from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
+from rq.nesting import Json
+
+Reply: TypeAlias = Sequence[Json]  # ["ok", VALUE] or ["fail", TEXT]
 
 DEADLINE = 30.0  # seconds for a reply
 LONG = 3600.0  # of what copies or syncs files
@@ -155,13 +158,14 @@ class Owners:
         self._root = root
         self._lines: dict[tuple[str, bool], asyncio.Future[Line]] = {}
 
-    async def ask(self, queue: str, command: str, arg: object = b"") -> Any:
+    async def ask(self, queue: str, command: str, arg: object = b"") -> Reply:
         """Return the whole reply of a queue's owner, as the socket gives it.
 
         NoSuchQueue; Unreachable: nobody answers, nothing was asked. OutcomeUnknown: it
         was asked and the answer did not come.
         """
-        return orjson.loads(await self.ask_raw(queue, command, arg))
+        reply: Reply = orjson.loads(await self.ask_raw(queue, command, arg))
+        return reply
 
     async def ask_raw(self, queue: str, command: str, arg: object = b"") -> bytes:
         """As `ask`, but the reply as JSON text."""
@@ -174,41 +178,46 @@ class Owners:
         except Unreachable as error:
             raise self._why_silent(queue) from error
 
-    async def demand(self, queue: str, command: str, arg: object = b"") -> Any:
+    async def demand(self, queue: str, command: str, arg: object = b"") -> Json:
         """Return what follows `ok` in the reply; raise what follows `fail`."""
-        return client.demanded(await self.ask(queue, command, arg))
+        value: Json = client.demanded(await self.ask(queue, command, arg))
+        return value
 
-    async def attach(self, queue: str, asked: object, fd: int) -> Any:
+    async def attach(self, queue: str, request: object, fd: int) -> Reply:
         """Ask for `attach_message` with an open file; return the whole reply."""
-        payload = b"attach_message " + client.encode_arg(asked)
+        payload = b"attach_message " + client.encode_arg(request)
         line = Line(self._socket(queue))
         try:
             with contextlib.closing(line):
-                return orjson.loads(await line.ask_with_file(payload, fd, LONG))
+                data = await line.ask_with_file(payload, fd, LONG)
         except Unreachable as error:
             raise self._why_silent(queue) from error
+        reply: Reply = orjson.loads(data)
+        return reply
 
-    async def supervisor(self, command: str, arg: object = b"") -> Any:
+    async def supervisor(self, command: str, arg: object = b"") -> Reply:
         """Return the supervisor's whole reply."""
         payload = command.encode() + b" " + client.encode_arg(arg)
-        reply = await ask_once(self._root.supervisor_socket, payload)
-        return orjson.loads(reply)
+        data = await ask_once(self._root.supervisor_socket, payload)
+        reply: Reply = orjson.loads(data)
+        return reply
 
-    async def timers(self, command: str = "status") -> Any:
+    async def timers(self, command: str = "status") -> Json:
         """Return what the timers process answers after `ok`."""
         payload = orjson.dumps([command, None])
         reply = await ask_once(self._root.timers_socket, payload, wire.MAGIC2)
-        return client.demanded(orjson.loads(reply))
+        value: Json = client.demanded(orjson.loads(reply))
+        return value
 
     async def each(
         self, queues: Sequence[str], command: str, arg: object = b""
-    ) -> list[Any]:
+    ) -> list[Reply | RQError]:
         """Ask many queues at the same time; a reply or the RQError for each."""
         return list(
             await asyncio.gather(*(self._or_error(q, command, arg) for q in queues))
         )
 
-    async def _or_error(self, queue: str, command: str, arg: object) -> Any:
+    async def _or_error(self, queue: str, command: str, arg: object) -> Reply | RQError:
         try:
             return await self.ask(queue, command, arg)
         except RQError as error:

@@ -57,7 +57,7 @@ class Parts:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._known: dict[str, _Part] = {}
+        self._uploads: dict[str, _Part] = {}
         self._looked = -_LOOK
 
     def admit(self, name: str, size: int) -> Path:
@@ -66,17 +66,17 @@ class Parts:
         now = time.time()
         if time.monotonic() - self._looked > _LOOK:
             self._look(now)
-        known = self._known.pop(name, None)
+        before = self._uploads.pop(name, None)
         wanted = _Part(size, now, _sender_of(name))
-        if known is None and self._is_full(wanted):
+        if before is None and self._is_full(wanted):
             self._look(now)
             self._make_room(wanted, now)
-        self._known[name] = wanted  # the last is the youngest
+        self._uploads[name] = wanted  # the last is the youngest
         return self._directory / name
 
     def forget(self, name: str) -> None:
         """Remove one that is finished, or that nothing has come of."""
-        self._known.pop(name, None)
+        self._uploads.pop(name, None)
         files.remove_upload(self._directory / name)
 
     def _is_full(self, wanted: _Part) -> bool:
@@ -85,25 +85,26 @@ class Parts:
         What one sender may have alone counts as its share, so no announcement, however
         large, keeps the others out.
         """
-        parts = self._known.values()
-        theirs = [one for one in parts if one.sender == wanted.sender]
+        parts = self._uploads.values()
+        theirs = [part for part in parts if part.sender == wanted.sender]
         share = MOST_BYTES // SHARES
-        size = sum(one.size for one in theirs)
+        size = sum(part.size for part in theirs)
         if len(theirs) >= MOST // SHARES or (theirs and size + wanted.size > share):
             return True
-        shares = sum(min(one.size, share) for one in (*parts, wanted))
+        shares = sum(min(part.size, share) for part in (*parts, wanted))
         return len(parts) >= MOST or shares > MOST_BYTES
 
     def _make_room(self, wanted: _Part, now: float) -> None:
-        for name, one in sorted(self._known.items(), key=lambda pair: pair[1].touched):
+        oldest_first = sorted(self._uploads.items(), key=lambda item: item[1].touched)
+        for name, part in oldest_first:
             if not self._is_full(wanted):
                 return
-            if now - one.touched > ABANDONED and self._is_idle(name):
+            if now - part.touched > ABANDONED and self._is_idle(name):
                 self.forget(name)
         if self._is_full(wanted):
-            theirs = [p for p in self._known.values() if p.sender == wanted.sender]
+            theirs = [p for p in self._uploads.values() if p.sender == wanted.sender]
             raise Refused(
-                f"not accepted: {len(self._known)} uploads are unfinished, "
+                f"not accepted: {len(self._uploads)} uploads are unfinished, "
                 f"{len(theirs)} of them yours; send again when some have ended"
             )
 
@@ -124,7 +125,7 @@ class Parts:
     def _look(self, now: float) -> None:
         """See which there are; remove those that nobody went on with for long."""
         self._looked = time.monotonic()
-        found: dict[str, _Part] = {}
+        parts: dict[str, _Part] = {}
         with os.scandir(self._directory) as entries:
             for entry in entries:
                 if not entry.name.endswith(SUFFIX):
@@ -133,10 +134,10 @@ class Parts:
                     info = entry.stat(follow_symlinks=False)
                     sender = _sender_of(entry.name)
                     part = _Part(info.st_size, info.st_mtime, sender)
-                    found[entry.name] = part
-        for name, one in found.items():
-            if (known := self._known.get(name)) is not None:
-                one.size = max(one.size, known.size)
-        self._known = found
-        for name in [n for n, one in found.items() if now - one.touched > KEPT]:
+                    parts[entry.name] = part
+        for name, part in parts.items():
+            if (before := self._uploads.get(name)) is not None:
+                part.size = max(part.size, before.size)
+        self._uploads = parts
+        for name in [n for n, part in parts.items() if now - part.touched > KEPT]:
             self.forget(name)

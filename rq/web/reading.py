@@ -3,13 +3,16 @@ while it is DOWN, its folders; nothing here writes."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import cast
 
-from rq import client, offline
+from rq import offline
 from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, OutcomeUnknown, Refused, Unreachable
+from rq.replies import MessageRow, MessageView
 from rq.spool import checkpoint, folders, stopped_cleanly
 from rq.states import State
+from rq.web import views
 from rq.web.site import Site
 
 SILENT = "_silent"  # a field of what the folders say: why nobody else was asked
@@ -25,72 +28,78 @@ def why_silent(site: Site, name: str) -> str:
     """Return the sentence for a reader of what the folders of a queue say."""
     if is_down(site, name):
         return (
-            "The queue is DOWN: nothing starts and nothing is accepted. What is shown is "
+            "The queue is DOWN: nothing starts and nothing is accepted. This page shows "
             "what its folders hold."
         )
     return (
-        "Nobody answers for the queue. What is shown is what its folders hold; its "
-        "journal may know more."
+        "The queue's process does not answer. This page shows what its folders hold; "
+        "the journal may be ahead of them."
     )
 
 
-async def message(site: Site, name: str, msg_id: str) -> dict[str, Any]:
+class Message(MessageView, total=False):
+    """All that is known of a message."""
+
+    _silent: str  # where its folder says it: why nobody else was asked
+
+
+async def message(site: Site, name: str, msg_id: str) -> Message:
     """Return all that is known of a message, with SILENT when its folder says it;
     NoSuchMessage when there is none."""
     try:
-        told: dict[str, Any] = await site.owners.demand(
-            name, "get_message", {"msg_id": msg_id}
-        )
+        return cast(Message, await views.message(site.owners, name, msg_id))
     except _NOBODY:
         return await site.pools.file(_from_disk, site, name, msg_id.removeprefix("."))
-    return told
 
 
-def _from_disk(site: Site, name: str, msg_id: str) -> dict[str, Any]:
-    found = offline.message(site.root, name, msg_id, "nobody answers for it")
-    del found["queue"]  # the address says it
-    if not found["_attachments"]:
-        del found["_attachments"]
-    return {**found, SILENT: why_silent(site, name)}
+def _from_disk(site: Site, name: str, msg_id: str) -> Message:
+    view: Mapping[str, object] = offline.message(
+        site.root, name, msg_id, "nobody answers for it"
+    )
+    # The address says the queue.
+    left_out = {"queue"} if view["_attachments"] else {"queue", "_attachments"}
+    kept = {key: value for key, value in view.items() if key not in left_out}
+    return cast(Message, {**kept, SILENT: why_silent(site, name)})
 
 
 async def state(site: Site, name: str, msg_id: str) -> str:
     """Return the state of a message as the ancestor's clients know it."""
     try:
-        asked = {"msg_id": msg_id}
-        return str(await site.owners.demand(name, "get_message_state", asked))
+        request = {"msg_id": msg_id}
+        return str(await site.owners.demand(name, "get_message_state", request))
     except _NOBODY:
         queue = site.root.queue(name)
-        found = await site.pools.file(folders.find, queue, msg_id)
-    if found is None:
+        state = await site.pools.file(folders.find, queue, msg_id)
+    if state is None:
         raise NoSuchMessage(f"there is no message {msg_id} in queue {name}")
-    return offline.shown_state(found)
+    return offline.shown_state(state)
 
 
 async def rows(
     site: Site, name: str, state: State, limit: int, after: str = ""
-) -> list[dict[str, Any]]:
+) -> list[MessageRow]:
     """Return the newest messages of a state; `after`: only those older than that id."""
-    asked = {"state": str(state), "limit": limit, **({"after": after} if after else {})}
     try:
-        return await _told(site, name, asked)
+        return await _listed(site, name, state, limit, after)
     except _NOBODY:
         queue = site.root.queue(name)
-        told = await site.pools.file(offline.rows, queue, state, limit, after)
-        return [dict(row) for row in told if "due" in row]  # those that can be read
+        listed = await site.pools.file(offline.rows, queue, state, limit, after)
+        return [row for row in listed if "due" in row]  # those that can be read
 
 
-async def _told(site: Site, name: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the owner lists; an answer that ends early is asked on."""
-    found: list[dict[str, Any]] = []
+async def _listed(
+    site: Site, name: str, state: State, limit: int, after: str
+) -> list[MessageRow]:
+    """Return what the owner lists; where its answer ends early, it is asked to go on."""
+    rows: list[MessageRow] = []
     while True:
-        rest = {"limit": asked["limit"] - len(found)}
-        if found:
-            rest["after"] = found[-1]["msg_id"]
-        reply = await site.owners.ask(name, "list", {**asked, **rest})
-        found += client.demanded(reply)
-        if not reply[2:] or not found or len(found) >= asked["limit"]:
-            return found
+        request = {"state": str(state), "limit": limit - len(rows)}
+        if last := rows[-1]["msg_id"] if rows else after:
+            request["after"] = last
+        more, ends_early = await views.rows(site.owners, name, request)
+        rows += more
+        if not ends_early or not rows or len(rows) >= limit:
+            return rows
 
 
 async def counts(site: Site, name: str) -> dict[str, int]:
@@ -104,6 +113,6 @@ def _counts(site: Site, name: str) -> dict[str, int]:
     point = checkpoint.read(queue)
     if point is None or not stopped_cleanly(queue):
         return {}
-    found = point.counts.to_json()
-    found["errack"] = found.pop(State.DISMISSED)  # as the owner calls it
-    return found
+    counts = point.counts.to_json()
+    counts["errack"] = counts.pop(State.DISMISSED)  # as the owner calls it
+    return counts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import falcon
 from falcon.asgi import Request, Response
@@ -15,6 +14,7 @@ from rq.transfers import QUEUE, Transfer
 from rq.web import forms
 from rq.web.answers import say, succeeded
 from rq.web.messages import checked, who
+from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -24,9 +24,9 @@ _NO_METHOD = "_method is none of retry, arrived and again"
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the actions of the page `/relay`."""
-    found = Relaying(site)
-    routes.post(PAGE, found.change_all, Role.OPERATOR, queue=QUEUE)
-    routes.post(PAGE + "/{msg_id}", found.change, Role.OPERATOR, queue=QUEUE)
+    relay = Relaying(site)
+    routes.post(PAGE, relay.change_all, Role.OPERATOR, queue=QUEUE)
+    routes.post(PAGE + "/{msg_id}", relay.change, Role.OPERATOR, queue=QUEUE)
 
 
 class Relaying:
@@ -41,44 +41,46 @@ class Relaying:
         form = await forms.read(req)
         if form.get("_method") != "retry":
             raise falcon.HTTPBadRequest(description="_method is not retry")
-        found = await asyncio.to_thread(transfers.ls, self._site.root)
         tried = 0
-        for one in found:
-            if not one.in_doubt:
-                tried += await self._is_tried(req, one)
-        reply = ["ok", tried]
-        text = f"{tried} are tried again" if tried else "there was nothing to try again"
+        for transfer in await asyncio.to_thread(transfers.ls, self._site.root):
+            if not transfer.in_doubt:
+                tried += await self._is_tried(req, transfer)
+        reply: Reply = ["ok", tried]
+        many = "1 message is" if tried == 1 else f"{tried} messages are"
+        text = f"{many} tried again" if tried else "there was nothing to try again"
         say(self._site, req, resp, form, reply, PAGE, text)
 
-    async def _is_tried(self, req: Request, one: Transfer) -> bool:
+    async def _is_tried(self, req: Request, transfer: Transfer) -> bool:
         try:
-            return succeeded(await self._go(req, one))
+            return succeeded(await self._go(req, transfer))
         except RQError:
             return False  # it has ended meanwhile
 
     async def change(self, req: Request, resp: Response, msg_id: str) -> None:
         form = await forms.read(req)
         method = form.get("_method")
-        one = await asyncio.to_thread(transfers.find, self._site.root, checked(msg_id))
+        root, short = self._site.root, checked(msg_id)
+        transfer = await asyncio.to_thread(transfers.find, root, short)
         if method == "retry":
-            reply, text = await self._go(req, one), f"{one.msg_id} is tried again"
+            reply = await self._go(req, transfer)
+            text = f"{short} is tried again"
         elif method == "arrived":
-            asked = {"msg_id": one.msg_id, "who": who(req)}
-            reply = await self._site.owners.ask(QUEUE, "ack_errs", asked)
-            text = f"{one.msg_id} is acknowledged: it has arrived"
+            request = {"msg_id": transfer.msg_id, "who": who(req)}
+            reply = await self._site.owners.ask(QUEUE, "ack_errs", request)
+            text = f"{short} is acknowledged: it has arrived"
         elif method == "again":
-            await asyncio.to_thread(transfers.send_again, self._site.root, one)
-            reply = await self._go(req, one)
-            text = f"{one.msg_id} is sent again, as a new message there"
+            await asyncio.to_thread(transfers.send_again, root, transfer)
+            reply = await self._go(req, transfer)
+            text = f"{short} is sent again, as a new message there"
         else:
             raise falcon.HTTPBadRequest(description=_NO_METHOD)
         say(self._site, req, resp, form, reply, PAGE, text)
 
-    async def _go(self, req: Request, one: Transfer) -> Any:
+    async def _go(self, req: Request, transfer: Transfer) -> Reply:
         """Let a message be tried at once, and its host be asked."""
-        command = transfers.command(one)
+        command = transfers.command(transfer)
         if command is None:
-            return ["fail", f"{one.msg_id} is being handed over right now"]
-        await asyncio.to_thread(host_back_off.pardon, self._queue, one.peer)
-        asked = {"msg_id": one.msg_id, "who": who(req)}
-        return await self._site.owners.ask(QUEUE, command, asked)
+            return ["fail", f"{transfer.msg_id} is being handed over right now"]
+        await asyncio.to_thread(host_back_off.pardon, self._queue, transfer.peer)
+        request = {"msg_id": transfer.msg_id, "who": who(req)}
+        return await self._site.owners.ask(QUEUE, command, request)

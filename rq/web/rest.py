@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import falcon
 import orjson
@@ -21,6 +21,7 @@ from rq.web import (
     relaying,
     resumed,
     txn,
+    views,
 )
 from rq.web.answers import (
     say,
@@ -34,7 +35,13 @@ from rq.web.routes import Routes
 from rq.web.site import Site
 
 _STATES = ("prep", "que", "run", "done", "err", "relayed")
-_ADMIN = ("pause", "resume", "down", "up")
+_NOW = {
+    "pause": "is paused",
+    "resume": "is resumed",
+    "down": "is taken down",
+    "up": "is taken up",
+}
+_ADMIN = tuple(_NOW)
 _NEW_QUEUE = ("name", "script", "num_workers", "exec_prefix")
 _MOST_LISTED = 10_000
 _PARAM_LISTS = ("coalesce_params", "blocking_params")
@@ -89,20 +96,20 @@ class Queues:
 
     async def json(self, req: Request, resp: Response, name: str) -> None:
         facts = await self._facts(name)
-        shown = {f"{k}_size" if k in _STATES else k: v for k, v in facts.items()}
-        say_json(resp, shown)
+        sizes = {f"{k}_size" if k in _STATES else k: v for k, v in facts.items()}
+        say_json(resp, sizes)
 
-    async def _facts(self, name: str) -> dict[str, Any]:
-        found = await self._site.owners.demand(name, "detail")
-        if found["status"] == "DOWN":
+    async def _facts(self, name: str) -> dict[str, object]:
+        detail = await views.demand_detail(self._site.owners, name)
+        if detail["status"] == "DOWN":
             return {"status": "DOWN"}
-        counts = {state: found["counts"][state] for state in _STATES}
-        return {"status": found["status"], "uptime": found["uptime"], **counts}
+        counts = {state: detail["counts"][state] for state in _STATES}
+        return {"status": detail["status"], "uptime": detail["uptime"], **counts}
 
     async def done(self, req: Request, resp: Response, name: str) -> None:
         limit = req.get_param_as_int("limit", default=10, max_value=_MOST_LISTED)
-        asked = {"state": "done", "limit": limit}
-        say_json(resp, await self._site.owners.ask(name, "messages", asked))
+        request = {"state": "done", "limit": limit}
+        say_json(resp, await self._site.owners.ask(name, "messages", request))
 
     async def config_file(self, req: Request, resp: Response, name: str) -> None:
         path = self._site.root.queue(_named(name)).config
@@ -116,15 +123,16 @@ class Queues:
         resp.data = data
 
     async def config(self, req: Request, resp: Response, name: str) -> None:
-        found = await self._site.owners.demand(name, "config")
-        say_json(resp, found if sees_secrets(req) else secrets.masked(found))
+        config = await views.config(self._site.owners, name)
+        say_json(resp, config if sees_secrets(req) else secrets.masked(config))
 
     # ---- changing
 
     async def create(self, req: Request, resp: Response) -> None:
         if not self._site.config.allow_new_queue:
             raise falcon.HTTPForbidden(
-                description='Queues are not made here: "allow_new_queue" is not true.'
+                description="Queues may not be made here: allow_new_queue is not true in "
+                "config/config.json."
             )
         form = await forms.read(req)
         wanted = form.nested("queue")
@@ -135,7 +143,15 @@ class Queues:
             error = BadInput(_why_not_made(str(reply[-1]), wanted))
             await self._site.refilled.queue(req, resp, form, error)
             return
-        say(self._site, req, resp, form, reply, f"/q/{wanted['name']}", "queue created")
+        say(
+            self._site,
+            req,
+            resp,
+            form,
+            reply,
+            f"/q/{wanted['name']}",
+            "the queue is made",
+        )
 
     async def delete(self, req: Request, resp: Response) -> None:
         form = await forms.read(req)
@@ -146,12 +162,12 @@ class Queues:
 
     async def administer(self, req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
-        given = [one for one in _ADMIN if form.has(one)]
+        given = [verb for verb in _ADMIN if form.has(verb)]
         if not given or len(given) == len(_ADMIN):
-            raise BadInput(f"say one of {', '.join(f'{one}=1' for one in _ADMIN)}")
+            raise BadInput(f"say one of {', '.join(f'{verb}=1' for verb in _ADMIN)}")
         self._must_exist(name)
         reply = await self._site.owners.supervisor(f"{given[0]}_queue", name)
-        text = f"{name}: {given[0]}"
+        text = f"{name} {_NOW[given[0]]}"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
     async def restart(self, req: Request, resp: Response, name: str) -> None:
@@ -163,7 +179,8 @@ class Queues:
     async def acknowledge(self, req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
         reply = await self._site.owners.ask(name, "ack_errs")
-        text = f"{reply[-1]} errors acknowledged"
+        text = "1 error is" if reply[-1] == 1 else f"{reply[-1]} errors are"
+        text = f"{text} acknowledged"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
     def _must_exist(self, name: str) -> None:
@@ -178,21 +195,21 @@ def _named(name: str) -> str:
     raise NoSuchQueue(f"there is no queue {name!r:.80}")
 
 
-def _why_not_made(said: str, wanted: dict[str, Any]) -> str:
+def _why_not_made(said: str, wanted: Mapping[str, object]) -> str:
     """Return a refusal of the supervisor, which keeps the ancestor's words, as a sentence."""
     if said == "already created":
-        return f"There is a queue {wanted.get('name')} already; choose another name."
+        return f"There is already a queue {wanted.get('name')}; choose another name."
     return said
 
 
-def _config_of(wanted: dict[str, Any]) -> dict[str, Any]:
+def _config_of(wanted: Mapping[str, object]) -> dict[str, object]:
     """Return the queue config that a form asks for; blank fields are not set, but a blank
     prefix is one: the script is started directly."""
-    found = {key: wanted[key] for key in _NEW_QUEUE if wanted.get(key)}
+    config = {key: wanted[key] for key in _NEW_QUEUE if wanted.get(key)}
     if wanted.get("exec_prefix") == "":
-        found["exec_prefix"] = ""
+        config["exec_prefix"] = ""
     for key in _PARAM_LISTS:
         chosen = wanted.get(key)
         if isinstance(chosen, list):
-            found[key] = [one for one in chosen if one]
-    return found
+            config[key] = [number for number in chosen if number]
+    return config

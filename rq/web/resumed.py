@@ -14,7 +14,6 @@ import stat
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from falcon.asgi import Request, Response
 
@@ -23,9 +22,11 @@ from rq.access.roles import Role
 from rq.config import files
 from rq.errors import BadInput, Refused
 from rq.states import State
+from rq.web import views
 from rq.web.answers import say_json
 from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
 from rq.web.messages import checked
+from rq.web.owners import Reply
 from rq.web.parts import Parts, name_of
 from rq.web.routes import Routes
 from rq.web.site import Site
@@ -60,34 +61,33 @@ class Resumed:
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
         wanted = _wanted(req)
-        asked = {"msg_id": checked(msg_id), "name": names.attachment(file)}
-        known = await self._site.owners.ask(name, "get_message_state", asked)
-        if known != ["ok", State.PREP]:
+        place = {"msg_id": checked(msg_id), "name": names.attachment(file)}
+        state = await self._site.owners.ask(name, "get_message_state", place)
+        if state != ["ok", State.PREP]:
             await req.stream.exhaust()
-            text = "msg already commited" if known[0] == "ok" else known[-1]
+            text = "msg already commited" if state[0] == "ok" else state[-1]
             say_json(resp, ["fail", text])
             return
         # What there is no room for must not count as begun.
         check_room(self._site, 0 if wanted.start is None else _left(wanted))
-        part = _name(req, name, asked, wanted)
-        place = self._parts.admit(part, wanted.size)
-        with contextlib.closing(_opened(place)) as intake:
-            say_json(resp, await self._take(req, name, asked, wanted, place, intake))
+        part = self._parts.admit(_name(req, name, place, wanted), wanted.size)
+        with contextlib.closing(_opened(part)) as intake:
+            say_json(resp, await self._take(req, name, place, wanted, part, intake))
 
     async def _take(
         self,
         req: Request,
         name: str,
-        asked: dict[str, str],
+        place: dict[str, str],
         wanted: _Wanted,
-        place: Path,
+        part: Path,
         intake: Intake,
-    ) -> Any:
+    ) -> Reply:
         have = os.fstat(intake.fd).st_size
         if wanted.start is None:
             if not have:
-                self._parts.forget(place.name)
-            return await self._progress(name, asked, wanted, have)
+                self._parts.forget(part.name)
+            return await self._progress(name, place, wanted, have)
         if wanted.start > have:
             await req.stream.exhaust()
             return ["fail", f"message has {have} bytes of it: go on from there"]
@@ -97,30 +97,30 @@ class Resumed:
         if have < wanted.size:
             return ["fail", f"message has {have} bytes of it: go on from there"]
         about = {
-            **asked,
-            "pathname": f"/{asked['name']}",
+            **place,
+            "pathname": f"/{place['name']}",
             "sha256": wanted.sha256,
             "digests": intake.digests(),
         }
         reply = await self._site.owners.attach(name, about, intake.fd)
         if not str(reply[-1]).startswith(_NOT_NOW):
-            self._parts.forget(place.name)
+            self._parts.forget(part.name)
         return reply
 
     async def _progress(
-        self, name: str, asked: dict[str, str], wanted: _Wanted, have: int
-    ) -> Any:
+        self, name: str, place: dict[str, str], wanted: _Wanted, have: int
+    ) -> Reply:
         """Answer how many bytes have come; or that it is attached already."""
-        message = await self._site.owners.demand(name, "get_message", asked)
-        one = message.get("_attachments", {}).get(asked["name"])
-        if one is not None and one["sha256"] == wanted.sha256:
-            return ["ok", f"{one['md5']}-Attached successfully"]
+        message = await views.message(self._site.owners, name, place["msg_id"])
+        held = message.get("_attachments", {}).get(place["name"])
+        if held is not None and held["sha256"] == wanted.sha256:
+            return ["ok", f"{held['md5']}-Attached successfully"]
         return ["ok", have]
 
 
-def _name(req: Request, name: str, asked: dict[str, str], wanted: _Wanted) -> str:
+def _name(req: Request, name: str, place: dict[str, str], wanted: _Wanted) -> str:
     """Return what the file is called in which the pieces are put together."""
-    what = [name, asked["msg_id"], asked["name"], wanted.sha256, str(wanted.size)]
+    what = [name, place["msg_id"], place["name"], wanted.sha256, str(wanted.size)]
     return name_of("\n".join(what), req.context.principal.name)
 
 
@@ -139,51 +139,51 @@ async def _no_more(pieces: AsyncIterable[bytes], left: int) -> AsyncIterator[byt
 
 def _wanted(req: Request) -> _Wanted:
     sha256 = req.get_header(DIGEST) or ""
-    found = _RANGE.fullmatch(req.get_header("Content-Range") or "")
-    if found is None or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+    match = _RANGE.fullmatch(req.get_header("Content-Range") or "")
+    if match is None or not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise BadInput(
             f"say {DIGEST}, and Content-Range: bytes FIRST-LAST/SIZE, or bytes */SIZE "
             "to ask how many have come"
         )
-    start = None if found[1] is None else int(found[1])
-    return _Wanted(start, int(found[2]), sha256)
+    start = None if match[1] is None else int(match[1])
+    return _Wanted(start, int(match[2]), sha256)
 
 
-def _opened(place: Path) -> Intake:
+def _opened(part: Path) -> Intake:
     """Return the file, which only one request writes at a time."""
     while True:
         try:
-            fd = _descriptor(place)
+            fd = _descriptor(part)
         except OSError as error:
             raise cannot_take(error) from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_ours(fd, place):
+            if _is_ours(fd, part):
                 return Intake(fd)
         except BlockingIOError:
             os.close(fd)
-            text = "this attachment is just being sent over another line"
+            text = "another connection is sending this attachment right now"
             raise Refused(text) from None
         os.close(fd)
 
 
-def _descriptor(place: Path) -> int:
+def _descriptor(part: Path) -> int:
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return os.open(place, flags | os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(part, flags | os.O_RDWR | os.O_CREAT, 0o600)
     except PermissionError:  # its owner attached it, and locked what it holds
-        return os.open(place, flags | os.O_RDONLY)
+        return os.open(part, flags | os.O_RDONLY)
 
 
-def _is_ours(fd: int, place: Path) -> bool:
+def _is_ours(fd: int, part: Path) -> bool:
     """Whether the file is to be written still: one that was attached meanwhile, and has
     a name as such, never is."""
-    found = os.fstat(fd)
+    info = os.fstat(fd)
     try:
-        named = os.stat(place, follow_symlinks=False).st_ino == found.st_ino
+        named = os.stat(part, follow_symlinks=False).st_ino == info.st_ino
     except FileNotFoundError:
         return False
-    attached = found.st_nlink > 1 or not found.st_mode & stat.S_IWUSR
+    attached = info.st_nlink > 1 or not info.st_mode & stat.S_IWUSR
     if named and attached:
-        files.remove_upload(place)
+        files.remove_upload(part)
     return named and not attached

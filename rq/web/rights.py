@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from falcon.asgi import Request
 
@@ -13,7 +12,7 @@ from rq.web.routes import Right
 
 
 def check_right(
-    principal: Principal | None, right: Right, params: Mapping[str, Any]
+    principal: Principal | None, right: Right, params: Mapping[str, str]
 ) -> None:
     """Raise NotPermitted unless `principal` may use a route with these fields."""
     if principal is None or right.role is None:

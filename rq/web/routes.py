@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TypedDict, Unpack
 
 from falcon import HTTP_303
 from falcon.asgi import App, Request, Response
@@ -16,13 +16,20 @@ from rq.access.roles import Role
 Handler = Callable[..., Awaitable[None]]
 
 
+class Scope(TypedDict, total=False):
+    """Which queues a route is about; as the fields of Right."""
+
+    queue: str
+    shared: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
     """Who may use a route.
 
     Somebody who may ask of some queues only may use a route of one of these: the queue
     is `queue`, or the field `name` of the path. A `shared` route is for them, too,
-    because it shows nothing, or looks itself at what they may see.
+    because it shows nothing of queues, or looks itself at what they may see.
     """
 
     role: Role | None
@@ -47,16 +54,22 @@ class Routes:
     def __init__(self) -> None:
         self._table: dict[str, dict[str, Route]] = {}
 
-    def get(self, path: str, handler: Handler, role: Role, **right: Any) -> None:
+    def get(
+        self, path: str, handler: Handler, role: Role, **right: Unpack[Scope]
+    ) -> None:
         """Let `handler` answer GET (and HEAD) of `path`, say `/q/{name}`."""
         self._add("GET", path, Route(handler, Right(role=role, **right)))
         self._add("HEAD", path, Route(handler, Right(role=role, **right)))
 
-    def post(self, path: str, handler: Handler, role: Role, **right: Any) -> None:
+    def post(
+        self, path: str, handler: Handler, role: Role, **right: Unpack[Scope]
+    ) -> None:
         """Let `handler` answer POST of `path`."""
         self._add("POST", path, Route(handler, Right(role=role, **right)))
 
-    def put(self, path: str, handler: Handler, role: Role, **right: Any) -> None:
+    def put(
+        self, path: str, handler: Handler, role: Role, **right: Unpack[Scope]
+    ) -> None:
         """Let `handler` answer PUT of `path`."""
         self._add("PUT", path, Route(handler, Right(role=role, **right)))
 
@@ -78,7 +91,7 @@ class Routes:
         """Return who may use a method of a path."""
         return self._table[path][method].right
 
-    def install(self, app: App[Any, Any], prefix: str) -> None:
+    def install(self, app: App[Request, Response], prefix: str) -> None:
         """Give all routes to `app`, under `prefix` (no slash at its end)."""
         for path, methods in self._table.items():
             handlers = {
@@ -91,7 +104,7 @@ class Routes:
             _lead(app, prefix)
 
 
-def _lead(app: App[Any, Any], prefix: str) -> None:
+def _lead(app: App[Request, Response], prefix: str) -> None:
     """Lead from the relative root without its last slash to the overview."""
 
     async def lead(req: Request, resp: Response) -> None:

@@ -15,22 +15,22 @@ _BYTES = 32
 def of(root: Root) -> bytes:
     """Return the secret; made when there is none. All web processes have the same one,
     also those that start at the same moment."""
-    if (found := _read(root)) is not None:
-        return found
+    if (secret := _read(root)) is not None:
+        return secret
     turn = locks.lock_waiting(root.config_dir / "web.secret.lock")
     try:
-        if (found := _read(root)) is None:
-            made = secrets.token_hex(_BYTES)
-            files.write_secret(root.web_secret, made)
-            found = made.encode()
-        return found
+        if (secret := _read(root)) is None:
+            text = secrets.token_hex(_BYTES)
+            files.write_secret(root.web_secret, text)
+            secret = text.encode()
+        return secret
     finally:
         os.close(turn)
 
 
 def _read(root: Root) -> bytes | None:
     try:
-        found = root.web_secret.read_bytes()
+        secret = root.web_secret.read_bytes()
     except FileNotFoundError:
         return None
-    return found if len(found) >= _BYTES else None
+    return secret if len(secret) >= _BYTES else None

@@ -12,10 +12,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 
 from rq import config, helper, logs
@@ -25,6 +25,7 @@ from rq.errors import BadConfig, CannotRead, Refused, RQError
 from rq.helper import Helper
 from rq.proc import daemon
 from rq.web import app, guard, secret, site, tls
+from rq.web.connection import Asgi, Receive, Scope, Send
 from rq.web.door import Rules, Worker
 from rq.web.site import Site
 
@@ -33,8 +34,6 @@ BODY_TIME = 60  # seconds without a byte until a request counts as broken off
 GRACE = 4  # seconds from TERM to the end, whatever is still open
 _POLL = 0.05
 DO_NOT_RESTART = 3  # only a person can mend it
-
-Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ def listen(settings: RootConfig) -> socket.socket:
     """Return the listening socket; Refused says in a sentence why there is none."""
     where = f"{settings.addr}:{settings.port}"
     try:
-        found = socket.getaddrinfo(
+        infos = socket.getaddrinfo(
             settings.addr.strip("[]") or None,
             settings.port,
             type=socket.SOCK_STREAM,
@@ -87,7 +86,7 @@ def listen(settings: RootConfig) -> socket.socket:
         )
     except socket.gaierror as error:
         raise BadConfig(f"addr {settings.addr}: {error.strerror}") from None
-    family, kind, number, _, address = found[0]
+    family, kind, number, _, address = infos[0]
     sock = socket.socket(family, kind, number)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -102,7 +101,7 @@ def listen(settings: RootConfig) -> socket.socket:
 class _Log(Logger):
     """gunicorn's own words go where all of this process's go."""
 
-    def setup(self, cfg: Any) -> None:
+    def setup(self, cfg: object) -> None:
         self.error_log.propagate = True
         self.error_log.handlers[:] = []
         self.error_log.setLevel(logging.WARNING)
@@ -157,22 +156,22 @@ class _Server(BaseApplication):
 
     def load(self) -> Asgi:
         root, settings = self._started.root, self._settings
-        made = site.make(root, settings, secret.of(root))
-        for text in made.warnings():
+        served = site.make(root, settings, secret.of(root))
+        for text in served.warnings():
             log.warning("%s", text)
-        self._counted = _Counted(app.create_app(made), made)
+        self._counted = _Counted(app.create_app(served), served)
         return self._counted
 
     # ---- in the worker
 
-    def _forked(self, arbiter: Any, worker: Any) -> None:
+    def _forked(self, arbiter: Arbiter, worker: Worker) -> None:
         """Die with the master: another one could not take the place of both."""
         daemon.die_with_parent(signal.SIGKILL)
         daemon.title("rq-web")
         if os.getppid() != arbiter.pid:
             sys.exit(1)
 
-    def _ready(self, worker: Any) -> None:
+    def _ready(self, worker: Worker) -> None:
         """Stop as this program wants it, and tell the supervisor that we serve."""
         counted = self._counted
         assert counted, "load has been called"
@@ -207,7 +206,7 @@ class _Counted:
         self.active = 0
         self.stopping: asyncio.Task[None] | None = None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return

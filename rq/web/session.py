@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from typing import Any
 
 import orjson
 from falcon.asgi import Request, Response
@@ -32,10 +31,10 @@ class Flashes:
             req.context.flashes = _flashes(self._site, req.cookies.get(COOKIE, ""))
 
     async def process_response(
-        self, req: Request, resp: Response, resource: Any, succeeded: bool
+        self, req: Request, resp: Response, resource: object, succeeded: bool
     ) -> None:
-        said = (resp.content_type or "").startswith("text/html")
-        if said and getattr(req.context, "flashes", None):
+        is_page = (resp.content_type or "").startswith("text/html")
+        if is_page and getattr(req.context, "flashes", None):
             path = self._site.config.relative_root
             resp.unset_cookie(COOKIE, path=path, same_site="Lax")
 

@@ -46,10 +46,10 @@ OLD_KEY = (
 
 def add_routes(routes: Routes, site: Site, credentials: Credentials) -> None:
     """Add the routes of signing in and out; the guard lets everybody ask them."""
-    found = SignIn(site, credentials)
-    routes.get(LOGIN, found.show, Role.VIEWER, shared=True)
-    routes.post(LOGIN, found.enter, Role.VIEWER, shared=True)
-    routes.post(LOGOUT, found.leave, Role.VIEWER, shared=True)
+    signin = SignIn(site, credentials)
+    routes.get(LOGIN, signin.show, Role.VIEWER, shared=True)
+    routes.post(LOGIN, signin.enter, Role.VIEWER, shared=True)
+    routes.post(LOGOUT, signin.leave, Role.VIEWER, shared=True)
 
 
 class SignIn:
@@ -62,9 +62,7 @@ class SignIn:
 
     async def show(self, req: Request, resp: Response) -> None:
         key = req.get_param("once")
-        if (
-            key and req.method == "GET"
-        ):  # who only looks whether it is there uses no key
+        if key and req.method == "GET":  # HEAD only looks, and uses no key
             self._enter_once(req, resp, key)
             return
         said = SIGNED_OUT if req.get_param("out") == "1" else ""
@@ -80,19 +78,23 @@ class SignIn:
     async def enter(self, req: Request, resp: Response) -> None:
         # Anybody may send this, so little of it is read.
         if req.content_length is None:
-            raise falcon.HTTPLengthRequired(description="Say how long the form is.")
+            raise falcon.HTTPLengthRequired(
+                description="The form needs its Content-Length."
+            )
         if req.content_length > _MOST_BYTES:
-            raise falcon.HTTPContentTooLarge(description="That is no name or password.")
+            raise falcon.HTTPContentTooLarge(
+                description=f"A form that signs in has at most {_MOST_BYTES} bytes."
+            )
         form = await forms.read(req)
         try:
-            who, how, proof = await self._shown(req, form)
+            who, how, proof = await self._proof(req, form)
         except (NotKnown, TooOften) as error:
             req.context.next = self._next(form)
             raise error
         req.context.next = self._next(form)
         self._begin(req, resp, who, how, proof)
 
-    async def _shown(self, req: Request, form: Form) -> tuple[str, How, str]:
+    async def _proof(self, req: Request, form: Form) -> tuple[str, How, str]:
         """Return who signs in, how, and what the session stands on."""
         secret = form.get("token").strip()
         if secret:

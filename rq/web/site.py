@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rq import names
 from rq.access import warnings
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rq.errors import RQError
     from rq.web.forms import Form
+    from rq.web.livelog import Hub
 
 
 class Refilled(Protocol):
@@ -44,7 +45,7 @@ class Site:
     owners: Owners
     secret: bytes  # signs the session cookie; one for each installation
     pools: Pools = field(default_factory=Pools)
-    livelog: Any = None  # rq.web.livelog.Hub; the pages give it
+    livelog: Hub | None = None  # the pages give it
     refilled: Refilled = field(init=False)  # the pages give it
     templates: Environment | None = None  # the app gives them
 
@@ -64,12 +65,12 @@ class Site:
     def queue_names(self) -> list[str]:
         """Return the names of all queues, in order."""
         try:
-            found = os.listdir(self.root.queues)
+            entries = os.listdir(self.root.queues)
         except FileNotFoundError:
             return []
         return sorted(
             name
-            for name in found
+            for name in entries
             if names.is_queue_name(name) and self.root.queue(name).config.is_file()
         )
 

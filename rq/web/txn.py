@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 import falcon
 from falcon.asgi import Request, Response
@@ -11,7 +11,8 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput
-from rq.nesting import from_json
+from rq.nesting import Json, from_json
+from rq.replies import TransactionView
 from rq.web import forms
 from rq.web.answers import say, say_json
 from rq.web.messages import check_dest
@@ -26,14 +27,14 @@ _PLACE = "/api/v1/queues/{name}/txn"
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the routes of transactions."""
-    found = Transactions(site)
-    routes.get(_PLACE, found.list, Role.VIEWER)
-    routes.post(_PLACE, found.open, Role.PRODUCER)
-    routes.get(_PLACE + "/{txn}", found.show, Role.VIEWER)
-    routes.post(_PLACE + "/{txn}/messages", found.prepare, Role.PRODUCER)
-    routes.post(_PLACE + "/{txn}/commit", found.commit, Role.PRODUCER)
-    routes.post(_PLACE + "/{txn}/abort", found.abort, Role.PRODUCER)
-    routes.post("/q/{name}/txn/{txn}", found.change, Role.PRODUCER)
+    transactions = Transactions(site)
+    routes.get(_PLACE, transactions.list, Role.VIEWER)
+    routes.post(_PLACE, transactions.open, Role.PRODUCER)
+    routes.get(_PLACE + "/{txn}", transactions.show, Role.VIEWER)
+    routes.post(_PLACE + "/{txn}/messages", transactions.prepare, Role.PRODUCER)
+    routes.post(_PLACE + "/{txn}/commit", transactions.commit, Role.PRODUCER)
+    routes.post(_PLACE + "/{txn}/abort", transactions.abort, Role.PRODUCER)
+    routes.post("/q/{name}/txn/{txn}", transactions.change, Role.PRODUCER)
 
 
 class Transactions:
@@ -43,12 +44,11 @@ class Transactions:
         self._site = site
 
     async def list(self, req: Request, resp: Response, name: str) -> None:
-        found = await self._ask(name, "list_txns", {})
-        say_json(resp, {"transactions": found})
+        say_json(resp, {"transactions": await self._ask(name, "list_txns", {})})
 
     async def open(self, req: Request, resp: Response, name: str) -> None:
-        asked = await _object(req)
-        wanted = {key: asked.get(key) for key in ("key", "ttl")}
+        body = await _object(req)
+        wanted = {key: body.get(key) for key in ("key", "ttl")}
         say_json(resp, await self._ask(name, "open_txn", wanted))
 
     async def show(self, req: Request, resp: Response, name: str, txn: str) -> None:
@@ -58,12 +58,12 @@ class Transactions:
         messages = await _messages(req)
         for fields in messages:
             check_dest(req, name, fields if isinstance(fields, dict) else {})
-        asked = {"txn": txn, "messages": messages}
-        say_json(resp, {"ids": await self._ask(name, "prepare_txn", asked)})
+        request = {"txn": txn, "messages": messages}
+        say_json(resp, {"ids": await self._ask(name, "prepare_txn", request)})
 
     async def commit(self, req: Request, resp: Response, name: str, txn: str) -> None:
-        asked = {"txn": txn, "ids": (await _object(req)).get("ids")}
-        say_json(resp, await self._ask(name, "commit_txn", asked))
+        request = {"txn": txn, "ids": (await _object(req)).get("ids")}
+        say_json(resp, await self._ask(name, "commit_txn", request))
 
     async def abort(self, req: Request, resp: Response, name: str, txn: str) -> None:
         await _read(req)
@@ -78,13 +78,22 @@ class Transactions:
         here = f"/q/{name}/txn"
         say(self._site, req, resp, form, reply, here, f"transaction {txn} is aborted")
 
-    async def _ask(self, name: str, command: str, asked: dict[str, Any]) -> Any:
-        return await self._site.owners.demand(name, command, asked)
+    async def _ask(
+        self, name: str, command: str, request: Mapping[str, object]
+    ) -> Json:
+        return await self._site.owners.demand(name, command, request)
 
 
-def listed(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is told of a transaction, and when it was opened: epoch seconds."""
-    return {"key": None, "ids": [], **told, "opened": names.created(told["txn"])}
+class TransactionRow(TransactionView, total=False):
+    """A transaction as the pages show it."""
+
+    opened: float  # epoch seconds
+
+
+def listed(view: TransactionView) -> TransactionRow:
+    """Return a transaction with when it was opened."""
+    opened = names.created(view["txn"])
+    return cast(TransactionRow, {"key": None, "ids": [], **view, "opened": opened})
 
 
 async def _read(req: Request, *kinds: str) -> bytes:
@@ -107,21 +116,23 @@ async def _read(req: Request, *kinds: str) -> bytes:
         )
     data = await req.stream.read()
     if len(data) < length:
-        raise falcon.HTTPBadRequest(description="The body ends before its length.")
+        raise falcon.HTTPBadRequest(
+            description="The body is shorter than its Content-Length says."
+        )
     return bytes(data)
 
 
-async def _object(req: Request) -> dict[str, Any]:
-    found = from_json(await _read(req, *_JSON) or b"{}", "the body")
-    if not isinstance(found, dict):
+async def _object(req: Request) -> Mapping[str, Json]:
+    body = from_json(await _read(req, *_JSON) or b"{}", "the body")
+    if not isinstance(body, dict):
         raise BadInput("the body is not a JSON object")
-    return found
+    return body
 
 
-async def _messages(req: Request) -> list[Any]:
+async def _messages(req: Request) -> list[Json]:
     """Return the messages in a body: one as JSON, or one a line."""
     data = await _read(req, *_JSON, *_LINES)
     if (req.content_type or "").startswith(_LINES):
         lines = enumerate(data.split(b"\n"), 1)
-        return [from_json(one, f"line {at}") for at, one in lines if one.strip()]
+        return [from_json(line, f"line {at}") for at, line in lines if line.strip()]
     return [from_json(data, "the body")]

@@ -66,9 +66,9 @@ def test_a_queue_that_stands_still_is_told_by_both(web):
     web.send(name)
     code, text, _ = status(web)
     assert code == 1
-    assert f"{name} stands still: messages are due, and num_workers is 0" in text
+    assert f"{name} makes no progress: messages are due, and num_workers is 0" in text
     answer = web.get("/readyz")
-    assert (answer.status, answer.text) == (503, f"queue {name} stands still\n")
+    assert (answer.status, answer.text) == (503, f"queue {name} makes no progress\n")
     assert rq("queue", "pause", name, root=web.daemon.root.path).returncode == 0
     wait_until(lambda: web.get("/readyz").text == "ok\n")  # somebody wants it so
     wait_until(lambda: status(web)[0] == 0)

@@ -31,21 +31,21 @@ def test_a_queue_that_runs_is_well():
 @pytest.mark.parametrize(
     ("facts", "sentence", "stops"),
     [
-        ({"closed_reason": "full"}, "q takes no messages: full", True),
+        ({"closed_reason": "full"}, "q accepts no messages: full", True),
         ({"oper": "SCRIPTERROR", "reason": "run: no such file"},
          "q cannot start its script: run: no such file", True),
-        ({"reason": "bad config"}, "q has trouble: bad config", False),
+        ({"reason": "bad config"}, "q has a problem: bad config", False),
         ({"stalled": "so it is", "stalled_by": "start"},
-         "q stands still: so it is", True),
+         "q makes no progress: so it is", True),
         ({"stalled": "so it is", "stalled_by": "slots"},
-         "q stands still: so it is", True),
+         "q makes no progress: so it is", True),
         ({"stalled": "they wait for h", "stalled_by": "outside"},
-         "q stands still: they wait for h", False),
+         "q makes no progress: they wait for h", False),
         ({"stuck": "EIO"}, "q cannot make folders: EIO", False),
         ({"in_doubt": 1},
          "q could not deliver a copy or webhook in six days (`rq owed ls`)", False),
         ({"left_at_door": {"x": "no msg"}}, "q cannot take new/x: no msg", False),
-        ({"held": [{"msg_id": "1", "by": "pid 7"}]}, "q keeps 1 in run: pid 7", False),
+        ({"held": [{"msg_id": "1", "by": "pid 7"}]}, "q cannot end the attempt of 1: pid 7", False),
     ],
 )  # fmt: skip
 def test_trouble_is_a_sentence(facts, sentence, stops):
@@ -56,7 +56,10 @@ def test_trouble_is_a_sentence(facts, sentence, stops):
 def test_what_passes_by_itself_is_told_and_is_no_alarm():
     (found,) = of(lag=2000)
     assert found.passing
-    assert found.sentence == "q has 2,000 folders still to make or move"
+    assert (
+        found.sentence
+        == "q is behind with 2,000 folders, which are still to be made or moved"
+    )
 
 
 def test_what_somebody_took_down_is_well():

@@ -23,10 +23,10 @@ def test_the_examples_are_right(module):
 def test_a_picture_has_a_bar_for_each_minute_in_which_something_ended():
     series = {"done": [0, 3, 0], "err": [0, 1, 2], "depth": [0, 0, 0], "accepted": [6]}
     picture = sparks.spark(series)
-    assert picture["bars"].count("M") == 1
-    assert picture["bars_bad"].count("M") == 2
-    assert picture["depth"] == ""
-    assert "3 done, 3 failed" in picture["label"]
+    assert picture.bars.count("M") == 1
+    assert picture.bars_bad.count("M") == 2
+    assert picture.depth == ""
+    assert "3 done, 3 failed" in picture.label
 
 
 @pytest.mark.parametrize("values", [[], [0], [5], [1, 10**12, 3]])
@@ -34,13 +34,13 @@ def test_a_picture_of_anything_stays_inside_its_frame(values):
     series = {"done": values, "err": values, "depth": values, "accepted": values}
     picture = sparks.chart(series)
     for name in ("bars", "bars_bad", "depth", "depth_fill"):
-        numbers = picture[name].replace("M", " ").replace("L", " ").split()
-        assert "nan" not in numbers
-        assert "e" not in picture[name]
+        drawn = getattr(picture, name)
+        assert "nan" not in drawn.replace("M", " ").replace("L", " ").split()
+        assert "e" not in drawn
 
 
 def test_a_queue_that_does_not_answer_has_no_picture():
-    assert sparks.spark(sparks.EMPTY)["bars"] == ""
+    assert sparks.spark(sparks.EMPTY).bars == ""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_life_of_a_message_has_its_stations(state, kinds):
         "attempt": 2,
         "result": {"finished": 1767323100.0, "run_us": 2_000_000},
     }
-    assert [step["kind"] for step in message.life(told, 10.0)] == kinds
+    assert [step.kind for step in message.life(told, 10.0)] == kinds
 
 
 @pytest.mark.parametrize(

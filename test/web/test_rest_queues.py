@@ -183,7 +183,7 @@ def test_a_queue_is_made_and_removed_by_forms(web):
     again = web.post("/new_queue", {**fields, "x_format": "json"})
     assert again.json == ["fail", "already created"]
     page = web.post("/new_queue", fields, Accept=BROWSER)
-    assert "There is a queue made already" in page.text
+    assert "There is already a queue made" in page.text
     hostile = {**fields, "queue[name]": "<b>/", "queue[script]": '"x'}
     page = web.post("/new_queue", hostile, Accept=BROWSER)
     assert (page.status, page.kind) == (422, "text/html")
@@ -208,11 +208,11 @@ def test_what_an_action_did_is_said_once_on_the_next_page(web):
     assert "SameSite=Lax" in cookie
     pair = cookie.partition(";")[0]
     page = web.get(f"/q/{name}", Accept=BROWSER, Cookie=pair)
-    assert f"{name}: pause" in page.text
+    assert f"{name} is paused" in page.text
     assert "rq_session=" in page.headers["set-cookie"]
     forged = pair[:-4] + "0000"
     page = web.get(f"/q/{name}", Accept=BROWSER, Cookie=forged)
-    assert f"{name}: pause" not in page.text
+    assert f"{name} is paused" not in page.text
 
 
 def test_back_leads_nowhere_else(web):

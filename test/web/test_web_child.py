@@ -95,7 +95,7 @@ def test_the_instance_is_ready_when_its_queues_are(tmp_path):
 def test_the_instance_is_not_ready_while_its_disk_is_full(tmp_path):
     with served(tmp_path, min_free_bytes=2**60) as web:
         name = web.queue("echo done >&3")
-        full = f"queue {name} takes no messages: the disk is full"
+        full = f"queue {name} accepts no messages: the disk is full"
         wait_until(lambda: full in web.get("/readyz").text, 60)
         assert "free some, or lower min_free_bytes" in web.get("/readyz").text
         assert web.get("/readyz").status == 503

@@ -43,7 +43,7 @@ class Assets:
         # Always asked for again, and mostly answered 304: an upgrade shows at once.
         resp.cache_control = ["no-cache"]
         resp.etag = asset.etag
-        if req.if_none_match and asset.etag in [str(one) for one in req.if_none_match]:
+        if req.if_none_match and asset.etag in [str(tag) for tag in req.if_none_match]:
             resp.status = falcon.HTTP_304
             return
         resp.content_type = asset.kind

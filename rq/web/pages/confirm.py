@@ -10,7 +10,7 @@ from falcon.asgi import Request, Response
 
 from rq.web.pages import page
 from rq.web.pages.message import facts_of
-from rq.web.pages.queue import known
+from rq.web.pages.queue import check_queue
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -30,7 +30,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Subject:
     """What a question is about, and where its answers go: addresses."""
 
     about: str
@@ -150,15 +150,15 @@ class Confirm:
     async def of_queue(
         self, req: Request, resp: Response, name: str, verb: str
     ) -> None:
-        known(self._site, name)
+        check_queue(self._site, name)
         question = chosen(OF_QUEUE, verb)
         base = self._site.url(f"/q/{name}")
-        asked = Asked(about=name, action=base + question.path, cancel=base)
+        subject = Subject(about=name, action=base + question.path, cancel=base)
         if verb == "delete":
             home, action = self._site.url("/"), self._site.url("/delete_queue")
             which = (("queue_name", name),)
-            asked = replace(asked, action=action, back=home, fields=which)
-        await ask(req, resp, self._site, question, asked)
+            subject = replace(subject, action=action, back=home, fields=which)
+        await ask(req, resp, self._site, question, subject)
 
     async def of_message(
         self, req: Request, resp: Response, name: str, msg_id: str, verb: str
@@ -167,34 +167,39 @@ class Confirm:
         await facts_of(self._site, name, msg_id)
         queue = self._site.url(f"/q/{name}")
         base = f"{queue}/{msg_id}"
-        asked = Asked(
+        subject = Subject(
             about=f"{name}/{msg_id}",
             action=base + question.path,
             cancel=base,
             back=queue if question.home else base,
         )
-        await ask(req, resp, self._site, question, asked)
+        await ask(req, resp, self._site, question, subject)
 
 
 async def ask(
-    req: Request, resp: Response, site: Site, question: Question, asked: Asked
+    req: Request, resp: Response, site: Site, question: Question, subject: Subject
 ) -> None:
     """Show a question."""
     answer = [question.field] if question.field else []
-    fields = [*answer, *asked.fields, ("back", asked.back or asked.cancel)]
-    told = {
+    fields = [*answer, *subject.fields, ("back", subject.back or subject.cancel)]
+    facts = {
         "title": question.title,
         "sentence": question.sentence,
-        "post": asked.action,
+        "post": subject.action,
         "fields": dict(fields),
     }
-    values = {"facts": told, "question": question, "asked": asked, "fields": fields}
+    values = {
+        "facts": facts,
+        "question": question,
+        "subject": subject,
+        "fields": fields,
+    }
     await page.show(req, resp, site, "confirm.html", values)
 
 
-def chosen(known_verbs: dict[str, Question], verb: str) -> Question:
+def chosen(questions: dict[str, Question], verb: str) -> Question:
     """Return the question of an action; 404 when there is none."""
-    question = known_verbs.get(verb)
+    question = questions.get(verb)
     if question is None:
         raise falcon.HTTPNotFound(description=f"There is no action {verb!r:.40}.")
     return question

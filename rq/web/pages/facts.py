@@ -1,4 +1,4 @@
-"""What pages tell, gathered from owners, supervisor and timers, all at the same time.
+"""What pages show, gathered from owners, supervisor and timers, all at the same time.
 
 Everything is asked for and nothing is listed to be counted: a page costs the same with
 ten messages and with a million.
@@ -9,13 +9,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from rq import disk, health, names
 from rq.config.admin import admin_status
 from rq.errors import RQError
 from rq.layout import Root
+from rq.replies import (
+    ChildView,
+    Detail,
+    Running,
+    SupervisorStatus,
+    TimersStatus,
+)
+from rq.web import views
 from rq.web.pages import progress, sparks
 
 if TYPE_CHECKING:
@@ -31,65 +40,67 @@ _COUNTED = ("prep", "que", "run", "done", "relayed", "err", "errack")
 def queue_names(root: Root) -> list[str]:
     """Return the queues of a root: people's own first, then those that come with RQ."""
     try:
-        with os.scandir(root.queues) as found:
-            there = [one.name for one in found if names.is_queue_name(one.name)]
+        with os.scandir(root.queues) as entries:
+            named = [entry.name for entry in entries if names.is_queue_name(entry.name)]
     except FileNotFoundError:
         return []
-    there = [one for one in there if root.queue(one).config.is_file()]
-    return sorted(there, key=lambda one: (one in BUILT_IN, one))
+    queues = [name for name in named if root.queue(name).config.is_file()]
+    return sorted(queues, key=lambda name: (name in BUILT_IN, name))
 
 
-async def supervisor(site: Site) -> dict[str, Any]:
-    """Return what the supervisor says of itself; {} when nobody answers."""
+class Timers(TimersStatus, total=False):
+    """What the timers process says."""
+
+    asleep: str  # why it does not answer
+
+
+async def timers(site: Site) -> Timers:
+    """Return all timers, the next one first."""
     try:
-        reply = await site.owners.supervisor("status")
-    except RQError:
-        return {}
-    return reply if isinstance(reply, dict) else {}
-
-
-async def timers(site: Site) -> dict[str, Any]:
-    """Return what the timers process says; `asleep` tells that nobody answers."""
-    try:
-        told: dict[str, Any] = await site.owners.timers()
+        status = await views.timers(site.owners)
     except RQError as error:
-        return {"timers": [], "errors": {}, "asleep": str(error)}
-    told["timers"].sort(key=lambda one: one["due"])
-    return told
+        nothing = {"timers": [], "errors": {}, "asleep": str(error)}
+        return cast(Timers, nothing)
+    rows = sorted(status["timers"], key=lambda timer: timer["due"])
+    return cast(Timers, {**status, "timers": rows})
 
 
-async def queues(site: Site, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+class QueueRow(Detail, total=False):
+    """A queue on a page; where its owner does not answer, most of it is missing."""
+
+    answers: bool
+    built_in: bool
+    child: ChildView
+
+
+async def queues(site: Site, status: SupervisorStatus) -> list[QueueRow]:
     """Return a row for each queue, whether its owner answers or not."""
-    found = queue_names(site.root)
-    replies = await site.owners.each(found, "detail")
-    states = {one["name"]: one for one in children(facts) if one["kind"] == "queue"}
+    every = queue_names(site.root)
+    details = await views.details(site.owners, every)
     return [
-        queue_row(site, name, reply, states.get(name, {}))
-        for name, reply in zip(found, replies, strict=True)
+        queue_row(site, name, detail, child_of(status, name))
+        for name, detail in zip(every, details, strict=True)
     ]
 
 
-async def detail(site: Site, name: str) -> Any:
-    """Return a queue's whole answer to `detail`, or the RQError why there is none."""
-    [found] = await site.owners.each([name], "detail")
-    return found
-
-
-def children(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = facts.get("children")
-    return found if isinstance(found, list) else []
+def child_of(status: SupervisorStatus, queue: str) -> ChildView:
+    """Return what the supervisor says of a queue's process; {} when it says nothing."""
+    for child in status.get("children") or ():
+        if (child["name"], child["kind"]) == (queue, "queue"):
+            return child
+    return {}
 
 
 def queue_row(
-    site: Site, name: str, reply: Any, child: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what is known of a queue from its owner's answer to `detail`."""
-    if isinstance(reply, list) and len(reply) > 1 and reply[0] == "ok":
-        detail: dict[str, Any] = reply[1]
-        return {**detail, "name": name, "answers": True, "built_in": name in BUILT_IN}
+    site: Site, name: str, detail: Detail | RQError, child: ChildView
+) -> QueueRow:
+    """Return what is known of a queue: from its owner, or why that does not answer."""
+    if not isinstance(detail, RQError):
+        ours = {"name": name, "answers": True, "built_in": name in BUILT_IN}
+        return cast(QueueRow, {**detail, **ours})
     admin = str(admin_status(site.root, name))
     silent = child.get("state") or UNKNOWN
-    return {
+    row = {
         "name": name,
         "answers": False,
         "built_in": name in BUILT_IN,
@@ -97,7 +108,7 @@ def queue_row(
         "status": admin if admin != "UP" else silent,
         "admin": admin,
         "oper": UNKNOWN,
-        "reason": child.get("reason") or _silence(reply),
+        "reason": child.get("reason") or str(detail),
         "counts": {},
         "accepting": False,
         "closed_reason": None,
@@ -110,92 +121,136 @@ def queue_row(
         "uptime": None,
         "pid": child.get("pid"),
     }
+    return cast(QueueRow, row)
 
 
-def _silence(reply: Any) -> str:
-    if isinstance(reply, list) and len(reply) > 1:
-        return str(reply[1])
-    return str(reply) if isinstance(reply, RQError) else "its owner does not answer"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The sums of all queues, for the health strip."""
+
+    prep: int
+    que: int
+    run: int
+    done: int
+    relayed: int
+    err: int
+    errack: int
+    slots: int
+    slots_used: int
+    oldest_due_age: float  # seconds
+    oldest_in: str  # the queue of that message; "" when nothing is due
+    err_in: list[str]  # the queues that have errors
 
 
-def totals(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def totals(rows: Sequence[QueueRow]) -> Totals:
     """Return the sums that the health strip shows."""
     ages = [(row["oldest_due_age"] or 0.0, row["name"]) for row in rows]
     oldest, where = max(ages, default=(0.0, ""))
     sums = {
         state: sum(row["counts"].get(state, 0) for row in rows) for state in _COUNTED
     }
-    return {
+    return Totals(
         **sums,
-        "slots": sum(row["num_workers"] for row in rows),
-        "slots_used": sum(row.get("slots_used", 0) for row in rows),
-        "oldest_due_age": oldest,
-        "oldest_in": where if oldest else "",
-        "err_in": [row["name"] for row in rows if row["counts"].get("err")],
-    }
+        slots=sum(row["num_workers"] for row in rows),
+        slots_used=sum(row.get("slots_used", 0) for row in rows),
+        oldest_due_age=oldest,
+        oldest_in=where if oldest else "",
+        err_in=[row["name"] for row in rows if row["counts"].get("err")],
+    )
 
 
-def running(rows: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
+_For = TypedDict("_For", {"for": float})  # seconds; no name of a field in a class
+
+
+class RunningRow(Running, _For, total=False):
+    """A message that runs, or a batch of them, on a page."""
+
+    queue: str
+    part: float | None  # that is done, from 0 to 1, if its script says so
+
+
+def running(rows: Sequence[QueueRow], now: float) -> list[RunningRow]:
     """Return the messages that run, those that run longest first."""
-    found = [
-        {
-            **one,
-            "queue": row["name"],
-            "for": max(0.0, now - one["since"]) if one.get("since") else 0.0,
-            "part": progress.part_done(str(one.get("status") or "")),
-        }
+    at_work = [
+        _running(row["name"], message, now)
         for row in rows
-        for one in row["running"]
+        for message in row["running"]
     ]
-    found.sort(key=lambda one: (-one["for"], one["msg_id"]))
-    return found
+    return sorted(at_work, key=lambda row: (-row["for"], row["msg_id"]))
+
+
+def _running(queue: str, message: Running, now: float) -> RunningRow:
+    since = message.get("since")
+    row = {
+        **message,
+        "queue": queue,
+        "for": max(0.0, now - since) if since else 0.0,
+        "part": progress.part_done(str(message.get("status") or "")),
+    }
+    return cast(RunningRow, row)
 
 
 def trouble(
-    facts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+    status: SupervisorStatus, rows: Sequence[QueueRow]
+) -> list[dict[str, object]]:
     """Return what a person should look at, a sentence each, worst first; not what has
     failed: the counts tell that."""
-    found = list(health.of_helpers(facts))
+    every = list(health.of_helpers(status))
     for row in rows:
-        found.extend(queue_trouble(row))
-    return [one.to_json() for one in sorted(found, key=lambda one: one.kind)]
+        every.extend(queue_trouble(row))
+    return [item.to_json() for item in sorted(every, key=lambda item: item.kind)]
 
 
-def queue_trouble(row: Mapping[str, Any]) -> Iterator[health.Trouble]:
+def queue_trouble(row: QueueRow) -> Iterator[health.Trouble]:
     """Give what is wrong with a queue, by its row."""
     name = row["name"]
     if row["answers"]:
         return health.of_queue(name, row)
-    return health.of_silent(name, row["admin"], row["child"], row["reason"])
+    return health.of_silent(name, row["admin"], row["child"], row["reason"] or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFacts:
+    """The root's file system."""
+
+    kind: str
+    mount: str
+    device: str
+    options: Sequence[str]
+    free_bytes: int
+    total_bytes: int
+    free_inodes: int | None
+    room_messages: int
+    promise: str
+    warnings: Sequence[str]
 
 
 class Disk:
     """Facts of the root's file system, looked at anew every few seconds."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
+        self._latest: DiskFacts | None = None
         self._until = 0.0
 
-    async def facts(self, root: Root) -> dict[str, Any]:
-        if time.monotonic() >= self._until:
-            self._known = await asyncio.to_thread(_disk_facts, root)
+    async def facts(self, root: Root) -> DiskFacts:
+        if self._latest is None or time.monotonic() >= self._until:
+            self._latest = await asyncio.to_thread(_disk_facts, root)
             self._until = time.monotonic() + _DISK_FOR
-        return self._known
+        return self._latest
 
 
-def _disk_facts(root: Root) -> dict[str, Any]:
-    found = disk.describe(root.path)
+def _disk_facts(root: Root) -> DiskFacts:
+    described = disk.describe(root.path)
     room = os.statvfs(root.path)
-    return {
-        "kind": found.kind,
-        "mount": found.mount,
-        "device": found.device,
-        "options": list(found.options),
-        "free_bytes": found.free_bytes,
-        "total_bytes": room.f_blocks * room.f_frsize,
-        "free_inodes": found.free_inodes,
-        "room_messages": found.room_messages,
-        "promise": found.promise,
-        "warnings": list(found.warnings),
-    }
+    return DiskFacts(
+        kind=described.kind,
+        mount=described.mount,
+        device=described.device,
+        options=list(described.options),
+        free_bytes=described.free_bytes,
+        total_bytes=room.f_blocks * room.f_frsize,
+        free_inodes=described.free_inodes,
+        room_messages=described.room_messages,
+        promise=described.promise,
+        warnings=list(described.warnings),
+    )

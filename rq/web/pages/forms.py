@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import falcon
 from falcon.asgi import Request, Response
@@ -12,7 +13,7 @@ from rq.config import read_json
 from rq.errors import BadConfig, RQError
 from rq.web.forms import Form
 from rq.web.pages import page
-from rq.web.pages.queue import known
+from rq.web.pages.queue import check_queue
 from rq.web.policy import OF_A_FORM
 from rq.web.refusals import status_of, wants_page
 
@@ -31,7 +32,7 @@ FIELDS = {
     "mesg_due": (
         WHEN,
         "not before",
-        "+10m, 1h30m, or 2026-01-02 03:04 in UTC; blank is at once.",
+        "+10m, 1h30m, or 2026-01-02 03:04 in UTC; blank: at once.",
     ),
     "mesg_post_run_webhook": (
         "post_run_webhook",
@@ -42,10 +43,10 @@ FIELDS = {
 METHODS = (
     ("commit", "Send it"),
     ("prep", "Only prepare it, so that files can be attached"),
-    ("single_que", "Send it unless one waits already"),
+    ("single_que", "Send it, unless a message of this queue waits already"),
 )
 # What a form for a queue holds at first.
-_NOTHING: Mapping[str, Any] = {
+_NOTHING: Mapping[str, object] = {
     "name": "",
     "script": "",
     "num_workers": "",
@@ -63,7 +64,8 @@ class Forms:
         self._site = site
 
     async def new_message(self, req: Request, resp: Response, name: str) -> None:
-        given = {one: req.get_param(one, default="") for one, _, _ in FIELDS.values()}
+        names = (name for name, _, _ in FIELDS.values())
+        given = {name: req.get_param(name, default="") for name in names}
         given["dest"] = given["dest"] or name
         await self.show_message(req, resp, name, given)
 
@@ -76,13 +78,13 @@ class Forms:
         why: str = "",
     ) -> None:
         """Show the form of a queue with what is given; `why` it was refused so."""
-        known(self._site, name)
+        check_queue(self._site, name)
         form, wrong = self._form(name)
-        shown = fields(form, given)
+        inputs = fields(form, given)
         values = {
-            "facts": {"queue": name, "fields": shown, "methods": dict(METHODS)},
+            "facts": {"queue": name, "fields": inputs, "methods": dict(METHODS)},
             "queue_name": name,
-            "fields": shown,
+            "fields": inputs,
             "methods": METHODS,
             "chosen": given.get("_method", METHODS[0][0]),
             "method_hidden": _is_hidden(form, "mesg_status"),
@@ -93,7 +95,7 @@ class Forms:
         resp.set_header("Content-Security-Policy", OF_A_FORM)
         await page.show(req, resp, self._site, "new_message.html", values)
 
-    def _form(self, name: str) -> tuple[Mapping[str, Any], str]:
+    def _form(self, name: str) -> tuple[Mapping[str, object], str]:
         path = self._site.root.queue(name).form
         if not path.exists():  # also a link that leads nowhere
             return {}, ""
@@ -106,13 +108,13 @@ class Forms:
         if not self._site.config.allow_new_queue:
             raise falcon.HTTPForbidden(
                 description="Queues may not be made here: allow_new_queue in "
-                "config/config.json was off when RQ started. Link a directory with a program `run` "
-                "into scandir/ instead."
+                "config/config.json was not true when RQ started. Link a directory with a "
+                "program `run` into scandir/ instead."
             )
         await self.show_queue(req, resp, NEW_QUEUE)
 
     async def show_queue(
-        self, req: Request, resp: Response, given: Mapping[str, Any], why: str = ""
+        self, req: Request, resp: Response, given: Mapping[str, object], why: str = ""
     ) -> None:
         """Show the form of a new queue with what is given; `why` it was refused so."""
         values = {"facts": {}, "given": given, "why": why}
@@ -128,9 +130,9 @@ class Refill:
     async def message(
         self, req: Request, resp: Response, name: str, form: Form, error: RQError
     ) -> None:
-        told = form.nested("mesg")
-        _must_be_page(req, error, told)
-        given = {key: one for key, one in told.items() if isinstance(one, str)}
+        nested = form.nested("mesg")
+        _must_be_page(req, error, nested)
+        given = {name: text for name, text in nested.items() if isinstance(text, str)}
         given[WHEN] = form.get(WHEN)
         resp.status = falcon.code_to_http_status(status_of(error))
         await self._forms.show_message(req, resp, name, given, str(error))
@@ -144,33 +146,46 @@ class Refill:
         await self._forms.show_queue(req, resp, {**_NOTHING, **given}, str(error))
 
 
-def _must_be_page(req: Request, error: RQError, told: Mapping[str, Any]) -> None:
+def _must_be_page(req: Request, error: RQError, given: Mapping[str, object]) -> None:
     """Raise the error for a program, and when there is nothing to fill in."""
-    if not told or not wants_page(req) or page.wants_json(req):
+    if not given or not wants_page(req) or page.wants_json(req):
         raise error
 
 
-def fields(form: Mapping[str, Any], given: Mapping[str, str]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A field of the form of a message."""
+
+    key: str  # in form.json
+    name: str  # under which it is sent
+    value: str
+    label: str
+    help: str
+    hidden: bool
+    long: bool  # it may have several lines
+
+
+def fields(form: Mapping[str, object], given: Mapping[str, str]) -> list[Field]:
     """Return the fields of a message form, as a queue's form.json wants them."""
     return [
-        {
-            "key": key,
-            "name": name if name == WHEN else f"mesg[{name}]",
-            "value": given.get(name, ""),
-            "label": _text(form, key, "label") or label,
-            "help": _text(form, key, "help") or note,
-            "hidden": _is_hidden(form, key),
-            "long": name.startswith("param"),
-        }
+        Field(
+            key=key,
+            name=name if name == WHEN else f"mesg[{name}]",
+            value=given.get(name, ""),
+            label=_text(form, key, "label") or label,
+            help=_text(form, key, "help") or note,
+            hidden=_is_hidden(form, key),
+            long=name.startswith("param"),
+        )
         for key, (name, label, note) in FIELDS.items()
     ]
 
 
-def _is_hidden(form: Mapping[str, Any], key: str) -> bool:
+def _is_hidden(form: Mapping[str, object], key: str) -> bool:
     return form.get("default") == "hidden" and key not in form
 
 
-def _text(form: Mapping[str, Any], key: str, name: str) -> str:
+def _text(form: Mapping[str, object], key: str, name: str) -> str:
     own = form.get(key)
     text = own.get(name) if isinstance(own, dict) else None
     return text if isinstance(text, str) else ""

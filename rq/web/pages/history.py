@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from falcon.asgi import Request, Response
 
 from rq import published
-from rq.published import COUNTS, PERCENTS, Published
+from rq.published import COUNTS, PERCENTS, Day, Part, Published, Slow
+from rq.replies import Counts
 from rq.web.pages import page, plots
-from rq.web.pages.queue import known
+from rq.web.pages.queue import check_queue
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -39,21 +40,21 @@ class HistoryPage:
         await self._show(req, resp, None)
 
     async def of_queue(self, req: Request, resp: Response, name: str) -> None:
-        known(self._site, name)
+        check_queue(self._site, name)
         await self._show(req, resp, name)
 
     async def _show(self, req: Request, resp: Response, queue: str | None) -> None:
         chosen = req.get_param("range", default=_USUAL)
         if chosen not in RANGES:
             chosen = _USUAL
-        told = await asyncio.to_thread(facts, self._published, queue, chosen)
+        history = await asyncio.to_thread(facts, self._published, queue, chosen)
         values = {
-            "facts": told,
+            "facts": history,
             "queue": queue,
             "ranges": RANGES,
             "chosen": chosen,
             "here_url": f"/q/{queue}/history" if queue else "/history",
-            "pictures": pictures(told) if told["as_of"] else None,
+            "pictures": pictures(history) if history["as_of"] else None,
         }
         await page.show(req, resp, self._site, "history.html", values)
 
@@ -61,16 +62,97 @@ class HistoryPage:
 # ---- facts
 
 
-def facts(place: Published, queue: str | None, chosen: str) -> dict[str, Any]:
-    """Return what the page tells of a queue, or of all (None), in a range of time."""
+class Bar(TypedDict):
+    """What happened in an hour or a day."""
+
+    at: float  # epoch seconds
+    accepted: int
+    started: int
+    done: int
+    relayed: int
+    err: int
+    retries: int
+    lost: int
+    wait: Sequence[int] | None  # µs, for each of PERCENTS
+    run: Sequence[int] | None
+
+
+class Sums(TypedDict):
+    """What happened in many hours; durations are of histograms, so about."""
+
+    accepted: int
+    started: int
+    done: int
+    relayed: int
+    err: int
+    retries: int
+    lost: int
+    attempts: int
+    wait_about: Sequence[float | None]  # µs, for each of PERCENTS
+    run_about: Sequence[float | None]
+
+
+class QueueSums(Sums):
+    """The sums of a queue."""
+
+    queue: str
+
+
+class CauseRow(TypedDict):
+    """How many attempts ended for a cause."""
+
+    cause: str
+    number: int
+
+
+class HeatRow(TypedDict):
+    """How many messages ended in each hour of a day."""
+
+    date: str
+    hours: list[int]
+
+
+class StatesRow(TypedDict):
+    """How many messages of a queue are in which state."""
+
+    queue: str
+    counts: dict[str, int]
+
+
+class Facts(TypedDict, total=False):
+    """What the page shows; before anything is published only the first four."""
+
+    time: float
+    queue: str | None
+    range: str
+    as_of: float | None  # epoch seconds
+    events: int
+    unit: str  # hour or day
+    steps: list[Bar]
+    totals: Sums
+    causes: list[CauseRow]
+    heat: list[HeatRow]
+    queues: list[QueueSums]
+    states: list[StatesRow]
+    slowest: list[Slow]
+    there: list[str]  # the queues that messages are in
+
+
+def facts(place: Published, queue: str | None, chosen: str) -> Facts:
+    """Return what the page shows of a queue, or of all (None), in a range of time."""
     index = place.index()
-    empty = {"time": time.time(), "queue": queue, "range": chosen, "as_of": None}
+    empty: Facts = {
+        "time": time.time(),
+        "queue": queue,
+        "range": chosen,
+        "as_of": None,
+    }
     if index is None:
         return empty
     span = _span(float(index["as_of"]), chosen)
     published_days = set(index["days"])
-    dates = [one for one in span.dates if one in published_days]
-    days = {one["date"]: one for one in place.days(dates)}
+    dates = [date for date in span.dates if date in published_days]
+    days = {day["date"]: day for day in place.days(dates)}
     parts = _parts(days, span)
     mine = [(key, part) for key, part in parts if key.queue == queue]
     steps = _steps(days, span, queue)
@@ -101,10 +183,10 @@ class Span:
     @property
     def dates(self) -> list[str]:
         """The days to read: those of the heat map, too."""
-        shown = (self.last.date() - self.first.date()).days + 1
-        number = max(shown, _HEAT_DAYS)
+        bars = (self.last.date() - self.first.date()).days + 1
+        number = max(bars, _HEAT_DAYS)
         days = [self.last - timedelta(days=back) for back in range(number)]
-        return [f"{one:%Y-%m-%d}" for one in reversed(days)]
+        return [f"{day:%Y-%m-%d}" for day in reversed(days)]
 
     def steps(self) -> list[datetime]:
         step = _HOUR if self.hourly else timedelta(days=1)
@@ -134,10 +216,7 @@ class _Key:
     queue: str | None
 
 
-_Part = Mapping[str, Any]
-
-
-def _parts(days: Mapping[str, Any], span: Span) -> list[tuple[_Key, _Part]]:
+def _parts(days: Mapping[str, Day], span: Span) -> list[tuple[_Key, Part]]:
     """Return every hour of every queue, and of all together, that the range holds."""
     return [
         (_Key(date, part["hour"], part["queue"]), part)
@@ -147,46 +226,53 @@ def _parts(days: Mapping[str, Any], span: Span) -> list[tuple[_Key, _Part]]:
     ]
 
 
-def _steps(
-    days: Mapping[str, Any], span: Span, queue: str | None
-) -> list[dict[str, Any]]:
+def _steps(days: Mapping[str, Day], span: Span, queue: str | None) -> list[Bar]:
     """Return the bars of the range, those in which nothing happened, too."""
-    found = {
+    parts = {
         (date, part["hour"]): part
         for date, day in days.items()
         for part in day["parts"]
         if part["queue"] == queue and (part["hour"] is None) != span.hourly
     }
-    steps = []
-    for moment in span.steps():
-        part = found.get((f"{moment:%Y-%m-%d}", moment.hour if span.hourly else None))
-        part = part or {}
-        steps.append(
-            {
-                "at": moment.timestamp(),
-                **{name: part.get(name, 0) for name in COUNTS},
-                "wait": part.get("wait") or None,
-                "run": part.get("run") or None,
-            }
+    return [
+        _bar(
+            moment.timestamp(),
+            parts.get((f"{moment:%Y-%m-%d}", moment.hour if span.hourly else None), {}),
         )
-    return steps
+        for moment in span.steps()
+    ]
 
 
-def _sum(parts: Iterable[_Part]) -> dict[str, Any]:
-    """Return the sums of parts; percentiles of sums are told from histograms."""
-    held = list(parts)
-    total: dict[str, Any] = {
-        name: sum(part[name] for part in held) for name in (*COUNTS, "attempts")
+def _bar(at: float, part: Mapping[str, object]) -> Bar:
+    bar = {
+        "at": at,
+        **{name: part.get(name, 0) for name in COUNTS},
+        "wait": part.get("wait") or None,
+        "run": part.get("run") or None,
     }
-    for name in ("wait", "run"):
-        histogram = published.added(part[f"{name}_hist"] for part in held)
-        total[f"{name}_about"] = [
-            published.percentile(histogram, percent) for percent in PERCENTS
-        ]
-    return total
+    return cast(Bar, bar)
 
 
-def _causes(parts: Iterable[_Part]) -> list[dict[str, Any]]:
+def _sum(parts: Iterable[Part]) -> Sums:
+    """Return the sums of parts; percentiles of sums come from histograms."""
+    held = list(parts)
+    totals = {
+        name: sum(cast(Mapping[str, int], part)[name] for part in held)
+        for name in (*COUNTS, "attempts")
+    }
+    durations = {
+        "wait_about": _about(part["wait_hist"] for part in held),
+        "run_about": _about(part["run_hist"] for part in held),
+    }
+    return cast(Sums, {**totals, **durations})
+
+
+def _about(histograms: Iterable[list[int]]) -> list[float | None]:
+    histogram = published.added(histograms)
+    return [published.percentile(histogram, percent) for percent in PERCENTS]
+
+
+def _causes(parts: Iterable[Part]) -> list[CauseRow]:
     total: dict[str, int] = {}
     for part in parts:
         for cause, number in part["causes"].items():
@@ -195,14 +281,12 @@ def _causes(parts: Iterable[_Part]) -> list[dict[str, Any]]:
     return [{"cause": cause, "number": number} for cause, number in ordered]
 
 
-def _heat(
-    days: Mapping[str, Any], span: Span, queue: str | None
-) -> list[dict[str, Any]]:
+def _heat(days: Mapping[str, Day], span: Span, queue: str | None) -> list[HeatRow]:
     """Return what ended in each hour of each day, the newest day first."""
-    rows = []
+    rows: list[HeatRow] = []
     for date in reversed(span.dates):
         hours = [0] * 24
-        for part in days.get(date, {"parts": []})["parts"]:
+        for part in days[date]["parts"] if date in days else ():
             if part["queue"] == queue and part["hour"] is not None:
                 hours[part["hour"]] = part["done"] + part["relayed"] + part["err"]
         rows.append({"date": date, "hours": hours})
@@ -210,74 +294,88 @@ def _heat(
 
 
 def _queues(
-    parts: Sequence[tuple[_Key, _Part]], counts: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    by_queue: dict[str, list[_Part]] = {name: [] for name in counts}
+    parts: Sequence[tuple[_Key, Part]], counts: Mapping[str, Counts]
+) -> list[QueueSums]:
+    by_queue: dict[str, list[Part]] = {name: [] for name in counts}
     for key, part in parts:
         if key.queue is not None:
             by_queue.setdefault(key.queue, []).append(part)
     return [{"queue": name, **_sum(held)} for name, held in sorted(by_queue.items())]
 
 
-def _states(counts: Mapping[str, Any], queue: str | None) -> list[dict[str, Any]]:
-    """Return how many messages of each queue are where, as `rq ls --count` has it."""
+def _states(counts: Mapping[str, Counts], queue: str | None) -> list[StatesRow]:
+    """Return how many messages of each queue are in which state, as `rq ls --count`."""
     wanted = counts if queue is None else {queue: counts.get(queue, {})}
     return [{"queue": name, "counts": dict(wanted[name])} for name in sorted(wanted)]
 
 
-def _slowest(
-    days: Mapping[str, Any], span: Span, queue: str | None
-) -> list[dict[str, Any]]:
-    found = [
-        one
+def _slowest(days: Mapping[str, Day], span: Span, queue: str | None) -> list[Slow]:
+    first = span.first.timestamp()
+    attempts = [
+        attempt
         for day in days.values()
-        for one in day["slowest"]
-        if queue in (None, one["queue"]) and one["ts"] / 1e6 >= span.first.timestamp()
+        for attempt in day["slowest"]
+        if queue in (None, attempt["queue"]) and attempt["ts"] / 1e6 >= first
     ]
-    found.sort(key=lambda one: (-one["run_us"], one["ts"]))
-    return found[:_SLOWEST]
+    attempts.sort(key=lambda attempt: (-attempt["run_us"], attempt["ts"]))
+    return attempts[:_SLOWEST]
 
 
 # ---- pictures
 
 
-def pictures(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plots of what is told."""
-    steps = told["steps"]
-    good = [one["done"] + one["relayed"] for one in steps]
-    bad = [one["err"] for one in steps]
-    heat = told["heat"]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatLine:
+    """A day of the heat map."""
+
+    date: str
+    hours: list[int]
+    shades: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """The plots of a range."""
+
+    ended: plots.Bars
+    wait: plots.Steps
+    run: plots.Steps
+    times: list[str]  # labels
+    heat: list[HeatLine]
+    heat_most: int
+
+
+def pictures(history: Facts) -> Pictures:
+    """Return the plots of a range."""
+    bars, heat = history["steps"], history["heat"]
+    good = [bar["done"] + bar["relayed"] for bar in bars]
+    bad = [bar["err"] for bar in bars]
     shaded = plots.shades([row["hours"] for row in heat])
-    most = max(told["states"], key=_all_of, default=None)
-    return {
-        "ended": asdict(plots.bars(good, bad)),
-        "wait": asdict(plots.steps(_lines(steps, "wait"))),
-        "run": asdict(plots.steps(_lines(steps, "run"))),
-        "times": _times(steps, told["unit"], told["range"]),
-        "heat": [
-            {**row, "shades": cells} for row, cells in zip(heat, shaded, strict=True)
+    return Pictures(
+        ended=plots.bars(good, bad),
+        wait=plots.steps(_lines([bar["wait"] for bar in bars])),
+        run=plots.steps(_lines([bar["run"] for bar in bars])),
+        times=_times(bars, history["unit"], history["range"]),
+        heat=[
+            HeatLine(date=row["date"], hours=row["hours"], shades=shades)
+            for row, shades in zip(heat, shaded, strict=True)
         ],
-        "heat_most": max((max(row["hours"]) for row in heat), default=0),
-        "states_most": _all_of(most) if most else 0,
-    }
+        heat_most=max((max(row["hours"]) for row in heat), default=0),
+    )
 
 
-def _all_of(row: Mapping[str, Any]) -> int:
-    return sum(row["counts"].values())
-
-
-def _lines(steps: Sequence[_Part], name: str) -> list[list[int | None]]:
+def _lines(durations: Sequence[Sequence[int] | None]) -> list[list[int | None]]:
     return [
-        [one[name][number] if one[name] else None for one in steps]
+        [percents[number] if percents else None for percents in durations]
         for number in range(len(PERCENTS))
     ]
 
 
-def _times(steps: Sequence[_Part], unit: str, chosen: str) -> list[str]:
+def _times(bars: Sequence[Bar], unit: str, chosen: str) -> list[str]:
     """Return the labels below a picture; each stands where its part begins."""
-    moments = [datetime.fromtimestamp(one["at"], UTC) for one in steps]
+    moments = [datetime.fromtimestamp(bar["at"], UTC) for bar in bars]
     if chosen == "day":
-        return [f"{one:%H:%M}" for one in moments[::6]]
+        return [f"{moment:%H:%M}" for moment in moments[::6]]
     if unit == "hour":
-        return [f"{one:%a} {one.day}" for one in moments[::24]]
-    return [f"{one.day} {one:%b}" for one in moments[::6]]
+        return [f"{moment:%a} {moment.day}" for moment in moments[::24]]
+    return [f"{moment.day} {moment:%b}" for moment in moments[::6]]

@@ -7,7 +7,8 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import falcon
 from falcon.asgi import Request, Response
@@ -18,14 +19,14 @@ from rq.spool import folders
 from rq.spool.folders import File
 from rq.web import livelog, logwatch
 from rq.web.pages import page
-from rq.web.pages.message import facts_of, shown
+from rq.web.pages.message import facts_of, view_of
 
 if TYPE_CHECKING:
     from rq.web.site import Site
 
 FIRST = 64 * 1024  # bytes that are shown at first
 _BLOCK = 1024 * 1024
-_FOUND = 200
+_MOST_HITS = 200
 _SEARCH_FOR = 2.0  # seconds; then the search says where it stopped
 _AROUND = 120  # bytes of a line shown before and after what was found
 
@@ -46,15 +47,15 @@ class LogPages:
     async def _show(
         self, req: Request, resp: Response, name: str, msg_id: str, template: str
     ) -> None:
-        told = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, name, msg_id)
         file = self._log(name, msg_id)
         size = _size(file)
         start = _whole(req, "from", max(0, size - FIRST))
         values = {
-            "facts": told,
-            "message": told,
+            "facts": message,
+            "message": message,
             "queue_name": name,
-            "shown": shown(told),
+            "view": view_of(message),
             "start": min(start, size),
             "size": size,
             "tail": await self._site.pools.file(plain_text, file, start),
@@ -64,20 +65,21 @@ class LogPages:
 
     async def twin(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         """Answer where the log is and how large; with `find`, where a text is in it."""
-        told = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, name, msg_id)
         file = self._log(name, msg_id)
-        known: dict[str, Any] = {
+        facts: dict[str, object] = {
             "size": _size(file),
             "url": self._site.url(f"/q/{name}/{msg_id}/log/{STDIO_LOG}"),
             "follow": self._site.url(f"/q/{name}/{msg_id}/follow"),
-            **logwatch.state_of(told),
+            **logwatch.state_of(message),
         }
         wanted = req.get_param("find", default="")[:200]
         if wanted:
             start = _whole(req, "from", 0)
-            known |= await self._site.pools.search(search, file, wanted, start)
+            hits = await self._site.pools.search(search, file, wanted, start)
+            facts |= {"found": hits.hits, "next": hits.next}
         resp.cache_control = ["no-store"]
-        resp.media = known
+        resp.media = facts
 
     async def follow(
         self, req: Request, resp: Response, name: str, msg_id: str
@@ -116,13 +118,13 @@ class LogPages:
         resp: Response,
         name: str,
         msg_id: str,
-        place: tuple[str, str],
+        inner: tuple[str, str],
     ) -> None:
         """Show the end of another file of a message."""
         await facts_of(self._site, name, msg_id)
-        directory, file = place
-        found = self._file(name, msg_id, directory, file)
-        with _opened(found) as fd:
+        directory, file = inner
+        place = self._file(name, msg_id, directory, file)
+        with _opened(place) as fd:
             if fd is None:
                 raise falcon.HTTPNotFound(description=f"There is no file {file!r:.80}.")
             size = os.fstat(fd).st_size
@@ -136,7 +138,7 @@ class LogPages:
             "size": size,
             "start": start,
             "raw": self._site.url(f"/q/{name}/{msg_id}/{word}/{file}"),
-            "tail": await self._site.pools.file(plain_text, found, start),
+            "tail": await self._site.pools.file(plain_text, place, start),
         }
         await page.show(req, resp, self._site, "tail.html", values)
 
@@ -186,37 +188,53 @@ def plain_text(file: File | None, start: int) -> str:
     return visible.uncoloured(data.decode("utf-8", "replace"))
 
 
-def search(file: File | None, wanted: str, start: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A place in a log that holds what was looked for."""
+
+    at: int  # byte
+    text: str  # around it
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What a search has brought; `next` is the byte where the next one goes on, None
+    when the file was read to its end."""
+
+    hits: list[Hit]
+    next: int | None
+
+
+def search(file: File | None, wanted: str, start: int) -> Hits:
     """Return where `wanted` is in a file, from byte `start` on; case does not matter.
 
-    Both the answer and the time are bounded; `next` says where to go on, None when the
-    file was read to its end.
+    Both the answer and the time are bounded.
     """
     with _opened(file) as fd:
-        return {"found": [], "next": None} if fd is None else _search(fd, wanted, start)
+        return Hits([], None) if fd is None else _search(fd, wanted, start)
 
 
-def _search(fd: int, wanted: str, start: int) -> dict[str, Any]:
+def _search(fd: int, wanted: str, start: int) -> Hits:
     pattern = re.compile(re.escape(wanted.encode()), re.IGNORECASE)
-    found: list[dict[str, Any]] = []
+    hits: list[Hit] = []
     overlap = len(wanted.encode()) + _AROUND
     end = time.monotonic() + _SEARCH_FOR
     at = start
     while data := os.pread(fd, _BLOCK, at):
         more = len(data) == _BLOCK
         usable = len(data) - overlap if more else len(data)
-        for hit in pattern.finditer(data):
-            if hit.start() >= usable:
+        for match in pattern.finditer(data):
+            if match.start() >= usable:
                 break
-            found.append({"at": at + hit.start(), "text": _excerpt(data, hit)})
-            if len(found) == _FOUND:
-                return {"found": found, "next": at + hit.end()}
+            hits.append(Hit(at + match.start(), _excerpt(data, match)))
+            if len(hits) == _MOST_HITS:
+                return Hits(hits, at + match.end())
         at += usable
         if not more:
-            return {"found": found, "next": None}
+            return Hits(hits, None)
         if time.monotonic() > end:
-            return {"found": found, "next": at}
-    return {"found": found, "next": None}
+            return Hits(hits, at)
+    return Hits(hits, None)
 
 
 def _excerpt(data: bytes, hit: re.Match[bytes]) -> str:

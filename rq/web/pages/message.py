@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
 
 from rq import names, wording
+from rq.causes import Cause
 from rq.errors import NoSuchMessage
 from rq.message import PARAMS
 from rq.web import reading
 from rq.web.pages import page, progress
-from rq.web.pages.queue import known
+from rq.web.pages.queue import check_queue
+from rq.web.reading import Message
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -29,6 +32,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
+_ENDS = {"done": ("done", "past"), "relayed": ("handed over", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
 )  # facts with which nothing can be done
@@ -45,100 +49,135 @@ class MessagePage:
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
         if not msg_id:  # the address of the queue, with a slash
-            known(self._site, name)
+            check_queue(self._site, name)
             resp.status = HTTP_303
             resp.set_header("Location", self._site.url(f"/q/{name}"))
             return
-        told = await facts_of(self._site, name, msg_id)
+        message = await facts_of(self._site, name, msg_id)
         values = {
-            "facts": told,
-            "message": told,
+            "facts": message,
+            "message": message,
             "queue_name": name,
-            "shown": shown(told),
+            "view": view_of(message),
         }
         await page.show(req, resp, self._site, "message.html", values)
 
 
-async def facts_of(site: Site, name: str, msg_id: str) -> dict[str, Any]:
+async def facts_of(site: Site, name: str, msg_id: str) -> Message:
     """Return all that is known of a message; NoSuchMessage for what is no id."""
-    known(site, name)
+    check_queue(site, name)
     if not names.is_msg_id(msg_id.removeprefix(".")):
         raise NoSuchMessage(f"There is no message {msg_id!r:.80} in queue {name}.")
     return await reading.message(site, name, msg_id)
 
 
-def shown(told: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A station in the life of a message."""
+
+    name: str
+    kind: str  # past, now, failed or ahead
+    when: float | None = None  # epoch seconds
+    before: str = ""  # a word before its time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the page derives from a message's facts."""
+
+    state: str
+    text: str
+    created: float  # epoch seconds
+    running_for: float | None  # seconds
+    due_in: float  # seconds
+    part: float | None  # that is done, from 0 to 1, if its script says so
+    silent: str  # why its folder was read, and not its owner asked
+    actions: tuple[str, ...]
+    life: list[Step]
+    params: list[tuple[str, object]]
+    results: list[tuple[str, str]]
+    others: list[tuple[str, object]]
+
+
+def view_of(message: Message) -> View:
     """Return what the page derives from a message's facts."""
     now = time.time()
-    result = told["result"]
-    state = "errack" if told.get("acknowledged") else told["state"]
+    fields: Mapping[str, object] = message
+    result, runs = message["result"], message["state"] == "run"
+    state = "errack" if message.get("acknowledged") else message["state"]
     text = str(result.get("job_status") or "")
-    started = result.get("started") if told["state"] == "run" else None
-    return {
-        "state": state,
-        "text": text,
-        "created": names.created(told["msg_id"]),
-        "running_for": max(0.0, now - started) if started else None,
-        "due_in": float(told["due"]) - now,
-        "part": progress.part_done(text) if told["state"] == "run" else None,
-        "silent": str(told.get(reading.SILENT, "")),
-        "actions": () if told.keys() & _HELD else actions(state, result),
-        "life": life(told, now),
-        "params": [(one, told[one]) for one in PARAMS if one in told],
-        "results": wording.results(result),
-        "others": [
-            (one, value)
-            for one, value in told.items()
-            if one not in _TOLD_ELSEWHERE and not _is_own(one, value, told)
+    started = _seconds(result, "started") if runs else None
+    return View(
+        state=state,
+        text=text,
+        created=names.created(message["msg_id"]),
+        running_for=max(0.0, now - started) if started else None,
+        due_in=float(message["due"]) - now,
+        part=progress.part_done(text) if runs else None,
+        silent=str(message.get(reading.SILENT, "")),
+        actions=() if message.keys() & _HELD else actions(state, result),
+        life=life(message, now),
+        params=[(name, fields[name]) for name in PARAMS if name in message],
+        results=wording.results(result),
+        others=[
+            (name, value)
+            for name, value in message.items()
+            if name not in _TOLD_ELSEWHERE and not _is_own(name, value, message)
         ],
-    }
+    )
 
 
-def actions(state: str, result: Mapping[str, Any]) -> tuple[str, ...]:
+def _seconds(result: Mapping[str, object], name: str) -> float | None:
+    """Return a time that an attempt's result holds; epoch seconds."""
+    value = result.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def actions(state: str, result: Mapping[str, object]) -> tuple[str, ...]:
     """Return the verbs that a message can take; one of many in a batch cannot be
     cancelled alone."""
-    many = state == "run" and int(result.get("left") or 0) > 1
+    many = state == "run" and int(str(result.get("left") or 0)) > 1
     return ("cancel_batch",) if many else ACTIONS.get(state, ())
 
 
-def _is_own(name: str, value: Any, told: Mapping[str, Any]) -> bool:
+def _is_own(name: str, value: object, message: Message) -> bool:
     """Return whether `orig_msg_id` says no more than the message's own id."""
-    return name == "orig_msg_id" and str(value).endswith(f"/{told['msg_id']}")
+    return name == "orig_msg_id" and str(value).endswith(f"/{message['msg_id']}")
 
 
-def life(told: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
-    """Return the stations of a message: name, kind (past, now, failed, ahead), time."""
-    state, result = told["state"], told["result"]
-    created = names.created(told["msg_id"])
-    attempt = int(told.get("attempt") or 0)
-    finished = result.get("finished")
-    ran = (result.get("run_us") or 0) / 1e6
+def life(message: Message, now: float) -> list[Step]:
+    """Return the stations of a message."""
+    state, result = message["state"], message["result"]
+    created = names.created(message["msg_id"])
+    attempt = int(message.get("attempt") or 0)
+    finished = _seconds(result, "finished")
+    ran = (_seconds(result, "run_us") or 0.0) / 1e6
     if state == "prep":
         return [_step("being prepared", "now", created), _step("waiting", "ahead")]
     if state == "que":
         steps = [_step("accepted", "past", created)]
         if attempt:
             steps.append(_step(f"attempt {attempt} ended", "past", finished))
-        due = float(told["due"])
+        due = float(message["due"])
         steps.append(_step("waiting", "now", due if due > now else None, "due "))
         return [*steps, _step(f"attempt {attempt + 1}", "ahead")]
     if state == "run":
         return [
             _step("accepted", "past", created),
-            _step(f"attempt {attempt} runs", "now", result.get("started"), "since "),
+            _step(
+                f"attempt {attempt} runs", "now", _seconds(result, "started"), "since "
+            ),
             _step("done or failed", "ahead"),
         ]
     steps = [_step("accepted", "past", created)]
     if attempt:
         began = finished - ran if finished else None
         steps.append(_step(f"attempt {attempt} started", "past", began))
-    word, kind = {"done": ("done", "past"), "relayed": ("handed over", "past")}.get(
-        state, ("failed", "failed")
-    )
+    word, kind = _ENDS.get(state, ("failed", "failed"))
+    if result.get("cause") == Cause.CANCELLED:
+        word = "cancelled"
     return [*steps, _step(word, kind, finished)]
 
 
-def _step(
-    name: str, kind: str, when: float | None = None, before: str = ""
-) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "when": when, "before": before}
+def _step(name: str, kind: str, when: float | None = None, before: str = "") -> Step:
+    return Step(name=name, kind=kind, when=when, before=before)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from falcon import HTTP_303
 from falcon.asgi import Request, Response
@@ -12,7 +13,10 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Principal
 from rq.errors import BadInput
+from rq.replies import SupervisorStatus
+from rq.web import views
 from rq.web.pages import facts, page
+from rq.web.pages.facts import QueueRow
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -24,39 +28,72 @@ _RUNNING = 12
 _LONGEST = 400  # characters of what is looked for: the address of a message
 
 
+class SupervisorFacts(TypedDict):
+    """What a page shows of the supervisor; nothing of one that does not answer."""
+
+    version: str | None
+    pid: int | None
+    uptime: int | None  # seconds
+
+
+class MessagePlace(TypedDict):
+    """Where a message with the id that was looked for is."""
+
+    queue: str
+    state: str
+    path: str
+
+
+class Facts(TypedDict, total=False):
+    """What the overview shows."""
+
+    time: float
+    operational: bool
+    supervisor: SupervisorFacts
+    totals: facts.Totals
+    trouble: list[dict[str, object]]
+    warnings: list[str]
+    queues: list[QueueRow]
+    running: list[facts.RunningRow]
+    timers: facts.Timers
+    disk: facts.DiskFacts
+    found: list[MessagePlace]  # where an id was looked for
+
+
 class Overview:
     """GET / and its twin."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._disk = facts.Disk()
-        self._shared: asyncio.Task[dict[str, Any]] | None = None
+        self._shared: asyncio.Task[Facts] | None = None
         self._since = 0.0
 
     async def on_get(self, req: Request, resp: Response) -> None:
         # Pages that renew themselves share one look: watching costs no more when many
         # do. Who loads a page, say after acting, gets a look of their own.
         if req.get_header("X-RQ-Live"):
-            told = await asyncio.shield(self._look())
+            every = await asyncio.shield(self._look())
         else:
-            told = await self._facts()
-        told = seen_by(req.context.principal, told)
+            every = await self._facts()
+        overview = seen_by(req.context.principal, every)
         wanted = req.get_param("find", default="")[:_LONGEST].strip()
         named = message_named(wanted)
-        found = await self._having(told["queues"], *named) if named else []
+        queues = overview["queues"]
+        places = await self._having(queues, *named) if named else []
         follows = not (page.wants_json(req) or req.get_header("X-RQ-Live"))
-        if len(found) == 1 and follows:
+        if len(places) == 1 and follows:
             resp.status = HTTP_303
-            resp.set_header("Location", self._site.url(found[0]["path"]))
+            resp.set_header("Location", self._site.url(places[0]["path"]))
             return
         order = req.get_param("sort", default="")
         find = "" if named else wanted
-        rows = [row for row in told["queues"] if find.lower() in row["name"].lower()]
+        rows = [row for row in queues if find.lower() in row["name"].lower()]
         values = {
-            "facts": {**told, "found": found} if named else told,
-            "found": found,
+            "facts": {**overview, "found": places} if named else overview,
+            "messages": places,
             "looked_for": wanted if named else "",
-            "silent": [row["name"] for row in told["queues"] if not row["answers"]],
+            "silent": [row["name"] for row in queues if not row["answers"]],
             "rows": ordered(rows, order),
             "find": find,
             "sort": order if order in SORTS else "",
@@ -66,40 +103,38 @@ class Overview:
         await page.show(req, resp, self._site, "overview.html", values)
 
     async def _having(
-        self, rows: list[dict[str, Any]], queue: str, msg_id: str
-    ) -> list[dict[str, str]]:
+        self, rows: list[QueueRow], queue: str, msg_id: str
+    ) -> list[MessagePlace]:
         """Return the messages of an id: one, unless queues have given the same one."""
         there = [row["name"] for row in rows if not queue or row["name"] == queue]
-        asked = {"msg_id": msg_id}
-        replies = await self._site.owners.each(there, "get_message_state", asked)
+        request = {"msg_id": msg_id}
+        replies = await self._site.owners.each(there, "get_message_state", request)
         return [
-            {"queue": name, "state": str(reply[1]), "path": f"/q/{name}/{msg_id}"}
+            MessagePlace(queue=name, state=str(reply[1]), path=f"/q/{name}/{msg_id}")
             for name, reply in zip(there, replies, strict=True)
             if isinstance(reply, list) and reply[0] == "ok"
         ]
 
-    def _look(self) -> asyncio.Task[dict[str, Any]]:
+    def _look(self) -> asyncio.Task[Facts]:
         now = time.monotonic()
         if self._shared is None or now - self._since > _SHARED_FOR:
             self._shared, self._since = asyncio.create_task(self._facts()), now
         return self._shared
 
-    async def _facts(self) -> dict[str, Any]:
+    async def _facts(self) -> Facts:
         site, now = self._site, time.time()
-        told, timers, disk = await asyncio.gather(
-            facts.supervisor(site),
+        status, timers, disk = await asyncio.gather(
+            views.supervisor(site.owners),
             facts.timers(site),
             self._disk.facts(site.root),
         )
-        rows = await facts.queues(site, told)
+        rows = await facts.queues(site, status)
         return {
             "time": now,
-            "operational": bool(told),
-            "supervisor": {
-                name: told.get(name) for name in ("version", "pid", "uptime")
-            },
+            "operational": bool(status),
+            "supervisor": supervisor_facts(status),
             "totals": facts.totals(rows),
-            "trouble": facts.trouble(told, rows),
+            "trouble": facts.trouble(status, rows),
             "warnings": site.warnings(),
             "queues": rows,
             "running": facts.running(rows, now),
@@ -108,19 +143,27 @@ class Overview:
         }
 
 
-def seen_by(principal: Principal, told: dict[str, Any]) -> dict[str, Any]:
+def supervisor_facts(status: SupervisorStatus) -> SupervisorFacts:
+    return {
+        "version": status.get("version"),
+        "pid": status.get("pid"),
+        "uptime": status.get("uptime"),
+    }
+
+
+def seen_by(principal: Principal, overview: Facts) -> Facts:
     """Return the facts without what is about queues that somebody may not see."""
     if not principal.is_limited:
-        return told
-    rows = [row for row in told["queues"] if principal.sees(row["name"])]
+        return overview
+    rows = [row for row in overview["queues"] if principal.sees(row["name"])]
     return {
-        **told,
+        **overview,
         "totals": facts.totals(rows),
-        "trouble": facts.trouble({}, rows) if told["operational"] else [],
+        "trouble": facts.trouble({}, rows) if overview["operational"] else [],
         "warnings": [],
         "queues": rows,
-        "running": facts.running(rows, told["time"]),
-        "timers": {"timers": [], "errors": {}},
+        "running": facts.running(rows, overview["time"]),
+        "timers": cast(facts.Timers, {"timers": [], "errors": {}}),
     }
 
 
@@ -143,9 +186,9 @@ def message_named(text: str) -> tuple[str, str] | None:
     return (queue, msg_id) if msg_id else None
 
 
-def ordered(rows: list[dict[str, Any]], order: str) -> list[dict[str, Any]]:
+def ordered(rows: list[QueueRow], order: str) -> list[QueueRow]:
     """Return the rows as the reader wants them; names break ties."""
-    keys = {
+    keys: dict[str, Callable[[QueueRow], str | float]] = {
         "name": lambda row: row["name"].lower(),
         "waiting": lambda row: -row["counts"].get("que", 0),
         "running": lambda row: -row["counts"].get("run", 0),

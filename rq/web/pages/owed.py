@@ -8,8 +8,8 @@ from falcon.asgi import Request, Response
 
 from rq.web.owing import of_address
 from rq.web.pages import confirm
-from rq.web.pages.confirm import Asked, Question
-from rq.web.pages.queue import known
+from rq.web.pages.confirm import Question, Subject
+from rq.web.pages.queue import check_queue
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -48,11 +48,11 @@ class OwedQuestions:
     async def on_get(
         self, req: Request, resp: Response, name: str, key: str, verb: str
     ) -> None:
-        known(self._site, name)
+        check_queue(self._site, name)
         question = confirm.chosen(QUESTIONS, verb)
-        asked = Asked(
+        subject = Subject(
             about=f"{of_address(key)} of {name}",
             action=self._site.url(f"/owed/{name}/{key}"),
             cancel=self._site.url(f"/q/{name}"),
         )
-        await confirm.ask(req, resp, self._site, question, asked)
+        await confirm.ask(req, resp, self._site, question, subject)

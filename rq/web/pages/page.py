@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 from falcon.asgi import Request, Response
@@ -28,7 +28,11 @@ def wants_json(req: Request) -> bool:
 
 
 async def show(
-    req: Request, resp: Response, site: Site, template: str, values: Mapping[str, Any]
+    req: Request,
+    resp: Response,
+    site: Site,
+    template: str,
+    values: Mapping[str, object],
 ) -> None:
     """Answer with a template, or with the JSON of its `facts`."""
     resp.cache_control = ["no-store"]
@@ -44,7 +48,7 @@ async def show(
     resp.text = html(req, site, template, values)
 
 
-def html(req: Request, site: Site, template: str, values: Mapping[str, Any]) -> str:
+def html(req: Request, site: Site, template: str, values: Mapping[str, object]) -> str:
     """Return a page as it looks for this reader."""
     theme = req.cookies.get("rq_theme", "")
     return site.render(
@@ -85,6 +89,6 @@ def back(req: Request) -> str:
 
 
 def error_html(site: Site, req: Request, status: int, title: str, sentence: str) -> str:
-    """Return the page that tells of a failure; it asks nobody and cannot fail."""
+    """Return the page of a failure; it asks nobody and cannot fail."""
     values = {"status": status, "title": title, "sentence": sentence}
     return html(req, site, "error.html", values)

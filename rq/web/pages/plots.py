@@ -76,15 +76,15 @@ def _bars(below: Sequence[int], values: Sequence[int], top: int) -> str:
 
 def steps(series: Sequence[Sequence[int | None]]) -> Steps:
     """Return lines of durations in µs, one for each series; None leaves a hole."""
-    known = [value for one in series for value in one if value is not None]
-    if not known:
+    numbers = [value for line in series for value in line if value is not None]
+    if not numbers:
         return Steps([], "", [])
-    low = math.floor(math.log10(max(min(known), 1)))
-    high = max(math.ceil(math.log10(max(*known, 1))), low + 1)
+    low = math.floor(math.log10(max(min(numbers), 1)))
+    high = max(math.ceil(math.log10(max(*numbers, 1))), low + 1)
     each = math.ceil((high - low) / _MOST_LABELS)
     high = low + each * math.ceil((high - low) / each)
     marks = list(range(high, low - 1, -each))
-    lines = ["".join(_steps(one, low, high)) for one in series]
+    lines = ["".join(_steps(line, low, high)) for line in series]
     grid = "".join(f"M0 {_height(10.0**m, low, high):.1f}H{WIDTH}" for m in marks)
     return Steps(lines, grid, [_label(mark) for mark in marks])
 
@@ -113,7 +113,7 @@ def _label(power: int) -> str:
     ['1 µs', '10 ms', '1 s', '1,000 s']
     """
     value = 10.0**power
-    unit, name = next(one for one in _UNITS if value >= one[0])
+    unit, name = next(unit for unit in _UNITS if value >= unit[0])
     return f"{value / unit:,.0f} {name}"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from falcon.asgi import Request, Response
 
@@ -14,10 +14,13 @@ from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, NoSuchQueue
 from rq.layout import QueueDir
 from rq.message import PARAMS
+from rq.replies import ChildView, Counts, MessageRow
 from rq.states import State
-from rq.web import owing, reading
+from rq.web import owing, reading, views
 from rq.web.answers import sees_secrets
 from rq.web.pages import facts, page, progress
+from rq.web.pages.facts import QueueRow
+from rq.web.txn import TransactionRow
 from rq.web.txn import listed as listed_txn
 
 if TYPE_CHECKING:
@@ -39,6 +42,43 @@ _PAGE = 50
 _SEARCHED = 500
 
 
+class ListedRow(MessageRow, total=False):
+    """A message in a list, with what a reader needs beside the owner's facts."""
+
+    tab: str
+    text: str
+    created: float  # epoch seconds
+    age: float  # seconds
+    due_in: float  # seconds
+    part: float | None  # that is done, from 0 to 1, if its script says so
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """The messages of a state."""
+
+    tab: str
+    title: str
+    count: int | None  # None: nobody has counted them
+    rows: list[ListedRow]
+    next: str  # where the list goes on; "" at its end
+
+
+class Facts(TypedDict):
+    """What the page shows."""
+
+    time: float
+    operational: bool
+    queue: QueueRow
+    child: ChildView
+    silent: str  # why the folders are read, and not the owner asked
+    trouble: list[dict[str, object]]
+    running: list[facts.RunningRow]
+    sections: list[Section]
+    owed: list[owing.OwedRow]
+    transactions: list[TransactionRow]
+
+
 class QueuePage:
     """GET /q/NAME and its twin."""
 
@@ -46,16 +86,16 @@ class QueuePage:
         self._site = site
 
     async def on_get(self, req: Request, resp: Response, name: str) -> None:
-        known(self._site, name)
+        check_queue(self._site, name)
         tab = req.get_param("state", default="")
         if tab not in TABS:
             tab = ""
         wanted = (req.get_param("find") or req.get_param("filter") or "")[:256]
         after = _cursor(req.get_param("after", default=""))
-        told = await self._facts(name, tab, wanted, after)
+        queue_facts = await self._facts(name, tab, wanted, after)
         values = {
-            "facts": told,
-            "queue": told["queue"],
+            "facts": queue_facts,
+            "queue": queue_facts["queue"],
             "tab": tab,
             "tabs": TABS,
             "find": wanted,
@@ -65,24 +105,22 @@ class QueuePage:
         }
         await page.show(req, resp, self._site, "queue.html", values)
 
-    async def _facts(
-        self, name: str, tab: str, wanted: str, after: str
-    ) -> dict[str, Any]:
+    async def _facts(self, name: str, tab: str, wanted: str, after: str) -> Facts:
         site, now = self._site, time.time()
-        told, reply = await asyncio.gather(
-            facts.supervisor(site), facts.detail(site, name)
+        status, detail = await asyncio.gather(
+            views.supervisor(site.owners), views.detail(site.owners, name)
         )
-        children = {one["name"]: one for one in facts.children(told)}
-        row = facts.queue_row(site, name, reply, children.get(name, {}))
+        child = facts.child_of(status, name)
+        row = facts.queue_row(site, name, detail, child)
         owes = row["answers"] and row["owed"] > 0
         if not row["answers"]:
             row["counts"] = await reading.counts(site, name)
         sections = await self._sections(row, tab, wanted, after)
         return {
             "time": now,
-            "operational": bool(told),
+            "operational": bool(status),
             "queue": row,
-            "child": children.get(name, {}),
+            "child": child,
             "silent": _silence(site, row),
             "trouble": facts.trouble({}, [row]),
             "running": facts.running([row], now),
@@ -91,47 +129,49 @@ class QueuePage:
             "transactions": await self._transactions(row),
         }
 
-    async def _transactions(self, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    async def _transactions(self, row: QueueRow) -> list[TransactionRow]:
         if not row["answers"]:
             return []
-        told = await self._site.owners.demand(row["name"], "list_txns")
-        return [listed_txn(one) for one in told]
+        rows = await views.transactions(self._site.owners, row["name"], {})
+        return [listed_txn(view) for view in rows]
 
     async def _sections(
-        self, row: Mapping[str, Any], tab: str, wanted: str, after: str
-    ) -> list[dict[str, Any]]:
+        self, row: QueueRow, tab: str, wanted: str, after: str
+    ) -> list[Section]:
         """Return the lists to show; one, long, when a tab is open or when searching."""
-        if tab:
-            shown = {tab: _SEARCHED if wanted else _PAGE}
-        else:
-            counts = row["counts"]
-            limit = _SEARCHED if wanted else 0
-            # Where nobody has counted, each state is looked into.
-            there = [one for one in _FIRST if counts.get(one, not counts)]
-            shown = {one: limit or _FIRST[one] for one in there}
+        limits = _limits(row["counts"], tab, searching=bool(wanted))
         lists = await asyncio.gather(
-            *(self._list(row, one, limit, after) for one, limit in shown.items())
+            *(self._list(row, tab, limit, after) for tab, limit in limits.items())
         )
         return [
-            _section(row, one, limit, rows, wanted)
-            for (one, limit), rows in zip(shown.items(), lists, strict=True)
+            _section(row, tab, limit, rows, wanted)
+            for (tab, limit), rows in zip(limits.items(), lists, strict=True)
         ]
 
     async def _list(
-        self, row: Mapping[str, Any], tab: str, limit: int, after: str
-    ) -> list[dict[str, Any]]:
+        self, row: QueueRow, tab: str, limit: int, after: str
+    ) -> list[MessageRow]:
         state = State(TABS[tab][0])
         return await reading.rows(self._site, row["name"], state, limit, after)
 
 
-def _silence(site: Site, row: Mapping[str, Any]) -> str:
+def _limits(counts: Counts, tab: str, *, searching: bool) -> dict[str, int]:
+    """Return how many messages of which states to list."""
+    if tab:
+        return {tab: _SEARCHED if searching else _PAGE}
+    # Where nobody has counted, each state is looked into.
+    there = [state for state in _FIRST if counts.get(state, not counts)]
+    return {state: _SEARCHED if searching else _FIRST[state] for state in there}
+
+
+def _silence(site: Site, row: QueueRow) -> str:
     """Return why the folders are read, and not the owner asked; "" when it is."""
     if row["answers"] and row["admin"] != "DOWN":
         return ""
     return reading.why_silent(site, row["name"])
 
 
-def known(site: Site, name: str) -> None:
+def check_queue(site: Site, name: str) -> None:
     """Raise NoSuchQueue unless there is such a queue."""
     if not names.is_queue_name(name) or not site.root.queue(name).config.is_file():
         raise NoSuchQueue(f"There is no queue {name!r:.80}.")
@@ -146,33 +186,27 @@ def _cursor(text: str) -> str:
 
 
 def _section(
-    row: Mapping[str, Any],
-    tab: str,
-    limit: int,
-    rows: list[dict[str, Any]],
-    wanted: str,
-) -> dict[str, Any]:
+    row: QueueRow, tab: str, limit: int, messages: list[MessageRow], wanted: str
+) -> Section:
     now = time.time()
-    found = [listed(row, tab, one, now) for one in rows]
+    rows = [listed(row, tab, message, now) for message in messages]
     if wanted:
-        found = [one for one in found if _holds(one, wanted.lower())]
-    return {
-        "tab": tab,
-        "title": TABS[tab][1],
-        "count": row["counts"].get(tab),
-        "rows": found,
-        "next": rows[-1]["msg_id"] if len(rows) == limit else "",
-    }
+        rows = [row for row in rows if _holds(row, wanted.lower())]
+    return Section(
+        tab=tab,
+        title=TABS[tab][1],
+        count=row["counts"].get(tab),
+        rows=rows,
+        next=messages[-1]["msg_id"] if len(messages) == limit else "",
+    )
 
 
-def _holds(row: Mapping[str, Any], wanted: str) -> bool:
-    texts = [row["msg_id"], row["text"], *(str(row.get(one, "")) for one in PARAMS)]
+def _holds(row: ListedRow, wanted: str) -> bool:
+    texts = [row["msg_id"], row["text"], *(str(row.get(name, "")) for name in PARAMS)]
     return any(wanted in text.lower() for text in texts)
 
 
-def listed(
-    queue: Mapping[str, Any], tab: str, row: Mapping[str, Any], now: float
-) -> dict[str, Any]:
+def listed(queue: QueueRow, tab: str, row: MessageRow, now: float) -> ListedRow:
     """Return a message's row with what a reader needs beside the owner's facts."""
     text = str(row["status"]).partition(" - ")[2]
     if tab == "que":
@@ -180,8 +214,7 @@ def listed(
     elif tab in ("err", "errack"):
         text = wording.shortly(text)
     created = names.created(row["msg_id"])
-    return {
-        **row,
+    more = {
         "tab": tab,
         "text": text or (waiting(queue, row, now) if tab == "que" else ""),
         "created": created,
@@ -189,9 +222,10 @@ def listed(
         "due_in": float(row["due"]) - now,
         "part": progress.part_done(text) if tab == "run" else None,
     }
+    return cast(ListedRow, {**row, **more})
 
 
-def waiting(queue: Mapping[str, Any], row: Mapping[str, Any], now: float) -> str:
+def waiting(queue: QueueRow, row: MessageRow, now: float) -> str:
     """Return why a message waits, as its owner says it."""
     if queue.get("restored"):
         return str(row.get("waiting") or "")
@@ -200,7 +234,7 @@ def waiting(queue: Mapping[str, Any], row: Mapping[str, Any], now: float) -> str
             "the queue is paused" if queue["admin"] == "PAUSE" else "the queue is down"
         )
     if not queue["answers"]:
-        return "nobody answers for the queue"
+        return "the queue's process does not answer"
     if queue["oper"] != "UP":
         return "the script cannot be started"
     if float(row["due"]) > now:
@@ -208,17 +242,17 @@ def waiting(queue: Mapping[str, Any], row: Mapping[str, Any], now: float) -> str
     return str(row.get("waiting") or "")
 
 
-def _config(site: Site, name: str, *, open_to: bool) -> list[tuple[str, Any]]:
-    """Return the settings of a queue; the form that its file has when it is broken."""
+def _config(site: Site, name: str, *, open_to: bool) -> list[tuple[str, object]]:
+    """Return the settings of a queue, or what its file holds when that is broken."""
     path = site.root.queue(name)
     try:
-        found = _settings(path)
+        settings = _settings(path)
     except BadConfig as error:
         return [("config.json", str(error))]
-    return list((found if open_to else secrets.masked(found)).items())
+    return list((settings if open_to else secrets.masked(settings)).items())
 
 
-def _settings(path: QueueDir) -> dict[str, Any]:
+def _settings(path: QueueDir) -> dict[str, object]:
     try:
         return read_queue(path).to_json()
     except BadConfig:

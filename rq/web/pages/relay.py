@@ -1,4 +1,4 @@
-"""The relay: what is on its way to other hosts, and which of them are left alone."""
+"""The relay: what is on its way to other hosts, and which of them do not answer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from falcon.asgi import Request, Response
 
@@ -16,26 +15,27 @@ from rq.access.roles import Principal
 from rq.host_back_off import Left
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
-from rq.web import owing
+from rq.web import owing, views
 from rq.web.messages import checked
-from rq.web.pages import confirm, facts, page
-from rq.web.pages.confirm import Asked, Question
+from rq.web.pages import confirm, page
+from rq.web.pages.confirm import Question, Subject
+from rq.web.pages.facts import QueueRow, queue_names, queue_row, trouble
 
 if TYPE_CHECKING:
     from rq.web.site import Site
 
 _LOOKED_AT = 5000  # messages of a state: a page must not read a million files
 _MOST_LOOKED_AT = 100_000  # for who asks for more
-_SHOWN = 200
+_MOST_SHOWN = 200
 _SHARED_FOR = 1.0  # seconds, for as many as are looked at unasked
 _KINDS = 8  # how many looks of different length are kept
 _LISTED = ("err", "run", "que")
 
 OF_ALL = {
     "retry": Question(
-        title="Try all again now?",
-        sentence="All that wait or have failed are tried at once, and each host is "
-        "asked. Those in doubt stay as they are.",
+        title="Try all messages again now?",
+        sentence="All messages that wait or have failed are tried at once, also to hosts "
+        "that did not answer lately. Those in doubt stay as they are.",
         button="Try all again",
         field=("_method", "retry"),
     ),
@@ -43,14 +43,14 @@ OF_ALL = {
 OF_ONE = {
     "retry": Question(
         title="Try to hand this message over now?",
-        sentence="Its host is asked at once, also one that is left alone for a while.",
+        sentence="It is tried at once, also when its host did not answer lately.",
         button="Try again",
         field=("_method", "retry"),
     ),
     "arrived": Question(
         title="Has this message arrived there?",
-        sentence="Look at the other host first. It is acknowledged here, and nothing is "
-        "sent any more.",
+        sentence="Look at the other host first. The message is acknowledged here, and "
+        "nothing more is sent.",
         button="It has arrived",
         field=("_method", "arrived"),
     ),
@@ -73,76 +73,76 @@ class RelayPage:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._known: dict[int, tuple[float, _Look]] = {}  # by length: until when, what
+        self._looks: dict[int, tuple[float, _Look]] = {}  # by length: until when, what
         self._turn = asyncio.Lock()
 
     async def on_get(self, req: Request, resp: Response) -> None:
         most = _most(req.get_param("most", default=""))
-        told = await self._facts(
+        facts = await self._facts(
             req.context.principal, most, live=bool(req.get_header("X-RQ-Live"))
         )
         values = {
-            "facts": told,
+            "facts": facts,
             "looked_at": most,
             "look_at_most": _MOST_LOOKED_AT,
-            "transfers": told["transfers"][:_SHOWN],
-            "more": max(0, len(told["transfers"]) - _SHOWN),
+            "transfers": facts["transfers"][:_MOST_SHOWN],
+            "more": max(0, len(facts["transfers"]) - _MOST_SHOWN),
         }
         await page.show(req, resp, self._site, "relay.html", values)
 
-    async def _facts(
-        self, principal: Principal, most: int, live: bool
-    ) -> dict[str, Any]:
+    async def _facts(self, principal: Principal, most: int, live: bool) -> Facts:
         site, now = self._site, time.time()
-        queue_names = filter(principal.sees, facts.queue_names(site.root))
+        visible = filter(principal.sees, queue_names(site.root))
         there = site.root.queue(QUEUE).config.is_file()
-        row = facts.queue_row(site, QUEUE, await facts.detail(site, QUEUE), {})
-        found, left = await self._look(most, live) if there else ([], [])
+        detail = await views.detail(site.owners, QUEUE)
+        row = queue_row(site, QUEUE, detail, {})
+        begun, hosts = await self._look(most, live) if there else ([], [])
         return {
             "time": now,
             "queue": row if there else None,
-            "trouble": facts.trouble({}, [row]) if there else [],
+            "trouble": trouble({}, [row]) if there else [],
             "not_looked_at": not_looked_at(row["counts"], most),
-            "in_doubt": sum(one.in_doubt for one in found),
-            "transfers": [one.to_json() for one in found],
-            "peers": peers(found, left, now),
-            "owed": await owing.listed(site, list(queue_names)),
+            "in_doubt": sum(transfer.in_doubt for transfer in begun),
+            "transfers": begun,
+            "peers": peers(begun, hosts, now),
+            "owed": await owing.listed(site, list(visible)),
         }
 
     async def _look(self, most: int, live: bool) -> _Look:
         """Read the files, once for all pages that renew themselves; a long look is kept
         for longer."""
         async with self._turn:
-            until, known = self._known.get(most, (0.0, ([], [])))
+            until, look = self._looks.get(most, (0.0, ([], [])))
             if live and time.monotonic() < until:
-                return known
-            known = await asyncio.to_thread(_look, self._site.root, most)
-            if len(self._known) >= _KINDS:
-                self._known.clear()
+                return look
+            look = await asyncio.to_thread(_look, self._site.root, most)
+            if len(self._looks) >= _KINDS:
+                self._looks.clear()
             kept = _SHARED_FOR * max(1.0, most / _LOOKED_AT)
-            self._known[most] = time.monotonic() + kept, known
-            return known
+            self._looks[most] = time.monotonic() + kept, look
+            return look
 
     # ---- questions
 
     async def of_all(self, req: Request, resp: Response, verb: str) -> None:
         base = self._site.url("/relay")
         question = confirm.chosen(OF_ALL, verb)
-        asked = Asked(about=QUEUE, action=base, cancel=base)
-        await confirm.ask(req, resp, self._site, question, asked)
+        subject = Subject(about=QUEUE, action=base, cancel=base)
+        await confirm.ask(req, resp, self._site, question, subject)
 
     async def of_one(
         self, req: Request, resp: Response, msg_id: str, verb: str
     ) -> None:
         question = confirm.chosen(OF_ONE, verb)
-        one = await asyncio.to_thread(transfers.find, self._site.root, checked(msg_id))
+        root, short = self._site.root, checked(msg_id)
+        transfer = await asyncio.to_thread(transfers.find, root, short)
         base = self._site.url("/relay")
-        asked = Asked(
-            about=f"{one.msg_id} to {one.dest}",
-            action=f"{base}/{one.msg_id}",
+        subject = Subject(
+            about=f"{transfer.msg_id} to {transfer.dest}",
+            action=f"{base}/{transfer.msg_id}",
             cancel=base,
         )
-        await confirm.ask(req, resp, self._site, question, asked)
+        await confirm.ask(req, resp, self._site, question, subject)
 
 
 def _look(root: Root, most: int) -> _Look:
@@ -164,20 +164,51 @@ def not_looked_at(counts: Mapping[str, int], most: int) -> int:
     return sum(max(0, counts.get(state, 0) - most) for state in _LISTED)
 
 
+class PeerRow(TypedDict):
+    """A host, or a queue of it: how it is, why, and what is on its way to it."""
+
+    name: str
+    failures: int
+    until: float  # epoch seconds
+    asked: bool  # a message is being tried at this moment
+    reason: str
+    wait: float  # seconds
+    messages: int
+
+
 def peers(
-    found: Sequence[Transfer], left: Iterable[Left], now: float
-) -> list[dict[str, Any]]:
-    """Return a row for each host: how it is, why, what is on its way to it."""
-    number = Counter(one.peer for one in found if one.peer)
-    rows = [
-        {**asdict(one), "wait": max(0.0, one.until - now), "messages": number[one.name]}
-        for one in left
-    ]
-    for name in sorted(number.keys() - {one["name"] for one in rows}):
-        rows.append({**_answers(name), "messages": number[name]})
+    begun: Sequence[Transfer], hosts: Iterable[Left], now: float
+) -> list[PeerRow]:
+    """Return a row for each host, those that did not answer first."""
+    number = Counter(transfer.peer for transfer in begun if transfer.peer)
+    silent = {host.name: host for host in hosts}
+    rows = [_peer(host, now, number[name]) for name, host in silent.items()]
+    for name in sorted(number.keys() - silent.keys()):
+        answers = Left(name=name, failures=0, until=0.0, asked=False, reason="")
+        rows.append(_peer(answers, now, number[name]))
     return rows
 
 
-def _answers(name: str) -> Mapping[str, Any]:
-    nothing = {"failures": 0, "until": 0.0, "wait": 0.0, "asked": False, "reason": ""}
-    return {"name": name, **nothing}
+def _peer(host: Left, now: float, messages: int) -> PeerRow:
+    return {
+        "name": host.name,
+        "failures": host.failures,
+        "until": host.until,
+        "asked": host.asked,
+        "reason": host.reason,
+        "wait": max(0.0, host.until - now),
+        "messages": messages,
+    }
+
+
+class Facts(TypedDict):
+    """What the page shows."""
+
+    time: float
+    queue: QueueRow | None
+    trouble: list[dict[str, object]]
+    not_looked_at: int
+    in_doubt: int
+    transfers: list[Transfer]
+    peers: list[PeerRow]
+    owed: list[owing.OwedRow]

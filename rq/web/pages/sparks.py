@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeAlias
 
+Series: TypeAlias = Mapping[str, int | Sequence[int]]  # as `detail` has them
 EMPTY: dict[str, list[int]] = {
     "accepted": [],
     "done": [],
@@ -13,12 +15,30 @@ EMPTY: dict[str, list[int]] = {
 }
 
 
-def spark(series: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Data of SVG paths, and the figures beside them."""
+
+    width: int
+    height: int
+    bars: str
+    bars_bad: str
+    depth: str
+    depth_fill: str
+    most: int  # that ended in a minute
+    deepest: int  # that waited at a time
+    done: int
+    err: int
+    accepted: int
+    label: str
+
+
+def spark(series: Series) -> Picture:
     """Return the small picture of a queue's last hour: bars that ended, line of depth."""
     return _picture(series, 100)
 
 
-def chart(series: Mapping[str, Any]) -> dict[str, Any]:
+def chart(series: Series) -> Picture:
     """Return the large picture; the same, finer."""
     return _picture(series, 300)
 
@@ -28,32 +48,32 @@ def chart(series: Mapping[str, Any]) -> dict[str, Any]:
 _STEP, _WIDE = 4, 3  # from a bar to the next, and of a bar
 
 
-def _picture(series: Mapping[str, Any], height: int) -> dict[str, Any]:
+def _picture(series: Series, height: int) -> Picture:
     done, err = _numbers(series, "done"), _numbers(series, "err")
     depth = _numbers(series, "depth")
     most = max((good + bad for good, bad in zip(done, err, strict=False)), default=0)
     deepest = max(depth, default=0)
     width = _STEP * max(len(done), len(depth), 1)
     line = _line(depth, deepest, width, height)
-    return {
-        "width": width,
-        "height": height,
-        "bars": _bars([0] * len(err), done, most, height),
-        "bars_bad": _bars(done, err, most, height),
-        "depth": line,
-        "depth_fill": f"{line}V{height}H0Z" if line else "",
-        "most": most,
-        "deepest": deepest,
-        "done": sum(done),
-        "err": sum(err),
-        "accepted": sum(_numbers(series, "accepted")),
-        "label": _label(done, err, depth),
-    }
+    return Picture(
+        width=width,
+        height=height,
+        bars=_bars([0] * len(err), done, most, height),
+        bars_bad=_bars(done, err, most, height),
+        depth=line,
+        depth_fill=f"{line}V{height}H0Z" if line else "",
+        most=most,
+        deepest=deepest,
+        done=sum(done),
+        err=sum(err),
+        accepted=sum(_numbers(series, "accepted")),
+        label=_label(done, err, depth),
+    )
 
 
-def _numbers(series: Mapping[str, Any], name: str) -> Sequence[int]:
-    found = series.get(name)
-    return found if isinstance(found, list) else []
+def _numbers(series: Series, name: str) -> Sequence[int]:
+    numbers = series.get(name)
+    return numbers if isinstance(numbers, list) else []
 
 
 def _bars(below: Sequence[int], values: Sequence[int], most: int, height: int) -> str:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from falcon.asgi import Request, Response
 
 from rq import __version__
 from rq.config.settings import RootConfig
+from rq.web import views
 from rq.web.pages import facts, page
+from rq.web.pages.overview import supervisor_facts
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -30,55 +33,64 @@ class System:
 
     async def on_get(self, req: Request, resp: Response) -> None:
         site = self._site
-        told, disk = await asyncio.gather(
-            facts.supervisor(site), self._disk.facts(site.root)
+        status, disk = await asyncio.gather(
+            views.supervisor(site.owners), self._disk.facts(site.root)
         )
-        children = facts.children(told)
-        known = {
+        children = status.get("children") or []
+        system = {
             "time": time.time(),
-            "operational": bool(told),
+            "operational": bool(status),
             "root": str(site.root.path),
-            "supervisor": {
-                name: told.get(name) for name in ("version", "pid", "uptime")
-            },
-            "processes": sorted(children, key=lambda one: (one["kind"], one["name"])),
-            "trouble": facts.trouble(told, []),
+            "supervisor": supervisor_facts(status),
+            "processes": sorted(
+                children, key=lambda child: (child["kind"], child["name"])
+            ),
+            "trouble": facts.trouble(status, []),
             "warnings": site.warnings(),
             "disk": disk,
             "config": settings(site.config),
             "versions": versions(),
         }
-        await page.show(req, resp, site, "system.html", {"facts": known})
+        await page.show(req, resp, site, "system.html", {"facts": system})
 
 
-def settings(config: RootConfig) -> list[dict[str, Any]]:
-    """Return the settings in force and whether each is the default; no passwords."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting of the root, as it is shown."""
+
+    name: str
+    value: object
+    default: bool  # it is what it is without a config file
+
+
+def settings(config: RootConfig) -> list[Setting]:
+    """Return the settings in force, without passwords."""
     plain = RootConfig()
     return [
-        {
-            "name": one.name,
-            "value": _safe(one.name, getattr(config, one.name)),
-            "default": getattr(config, one.name) == getattr(plain, one.name),
-        }
-        for one in fields(RootConfig)
+        Setting(
+            name=field.name,
+            value=_safe(field.name, getattr(config, field.name)),
+            default=getattr(config, field.name) == getattr(plain, field.name),
+        )
+        for field in fields(RootConfig)
     ]
 
 
-def _safe(name: str, value: Any) -> Any:
-    if name == "basic_auth" and value:
+def _safe(name: str, value: object) -> object:
+    if name == "basic_auth" and isinstance(value, Mapping) and value:
         users = value.get("users") or {}
         return {"realm": value.get("realm", ""), "users": sorted(map(str, users))}
-    if name == "worker_env":
-        return {one: value[one] for one in sorted(value)}
+    if name == "worker_env" and isinstance(value, Mapping):
+        return {key: value[key] for key in sorted(value)}
     return list(value) if isinstance(value, tuple) else value
 
 
 def versions() -> dict[str, str]:
     """Return the versions of RQ and of what it stands on."""
-    found = {"RQ": __version__, "Python": platform.python_version()}
+    versions = {"RQ": __version__, "Python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "?"
-    return {**found, "Linux": platform.release()}
+            versions[name] = "?"
+    return {**versions, "Linux": platform.release()}

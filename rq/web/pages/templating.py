@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -30,15 +30,15 @@ class Addresses(Protocol):
 
 def environment(site: Addresses) -> Environment:
     """Return the environment that renders the pages of a site."""
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
-        finalize=shown,
+        finalize=visibly,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(
+    templates.globals.update(
         url=site.url,
         config=site.config,
         version=__version__,
@@ -46,7 +46,7 @@ def environment(site: Addresses) -> Environment:
         chart=sparks.chart,
         part_done=progress.part_done,
     )
-    made.filters.update(
+    templates.filters.update(
         duration=duration,
         span=span,
         took=plots.took,
@@ -60,15 +60,15 @@ def environment(site: Addresses) -> Environment:
         commands=commands,
         exact=escape,
     )
-    return made
+    return templates
 
 
-def shown(value: Any) -> Any:
+def visibly(value: object) -> object:
     """Return what any expression of any template gives, so that a reader sees all of it.
 
     Markup has come by here before. What a form sends back says `| exact`.
 
-    >>> shown("exe.\u202egpj"), shown(Markup("<b>")), shown(3)
+    >>> visibly("exe.\u202egpj"), visibly(Markup("<b>")), visibly(3)
     ('exe.<U+202E>gpj', Markup('<b>'), 3)
     """
     return visible.text(value) if type(value) is str else value
@@ -97,12 +97,12 @@ def count(number: float) -> str:
     return f"{number:,}"
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Return any JSON value on one line; a text is itself."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def pretty(value: Any) -> str:
+def pretty(value: object) -> str:
     """Return JSON for people; what a JSON text holds is shown as JSON."""
     if isinstance(value, Mapping):
         value = dict(value)

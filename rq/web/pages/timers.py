@@ -20,6 +20,10 @@ class TimersPage:
         self._site = site
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        told = {"time": time.time(), **await facts.timers(self._site)}
-        values = {"facts": told, "timers": told["timers"], "errors": told["errors"]}
+        timers = await facts.timers(self._site)
+        values = {
+            "facts": {"time": time.time(), **timers},
+            "timers": timers["timers"],
+            "errors": timers["errors"],
+        }
         await page.show(req, resp, self._site, "timers.html", values)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from falcon.asgi import Request, Response
 
+from rq.replies import TransactionView
+from rq.web import views
 from rq.web.pages import confirm, page
-from rq.web.pages.confirm import Asked, Question
-from rq.web.pages.queue import known
+from rq.web.pages.confirm import Question, Subject
+from rq.web.pages.queue import check_queue
 from rq.web.txn import listed
 
 if TYPE_CHECKING:
@@ -20,8 +22,8 @@ _IDS = 200
 QUESTIONS = {
     "abort": Question(
         title="Abort this transaction?",
-        sentence="All messages that are prepared in it are removed, and whoever opened "
-        "it cannot commit it any more. This cannot be undone.",
+        sentence="Its prepared messages are removed, and whoever opened it can no longer "
+        "commit it. This cannot be undone.",
         button="Abort the transaction",
         field=("_method", "abort"),
         danger=True,
@@ -36,40 +38,39 @@ class TransactionPages:
         self._site = site
 
     async def of_queue(self, req: Request, resp: Response, name: str) -> None:
-        known(self._site, name)
-        asked = {"limit": _DECIDED}
-        told = await self._site.owners.demand(name, "list_txns", asked)
-        found = [listed(one) for one in told]
+        check_queue(self._site, name)
+        every = await views.transactions(self._site.owners, name, {"limit": _DECIDED})
+        rows = [listed(view) for view in every]
         values = {
-            "facts": {"time": time.time(), "queue": name, "transactions": found},
+            "facts": {"time": time.time(), "queue": name, "transactions": rows},
             "queue_name": name,
-            "open": [one for one in found if one["state"] == "open"],
-            "decided": [one for one in found if one["state"] != "open"],
+            "open": [row for row in rows if row["state"] == "open"],
+            "decided": [row for row in rows if row["state"] != "open"],
             "most_decided": _DECIDED,
         }
         await page.show(req, resp, self._site, "txns.html", values)
 
     async def of_one(self, req: Request, resp: Response, name: str, txn: str) -> None:
-        one = listed(await self._told(name, txn))
-        values = {"facts": one, "one": one, "queue_name": name}
+        row = listed(await self._transaction(name, txn))
+        values = {"facts": row, "row": row, "queue_name": name}
         await page.show(req, resp, self._site, "txn.html", values)
 
     async def question(
         self, req: Request, resp: Response, name: str, txn: str, verb: str
     ) -> None:
         question = confirm.chosen(QUESTIONS, verb)
-        one = await self._told(name, txn)
+        view = await self._transaction(name, txn)
         base = self._site.url(f"/q/{name}/txn")
-        here = f"{base}/{one['txn']}"
-        asked = Asked(
-            about=f"{one['txn']} of {name}: {one['messages']:,} prepared",
+        here = f"{base}/{view['txn']}"
+        subject = Subject(
+            about=f"{view['txn']} of {name}: {view['messages']:,} prepared",
             action=here,
             cancel=here,
             back=base,
         )
-        await confirm.ask(req, resp, self._site, question, asked)
+        await confirm.ask(req, resp, self._site, question, subject)
 
-    async def _told(self, name: str, txn: str) -> Any:
-        known(self._site, name)
-        asked = {"txn": txn, "limit": _IDS}
-        return await self._site.owners.demand(name, "show_txn", asked)
+    async def _transaction(self, name: str, txn: str) -> TransactionView:
+        check_queue(self._site, name)
+        request = {"txn": txn, "limit": _IDS}
+        return await views.transaction(self._site.owners, name, request)

@@ -1,0 +1,111 @@
+"""What owners, the supervisor and the timers answer, taken for its type; only here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from rq import client
+from rq.errors import RQError
+from rq.replies import (
+    Detail,
+    MessageRow,
+    MessageView,
+    Owed,
+    SupervisorStatus,
+    TimersStatus,
+    TransactionView,
+)
+from rq.web.owners import Owners, Reply
+
+
+async def details(owners: Owners, queues: Sequence[str]) -> list[Detail | RQError]:
+    """Return how each queue is, or why nobody says it."""
+    replies = await owners.each(queues, "detail")
+    return [_detail(reply) for reply in replies]
+
+
+def _detail(reply: Reply | RQError) -> Detail | RQError:
+    if isinstance(reply, RQError):
+        return reply
+    try:
+        return cast(Detail, client.demanded(reply))
+    except RQError as error:
+        return error
+
+
+async def detail(owners: Owners, queue: str) -> Detail | RQError:
+    """Return how a queue is, or why nobody says it."""
+    [only] = await details(owners, [queue])
+    return only
+
+
+async def demand_detail(owners: Owners, queue: str) -> Detail:
+    """Return how a queue is; raise why nobody says it."""
+    return cast(Detail, await owners.demand(queue, "detail"))
+
+
+async def config(owners: Owners, queue: str) -> dict[str, object]:
+    """Return the settings of a queue that are in force."""
+    return cast(dict[str, object], await owners.demand(queue, "config"))
+
+
+async def path(owners: Owners, queue: str, msg_id: str) -> str:
+    """Return the folder of a message, relative to the root."""
+    status = await owners.demand(queue, "get_message_status", {"msg_id": msg_id})
+    return str(cast(Mapping[str, object], status)["path"])
+
+
+async def message(owners: Owners, queue: str, msg_id: str) -> MessageView:
+    """Return all that is known of a message."""
+    request = {"msg_id": msg_id}
+    return cast(MessageView, await owners.demand(queue, "get_message", request))
+
+
+async def rows(
+    owners: Owners, queue: str, request: Mapping[str, object]
+) -> tuple[list[MessageRow], bool]:
+    """Return messages of a state, and whether the answer ended early."""
+    reply = await owners.ask(queue, "list", request)
+    return cast(list[MessageRow], client.demanded(reply)), bool(reply[2:])
+
+
+async def transactions(
+    owners: Owners, queue: str, request: Mapping[str, object]
+) -> list[TransactionView]:
+    """Return the transactions of a queue."""
+    reply = await owners.demand(queue, "list_txns", request)
+    return cast(list[TransactionView], reply)
+
+
+async def transaction(
+    owners: Owners, queue: str, request: Mapping[str, object]
+) -> TransactionView:
+    """Return one transaction."""
+    return cast(TransactionView, await owners.demand(queue, "show_txn", request))
+
+
+async def owed(
+    owners: Owners, queues: Sequence[str], most: int
+) -> list[tuple[str, list[Owed]]]:
+    """Return what each queue owes to others; queues that do not answer are left out."""
+    replies = await owners.each(queues, "owed", {"limit": most})
+    return [
+        (queue, cast(list[Owed], reply[1]))
+        for queue, reply in zip(queues, replies, strict=True)
+        if isinstance(reply, list) and reply[0] == "ok"
+    ]
+
+
+async def supervisor(owners: Owners) -> SupervisorStatus:
+    """Return what the supervisor says of itself; {} when nobody answers."""
+    try:
+        status: object = await owners.supervisor("status")
+    except RQError:
+        return {}
+    return cast(SupervisorStatus, status) if isinstance(status, dict) else {}
+
+
+async def timers(owners: Owners) -> TimersStatus:
+    """Return what the timers process says."""
+    return cast(TimersStatus, await owners.timers())
