@@ -100,7 +100,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.LATER: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
-        "The script said that its time has not come: {reason}",
+        "The script asked to be run later: {reason}",
         "Nothing; it runs again by itself. `rq run {id}` does not wait.",
     ),
     Cause.RESEND_LIMIT: Story(
@@ -157,7 +157,7 @@ STORIES: dict[Cause, Story] = {
         "RQ itself failed over it; the others go on.",
         "That is a fault of RQ: {text}",
         "Report it, with the log of its queue. What waits is tried again with growing "
-        "pauses; what is in err goes round again with `rq retry {id}`.",
+        "pauses; what is in err runs again with `rq retry {id}`.",
     ),
     Cause.TOO_LARGE: Story(
         "It failed before it was started.",
@@ -194,7 +194,7 @@ STORIES: dict[Cause, Story] = {
     Cause.CANCELLED: Story(
         "It was cancelled in attempt {attempt} after {run}.",
         "It was {text} while it ran.",
-        "`rq retry {id}` sends it round again, `rq delete {id}` removes it.",
+        "`rq retry {id}` runs it again, `rq delete {id}` removes it.",
     ),
     Cause.STOP: Story(
         "Attempt {attempt} was cut short and it waits for the next.",
@@ -202,8 +202,8 @@ STORIES: dict[Cause, Story] = {
         "Nothing; it runs again by itself when the queue is up.",
     ),
     Cause.OPERATOR: Story(
-        "It waits for another round.",
-        "It was sent round again {text}.",
+        "It waits to run again.",
+        "It was put back into the queue {text}.",
         "Nothing; it runs when it is due.",
     ),
     Cause.REFUSED: Story(
@@ -247,8 +247,8 @@ _HELD = Story(
 _TOGETHER = Story(
     "It is being prepared.",
     "It belongs to transaction {txn}, which has not been committed yet.",
-    "Nothing; its creator commits or aborts them all, and what is left alone is "
-    "aborted by itself. `rq txn ls QUEUE` lists what is open.",
+    "Nothing; its creator commits or aborts them all, and RQ aborts a transaction "
+    "that is not ended in time. `rq txn ls QUEUE` lists what is open.",
 )
 
 
@@ -293,11 +293,11 @@ class _Facts(dict[str, Any]):
         self["times"] = wording.times(facts.get("count"))
         self["size"] = text.partition(" environment ")[2]
         self["says"] = f"; it says: {text}" if text else ""
-        self["known"] = text or "Nothing is known of why."
+        self["known"] = text or "The reason is not known."
         word, last = wording.improper(text)
         self["after"] = f" after it had reported {word}" if word else ""
         self["words"] = f" Its last words: {last}" if last else ""
-        self["last"] = self["words"] or " It reported nothing; its log may tell more."
+        self["last"] = self["words"] or " It reported nothing; its log may say more."
         self["hint"] = _MEMORY if facts.get("signal") == "SIGKILL" else ""
         run_us = facts.get("run_us")
         self["run"] = "?" if run_us is None else wording.duration(run_us / 1e6)

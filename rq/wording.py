@@ -54,13 +54,13 @@ def reason(text: str) -> str:
     >>> [reason(one) for one in ("900-no route", "5-", "5", "2 of 3")]
     ['no route', '', '', '2 of 3']
     >>> reason("2@http://h:3333 Connection refused")
-    'http://h:3333 is left alone: Connection refused'
+    'waits for http://h:3333: Connection refused'
     """
     found = _DELAY.match(text)
     if found is None:
         return text
     said = text[found.end() :]
-    return f"{found[1]} is left alone: {said}" if found[1] else said
+    return f"waits for {found[1]}: {said}" if found[1] else said
 
 
 def improper(text: str) -> tuple[str, str]:

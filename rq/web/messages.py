@@ -48,6 +48,15 @@ CHANGES = {
     "run_now": ("run_message", "message", Role.OPERATOR),
     "ack": ("ack_errs", "message", Role.OPERATOR),
 }
+# What a browser reads when it is done; of the others it reads the reply.
+_DONE = {
+    "delete": "is deleted",
+    "commit": "is committed",
+    "cancel": "is being cancelled",
+    "retry": "will run again",
+    "run_now": "runs before all others",
+    "ack": "is acknowledged",
+}
 CLEANER = "cleaner"
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
 _NO_METHOD = "400 - Invalid method param"
@@ -143,7 +152,7 @@ class Messages:
         reply = await self._ask(req, name, command, msg_id, **key)
         here = f"/q/{name}/{checked(msg_id)}"
         there = f"/q/{name}" if then == "queue" else here
-        text = f"{msg_id} is acknowledged" if method == "ack" else ""
+        text = f"{msg_id} {_DONE[method]}" if method in _DONE else ""
         say(self._site, req, resp, form, reply, there, text)
 
     async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:

@@ -267,8 +267,8 @@ class Owners:
         if not self._root.queue(queue).config.is_file():
             return NoSuchQueue(f"there is no queue {queue}")
         return Unreachable(
-            f"nobody answers for queue {queue}: its process is not running; "
-            f"log/queue-{queue}.log says why"
+            f"queue {queue} does not answer: its process is not running; "
+            f"log/queue-{queue}.log may say why"
         )
 
 

@@ -82,7 +82,7 @@ def test_a_hostile_log_is_shown_as_text_and_the_page_goes_on(stage, tmp_path):
     msg_id = stage.send("vandal")
     wait_until(lambda: stage.state("vandal", msg_id) == "done")
     stage.open(f"/q/vandal/{msg_id}/log?from=0")
-    chromium.shows(stage.driver, "Follow goes on", "#log-note", 60)
+    chromium.shows(stage.driver, "press Follow to go on", "#log-note", 60)
     chromium.click(stage.driver, "#follow")
     chromium.shows(stage.driver, "the end of it", "#log", 60)
     chromium.shows(stage.driver, "over<U+202E>gpj.exe<U+009B>31m", "#log")

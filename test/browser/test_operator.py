@@ -195,11 +195,11 @@ def test_everything_is_there_without_scripts(stage):
         driver.find_element(
             "css selector", "#message-actions [action$='confirm/retry'] button"
         ).click()
-        wait_until(lambda: "Send this message round" in driver.page_source)
+        wait_until(lambda: "Run this message again?" in driver.page_source)
         driver.find_element("css selector", "form[method=post] button").click()
         wait_until(lambda: "flash-notice" in driver.page_source)
         assert msg_id in driver.current_url
-        assert "sent round again" in chromium.text(driver, "#flash-notice")
+        assert "will run again" in chromium.text(driver, "#flash-notice")
 
 
 def test_the_reader_chooses_light_or_dark_and_it_stays(stage):

@@ -226,7 +226,7 @@ def test_messages_with_equal_blocking_params_run_one_at_a_time(make):
     wait_until(lambda: len(order(queue)) == 3)
     assert sorted(order(queue)) == sorted([first, other, none[0]])
     why = queue.get(second)["story"]["why"]
-    assert why == f"{first} runs with equal blocking_params."
+    assert why == f"{first} is running, with equal blocking_params."
     go(queue)
     for msg_id in (first, second, other, *none):
         assert queue.ended(msg_id)["state"] == "done"
@@ -268,7 +268,7 @@ def test_riders_end_with_their_leader_and_name_it(make):
     assert queue.ask("num_messages")["que"] == 1
     assert riders[0] not in str(queue.ask("messages", {"state": "que"}))
     why = queue.get(riders[0])["story"]["why"]
-    assert why == f"It rides with {leader}, which equals it and runs."
+    assert why == f"It is equal to {leader}, which runs for both (coalesce_params)."
     refused = queue.refused("run_message", {"msg_id": riders[0]})
     assert refused == "msg not in runnable state"
     go(queue)

@@ -220,7 +220,7 @@ CAUSES = {
     Cause.CRASH_LIMIT: (crash_limit, "err", "attempt was lost once", "RQ, the machine"),
     Cause.CANCELLED: (cancelled, "err", "cancelled in attempt 1", "by drew@host"),
     Cause.STOP: (stop, "que", "Attempt 1 was cut short", "queue was stopped"),
-    Cause.OPERATOR: (operator, "que", "another round", "by drew@host"),
+    Cause.OPERATOR: (operator, "que", "waits to run again", "by drew@host"),
 }
 
 

@@ -65,7 +65,7 @@ def test_the_words_of_a_script_are_never_a_template(text):
         (
             "exit",
             IMPROPER.format("none", 3),
-            "The script exited with status 3; only 0 is success. It reported nothing; its log may tell more.",
+            "The script exited with status 3; only 0 is success. It reported nothing; its log may say more.",
         ),
         (
             "exit",

@@ -15,10 +15,10 @@ case $RQ_PARAM1 in bad) echo "err it broke" >&3 ;; *) echo "done fine" >&3 ;; es
 """
 NOBODY = "20260102.0304.05.006.7"
 DOWN = (
-    "The queue is DOWN: nothing starts and nothing is accepted. What is shown is what its "
+    "The queue is DOWN: nothing starts and nothing is accepted. This page shows what its "
     "folders hold."
 )
-SILENT = "Nobody answers for the queue. What is shown is what its folders hold"
+SILENT = "The queue's process does not answer. This page shows what its folders hold"
 
 
 @pytest.fixture(scope="module", params=["down", "silent"])

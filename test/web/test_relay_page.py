@@ -178,11 +178,11 @@ def test_a_page_that_has_not_looked_at_all_messages_says_so(pair, web):
         assert len(waits) <= 1
         shown = html.unescape(web.get("/relay?most=1", Accept=BROWSER).text)
         return found["not_looked_at"] and (
-            "were not looked at" in shown and "Look at 100,000" in shown
+            "messages of the queue were not read" in shown and "Read 100,000" in shown
         )
 
     wait_until(told, 30)
-    assert "were not looked at" not in page(web)
+    assert "were not read" not in page(web)
     for odd in ("", "0", "-1", "x", "9" * 400, "\u0663"):
         answer = web.get(f"/relay.json?most={quote(odd)}")
         assert answer.status == 200, odd

@@ -245,4 +245,4 @@ def test_a_piece_costs_no_look_at_the_directory(parts, tmp_path):
     write_part(parts, "one")
     (tmp_path / "by-hand.part").write_bytes(b"x")
     parts.admit("one.part", 1)
-    assert "by-hand.part" not in parts._known
+    assert "by-hand.part" not in parts._uploads

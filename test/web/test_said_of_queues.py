@@ -41,7 +41,7 @@ def test_what_is_blocked_is_not_next(tmp_path):
         first = queue.send(param1=str(gate))
         queue.until(first, "run")
         others = [queue.send(param1=str(gate)) for _ in range(2)]
-        said = f"{first} runs with equal blocking_params."
+        said = f"{first} is running, with equal blocking_params."
         assert of(web, "que") == dict.fromkeys(others, said)
         gate.touch()
         for one in others:
@@ -58,8 +58,8 @@ def test_a_batch_takes_one_slot_however_many_messages_are_in_it(tmp_path):
         ids = [queue.send() for _ in range(5)]
         wait_until(lambda: queue.ok("detail")["counts"]["run"] == 5)
         assert queue.ok("detail")["slots_used"] == 1
-        assert "1 of 2 slots at work on 5 messages" in web.page("/q/t")
-        assert "1 of 2 slots at work" in web.page("/")
+        assert "1 of 2 slots in use by 5 messages" in web.page("/q/t")
+        assert "1 of 2 slots in use" in web.page("/")
         gate.touch()
         for one in ids:
             queue.ended(one)
@@ -78,13 +78,13 @@ def test_a_search_says_how_far_it_looked(tmp_path):
         looked = {"": "of each state", "&state=que": "messages here"}
         for tab, where in looked.items():
             page = web.page(f"/q/t?find=the+oldest{tab}")
-            assert f"None of the newest 500 {where} holds “the oldest”" in page
+            assert f"None of the newest 500 {where} contains “the oldest”" in page
             assert "Older ones were not searched" in page
-            assert "No message holds" not in page
+            assert "No message contains" not in page
         (section,) = web.get("/q/t/queue.json?state=que&find=the+oldest").json[
             "sections"
         ]
         path = f"/q/t?state=que&find=the+oldest&after={section['next']}"
         assert f'href="/q/t/{oldest}"' in web.page(path)
         page = web.page("/q/t?state=err&find=nothing")
-        assert "No message holds “nothing”." in page
+        assert "No message contains “nothing”." in page

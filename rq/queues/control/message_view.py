@@ -178,7 +178,9 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     """Return in a sentence why a message in que has not started."""
     entry = owner.spool.entries[msg_id]
     if entry.rider_of is not None:
-        return f"It rides with {entry.rider_of}, which equals it and runs."
+        return (
+            f"It is equal to {entry.rider_of}, which runs for both (coalesce_params)."
+        )
     if (stopped := _why_none(owner)) is not None:
         return stopped
     away = entry.due - owner.spool.clock()
@@ -188,7 +190,7 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     with contextlib.suppress(Unread):
         key = owner.backlog.exclusion_key(msg_id)
     if key is not None and key in owner.backlog.busy_keys:
-        return f"{owner.backlog.busy_keys[key]} runs with equal blocking_params."
+        return f"{owner.backlog.busy_keys[key]} is running, with equal blocking_params."
     held = owner.backlog.waiting.held_for(msg_id)
     if held is not None:
         name, until = held
@@ -238,14 +240,14 @@ def _why_next(owner: Owner, msg_id: str) -> str:
         return _why_gathering(owner, msg_id)
     if owner.lacks is not None:
         return f"No process could be started just now: {owner.lacks}."
-    return why_no_worker(owner) if lacks_worker(owner) else "It is next."
+    return why_no_worker(owner) if lacks_worker(owner) else "It is the next to start."
 
 
 def _why_gathering(owner: Owner, msg_id: str) -> str:
     there, quota, starts = owner.backlog.gathering.about(msg_id)
     away = starts - owner.spool.clock()
     if there >= quota or away <= 0:
-        return "Its batch is next."
+        return "Its batch is the next to start."
     return (
         f"Its batch starts when {quota} messages are there (now {there}), or in "
         f"{duration(away)}."

@@ -43,7 +43,7 @@ class Subject:
 OF_QUEUE = {
     "pause": Question(
         title="Pause this queue?",
-        sentence="What runs goes on; nothing new starts until it is resumed. "
+        sentence="Running messages go on; no others start until it is resumed. "
         "Messages are still accepted.",
         button="Pause",
         path="/adminoper",
@@ -51,7 +51,7 @@ OF_QUEUE = {
     ),
     "down": Question(
         title="Take this queue down?",
-        sentence="Nothing starts and nothing is accepted until it is up again. "
+        sentence="No message starts and none is accepted until it is up again. "
         "Senders get an error.",
         button="Take down",
         path="/adminoper",
@@ -60,21 +60,22 @@ OF_QUEUE = {
     ),
     "restart": Question(
         title="Restart this queue's process?",
-        sentence="What runs is ended and starts again afterwards; that does not count "
-        "as a retry.",
+        sentence="Running messages are stopped and run again afterwards; that does not "
+        "count as a retry.",
         button="Restart",
         path="/restart",
         danger=True,
     ),
     "ack_errs": Question(
         title="Acknowledge all errors of this queue?",
-        sentence="They stay where they are, and no longer ask for attention.",
+        sentence="The failed messages are kept, and no longer counted as needing "
+        "attention.",
         button="Acknowledge all",
         path="/ack_errs",
     ),
     "delete": Question(
         title="Delete this queue?",
-        sentence="It is stopped and moved to queue.trash with all its messages; only "
+        sentence="It is stopped and moved to queue.trash/ with all its messages; only "
         "`rq trash empty` removes it for good.",
         button="Delete the queue",
         danger=True,
@@ -90,7 +91,7 @@ OF_MESSAGE = {
     ),
     "run_now": Question(
         title="Run this message now?",
-        sentence="It goes before all others and does not wait until it is due.",
+        sentence="It starts before all others, and does not wait until it is due.",
         button="Run now",
         field=("_method", "run_now"),
     ),
@@ -104,22 +105,22 @@ OF_MESSAGE = {
     ),
     "cancel_batch": Question(
         title="Cancel the whole batch?",
-        sentence="This message runs in a batch: one process for all. It is told to stop, "
-        "and killed if it does not. All messages of the batch that have not ended go to "
-        "err.",
+        sentence="This message runs in a batch: one process for all of it. The process is "
+        "told to stop, and killed if it does not. All messages of the batch that have not "
+        "ended go to err.",
         button="Cancel the batch",
         field=("_method", "cancel_batch"),
         danger=True,
     ),
     "retry": Question(
-        title="Send this message round again?",
-        sentence="It runs again under the same id, and its retries count from 0.",
+        title="Run this message again?",
+        sentence="It keeps its id, and its retries count from 0.",
         button="Retry",
         field=("_method", "retry"),
     ),
     "ack": Question(
         title="Acknowledge this error?",
-        sentence="It stays where it is, and no longer asks for attention.",
+        sentence="The message is kept, and no longer counted as needing attention.",
         button="Acknowledge",
         field=("_method", "ack"),
     ),

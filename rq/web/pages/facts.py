@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from rq import disk, health, names
 from rq.config.admin import admin_status
-from rq.errors import RQError
+from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.replies import (
     ChildView,
@@ -108,7 +108,7 @@ def queue_row(
         "status": admin if admin != "UP" else silent,
         "admin": admin,
         "oper": UNKNOWN,
-        "reason": child.get("reason") or str(detail),
+        "reason": child.get("reason") or _silence(name, detail),
         "counts": {},
         "accepting": False,
         "closed_reason": None,
@@ -122,6 +122,12 @@ def queue_row(
         "pid": child.get("pid"),
     }
     return cast(QueueRow, row)
+
+
+def _silence(queue: str, error: RQError) -> str:
+    if isinstance(error, Unreachable):
+        return f"its process is not running; log/queue-{queue}.log may say why"
+    return str(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import falcon
@@ -77,7 +77,7 @@ class LogPages:
         if wanted:
             start = _whole(req, "from", 0)
             hits = await self._site.pools.search(search, file, wanted, start)
-            facts |= {"found": hits.hits, "next": hits.next}
+            facts |= {"found": [asdict(hit) for hit in hits.hits], "next": hits.next}
         resp.cache_control = ["no-store"]
         resp.media = facts
 

@@ -32,7 +32,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
-_ENDS = {"done": ("done", "past"), "relayed": ("handed over", "past")}
+_ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
 )  # facts with which nothing can be done
@@ -86,6 +86,7 @@ class View:
     """What the page derives from a message's facts."""
 
     state: str
+    word: str  # for the state, where it has a better one
     text: str
     created: float  # epoch seconds
     running_for: float | None  # seconds
@@ -109,6 +110,7 @@ def view_of(message: Message) -> View:
     started = _seconds(result, "started") if runs else None
     return View(
         state=state,
+        word=_word(state, result),
         text=text,
         created=names.created(message["msg_id"]),
         running_for=max(0.0, now - started) if started else None,
@@ -125,6 +127,12 @@ def view_of(message: Message) -> View:
             if name not in _TOLD_ELSEWHERE and not _is_own(name, value, message)
         ],
     )
+
+
+def _word(state: str, result: Mapping[str, object]) -> str:
+    """Return the word for a state where the usual one would mislead."""
+    is_cancelled = state == "err" and result.get("cause") == Cause.CANCELLED
+    return "cancelled" if is_cancelled else ""
 
 
 def _seconds(result: Mapping[str, object], name: str) -> float | None:
@@ -174,9 +182,7 @@ def life(message: Message, now: float) -> list[Step]:
         began = finished - ran if finished else None
         steps.append(_step(f"attempt {attempt} started", "past", began))
     word, kind = _ENDS.get(state, ("failed", "failed"))
-    if result.get("cause") == Cause.CANCELLED:
-        word = "cancelled"
-    return [*steps, _step(word, kind, finished)]
+    return [*steps, _step(_word(state, result) or word, kind, finished)]
 
 
 def _step(name: str, kind: str, when: float | None = None, before: str = "") -> Step:

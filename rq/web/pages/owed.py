@@ -1,4 +1,4 @@
-"""The questions before a person's word on what could not be delivered."""
+"""The questions before a person decides about what could not be delivered."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 QUESTIONS = {
     "delivered": Question(
-        title="Has it arrived there?",
-        sentence="Look at its target first. It counts as delivered, and nothing is sent "
-        "any more.",
+        title="Has this delivery arrived?",
+        sentence="Look at the target first. It then counts as delivered, and nothing more "
+        "is sent.",
         button="It has arrived",
         field=("_method", "delivered"),
     ),
     "again": Question(
-        title="Send it again?",
-        sentence="It is tried for six more days under the same key: a second one comes "
-        "of it only if the first had arrived and is forgotten there.",
+        title="Send this delivery again?",
+        sentence="It is tried for six more days under the same key. It arrives twice only "
+        "if the target received the first and no longer remembers its key.",
         button="Send again",
         field=("_method", "again"),
     ),
     "dropped": Question(
-        title="Give it up?",
-        sentence="Nothing is sent any more. The message that owes it stays as it is.",
+        title="Give up this delivery?",
+        sentence="Nothing more is sent. The message that owes it stays as it is.",
         button="Give it up",
         field=("_method", "dropped"),
         danger=True,

@@ -34,7 +34,7 @@ TABS = {
     "err": ("err", "Failed"),
     "errack": ("dismissed", "Acknowledged"),
     "done": ("done", "Done"),
-    "relayed": ("relayed", "Handed over"),
+    "relayed": ("relayed", "Relayed"),
 }
 # What the first tab shows of each, in this order.
 _FIRST = {"run": 20, "err": 10, "que": 10, "prep": 5, "done": 15, "relayed": 10}

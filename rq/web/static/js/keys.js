@@ -17,7 +17,7 @@ const HELP = [
   ["c  r  a", "cancel, retry, acknowledge: the chosen row, or what the page is about"],
   ["f  w", "follow, wrap the log"],
   ["t", "light or dark"],
-  ["u", "stop or go on with fresh numbers"],
+  ["u", "pause or resume live updates"],
   ["?", "this list"],
 ];
 const PLACES = { o: "", r: "relay", h: "history", t: "timers", s: "system" };

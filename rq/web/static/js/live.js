@@ -39,7 +39,7 @@ function tell() {
   const text = stopped ? "paused" : stale ? old : "live";
   button.classList.toggle("stale", stale);
   button.setAttribute("aria-pressed", String(stopped));
-  button.title = "Stop or go on with fresh numbers (u)";
+  button.title = "Pause or resume live updates (u)";
   if (button.textContent !== text) button.textContent = text;
 }
 

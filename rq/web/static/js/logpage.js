@@ -62,17 +62,17 @@ class LogPage {
     on("state", (told) => this.state(told));
     on("end", (told) => this.end(told));
     on("skip", (told) => {
-      this.view.mark(`${size(told.to - told.at)} came faster than they can be shown`);
+      this.view.mark(`${size(told.to - told.at)} skipped: written faster than this page can show`);
       this.view.terminal = new Terminal();
       this.view.dropFirstLine = true;
       this.at = told.to;
     });
     on("reset", () => {
-      this.view.mark("the log began anew");
+      this.view.mark("the log was started anew");
       this.view.terminal = new Terminal();
       this.at = this.first = 0;
     });
-    source.addEventListener("error", () => this.say(this.ended ? "" : "connecting again…"));
+    source.addEventListener("error", () => this.say(this.ended ? "" : "reconnecting…"));
     source.addEventListener("open", () => this.say(size(this.at)));
   }
 
@@ -100,7 +100,7 @@ class LogPage {
       line.textContent = visible(text);
       line.hidden = false;
     }
-    this.view.empty("It wrote nothing.");
+    this.view.empty("The script wrote nothing.");
     document.dispatchEvent(new CustomEvent("rq:refresh"));
   }
 
@@ -125,14 +125,14 @@ class LogPage {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "log-more small";
-    button.textContent = `Load earlier (${size(this.first)} before this)`;
+    button.textContent = `Load earlier output (${size(this.first)} more)`;
     button.addEventListener("click", () => this.earlier(button));
     this.view.top(button);
   }
 
   async earlier(button) {
     if (this.view.isFull()) {
-      button.textContent = "This view is full: download the log to see all of it";
+      button.textContent = "This page can hold no more: download the log to see all of it";
       button.disabled = true;
       return;
     }
@@ -164,7 +164,7 @@ class LogPage {
       if (this.held) return;
       this.held = true;
       this.source.close();
-      this.say(`${size(this.at)}; Follow goes on`);
+      this.say(`${size(this.at)}; press Follow to go on`);
     };
     const form = document.querySelector("form.find");
     form.addEventListener("submit", (event) => {
@@ -232,7 +232,7 @@ function headline(told, wanted) {
   line.className = "panel-note";
   const many = told.next === null ? "" : "at least ";
   line.textContent = told.found.length
-    ? `${many}${told.found.length} times “${wanted}” in the whole log`
+    ? `${many}${told.found.length} ${told.found.length === 1 ? "match" : "matches"} of “${wanted}” in the whole log`
     : `“${wanted}” is not in the ${told.next === null ? "" : "searched part of the "}log`;
   return line;
 }
