@@ -177,7 +177,7 @@ class TransactionView(TypedDict, total=False):
 
     txn: str
     state: str
-    key: str | None
+    key: str  # which its creator chose; absent when it chose none
     messages: int
     ids: Sequence[str]  # some of its messages; not in a list
     ttl: float  # seconds
