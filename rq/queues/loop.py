@@ -128,7 +128,7 @@ class Turns:
         """
         spool = self.owner.spool
         if not self._pace.busy(QUIET):
-            at_work = self.owner.attempts.at_work and not self._pace.behind
+            at_work = self.owner.attempts.started and not self._pace.behind
             return spool.settle_some(SLICE / 5 if at_work else SLICE)
         if spool.waited > WAIT:
             return spool.settle_some(SLICE / 5)

@@ -22,7 +22,6 @@ from rq.message import Message, from_request
 from rq.proc.family import Family
 from rq.queues.admission import Admission
 from rq.queues.attempts.registry import Attempts
-from rq.queues.attempts.worker import Worker
 from rq.queues.backlog import Backlog
 from rq.queues.rates import Rates
 from rq.queues.thread_pools import Hands
@@ -65,7 +64,6 @@ class Owner:
         self.wake = self.wakeup.ask
         self.committed = self.wakeup.committed
         self.attempts = Attempts()
-        self.residents: list[Worker] = []  # workers that stay, with or without one
         self.rates = Rates()
         self.began = time.monotonic()
         self.began_at = time.time()

@@ -30,6 +30,7 @@ from rq.queues.delivery import owed
 from rq.queues.housekeeping import Housekeeping
 from rq.queues.loop import Turns
 from rq.queues.owner import Owner
+from rq.queues.runner import stop
 from rq.queues.runner.runner import Runner
 from rq.spool import Opened, checkpoint, open_spool
 from rq.states import State
@@ -90,7 +91,7 @@ class Process:
 
     async def _stop(self) -> None:
         try:
-            await self.runner.stop()
+            await stop.stop(self.runner)
             self._delivery.cancel()
             self.housekeeping.stop_retaining()
             await self.housekeeping.door.rest()

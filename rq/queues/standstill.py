@@ -59,7 +59,7 @@ def _standing(owner: Owner) -> tuple[str, int] | None:
     if owner.backlog.has_due(now):
         if owner.config.num_workers == 0:
             return "slots", 0
-        return ("start", owner.attempts.started) if owner.slots_free > 0 else None
+        return ("start", owner.attempts.starts) if owner.slots_free > 0 else None
     held = owner.backlog.waiting.held_outside()
     return ("outside", owner.went_well) if held else None
 

@@ -52,7 +52,7 @@ class Script:
         on_exit: Callable[[], None],
     ) -> None:
         """Start it; OSError as execve gives it."""
-        self.ending: spawn.Ending | None = None
+        self.termination: spawn.Ending | None = None
         self._loop = loop
         self._on_line = on_line
         self._on_exit = on_exit
@@ -192,7 +192,7 @@ class Script:
 
     def signal(self, sig: int) -> None:
         """Signal its process group; the leader is not reaped, so the number is its."""
-        if self.ending is None:
+        if self.termination is None:
             spawn.signal_group(self.pid, sig)
 
     def signal_left(self, sig: int) -> None:
@@ -206,10 +206,10 @@ class Script:
         return spawn.group_lives(self.pid)
 
     def _exited(self) -> None:
-        ending = spawn.reap(self.pid)
-        if ending is None:
+        termination = spawn.reap(self.pid)
+        if termination is None:
             return
-        self.ending = ending
+        self.termination = termination
         self._family.ended(self.pid)
         self._loop.remove_reader(self.pidfd)
         self._loop.remove_reader(self._reader)

@@ -118,10 +118,10 @@ from rq.queues.runner.launch import Launcher
 
 spawn = Launcher.spawn
 
-def tripping(self, claim, on_end):
-    if claim.message.params.get("param2") == "trip":
+def tripping(self, attempt, on_exit):
+    if attempt.message.params.get("param2") == "trip":
         raise RecursionError("a fault")
-    return spawn(self, claim, on_end)
+    return spawn(self, attempt, on_exit)
 
 Launcher.spawn = tripping
 
@@ -129,10 +129,10 @@ from rq.queues.runner import finish
 
 fire = finish._fire
 
-def tripping_at_the_end(owner, worker, claim, decided):
-    if worker.message.params.get("param2") == "end":
+def tripping_at_the_end(owner, attempt, decided):
+    if attempt.message.params.get("param2") == "end":
         raise RecursionError("a fault")
-    fire(owner, worker, claim, decided)
+    fire(owner, attempt, decided)
 
 finish._fire = tripping_at_the_end
 

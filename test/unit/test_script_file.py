@@ -15,9 +15,7 @@ def file(tmp_path):
     (tmp_path / "run").chmod(0o755)
     config = SimpleNamespace(script="run")
     owner = SimpleNamespace(root=Root(tmp_path), config=config, oper=None)
-    made = ScriptFile(owner)
-    made.on_look = lambda identity: None
-    return made
+    return ScriptFile(owner)
 
 
 def next_try(file, now):

@@ -1,82 +1,163 @@
-"""An attempt: a script at work on a message, be it started for it or there before.
+"""An attempt: a message from its claim until it goes on, and all that is known of that.
 
-It joins a script with what is heard of it; what that means is for the runner.
+One object for each claim: what is reserved for it, the script that works on it, what that
+has said, and the one decision about its end.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from rq import pipe
+from rq.errors import WrongState
 from rq.message import Message
-from rq.pipe import Report
 from rq.proc.spawn import Ending
-from rq.queues.attempts.outcome import Said
+from rq.queues.attempts import outcome
+from rq.queues.attempts.outcome import Outcome, Said
+from rq.queues.attempts.phases import Phase, Step, next_phase
 from rq.scripts import log as stdio
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
 
+if TYPE_CHECKING:  # which knows attempts
+    from rq.queues.attempts.worker import Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A message that was taken to be run, and what is reserved for it."""
+
+    message: Message
+    slot: Slot
+    seq: int  # of the event that brought the message into que, or told its content
+    wait_us: int
+    key: str | None = None  # exclusion key
+    worker: Worker | None = None  # reserved; None: a script is started
+    batch_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A script at work on a message, from its start on."""
+
+    script: Script
+    log: StdioLog | PassedLog
+    batch_said: Said | None = None  # by the batch that the message is in
+    # Of a script whose exit status may say how it ended: the last line that it wrote.
+    last_printed: Callable[[], str] | None = None
+    began: float = field(default_factory=time.monotonic)
+    began_at: float = field(default_factory=time.time)
+
 
 class Attempt:
-    """A script at work on a message."""
+    """A message that is claimed, until it goes on."""
 
-    def __init__(
-        self,
-        message: Message,
-        slot: Slot,
-        log: StdioLog | PassedLog,
-        on_report: Callable[[Attempt, Report], None],
-    ) -> None:
-        self.message = message
-        self.slot = slot
-        self.log = log
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.phase = Phase.CLAIMED
         self.said = Said()
-        self.began = time.monotonic()
-        self.began_at = time.time()
-        self.phase = "starting"
-        self.script: Script  # from its start on
-        self.ending: Ending | None = None
-        self.dups = 0  # questions that are not yet answered
-        self.cause: str | None = None  # why RQ itself is ending it
-        self.batch: Said | None = None  # what the batch that it is in has said
-        # Of a script whose exit status may say how it ended: the last line that it wrote.
-        self.last_printed: Callable[[], str] | None = None
-        self._on_report = on_report
+        self.stamp: tuple[int, int] | None = None  # of its file `msg` at the start
+        self.questions = 0  # that its script has asked, and that are not yet answered
+        self.cut_short = False  # RQ itself ends it, because the queue stops
+        self.termination: Ending | None = None
+        self.outcome: Outcome | None = None  # decided once, when its script is done
+        self._work: Work | None = None
+
+    @property
+    def message(self) -> Message:
+        return self.claim.message
 
     @property
     def msg_id(self) -> str:
-        return self.message.msg_id
+        return self.claim.message.msg_id
+
+    @property
+    def slot(self) -> Slot:
+        return self.claim.slot
+
+    # ---- its script
+
+    @property
+    def work(self) -> Work:
+        """The script at work on it."""
+        assert self._work is not None, "nothing was started for it"
+        return self._work
+
+    @property
+    def script(self) -> Script:
+        return self.work.script
 
     @property
     def text(self) -> str:
         """What was said last, for people: of its message, else of the whole batch."""
-        return self.said.text or (self.batch.text if self.batch else "")
-
-    @property
-    def pid(self) -> int:
-        return self.script.pid
+        batch = self.work.batch_said
+        return self.said.text or (batch.text if batch else "")
 
     @property
     def run_seconds(self) -> float:
-        return time.monotonic() - self.began
+        return time.monotonic() - self.work.began
 
-    def hear(self, text: bytes) -> None:
-        """Take a line that the script said."""
-        self.phase = "running"
-        report = pipe.parse(text)
-        if report is not None:
-            self._on_report(self, report)
+    # ---- its phases
 
-    def end(self, ending: Ending) -> None:
-        """The attempt is over: the script has exited, or is ready for the next."""
-        self.phase = "finishing"
-        self.ending = ending
+    @property
+    def at_work(self) -> bool:
+        """Whether its script is not yet done with it."""
+        return self.phase in (Phase.STARTING, Phase.RUNNING)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its message has gone on."""
+        return self.phase is Phase.ENDED
+
+    def start(self, work: Work) -> None:
+        """A script was started for it."""
+        self._step(Step.START)
+        self._work = work
+
+    def hand_over(self, work: Work) -> None:
+        """A long-lived worker, or the script of its batch, has it."""
+        self._step(Step.HAND_OVER)
+        self._work = work
+
+    def hear(self) -> None:
+        """Its script said a line."""
+        self._step(Step.HEAR)
+
+    def finish(self, termination: Ending) -> None:
+        """Its script is done with it: it has exited, or is ready for the next."""
+        self._step(Step.FINISH)
+        self.termination = termination
+
+    def end(self) -> None:
+        """Its message goes on; WrongState when it has done so before."""
+        self._step(Step.END)
+
+    def _step(self, step: Step) -> None:
+        self.phase = next_phase(self.phase, step)
+
+    # ---- its end
+
+    def decide(self, decided: Outcome) -> Outcome:
+        """Keep and return what becomes of its message; WrongState when that is known."""
+        if self.outcome is not None:
+            raise WrongState("how an attempt ends is decided once")
+        self.outcome = decided
+        return decided
+
+    def cancel(self, who: str) -> None:
+        """Let it end as cancelled by `who`, whatever its script says from now on."""
+        self.said.by = self.said.by or who
+        if self.outcome is not None:
+            self.outcome = outcome.cancelled(self.said.by)
 
     def close_log(self, wanted: bool) -> None:
         """Write the last line of its log; a log is `wanted` though nothing was said."""
-        if self.ending is not None:
-            exit_status, sig = self.ending.exit, self.ending.signal
-            last = stdio.last_line(self.pid, exit_status, sig, self.run_seconds)
-            self.log.end(last, wanted)
+        how = self.termination
+        if how is not None:
+            last = stdio.last_line(
+                self.script.pid, how.exit, how.signal, self.run_seconds
+            )
+            self.work.log.end(last, wanted)

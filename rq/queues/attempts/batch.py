@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
-import orjson
-
-from rq.config.settings import RootConfig
-from rq.layout import folder
-from rq.message import Message
-from rq.pipe import Report
 from rq.proc.spawn import Ending
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.claim import Claim
+from rq.queues.attempts import outcome
+from rq.queues.attempts.attempt import Attempt, Work
 from rq.queues.attempts.outcome import Said
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
-from rq.states import Event, State
+from rq.states import Event
 
-_UNKNOWN = Ending(None, None, None, None)  # the process of one that ended before it
+_LIVES = Ending(None, None, None, None)  # the process of one that ended before it
 
 
 class Batch:
-    """Messages that run together; named by the first and its attempt."""
+    """Attempts that share one process; named by the first message and its attempt."""
 
-    def __init__(self, batch_id: str, claims: list[Claim], slot: Slot) -> None:
+    def __init__(self, batch_id: str, attempts: list[Attempt], slot: Slot) -> None:
         self.batch_id = batch_id
         self.slot = slot
-        self.claims = {one.msg_id: one for one in claims}
-        self.attempts: dict[str, Attempt] = {}  # of messages that have not ended
+        self._attempts = {attempt.msg_id: attempt for attempt in attempts}
         self.ended: dict[Event, int] = {}
         self.lost = 0  # messages of which nothing was said when its process died
         self.said = Said()  # what is for all of which nothing else was said
-        self.script: Script | None = None  # from its start on
-        self.log: StdioLog
-        self.stopped = False  # RQ itself ends it
+        self._work: Work | None = None
+        self.cut_short = False  # RQ itself ends it, because the queue stops
         self.began = time.monotonic()
         self.began_at = time.time()
         self.oddities = 0  # lines that could not be understood
@@ -44,70 +37,74 @@ class Batch:
     @property
     def seq(self) -> int:
         """Return the last event that brought one of its messages into que."""
-        return max(one.seq for one in self.claims.values())
+        return max(attempt.claim.seq for attempt in self._attempts.values())
+
+    # ---- its messages
+
+    def __len__(self) -> int:
+        """Return how many messages it has, also those that have ended."""
+        return len(self._attempts)
 
     @property
     def left(self) -> int:
-        """Return how many messages have not ended."""
-        return len(self.claims) - sum(self.ended.values())
-
-    def has(self, msg_id: str) -> bool:
-        """Whether a message is in it that has not ended."""
-        return msg_id in (self.attempts if self.script else self.claims)
+        """How many messages have not ended."""
+        return len(self._attempts) - sum(self.ended.values())
 
     def __contains__(self, msg_id: str) -> bool:
-        return msg_id in self.claims
+        return msg_id in self._attempts
 
     def __iter__(self) -> Iterator[Attempt]:
-        return iter(list(self.attempts.values()))
+        """Give the attempts that have not ended."""
+        return (one for one in list(self._attempts.values()) if not one.has_ended)
 
-    def drop(self, claim: Claim) -> None:
+    def get(self, msg_id: str) -> Attempt | None:
+        """Return the attempt on one of its messages."""
+        return self._attempts.get(msg_id)
+
+    @property
+    def first_id(self) -> str:
+        """Its first message that has not ended; the first when all have."""
+        attempt = next(iter(self), None)
+        return next(iter(self._attempts)) if attempt is None else attempt.msg_id
+
+    # ---- its life
+
+    @property
+    def script(self) -> Script | None:
+        """Its script, from its start on."""
+        return self._work.script if self._work else None
+
+    @property
+    def work(self) -> Work:
+        """The script at work on it."""
+        assert self._work is not None, "nothing was started for it"
+        return self._work
+
+    def drop(self, attempt: Attempt) -> None:
         """Go on without a message that cannot take part."""
-        del self.claims[claim.msg_id]
+        del self._attempts[attempt.msg_id]
 
-    def started(
-        self, script: Script, log: StdioLog, hear: Callable[[Attempt, Report], None]
-    ) -> None:
-        """Its process runs: make an attempt of each message."""
-        self.script, self.log = script, log
-        for claim in self.claims.values():
-            attempt = Attempt(claim.message, self.slot, log, hear)
-            attempt.script, attempt.batch, attempt.phase = script, self.said, "running"
-            self.attempts[claim.msg_id] = attempt
+    def start(self, script: Script, log: StdioLog) -> None:
+        """Its process runs, and all its messages with it."""
+        self._work = Work(script=script, log=log, batch_said=self.said)
+        for attempt in self:
+            attempt.hand_over(self._work)
 
-    def end_of(self, attempt: Attempt, event: Event) -> Claim:
-        """Take out a message that has ended; return its claim."""
-        del self.attempts[attempt.msg_id]
-        self.ended[event] = self.ended.get(event, 0) + 1
-        attempt.end(attempt.ending or self._ending())
-        return self.claims[attempt.msg_id]
+    def cancel(self, who: str) -> None:
+        """Let all that have not ended end as cancelled by `who`, but those of which it
+        was said how they end."""
+        self.said.by = self.said.by or who
+        for attempt in self:
+            if attempt.outcome is not None and attempt.said.word is None:
+                attempt.outcome = outcome.cancelled(self.said.by)
 
-    def _ending(self) -> Ending:
-        ending = self.script.ending if self.script else None
+    def finish(self, attempt: Attempt) -> None:
+        """The script is done with a message."""
+        how = self.work.script.termination
         # What its process used of the processor it used for all of them.
-        return (
-            _UNKNOWN
-            if ending is None
-            else Ending(ending.exit, ending.signal, None, None)
-        )
+        alone = _LIVES if how is None else replace(how, cpu_us=None, max_rss=None)
+        attempt.finish(alone)
 
-
-def described(
-    config: RootConfig, queue: str, path: str, batch_id: str, all_of: Iterable[Message]
-) -> bytes:
-    """Return the content of `batch.json`: a line of JSON for each message, with where
-    its folder lies and its whole id, then its own fields."""
-    lines = [
-        orjson.dumps(
-            {
-                "msg_id": one.msg_id,
-                "dir": f"{path}/{folder(State.RUN, one.msg_id)}",
-                "full_msg_id": config.full_id(queue, one.msg_id),
-                "attempt": one.attempt,
-                **one.to_json(),
-            }
-        )
-        for one in all_of
-    ]
-    head = orjson.dumps({"batch_id": batch_id, "queue": queue, "count": len(lines)})
-    return head[:-1] + b',"messages":[\n' + b",\n".join(lines) + b"\n]}\n"
+    def count_end(self, event: Event) -> None:
+        """One of its messages has gone on."""
+        self.ended[event] = self.ended.get(event, 0) + 1

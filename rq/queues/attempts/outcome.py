@@ -79,7 +79,7 @@ def decide(
 ) -> Outcome:
     """Return the outcome of a run; `count` is that of the message before it."""
     if said.by is not None:
-        return Outcome(Event.FAIL, Cause.CANCELLED, f"cancelled by {said.by}")
+        return cancelled(said.by)
     if said.unreadable is not None:
         return Outcome(Event.FAIL, Cause.BAD_REPORT, said.unreadable)
     if said.word is Verb.ERR:
@@ -87,6 +87,11 @@ def decide(
     if exit_status != 0:
         return _improper(said, exit_status, signal)
     return _proper(said, count, max_count)
+
+
+def cancelled(who: str) -> Outcome:
+    """Return the outcome of a run that somebody has ended."""
+    return Outcome(Event.FAIL, Cause.CANCELLED, f"cancelled by {who}")
 
 
 def by_exit(decided: Outcome, text: str, last_printed: Callable[[], str]) -> Outcome:

@@ -1,4 +1,5 @@
-"""What runs: the attempts and batches of a queue, and the processes that hold its slots."""
+"""What runs: the attempts, batches and long-lived workers of a queue, and the processes
+that hold its slots."""
 
 from __future__ import annotations
 
@@ -6,16 +7,20 @@ from collections.abc import Iterable, Iterator
 
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.worker import Worker
 
 
 class Attempts:
     """All attempts of one queue, from their claims until their ends."""
 
     def __init__(self) -> None:
-        self._claimed: set[str] = set()  # not yet started
-        self._at_work: dict[str, Attempt] = {}
-        self._batches: list[Batch] = []  # claimed or at work
-        self.started = 0  # processes and messages handed over, since this process began
+        self._claimed: dict[str, Attempt] = {}  # not yet started
+        self._started: dict[str, Attempt] = {}
+        self._batches: dict[str, Batch] = {}  # claimed or started
+        self.workers: dict[int, Worker] = {}  # slot: the long-lived worker that has it
+        self.starts = (
+            0  # of scripts, and messages handed over, since this process began
+        )
         self.holders: dict[
             int, str
         ] = {}  # slot: who holds it though its script has ended
@@ -23,75 +28,77 @@ class Attempts:
 
     # ---- what begins and ends
 
-    def claim(self, msg_id: str) -> None:
-        """Take in a message that was claimed."""
-        self._claimed.add(msg_id)
+    def claim(self, attempt: Attempt) -> None:
+        """Take in an attempt whose message was claimed."""
+        self._claimed[attempt.msg_id] = attempt
 
     def start(self, attempts: Iterable[Attempt]) -> None:
-        """Take in attempts that one start has begun."""
-        self.started += 1
+        """Take in the attempts that one start has begun."""
+        self.starts += 1
         for attempt in attempts:
-            self._claimed.discard(attempt.msg_id)
-            self._at_work[attempt.msg_id] = attempt
+            del self._claimed[attempt.msg_id]
+            self._started[attempt.msg_id] = attempt
 
-    def forget(self, msg_id: str) -> None:
+    def forget(self, attempt: Attempt) -> None:
         """Forget an attempt that is over, or did not begin."""
-        self._claimed.discard(msg_id)
-        self._at_work.pop(msg_id, None)
+        self._claimed.pop(attempt.msg_id, None)
+        self._started.pop(attempt.msg_id, None)
 
     def add_batch(self, batch: Batch) -> None:
         """Take in a batch whose messages were claimed."""
-        self._batches.append(batch)
+        self._batches[batch.batch_id] = batch
 
     def forget_batch(self, batch: Batch) -> None:
         """Forget a batch whose messages have all gone on, and its process with them."""
-        self._batches.remove(batch)
+        del self._batches[batch.batch_id]
 
     # ---- what there is
 
     def __iter__(self) -> Iterator[Attempt]:
-        """Give the attempts at work, as they were started."""
-        return iter(list(self._at_work.values()))
+        """Give the attempts that were started, in this order."""
+        return iter(list(self._started.values()))
 
     @property
-    def at_work(self) -> int:
-        """How many attempts are at work."""
-        return len(self._at_work)
+    def started(self) -> int:
+        """How many attempts have started and not ended."""
+        return len(self._started)
 
     @property
     def none_left(self) -> bool:
-        """Whether nothing is claimed or at work."""
-        return not (self._claimed or self._at_work or self._batches)
+        """Whether nothing is claimed or started."""
+        return not (self._claimed or self._started or self._batches)
 
     @property
     def slots_used(self) -> int:
         """How many slots attempts take: each its own, those of a batch one."""
-        in_batches = sum(batch.left for batch in self._batches)
-        alone = len(self._at_work) + len(self._claimed) - in_batches
+        in_batches = sum(batch.left for batch in self._batches.values())
+        alone = len(self._started) + len(self._claimed) - in_batches
         return alone + len(self._batches)
 
     @property
     def batches(self) -> list[Batch]:
-        """The batches that are claimed or at work."""
-        return list(self._batches)
+        """The batches that are claimed or started."""
+        return list(self._batches.values())
 
     def of(self, msg_id: str) -> Attempt | None:
-        """Return the attempt at work on a message."""
-        return self._at_work.get(msg_id)
+        """Return the attempt on a message, once it has started."""
+        return self._started.get(msg_id)
 
     def batch_of(self, msg_id: str) -> Batch | None:
         """Return the batch that a message runs in, unless the message has ended."""
-        return next((batch for batch in self._batches if batch.has(msg_id)), None)
+        attempt = self._started.get(msg_id) or self._claimed.get(msg_id)
+        batch_id = attempt.claim.batch_id if attempt else None
+        return self._batches.get(batch_id) if batch_id else None
 
     def batch_with(self, msg_id: str) -> Batch | None:
         """Return the batch of a message, which may have ended."""
-        return next((batch for batch in self._batches if msg_id in batch), None)
+        return next((batch for batch in self.batches if msg_id in batch), None)
 
     # ---- who holds what should be free
 
     def holder_of(self, msg_id: str) -> str:
         """Return, in a sentence, who keeps a message in run whose script has ended."""
-        attempt = self._at_work.get(msg_id)
+        attempt = self._started.get(msg_id)
         if attempt is None:
             return self.left.get(msg_id, "")
         return self.holders.get(attempt.slot.number, "")
@@ -101,7 +108,7 @@ class Attempts:
         who keeps each there."""
         first = {
             attempt.slot.number: attempt.msg_id
-            for attempt in reversed(self._at_work.values())
+            for attempt in reversed(self._started.values())
         }
         held = {first[slot]: who for slot, who in self.holders.items() if slot in first}
         return {**self.left, **held}

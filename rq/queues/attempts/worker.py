@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rq.logs import fields
 from rq.proc.spawn import Ending
@@ -20,7 +20,17 @@ from rq.scripts.slots import Slot
 log = logging.getLogger(__name__)
 
 _READ = 64 * 1024
-_ALIVE = Ending(0, None, None, None)  # `ready` stands for exit 0
+_LIVES = Ending(0, None, None, None)  # `ready` stands for exit 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """What is called when a long-lived worker does something."""
+
+    ready: Callable[[Worker], None]
+    said: Callable[[Attempt, bytes], None]  # a line about its message
+    printed: Callable[[Worker, bytes], None]  # without a message
+    exited: Callable[[Worker], None]
 
 
 class Worker:
@@ -31,16 +41,14 @@ class Worker:
         make: Callable[[int], Plan],
         slot: Slot,
         loop: asyncio.AbstractEventLoop,
-        on_ready: Callable[[Worker], None],
-        on_exit: Callable[[Worker], None],
-        on_output: Callable[[Worker, bytes], None],
+        events: Events,
     ) -> None:
         """Start it; `make` is given the descriptor for its output."""
         self.slot = slot
         self.phase = Phase.STARTING
         self.renewing = False  # it ends when its message has
         self.attempt: Attempt | None = None
-        self._log: PassedLog  # of its message
+        self._log: PassedLog | None = None  # of its message
         self.messages = 0
         self._handed = 0  # bytes of the line of its message
         self._unread = 0  # of them, when it had ended
@@ -50,9 +58,7 @@ class Worker:
         self.began = time.monotonic()
         self.began_at = time.time()
         self._loop = loop
-        self._on_ready = on_ready
-        self._on_exit = on_exit
-        self._on_output = on_output
+        self._events = events
         self._output, theirs = os.pipe2(os.O_CLOEXEC)
         try:
             self.script = Script(make(theirs), loop, self._hear, self._exited)
@@ -71,12 +77,10 @@ class Worker:
     def worn(self, limits: Limits) -> bool:
         return limits.worn(self.messages, time.monotonic() - self.began)
 
-    def hand(self, attempt: Attempt, log: PassedLog, line: bytes) -> None:
+    def take(self, attempt: Attempt, log: PassedLog, line: bytes) -> None:
         """Give it a message, and its output from now on to `log`."""
         self._drain()  # what it printed before is not of this message
         self._log = log
-        attempt.script = self.script
-        attempt.phase = "running"
         self.attempt = attempt
         self.messages += 1
         self._handed = len(line)
@@ -92,7 +96,7 @@ class Worker:
 
     def release(self) -> None:
         """Its message has gone on."""
-        self.attempt = None
+        self.attempt = self._log = None
         if self.renewing:
             self._hang_up()
         else:
@@ -114,9 +118,9 @@ class Worker:
     def _hear(self, text: bytes) -> None:
         if text.strip() == READY:
             self._ready()
-        elif self.attempt is not None and self.attempt.ending is None:
+        elif self.attempt is not None and self.attempt.at_work:
             if self._has_read():
-                self.attempt.hear(text)
+                self._events.said(self.attempt, text)
             else:
                 self._ignore(text)
 
@@ -136,16 +140,16 @@ class Worker:
     def _ready(self) -> None:
         if self.phase is Phase.STARTING:
             self.phase, self.greeted = Phase.FREE, True
-            self._on_ready(self)
-        elif self.attempt is not None and self.attempt.ending is None:
+            self._events.ready(self)
+        elif self.attempt is not None and self.attempt.at_work:
             if not self._has_read() or self.script.sending:
                 self._ignore(READY)
             elif self.attempt.said.word is None:
                 self._doubt()
             else:
                 self._drain()
-                self.attempt.end(_ALIVE)
-                self._on_ready(self)
+                self.attempt.finish(_LIVES)
+                self._events.ready(self)
 
     def _doubt(self) -> None:
         """It is ready without a word of its message, which it may have begun a moment
@@ -178,10 +182,10 @@ class Worker:
             self._pass(data)
 
     def _pass(self, data: bytes) -> None:
-        if self.attempt is not None:
+        if self._log is not None:
             self._log.write(data)
         else:
-            self._on_output(self, data)
+            self._events.printed(self, data)
 
     def _exited(self) -> None:
         self._drain()
@@ -190,8 +194,8 @@ class Worker:
         os.close(self._output)
         self.script.hang_up()
         self.phase = Phase.ENDING
-        ending = self.script.ending
-        if self.attempt is not None and self.attempt.ending is None and ending:
+        how = self.script.termination
+        if self.attempt is not None and self.attempt.at_work and how:
             # What it used of the processor it used for all its messages.
-            self.attempt.end(replace(ending, cpu_us=None, max_rss=None))
-        self._on_exit(self)
+            self.attempt.finish(replace(how, cpu_us=None, max_rss=None))
+        self._events.exited(self)

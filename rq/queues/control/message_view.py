@@ -113,8 +113,8 @@ def _result_so_far(owner: Owner, attempt: Attempt) -> dict[str, Any]:
     return {
         "job_status": attempt.text,
         "attempt": attempt.message.attempt,
-        "pid": attempt.pid,
-        "started": attempt.began_at,
+        "pid": attempt.script.pid,
+        "started": attempt.work.began_at,
         **({} if together is None else batch(together)),
     }
 
@@ -137,7 +137,7 @@ def read(owner: Owner, msg_id: str) -> Message:
 
 def batch(one: Batch) -> dict[str, Any]:
     """Return how a batch is told of by its messages."""
-    return {"batch": one.batch_id, "messages": len(one.claims), "left": one.left}
+    return {"batch": one.batch_id, "messages": len(one), "left": one.left}
 
 
 def _attachments(owner: Owner, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +256,9 @@ def _why_gathering(owner: Owner, msg_id: str) -> str:
 
 def why_no_worker(owner: Owner) -> str:
     """Return in a sentence why no worker that stays is free."""
-    starting = [one for one in owner.residents if one.phase is Phase.STARTING]
+    starting = [
+        one for one in owner.attempts.workers.values() if one.phase is Phase.STARTING
+    ]
     age = time.monotonic() - starting[0].began if starting else 0.0
     if age < SLOW_START:
         return "No worker is ready yet."
@@ -268,5 +270,5 @@ def why_no_worker(owner: Owner) -> str:
 
 def lacks_worker(owner: Owner) -> bool:
     """Whether messages wait for a worker that stays to be ready."""
-    free = any(one.phase is Phase.FREE for one in owner.residents)
+    free = any(one.phase is Phase.FREE for one in owner.attempts.workers.values())
     return owner.config.worker == PERSISTENT and not free

@@ -60,7 +60,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "running": _all_running(owner),
         "held": _held(owner),
         "gathering": len(owner.backlog.gathering),
-        "workers": [_resident(one) for one in owner.residents],
+        "workers": [_resident(one) for one in owner.attempts.workers.values()],
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
@@ -92,10 +92,10 @@ def _resident(one: Worker) -> dict[str, Any]:
 
 def _all_running(owner: Owner) -> list[dict[str, Any]]:
     """Return what is at work: of a batch one row, that of its first message."""
-    alone = [attempt for attempt in owner.attempts if attempt.batch is None]
+    alone = [attempt for attempt in owner.attempts if attempt.claim.batch_id is None]
     together = [
         {
-            "msg_id": next(iter(one.attempts or one.claims)),
+            "msg_id": one.first_id,
             "pid": one.script.pid if one.script else None,
             "phase": "running" if one.script else "starting",
             "since": one.began_at,
@@ -103,7 +103,7 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
             **message_view.batch(one),
         }
         for one in owner.attempts.batches
-        if one.claims
+        if len(one)
     ]
     return sorted(
         [*together, *(_running(attempt) for attempt in alone)],
@@ -114,8 +114,8 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
 def _running(attempt: Attempt) -> dict[str, Any]:
     return {
         "msg_id": attempt.msg_id,
-        "pid": attempt.pid,
+        "pid": attempt.script.pid,
         "phase": attempt.phase,
-        "since": attempt.began_at,
+        "since": attempt.work.began_at,
         "status": attempt.text[:TEXT],
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rq import back_off
 from rq.causes import Cause
 from rq.message import Message
-from rq.queues.attempts.claim import Claim
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.owner import Owner
 from rq.queues.runner.script_file import MISSING
 from rq.spool.record import Facts, More
@@ -99,9 +99,11 @@ def _in_folder(error: OSError, msg_id: str) -> bool:
     return msg_id in str(error.filename or "") or msg_id in str(error.filename2 or "")
 
 
-def give_back(owner: Owner, claim: Claim, why: Abort) -> None:
+def give_back(owner: Owner, attempt: Attempt, why: Abort) -> None:
     """End an attempt that did not begin."""
-    message, msg_id = claim.message, claim.msg_id
+    attempt.end()
+    owner.attempts.forget(attempt)
+    message, msg_id = attempt.message, attempt.msg_id
     unchanged: Message | None = None
     if why.event is Event.REQUEUE:  # this was no attempt
         due = owner.spool.clock() + why.wait if why.wait else message.due
@@ -120,13 +122,8 @@ def give_back(owner: Owner, claim: Claim, why: Abort) -> None:
         spare=message,
         **more,
     )
-    free_key(owner, claim)
+    owner.backlog.free_key(attempt.claim.key)
     owner.backlog.release_riders(msg_id)
     if why.event is Event.REQUEUE:
         owner.backlog.add(msg_id, message)
     owner.wake()
-
-
-def free_key(owner: Owner, claim: Claim) -> None:
-    """Let those run that waited for the exclusion key of a claim."""
-    owner.backlog.free_key(claim.key)

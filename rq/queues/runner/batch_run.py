@@ -17,11 +17,9 @@ from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
 from rq.queues.runner import finish
-from rq.queues.runner.orphans import Orphans
-from rq.queues.runner.reports import Reports
-from rq.queues.tasks import Tasks, in_slices
+from rq.queues.runner.parts import Parts
+from rq.queues.tasks import in_slices
 from rq.scripts.log import last_line
-from rq.scripts.slots import Slots
 from rq.spool import batch_dirs
 
 ODDITIES = 20  # lines of one batch that could not be understood, in the log
@@ -37,16 +35,10 @@ class BatchRun:
     def __init__(
         self,
         owner: Owner,
-        slots: Slots,
-        reports: Reports,
-        orphans: Orphans,
-        tasks: Tasks,
+        parts: Parts,
     ) -> None:
         self.owner = owner
-        self._slots = slots
-        self._reports = reports
-        self._orphans = orphans
-        self._tasks = tasks
+        self._parts = parts
         self._well = False  # the last batch that ended did not die
 
     # ---- hearing
@@ -66,13 +58,12 @@ class BatchRun:
             batch.said.hear(report)
 
     def _hear_single(self, batch: Batch, text: bytes, msg_id: str, said: bytes) -> None:
-        attempt = batch.attempts.get(msg_id)
+        attempt = batch.get(msg_id)
         report = pipe.parse(said)
         if attempt is None:
-            ended = msg_id in batch
-            self._odd(
-                batch, text, "it has ended" if ended else "it is not in the batch"
-            )
+            self._odd(batch, text, "it is not in the batch")
+        elif attempt.has_ended:
+            self._odd(batch, text, "it has ended")
         elif attempt.said.word is not None:
             self._odd(batch, text, "how it ends was said before")
         elif report is None or report.verb is Verb.DUP:
@@ -81,12 +72,13 @@ class BatchRun:
             self._report(batch, attempt, report)
 
     def _report(self, batch: Batch, attempt: Attempt, report: Report) -> None:
+        attempt.hear()
         attempt.said.hear(report)
         if attempt.said.word is None:
-            self._reports.show(attempt)
+            self._parts.reports.show(attempt)
             return
         decided = self._decide(batch, attempt)
-        # One that runs again may not while this process lives: it ends with the batch.
+        # Do not requeue yet: the batch process may still touch this folder.
         if decided.event not in finish.AGAIN:
             self._finish(batch, attempt, decided)
 
@@ -102,7 +94,10 @@ class BatchRun:
     # ---- ending
 
     def _decide(self, batch: Batch, attempt: Attempt) -> Outcome:
-        message, ended = attempt.message, batch.script.ending if batch.script else None
+        """Return what becomes of a message; decided once."""
+        if attempt.outcome is not None:
+            return attempt.outcome
+        message, ended = attempt.message, batch.work.script.termination
         decided = outcome.decide_in_batch(
             attempt.said,
             batch.said,
@@ -111,17 +106,16 @@ class BatchRun:
             message.count,
             message.max_count,
         )
-        if batch.stopped and decided.cause in _LOST:
-            return finish.CUT_SHORT
-        return owed.check_target(self.owner, decided)
+        if batch.cut_short and decided.cause in _LOST:
+            decided = finish.CUT_SHORT
+        return attempt.decide(owed.check_target(self.owner, decided))
 
     def _finish(self, batch: Batch, attempt: Attempt, decided: Outcome) -> None:
         self._part(batch, attempt.msg_id, decided)
-        claim = batch.end_of(attempt, decided.event)
-        self.owner.attempts.forget(attempt.msg_id)
-        self._reports.forget(attempt)
-        finish.fire(self.owner, attempt, claim, decided)
-        self.owner.wake()
+        if attempt.at_work:
+            batch.finish(attempt)
+        batch.count_end(decided.event)
+        finish.fire(self.owner, attempt, decided)
 
     def _part(self, batch: Batch, msg_id: str, decided: Outcome) -> None:
         """Let a message whose batch died go on with fewer others: one of them may have
@@ -135,17 +129,19 @@ class BatchRun:
         if entry.lost == 0 or self._well:
             entry.lost += 1
 
-    def script_ended(self, batch: Batch) -> None:
+    def script_exited(self, batch: Batch) -> None:
         """Its process has ended, and its pipe is read to the end."""
-        assert batch.script is not None
-        events = {self._decide(batch, one).event for one in batch} | set(batch.ended)
-        # Whoever hid from the two cheap questions must not meet the next attempt.
-        thoroughly = not events <= finish.WELL
+        for attempt in batch:
+            batch.finish(attempt)
+        events = {self._decide(batch, attempt).event for attempt in batch}
+        # A child may have left the process group and dropped the lease, which is all
+        # the fast check sees. Search /proc before any of them runs again.
+        thoroughly = not events | set(batch.ended) <= finish.WELL
         end = functools.partial(self._end_all, batch)
-        self._orphans.clear(batch.script, batch.slot, thoroughly, end)
+        self._parts.orphans.clear(batch.work.script, batch.slot, thoroughly, end)
 
     def _end_all(self, batch: Batch) -> None:
-        self._tasks.spawn(self._end_rest(batch))
+        self._parts.tasks.spawn(self._end_rest(batch))
 
     async def _end_rest(self, batch: Batch) -> None:
         """End all whose end was not said, and the batch."""
@@ -155,11 +151,11 @@ class BatchRun:
 
         await in_slices(list(batch), end)
         self._well = not batch.lost
-        assert batch.script is not None
-        assert batch.script.ending is not None
-        how, took = batch.script.ending, time.monotonic() - batch.began
-        batch.log.end(last_line(batch.script.pid, how.exit, how.signal, took), True)
-        batch.script.hang_up()
+        script = batch.work.script
+        how, took = script.termination, time.monotonic() - batch.began
+        assert how is not None
+        batch.work.log.end(last_line(script.pid, how.exit, how.signal, took), True)
+        script.hang_up()
         log.info(
             "a batch has ended: %s",
             fields(batch=batch.batch_id, **{str(k): n for k, n in batch.ended.items()}),
@@ -174,7 +170,7 @@ class BatchRun:
         self._remove(batch)
 
     def _free(self, batch: Batch) -> None:
-        self._slots.free(batch.slot.number)
+        self._parts.slots.free(batch.slot.number)
         self.owner.attempts.forget_batch(batch)
         self.owner.wake()
 

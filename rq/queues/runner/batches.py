@@ -10,22 +10,18 @@ import os
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
-from rq.queues.attempts import batch as batches
+from rq.queues.attempts.attempt import Attempt, Claim
 from rq.queues.attempts.batch import Batch
-from rq.queues.attempts.claim import Claim
 from rq.queues.owner import Owner
-from rq.queues.runner import abort
-from rq.queues.runner.abort import Abort, FailedStarts
+from rq.queues.runner import abort, batch_file
+from rq.queues.runner.abort import Abort
 from rq.queues.runner.batch_run import BatchRun
-from rq.queues.runner.launch import Launcher
-from rq.queues.runner.orphans import Orphans
-from rq.queues.runner.reports import Reports
-from rq.queues.runner.script_file import ScriptFile
-from rq.queues.tasks import Tasks, in_slices
+from rq.queues.runner.parts import Parts
+from rq.queues.tasks import in_slices
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
 from rq.scripts.script import KILL, TERM, Script
-from rq.scripts.slots import Slot, Slots
+from rq.scripts.slots import Slot
 from rq.spool import batch_dirs, lost_attempts
 from rq.states import Event
 
@@ -41,22 +37,12 @@ class Batches:
     def __init__(
         self,
         owner: Owner,
-        slots: Slots,
-        file: ScriptFile,
-        launcher: Launcher,
-        reports: Reports,
-        orphans: Orphans,
-        tasks: Tasks,
-        failed_starts: FailedStarts,
+        parts: Parts,
     ) -> None:
         self.owner = owner
-        self._failed_starts = failed_starts
-        self._slots = slots
-        self._file = file
-        self._launcher = launcher
-        self._reports = reports
-        self._tasks = tasks
-        self._run = BatchRun(owner, slots, reports, orphans, tasks)
+        self._parts = parts
+        self._file = parts.file
+        self._run = BatchRun(owner, parts)
         self._claimed: list[Batch] = []
 
     # ---- claiming
@@ -101,7 +87,7 @@ class Batches:
 
     def _claim(self, ids: list[str], now: float) -> None:
         try:
-            slot = self._slots.take()
+            slot = self._parts.slots.take()
         except OSError as error:
             self._file.lacks(error, now)
             return
@@ -112,7 +98,7 @@ class Batches:
         there = [one for one in claimed if one is not None]
         if not there:
             os.close(slot.fd)
-            self._slots.free(slot.number)
+            self._parts.slots.free(slot.number)
             return
         batch = Batch(batch_id, there, slot)
         self.owner.attempts.add_batch(batch)
@@ -120,7 +106,7 @@ class Batches:
 
     def _claim_one(
         self, msg_id: str, batch_id: str, slot: Slot, now: float
-    ) -> Claim | None:
+    ) -> Attempt | None:
         owner = self.owner
         entry = owner.spool.entries[msg_id]
         seq = max(entry.seq, entry.said)
@@ -135,21 +121,26 @@ class Batches:
         except (BadMessage, NoSuchMessage) as error:
             lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
             return None
-        owner.attempts.claim(msg_id)
-        return Claim(message, slot, None, None, wait_us, seq, batch=batch_id)
+        attempt = Attempt(
+            Claim(
+                message=message, slot=slot, seq=seq, wait_us=wait_us, batch_id=batch_id
+            )
+        )
+        owner.attempts.claim(attempt)
+        return attempt
 
-    def waits_for_sync(self, seq: int) -> bool:
+    def any_after(self, seq: int) -> bool:
         """Whether one is claimed with a message accepted by a later event than `seq`."""
-        return any(one.seq > seq for one in self._claimed)
+        return any(batch.seq > seq for batch in self._claimed)
 
     # ---- starting
 
     def launch(self, seq: int) -> None:
         """Start the batches whose messages were all accepted no later than `seq`."""
-        ready = [one for one in self._claimed if one.seq <= seq]
-        for one in ready:
-            self._claimed.remove(one)
-            self._tasks.spawn(self._launch(one))
+        ready = [batch for batch in self._claimed if batch.seq <= seq]
+        for batch in ready:
+            self._claimed.remove(batch)
+            self._parts.tasks.spawn(self._launch(batch))
 
     async def _launch(self, batch: Batch) -> None:
         try:
@@ -175,13 +166,11 @@ class Batches:
         path, directory = batch_dirs.begin(spool, batch.batch_id)
         output = StdioLog(spool.dir_fd, path, directory, self._file.path)
         try:
-            await in_slices(
-                list(batch.claims.values()), functools.partial(self._enter, batch)
-            )
+            await in_slices(list(batch), functools.partial(self._enter, batch))
             if self.owner.admission.stopping:
                 text = "the queue stopped before its batch had started"
                 self._give_back(batch, Abort(Event.REQUEUE, Cause.STOP, text))
-            elif batch.claims:
+            elif len(batch):
                 batch_dirs.describe(spool, batch.batch_id, self._described(batch))
                 self._start(batch, f"{spool.queue.path}/{path}", output)
             else:
@@ -189,39 +178,38 @@ class Batches:
         finally:
             output.close()
 
-    def _enter(self, batch: Batch, claim: Claim) -> None:
-        spool, msg_id = self.owner.spool, claim.msg_id
+    def _enter(self, batch: Batch, attempt: Attempt) -> None:
+        spool, msg_id, message = self.owner.spool, attempt.msg_id, attempt.message
         try:
-            batch_dirs.share_log(spool, batch.batch_id, msg_id, claim.message.attempt)
-            claim.stamp = spool.stamp(msg_id)
+            batch_dirs.share_log(spool, batch.batch_id, msg_id, message.attempt)
+            attempt.stamp = spool.stamp(msg_id)
         except OSError as error:
             script = self.owner.config.script
-            why = abort.why_not_started(script, claim.message, error)
+            why = abort.why_not_started(script, message, error)
             if why.cause is Cause.FOLDER:
-                why = self._failed_starts.refuse(msg_id, why.cause, why.text)
+                why = self._parts.failed_starts.refuse(msg_id, why.cause, why.text)
             if why.event is not Event.FAIL and not why.wait:
                 raise
             log.error(
                 "a message cannot take part in its batch, which goes on without it: %s",
                 fields(msg_id=msg_id, batch=batch.batch_id, reason=why.text),
             )
-            batch.drop(claim)
-            self.owner.attempts.forget(msg_id)
-            abort.give_back(self.owner, claim, why)
+            batch.drop(attempt)
+            abort.give_back(self.owner, attempt, why)
 
     def _described(self, batch: Batch) -> bytes:
         owner = self.owner
-        return batches.described(
+        return batch_file.content(
             owner.main,
             owner.name,
             str(owner.queue.path),
             batch.batch_id,
-            [one.message for one in batch.claims.values()],
+            [attempt.message for attempt in batch],
         )
 
     def _start(self, batch: Batch, directory: str, output: StdioLog) -> None:
         owner = self.owner
-        plan = self._launcher.plan(
+        plan = self._parts.launcher.plan(
             batch.slot.lease,
             environment.of_batch(batch.batch_id, directory),
             directory=output.directory,
@@ -232,25 +220,25 @@ class Batches:
             plan,
             owner.loop,
             functools.partial(self._run.hear, batch),
-            functools.partial(self._run.script_ended, batch),
+            functools.partial(self._run.script_exited, batch),
         )
         output.started(script.pid)
         os.close(batch.slot.fd)
-        batch.started(script, output, self._reports.hear)
+        batch.start(script, output)
         owner.attempts.start(batch)
-        for msg_id in batch.attempts:
-            self._failed_starts.forget(msg_id)
+        for attempt in batch:
+            self._parts.failed_starts.forget(attempt.msg_id)
         self._file.started()
         log.info(
             "a batch starts: %s",
-            fields(batch=batch.batch_id, messages=len(batch.claims), pid=script.pid),
+            fields(batch=batch.batch_id, messages=len(batch), pid=script.pid),
         )
         if batch.said.by is not None:  # cancelled while its folders were made
-            self._end(batch)
+            self._terminate(batch)
 
     def _not_started(self, batch: Batch, error: OSError) -> None:
-        first = next(iter(batch.claims.values()))
-        why = abort.why_not_started(self.owner.config.script, first.message, error)
+        first = next(iter(batch)).message
+        why = abort.why_not_started(self.owner.config.script, first, error)
         if why.event is Event.FAIL:  # it is no message's fault
             why = Abort(Event.REQUEUE, Cause.SPAWN, why.text)
         log.warning(
@@ -263,28 +251,27 @@ class Batches:
     def _give_back(self, batch: Batch, why: Abort) -> None:
         """End attempts that did not begin."""
         os.close(batch.slot.fd)
-        for claim in batch.claims.values():
-            self.owner.attempts.forget(claim.msg_id)
-            abort.give_back(self.owner, claim, why)
+        for attempt in batch:
+            abort.give_back(self.owner, attempt, why)
         self._run.forget(batch)
 
     # ---- being told to end
 
     def cancel(self, batch: Batch, who: str) -> None:
         """End a batch: all of it that has not ended goes to err."""
-        batch.said.by = batch.said.by or who
+        batch.cancel(who)
         if batch.script is not None:
-            self._end(batch)
+            self._terminate(batch)
 
-    def _end(self, batch: Batch) -> None:
-        assert batch.script is not None
-        batch.script.signal(TERM)
+    def _terminate(self, batch: Batch) -> None:
+        batch.work.script.signal(TERM)
         self.owner.loop.call_later(self.owner.main.grace, self._kill, batch)
 
     def _kill(self, batch: Batch) -> None:
-        if batch.script is not None and batch.script.ending is None:
+        script = batch.work.script
+        if script.termination is None:
             log.warning(
                 "a script ignores TERM; RQ kills its group: %s",
-                fields(batch=batch.batch_id, pid=batch.script.pid),
+                fields(batch=batch.batch_id, pid=script.pid),
             )
-            batch.script.signal(KILL)
+            script.signal(KILL)

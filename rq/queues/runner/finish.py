@@ -11,7 +11,6 @@ from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.claim import Claim
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner import Owner
@@ -28,24 +27,27 @@ log = logging.getLogger(__name__)
 
 
 def decide(owner: Owner, attempt: Attempt) -> Outcome:
-    """Return what becomes of the message of an attempt that is over."""
-    ending, message = attempt.ending, attempt.message
-    assert ending is not None
+    """Decide what becomes of the message of an attempt whose script is done; once."""
+    how, message = attempt.termination, attempt.message
+    assert how is not None
     decided = outcome.decide(
-        attempt.said, ending.exit, ending.signal, message.count, message.max_count
+        attempt.said, how.exit, how.signal, message.count, message.max_count
     )
-    if attempt.cause == Cause.STOP and decided.cause in _CUT:
-        return CUT_SHORT
-    if attempt.last_printed is not None and attempt.said.word is None:
-        decided = outcome.by_exit(decided, attempt.said.text, attempt.last_printed)
-    return owed.check_target(owner, decided)
+    last_printed = attempt.work.last_printed
+    if attempt.cut_short and decided.cause in _CUT:
+        decided = CUT_SHORT
+    elif last_printed is not None and attempt.said.word is None:
+        decided = outcome.by_exit(decided, attempt.said.text, last_printed)
+    return attempt.decide(owed.check_target(owner, decided))
 
 
-def fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None:
-    """End an attempt as decided; with its riders, and what it owes. What
-    nobody has foreseen ends it, too: in err."""
+def fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
+    """Let the message of an attempt go on as decided; with its riders, and what it owes.
+    An error that nobody has foreseen lets it go on, too: to err."""
+    attempt.end()
+    owner.attempts.forget(attempt)
     try:
-        _fire(owner, attempt, claim, decided)
+        _fire(owner, attempt, decided)
     except Exception as error:
         msg_id = attempt.msg_id
         log.exception("an end cannot be written: %s", fields(msg_id=msg_id))
@@ -55,16 +57,18 @@ def fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None
         facts: Facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
         owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
         owner.backlog.release_riders(msg_id)
+    finally:
+        owner.backlog.free_key(attempt.claim.key)
+        owner.wake()
 
 
-def _fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> None:
+def _fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
     message, msg_id = attempt.message, attempt.msg_id
     decided = _with_room(owner, message, decided)
-    facts = _facts(attempt, claim, decided)
+    facts = _facts(attempt, decided)
     riders = _riders(owner, msg_id, decided.event)
     changed = _changed(owner, message, decided, riders)
-    stamped = claim.stamp is not None or claim.worker is None
-    if changed is None and stamped and owner.spool.stamp(msg_id) != claim.stamp:
+    if changed is None and _was_touched(owner, attempt):
         changed = message  # what its script made of the file is not kept
     more: More = {}
     if riders:
@@ -89,7 +93,15 @@ def _fire(owner: Owner, attempt: Attempt, claim: Claim, decided: Outcome) -> Non
     _leave_alone(owner, message, decided)
     if decided.event in AGAIN:
         owner.backlog.add(msg_id, changed or message)
-    _tell(attempt, claim, decided)
+    _tell(attempt, decided)
+
+
+def _was_touched(owner: Owner, attempt: Attempt) -> bool:
+    """Whether the file `msg` is not the one that was there at the start; the folder of a
+    message that a long-lived worker has may not be made yet."""
+    if attempt.stamp is None and attempt.claim.worker is not None:
+        return False
+    return owner.spool.stamp(attempt.msg_id) != attempt.stamp
 
 
 def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
@@ -111,9 +123,9 @@ def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
         owner.backlog.waiting.hold_no_longer(message.dest)
 
 
-def _tell(attempt: Attempt, claim: Claim, decided: Outcome) -> None:
+def _tell(attempt: Attempt, decided: Outcome) -> None:
     # What comes by the thousand a second is told by the journal alone.
-    many = claim.worker is not None or claim.batch is not None
+    many = attempt.claim.worker is not None or attempt.claim.batch_id is not None
     quiet = many and decided.event in WELL
     log.log(
         logging.DEBUG if quiet else logging.INFO,
@@ -122,7 +134,7 @@ def _tell(attempt: Attempt, claim: Claim, decided: Outcome) -> None:
         fields(
             msg_id=attempt.msg_id,
             cause=decided.cause,
-            pid=attempt.pid,
+            pid=attempt.script.pid,
             text=decided.text,
         ),
     )
@@ -156,19 +168,19 @@ def _changed(
     return None
 
 
-def _facts(attempt: Attempt, claim: Claim, decided: Outcome) -> Facts:
-    ending = attempt.ending
-    assert ending is not None
+def _facts(attempt: Attempt, decided: Outcome) -> Facts:
+    how, batch_id = attempt.termination, attempt.claim.batch_id
+    assert how is not None
     facts: Facts = {
         "cause": decided.cause,
         "outcome": decided.name,
         "text": decided.text,
-        "exit": ending.exit,
-        "signal": ending.signal,
-        "wait_us": claim.wait_us,
+        "exit": how.exit,
+        "signal": how.signal,
+        "wait_us": attempt.claim.wait_us,
         "run_us": int(attempt.run_seconds * 1e6),
-        "cpu_us": ending.cpu_us,
-        "max_rss": ending.max_rss,
+        "cpu_us": how.cpu_us,
+        "max_rss": how.max_rss,
         "created_us": int(names.created(attempt.msg_id) * 1e6),
     }
-    return facts if claim.batch is None else {**facts, "batch": claim.batch}
+    return facts if batch_id is None else {**facts, "batch": batch_id}

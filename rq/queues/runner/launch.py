@@ -1,4 +1,4 @@
-"""Starts the script of a queue: for a message, or hands one to a worker that stays."""
+"""Starts the script of a queue for a message, or hands one to a long-lived worker."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from collections.abc import Callable, Mapping
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
 from rq.message import Message
-from rq.pipe import Report
 from rq.queues.attempts import worker_protocol
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.claim import Claim
+from rq.queues.attempts.attempt import Attempt, Work
 from rq.queues.attempts.worker import Worker
 from rq.queues.owner import Owner
+from rq.queues.runner.reports import Reports
 from rq.queues.runner.script_file import ScriptFile
 from rq.scripts import environment
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Plan, Script, find_program
 from rq.states import State
 
-Hear = Callable[[Attempt, Report], None]
-
 
 class Launcher:
-    """Makes attempts of claims; OSError says why one cannot be."""
+    """Starts attempts; OSError says why one cannot be started."""
 
-    def __init__(self, owner: Owner, file: ScriptFile, null: int, hear: Hear) -> None:
+    def __init__(
+        self, owner: Owner, file: ScriptFile, null: int, reports: Reports
+    ) -> None:
         self._owner = owner
         self._file = file
         self._null = null
-        self._hear = hear
+        self._reports = reports
 
-    def spawn(self, claim: Claim, on_end: Callable[[Attempt], None]) -> Attempt:
+    def spawn(self, attempt: Attempt, on_exit: Callable[[Attempt], None]) -> None:
         """Start a script for a message."""
-        owner, message, slot = self._owner, claim.message, claim.slot
-        spool, msg_id = owner.spool, message.msg_id
+        owner, slot, msg_id = self._owner, attempt.slot, attempt.msg_id
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
         directory = self._opened(msg_id)
-        claim.stamp = spool.stamp(msg_id)
-        log = StdioLog(spool.dir_fd, path, directory, self._file.path)
-        attempt = Attempt(message, slot, log, self._hear)
-        if owner.config.success == EXIT:
-            attempt.last_printed = log.last_printed
+        attempt.stamp = owner.spool.stamp(msg_id)
+        log = StdioLog(owner.spool.dir_fd, path, directory, self._file.path)
         try:
             plan = self.plan(
                 slot.lease,
-                self._values(message, f"{spool.queue.path}/{path}"),
+                self._values(attempt.message, f"{owner.spool.queue.path}/{path}"),
                 directory=log.directory,
                 output=log.fd,
                 lease_fd=slot.fd,
             )
-            end = functools.partial(on_end, attempt)
-            attempt.script = Script(plan, owner.loop, attempt.hear, end)
-            log.started(attempt.pid)
+            script = Script(
+                plan,
+                owner.loop,
+                functools.partial(self._reports.take, attempt),
+                functools.partial(on_exit, attempt),
+            )
+            log.started(script.pid)
         finally:
             log.close()
         os.close(slot.fd)
-        return attempt
+        last_printed = log.last_printed if owner.config.success == EXIT else None
+        attempt.start(Work(script=script, log=log, last_printed=last_printed))
 
     def plan(
         self,
@@ -84,24 +84,23 @@ class Launcher:
             family=owner.family,
         )
 
-    def hand(self, claim: Claim, worker: Worker) -> Attempt:
+    def hand_over(self, attempt: Attempt, worker: Worker) -> None:
         """Give a message to a long-lived worker."""
-        message, msg_id = claim.message, claim.msg_id
-        if worker.script.ending is not None:
+        message, msg_id = attempt.message, attempt.msg_id
+        if worker.script.termination is not None:
             raise ChildProcessError(errno.ECHILD, "its worker has ended")
         directory = None
         if self._owner.config.worker_dir or message.attachments:
             directory = self._directory(msg_id)
-            claim.stamp = self._owner.spool.stamp(msg_id)
+            attempt.stamp = self._owner.spool.stamp(msg_id)
         else:
             self._owner.spool.rest(msg_id)
         log = PassedLog(
             functools.partial(self._opened, msg_id), worker.pid, self._file.path
         )
-        attempt = Attempt(message, worker.slot, log, self._hear)
         line = worker_protocol.line(self._values(message, directory))
-        worker.hand(attempt, log, line)
-        return attempt
+        worker.take(attempt, log, line)
+        attempt.hand_over(Work(script=worker.script, log=log))
 
     def _directory(self, msg_id: str) -> str:
         """Make the folder and the worker's directory of a message that runs."""

@@ -6,18 +6,22 @@ lets the next start wait.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from rq import back_off
 from rq.logs import fields
-from rq.queues.attempts.worker import Worker
+from rq.queues.attempts import worker_protocol
+from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.worker import Events, Worker
 from rq.queues.attempts.worker_protocol import Limits, Phase
 from rq.queues.owner import Owner
-from rq.scripts import environment
-from rq.scripts.script import KILL, TERM, Plan, find_program
-from rq.scripts.slots import Slots
+from rq.queues.runner.parts import Parts
+from rq.queues.runner.script_file import MISSING, SCRIPT_SECONDS
+from rq.scripts.script import KILL, TERM, Plan
+from rq.scripts.slots import Slot
 
 OUTPUT_LINES = 100  # of what one worker prints without a message, in the log
 OUTPUT_WIDTH = 500
@@ -31,22 +35,28 @@ class Pool:
     def __init__(
         self,
         owner: Owner,
-        slots: Slots,
-        null: int,
-        on_ready: Callable[[Worker], None],
-        on_exit: Callable[[Worker], None],
+        parts: Parts,
+        on_finished: Callable[[Attempt], None],
+        on_unread: Callable[[Attempt], None],
     ) -> None:
+        """`on_finished`: a worker is done with a message; `on_unread`: it has ended before
+        it had read its message."""
         self._owner = owner
-        self._slots = slots
-        self._null = null
-        self._on_ready = on_ready
-        self._on_exit = on_exit
-        self._all = owner.residents
+        self._parts = parts
+        self._on_finished = on_finished
+        self._on_unread = on_unread
+        self._all = owner.attempts.workers
         self._free: list[Worker] = []
         self._failures = 0
         self._hold_until = 0.0
-        self._script: tuple[object, ...] = ()  # which one they run
+        self._script: tuple[object, ...] = ()  # the file that they run
         self._printed: dict[Worker, int] = {}
+        self._events = Events(
+            ready=self._ready,
+            said=parts.reports.take,
+            printed=self._print,
+            exited=self._exited,
+        )
 
     @property
     def free(self) -> int:
@@ -56,57 +66,65 @@ class Pool:
     @property
     def busy(self) -> bool:
         """Whether one has a message, or is about to be given one."""
-        return any(worker.phase is Phase.TAKEN for worker in self._all)
+        return any(worker.phase is Phase.TAKEN for worker in self._all.values())
 
-    def __iter__(self) -> Iterator[Worker]:
-        return iter(list(self._all))
+    @property
+    def empty(self) -> bool:
+        return not self._all
 
     # ---- starting
 
-    def grow(self, script: str, now: float) -> float | None:
+    def want(self, now: float) -> float | None:
+        """See to it that there will be a worker for what is due; return when to look
+        again."""
+        first = self._owner.backlog.waiting.first_due()
+        if first is None:
+            self._parts.file.is_back()  # nothing waits for it: nothing is known of it
+        if first is None or first > now:
+            return first
+        try:
+            return self._grow(now)
+        except OSError as error:
+            text = f"{self._owner.config.script}: {error.strerror or error}"
+            log.warning("a worker could not be started: %s", fields(reason=text))
+            if error.errno in MISSING:
+                self._parts.file.fail(text, now)
+            return now + SCRIPT_SECONDS
+
+    def _grow(self, now: float) -> float | None:
         """Start one more, if it may be; return when to ask again. OSError as execve
         gives it: it cannot be started."""
-        live = [worker for worker in self._all if worker.phase is not Phase.ENDING]
+        live = [one for one in self._all.values() if one.phase is not Phase.ENDING]
         full = len(live) >= self._owner.config.num_workers
         if full or any(worker.phase is Phase.STARTING for worker in live):
             return None
         if now < self._hold_until:
             return self._hold_until
         try:
-            self._start(script)
+            self._start()
         except OSError:
             self._hold(now)
             raise
         return None
 
-    def _start(self, script: str) -> None:
-        owner = self._owner
-        slot = self._slots.take()
-        env = environment.for_script(owner.base_env, script, slot.lease)
-
-        def plan(output: int) -> Plan:
-            return Plan(
-                argv=find_program([*owner.argv_prefix, script], env.get("PATH", "")),
-                env=env,
-                directory="/",
-                output=output,
-                lease=slot.fd,
-                nice=owner.config.nice,
-                null=self._null,
-                family=owner.family,
-            )
-
+    def _start(self) -> None:
+        slot = self._parts.slots.take()
+        plan = functools.partial(self._plan, slot)
         try:
-            worker = Worker(
-                plan, slot, owner.loop, self._ready, self._exited, self._print
-            )
+            worker = Worker(plan, slot, self._owner.loop, self._events)
         except BaseException:
-            self._slots.free(slot.number)
+            self._parts.slots.free(slot.number)
             raise
         finally:
             os.close(slot.fd)
-        self._all.append(worker)
+        self._all[slot.number] = worker
+        script = self._parts.file.path
         log.info("a worker starts: %s", fields(pid=worker.pid, script=script))
+
+    def _plan(self, slot: Slot, output: int) -> Plan:
+        return self._parts.launcher.plan(
+            slot.lease, {}, directory="/", output=output, lease_fd=slot.fd
+        )
 
     def _hold(self, now: float) -> None:
         self._failures += 1
@@ -125,19 +143,20 @@ class Pool:
         return worker
 
     def _ready(self, worker: Worker) -> None:
-        if worker.attempt is None:
-            self._free.append(worker)
-        self._on_ready(worker)
+        if worker.attempt is not None:
+            self._on_finished(worker.attempt)
+            return
+        self._free.append(worker)
+        self._parts.file.is_back()
+        self._owner.wake()
 
     def release(self, worker: Worker) -> None:
         """Take one back whose message has gone on, or was not handed to it."""
-        if worker.script.ending is not None:
+        if worker.script.termination is not None:
             return  # it is forgotten when nothing is left of it
         if worker.attempt is not None:
             self._failures = 0
-        config = self._owner.config
-        limits = Limits(config.worker_messages, config.worker_seconds)
-        if self._owner.admission.stopping or worker.worn(limits):
+        if self._owner.admission.stopping or worker.worn(self._limits):
             worker.retire()
         worker.release()
         if worker.phase is Phase.FREE:
@@ -145,27 +164,32 @@ class Pool:
         else:
             self._see_off(worker)
 
-    # ---- ending
+    # ---- renewing
 
-    def know(self, script: tuple[object, ...]) -> None:
-        """Renew all if the script is not the one that they run."""
+    @property
+    def _limits(self) -> Limits:
+        config = self._owner.config
+        return Limits(config.worker_messages, config.worker_seconds)
+
+    def has_free(self, script: tuple[object, ...]) -> bool:
+        """Whether one that runs the file `script` can be given a message; all that run
+        another are renewed."""
         if script != self._script:
             self._script = script
             self.hold_no_longer()
             self.renew()
+        return bool(self._free)
 
     def renew(self) -> None:
         """Let all end that live now, each when its message has."""
-        for worker in self._all:
+        for worker in list(self._all.values()):
             if worker.phase is not Phase.ENDING:
                 self._retire(worker)
 
     def retire_worn(self) -> None:
         """Let those end that have lived long and have no message."""
-        config = self._owner.config
-        limits = Limits(config.worker_messages, config.worker_seconds)
         for worker in list(self._free):
-            if worker.worn(limits):
+            if worker.worn(self._limits):
                 self._retire(worker)
 
     def _retire(self, worker: Worker) -> None:
@@ -181,21 +205,42 @@ class Pool:
         self._owner.loop.call_later(grace, worker.script.signal, TERM)
         self._owner.loop.call_later(2 * grace, worker.script.signal, KILL)
 
+    # ---- ending
+
+    def signal_all(self, sig: int) -> None:
+        """Signal all that have not ended."""
+        for worker in list(self._all.values()):
+            worker.script.signal(sig)
+
     def _exited(self, worker: Worker) -> None:
         if worker in self._free:
             self._free.remove(worker)
-        self._on_exit(worker)
+        if worker.attempt is not None and not worker.refused:
+            self._on_finished(worker.attempt)
+            return
+        if worker.attempt is not None:
+            self._on_unread(worker.attempt)
+        if not worker.hung_up:
+            self._exited_unasked(worker, self._owner.spool.clock())
+        forget = functools.partial(self.forget, worker)
+        self._parts.orphans.clear(worker.script, worker.slot, False, forget)
 
-    def note_failure(self, worker: Worker, now: float) -> None:
-        """One has ended unasked: if before its first message, the next start waits."""
+    def _exited_unasked(self, worker: Worker, now: float) -> None:
         if worker.messages == 0 or (worker.refused and worker.messages == 1):
             self._hold(now)
+        how = worker.script.termination
+        assert how is not None
+        text = worker_protocol.died(how.exit, how.signal, worker.greeted)
+        log.warning("%s: %s", text, fields(pid=worker.pid))
+        if not worker.greeted and not self._free:
+            self._parts.file.fail(f"{self._owner.config.script}: {text}", now)
 
     def forget(self, worker: Worker) -> None:
         """One has ended, and nothing is left of it."""
-        self._all.remove(worker)
+        del self._all[worker.slot.number]
         self._printed.pop(worker, None)
-        self._slots.free(worker.slot.number)
+        self._parts.slots.free(worker.slot.number)
+        self._owner.wake()
 
     # ---- what they print without a message
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable
 
 from rq import back_off
 from rq.causes import Cause
@@ -38,7 +37,7 @@ class ScriptFile:
         self._refused_until = 0.0  # this file is not tried before
         self._failures = 0  # starts in a row that failed for lack of something else
         self._hold_until = 0.0
-        self.on_look: Callable[[tuple[object, ...]], None]  # is told its identity
+        self.identity: tuple[object, ...] = ()  # of the last one that looked fit
 
     def not_before(self, now: float, known: bool) -> float | None:
         """Return when a start is to be tried again; None: now. `known` as in `ready`."""
@@ -54,7 +53,7 @@ class ScriptFile:
         if known and now < self._look_at:
             return True
         path = self.path = self._real()
-        identity = self._identity()
+        identity = self._stat()
         if identity and os.path.isfile(path) and os.access(path, os.X_OK):
             if identity == self._refused and now < self._refused_until:
                 self.retry_at = now + SCRIPT_SECONDS
@@ -63,7 +62,7 @@ class ScriptFile:
             if self._unfit:
                 self.is_back()
             self._look_at = now + LOOK_SECONDS
-            self.on_look(identity)
+            self.identity = identity
             return True
         self._unfit = True
         why = "not executable" if os.path.exists(path) else "no such file"
@@ -74,7 +73,7 @@ class ScriptFile:
         root = str(self._owner.root.path)
         return os.path.realpath(os.path.join(root, self._owner.config.script))
 
-    def _identity(self) -> tuple[object, ...]:
+    def _stat(self) -> tuple[object, ...]:
         """Return what changes when it is replaced or edited; nothing if it is not there."""
         try:
             found = os.stat(self.path)
@@ -117,7 +116,7 @@ class ScriptFile:
         """
         if now >= self._refused_until:  # those who fail together have failed once
             self._refusals += 1
-        self._refused = self._identity()
+        self._refused = self._stat()
         wait = back_off.delay(self._refusals, SCRIPT_SECONDS, REFUSED_SECONDS)
         self._refused_until = now + wait
         self.fail(text, now)

@@ -1,0 +1,137 @@
+"""Claims messages that are due: what is reserved for each, and the way back of what
+cannot be claimed."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from rq.config.settings import PERSISTENT
+from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.logs import fields
+from rq.message import Message
+from rq.queues.attempts.attempt import Attempt, Claim
+from rq.queues.attempts.worker import Worker
+from rq.queues.owner import Owner
+from rq.queues.runner import abort
+from rq.queues.runner.parts import Parts
+from rq.queues.runner.pool import Pool
+from rq.scripts.slots import Slot
+from rq.spool import lost_attempts
+
+log = logging.getLogger(__name__)
+
+
+class Claims:
+    """The messages of a queue that were claimed, and wait for their start."""
+
+    def __init__(self, owner: Owner, parts: Parts, pool: Pool) -> None:
+        self._owner = owner
+        self._parts = parts
+        self._file = parts.file
+        self._pool = pool
+        self._waiting: list[Attempt] = []
+
+    def claim_due(self) -> float | None:
+        """Claim all that is due and has a slot; return when to look again."""
+        owner = self._owner
+        now = owner.spool.clock()
+        while owner.admission.may_start and owner.slots_free > 0:
+            not_before = self._file.not_before(now, self._pool.free > 0)
+            if not_before is not None:
+                return not_before
+            if self._persistent and not self._pool.has_free(self._file.identity):
+                return self._pool.want(now)
+            try:
+                msg_id, later = owner.backlog.next_due(now)
+            except Unread as error:
+                self._file.lacks(error, now)
+                continue
+            if msg_id is None:
+                return self._nothing_due(later)
+            self._claim(msg_id, now)
+            if owner.spool.journal.full:
+                return now
+        return None
+
+    def _nothing_due(self, later: float | None) -> float | None:
+        if later is None:
+            self._file.is_back()  # nothing waits for it: nothing is known of it
+        return later
+
+    @property
+    def _persistent(self) -> bool:
+        return self._owner.config.worker == PERSISTENT
+
+    def _claim(self, msg_id: str, now: float) -> None:
+        owner = self._owner
+        entry = owner.spool.entries[msg_id]
+        group = entry.key
+        seq = max(entry.seq, entry.said)
+        wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
+        try:
+            key = owner.backlog.exclusion_key(msg_id)
+            worker = self._pool.take() if self._persistent else None
+            slot = worker.slot if worker else self._parts.slots.take()
+        except (Unread, OSError) as error:
+            owner.backlog.put_back(msg_id)
+            self._file.lacks(error, now)
+            return
+        message = self._fire(msg_id, slot, worker, now)
+        if message is None:
+            return
+        owner.backlog.gather_riders(msg_id, group)
+        owner.backlog.take_key(key, msg_id)
+        attempt = Attempt(
+            Claim(
+                message=message,
+                slot=slot,
+                worker=worker,
+                key=key,
+                wait_us=wait_us,
+                seq=seq,
+            )
+        )
+        owner.attempts.claim(attempt)
+        self._waiting.append(attempt)
+
+    def _fire(
+        self, msg_id: str, slot: Slot, worker: Worker | None, now: float
+    ) -> Message | None:
+        """Claim a message; None: it cannot be claimed, and its way back is arranged."""
+        owner = self._owner
+        owner.backlog.remove(msg_id)
+        try:
+            return owner.spool.claim(msg_id, slot.number)
+        except (Unread, OSError, MemoryError) as error:
+            self.release(slot, worker)
+            owner.backlog.add(msg_id)
+            self._file.lacks(error, now)
+        except (BadMessage, NoSuchMessage) as error:
+            self.release(slot, worker)
+            lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
+        except Exception as error:
+            log.exception("a message could not be claimed: %s", fields(msg_id=msg_id))
+            self.release(slot, worker)
+            lost_attempts.fail_malformed(owner.spool, msg_id, abort.unforeseen(error))
+        return None
+
+    def release(self, slot: Slot, worker: Worker | None) -> None:
+        """Take back what was reserved for an attempt that did not begin."""
+        if worker is not None:
+            self._pool.release(worker)
+        else:
+            os.close(slot.fd)
+            self._parts.slots.free(slot.number)
+
+    def any_after(self, seq: int) -> bool:
+        """Whether a message is claimed whose acceptance is a later event than `seq`."""
+        return any(attempt.claim.seq > seq for attempt in self._waiting)
+
+    def take(self, seq: int) -> list[Attempt]:
+        """Return the attempts whose messages were accepted no later than event `seq`;
+        they are to be started."""
+        ready = [attempt for attempt in self._waiting if attempt.claim.seq <= seq]
+        if ready:
+            self._waiting = [one for one in self._waiting if one.claim.seq > seq]
+        return ready

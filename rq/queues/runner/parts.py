@@ -1,0 +1,26 @@
+"""What all that runs in one queue shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rq.queues.runner.abort import FailedStarts
+from rq.queues.runner.launch import Launcher
+from rq.queues.runner.orphans import Orphans
+from rq.queues.runner.reports import Reports
+from rq.queues.runner.script_file import ScriptFile
+from rq.queues.tasks import Tasks
+from rq.scripts.slots import Slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What starts scripts, hears them, and ends what they leave behind."""
+
+    slots: Slots
+    file: ScriptFile
+    launcher: Launcher
+    reports: Reports
+    orphans: Orphans
+    failed_starts: FailedStarts
+    tasks: Tasks

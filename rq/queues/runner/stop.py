@@ -1,0 +1,35 @@
+"""The stop of a queue's scripts: first they may end, then they have to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from rq.queues.runner.runner import Runner
+from rq.scripts.script import KILL, TERM
+
+LOOK = 0.02  # seconds between looks at whether all have ended
+AFTER_TERM, AFTER_KILL = 5.0, 30.0  # seconds, at most, that they are waited for then
+
+
+async def stop(runner: Runner) -> None:
+    """Let scripts end, then make them: grace, TERM, KILL; all have ended after."""
+    grace = runner.owner.main.grace
+    runner.pool.renew()
+    if await _idle(runner, grace):
+        return
+    runner.cut_short()
+    runner.signal_all(TERM)
+    if await _idle(runner, min(grace, AFTER_TERM)):
+        return
+    runner.signal_all(KILL)
+    await _idle(runner, AFTER_KILL)
+
+
+async def _idle(runner: Runner, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not runner.idle:
+        if time.monotonic() > until:
+            return False
+        await asyncio.sleep(LOOK)
+    return True
