@@ -9,7 +9,7 @@ import pytest
 from harness.queues import running_queue
 from harness.waiting import wait_until
 
-from rq.queues.attempts import worker_protocol
+from rq.scripts import worker_protocol
 
 pytestmark = pytest.mark.process
 

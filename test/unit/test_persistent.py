@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rq.config import queue_config
 from rq.errors import BadConfig
-from rq.queues.attempts import worker_protocol
-from rq.queues.attempts.worker_protocol import Limits
+from rq.scripts import worker_protocol
+from rq.scripts.worker_protocol import Limits
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 

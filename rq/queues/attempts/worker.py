@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from rq.logs import fields
 from rq.proc.spawn import Ending
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.worker_protocol import READY, Limits, Phase
 from rq.scripts.log import PassedLog
 from rq.scripts.script import Plan, Script, drained
 from rq.scripts.slots import Slot
+from rq.scripts.worker_protocol import READY, Limits, Phase
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from rq.message import SAID_BY_RQ, Message
 from rq.queues import retention
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
-from rq.queues.attempts.worker_protocol import Phase
 from rq.queues.owner import Owner
+from rq.scripts.worker_protocol import Phase
 from rq.states import State
 from rq.wording import duration, moment
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
 from rq.message import Message
-from rq.queues.attempts import worker_protocol
 from rq.queues.attempts.attempt import Attempt, Work
 from rq.queues.attempts.worker import Worker
 from rq.queues.owner import Owner
 from rq.queues.runner.reports import Reports
 from rq.queues.runner.script_file import ScriptFile
-from rq.scripts import environment
+from rq.scripts import environment, worker_protocol
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Plan, Script, find_program
 from rq.states import State

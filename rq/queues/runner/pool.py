@@ -13,15 +13,15 @@ from collections.abc import Callable
 
 from rq import back_off
 from rq.logs import fields
-from rq.queues.attempts import worker_protocol
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.worker import Events, Worker
-from rq.queues.attempts.worker_protocol import Limits, Phase
 from rq.queues.owner import Owner
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.script_file import MISSING, SCRIPT_SECONDS
+from rq.scripts import worker_protocol
 from rq.scripts.script import KILL, TERM, Plan
 from rq.scripts.slots import Slot
+from rq.scripts.worker_protocol import Limits, Phase
 
 OUTPUT_LINES = 100  # of what one worker prints without a message, in the log
 OUTPUT_WIDTH = 500
