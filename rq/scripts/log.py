@@ -14,24 +14,29 @@ from datetime import UTC, datetime
 from rq import beneath, visible
 from rq.errors import NotPlain
 from rq.layout import STDIO_LOG
-from rq.spool import batch_dirs
 
 _TAIL = 8192  # bytes of a log in which its last line is looked for
 _SHOWN = 200  # characters of that line
 
 
+SetAside = Callable[[int], None]  # gives the log in an open directory another name
+
+
 class StdioLog:
     """The log of one attempt, which its script itself appends to."""
 
-    def __init__(self, dir_fd: int, path: str, directory: int, script: str) -> None:
+    def __init__(
+        self, dir_fd: int, path: str, directory: int, script: str, set_aside: SetAside
+    ) -> None:
         """Begin it in the open `directory`, which it closes: `path` below `dir_fd`.
+        `set_aside` as in `open_log`.
         OSError when an earlier attempt has put something in its place."""
         self._dir_fd, self._path = dir_fd, f"{path}/{STDIO_LOG}"
         self.directory = directory
         self._began = f"{_now()} - RQ START - {script}"
         opened = [directory]
         try:
-            self._head, is_new = open_log(directory, self._path)
+            self._head, is_new = open_log(directory, self._path, set_aside)
             opened.append(self._head)
             self._file = os.fstat(self._head)
             self._at = 0 if is_new else self._file.st_size
@@ -92,8 +97,16 @@ class StdioLog:
 class PassedLog:
     """The log of one attempt whose output comes by a pipe; made when there is some."""
 
-    def __init__(self, directory: Callable[[], int], pid: int, script: str) -> None:
-        self._directory = directory  # makes and opens it
+    def __init__(
+        self,
+        directory: Callable[[], int],
+        pid: int,
+        script: str,
+        set_aside: SetAside,
+    ) -> None:
+        """`directory` makes and opens it; `set_aside` as in `open_log`."""
+        self._directory = directory
+        self._set_aside = set_aside
         self._pid = pid
         self._began = f"{_now()} - RQ START - {script}"
         self._fd = -1
@@ -111,7 +124,9 @@ class PassedLog:
         try:
             directory = self._directory()
             try:
-                self._fd, _ = open_log(directory, STDIO_LOG, os.O_APPEND)
+                self._fd, _ = open_log(
+                    directory, STDIO_LOG, self._set_aside, os.O_APPEND
+                )
             finally:
                 os.close(directory)
         except OSError:
@@ -136,11 +151,13 @@ def last_line(
     return f"{pid} - {_now()} - RQ END - {how} - {took:.3f} s"
 
 
-def open_log(directory: int, path: str, flags: int = 0) -> tuple[int, bool]:
+def open_log(
+    directory: int, path: str, set_aside: SetAside, flags: int = 0
+) -> tuple[int, bool]:
     """Open the log in a directory, and tell whether it is new; `path` is for errors.
 
     What an earlier attempt has left is gone on with if it is a plain file of that one
-    name. The log of a batch, which other messages have too, is set aside.
+    name. The log of a batch, which other messages have too, is `set_aside` first.
     """
     flags |= os.O_WRONLY
     try:
@@ -152,7 +169,7 @@ def open_log(directory: int, path: str, flags: int = 0) -> tuple[int, bool]:
         except NotPlain as error:
             if error.errno != errno.EMLINK:
                 raise
-        batch_dirs.set_aside(directory)
+        set_aside(directory)
         return beneath.open_any(STDIO_LOG, new, directory, 0o640), True
     except OSError as error:
         error.filename = path

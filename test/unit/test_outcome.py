@@ -7,7 +7,8 @@ import pytest
 from rq import pipe
 from rq.causes import Cause
 from rq.pipe import Verb
-from rq.queues.attempts.outcome import Outcome, Said, decide, decide_in_batch
+from rq.queues.attempts.outcome import Outcome, decide, decide_in_batch
+from rq.scripts.words import Said
 from rq.states import Event
 
 WORDS = [None, *Verb]

@@ -6,13 +6,16 @@ from harness.limits import files_of
 
 from rq import beneath
 from rq.scripts.log import StdioLog
+from rq.spool import batch_dirs
 
 
 def begun(tmp_path):
     """Begin a log in the directory `job`."""
     (tmp_path / "job").mkdir()
     top = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    return StdioLog(top, "job", beneath.open_place("job", top), "run")
+    return StdioLog(
+        top, "job", beneath.open_place("job", top), "run", batch_dirs.set_aside
+    )
 
 
 def test_a_script_that_runs_is_none_that_could_not_be_started(tmp_path):

@@ -15,12 +15,13 @@ from rq.errors import WrongState
 from rq.message import Message
 from rq.proc.spawn import Ending
 from rq.queues.attempts import outcome
-from rq.queues.attempts.outcome import Outcome, Said
+from rq.queues.attempts.outcome import Outcome
 from rq.queues.attempts.phases import Phase, Step, next_phase
 from rq.scripts import log as stdio
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
+from rq.scripts.words import Said
 
 if TYPE_CHECKING:  # which knows attempts
     from rq.queues.attempts.worker import Worker

@@ -9,10 +9,10 @@ from dataclasses import replace
 from rq.proc.spawn import Ending
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt, Work
-from rq.queues.attempts.outcome import Said
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
+from rq.scripts.words import Said
 from rq.states import Event
 
 _LIVES = Ending(None, None, None, None)  # the process of one that ended before it

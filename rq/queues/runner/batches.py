@@ -164,7 +164,7 @@ class Batches:
         """Make the folders of all its messages; then start."""
         spool = self.owner.spool
         path, directory = batch_dirs.begin(spool, batch.batch_id)
-        output = StdioLog(spool.dir_fd, path, directory, self._file.path)
+        output = self._parts.launcher.log(path, directory)
         try:
             await in_slices(list(batch), functools.partial(self._enter, batch))
             if self.owner.admission.stopping:
@@ -209,12 +209,11 @@ class Batches:
 
     def _start(self, batch: Batch, directory: str, output: StdioLog) -> None:
         owner = self.owner
-        plan = self._parts.launcher.plan(
-            batch.slot.lease,
+        plan = self._parts.launcher.program().plan(
+            batch.slot,
             environment.of_batch(batch.batch_id, directory),
             directory=output.directory,
             output=output.fd,
-            lease_fd=batch.slot.fd,
         )
         script = Script(
             plan,

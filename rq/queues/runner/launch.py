@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
@@ -17,7 +17,9 @@ from rq.queues.runner.reports import Reports
 from rq.queues.runner.script_file import ScriptFile
 from rq.scripts import environment, worker_protocol
 from rq.scripts.log import PassedLog, StdioLog
-from rq.scripts.script import Plan, Script, find_program
+from rq.scripts.program import Program
+from rq.scripts.script import Script
+from rq.spool import batch_dirs
 from rq.states import State
 
 
@@ -38,14 +40,13 @@ class Launcher:
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
         directory = self._opened(msg_id)
         attempt.stamp = owner.spool.stamp(msg_id)
-        log = StdioLog(owner.spool.dir_fd, path, directory, self._file.path)
+        log = self.log(path, directory)
         try:
-            plan = self.plan(
-                slot.lease,
+            plan = self.program().plan(
+                slot,
                 self._values(attempt.message, f"{owner.spool.queue.path}/{path}"),
                 directory=log.directory,
                 output=log.fd,
-                lease_fd=slot.fd,
             )
             script = Script(
                 plan,
@@ -60,27 +61,26 @@ class Launcher:
         last_printed = log.last_printed if owner.config.success == EXIT else None
         attempt.start(Work(script=script, log=log, last_printed=last_printed))
 
-    def plan(
-        self,
-        lease: str,
-        values: Mapping[str, str],
-        *,
-        directory: int | str,
-        output: int,
-        lease_fd: int,
-    ) -> Plan:
-        """Return how the script is started with `values` in its environment."""
-        owner, script = self._owner, self._file.path
-        env = {**environment.for_script(owner.base_env, script, lease), **values}
-        return Plan(
-            argv=find_program([*owner.argv_prefix, script], env.get("PATH", "")),
-            env=env,
-            directory=directory,
-            output=output,
-            lease=lease_fd,
+    def program(self) -> Program:
+        """Return the script of the queue as it is started now."""
+        owner = self._owner
+        return Program(
+            path=self._file.path,
+            argv_prefix=owner.argv_prefix,
+            env=owner.base_env,
             nice=owner.config.nice,
             null=self._null,
             family=owner.family,
+        )
+
+    def log(self, path: str, directory: int) -> StdioLog:
+        """Begin the log of a script in an open directory, which it closes."""
+        return StdioLog(
+            self._owner.spool.dir_fd,
+            path,
+            directory,
+            self._file.path,
+            batch_dirs.set_aside,
         )
 
     def hand_over(self, attempt: Attempt, worker: Worker) -> None:
@@ -95,7 +95,10 @@ class Launcher:
         else:
             self._owner.spool.rest(msg_id)
         log = PassedLog(
-            functools.partial(self._opened, msg_id), worker.pid, self._file.path
+            functools.partial(self._opened, msg_id),
+            worker.pid,
+            self._file.path,
+            batch_dirs.set_aside,
         )
         line = worker_protocol.line(self._values(message, directory))
         worker.take(attempt, log, line)

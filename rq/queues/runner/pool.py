@@ -122,9 +122,8 @@ class Pool:
         log.info("a worker starts: %s", fields(pid=worker.pid, script=script))
 
     def _plan(self, slot: Slot, output: int) -> Plan:
-        return self._parts.launcher.plan(
-            slot.lease, {}, directory="/", output=output, lease_fd=slot.fd
-        )
+        program = self._parts.launcher.program()
+        return program.plan(slot, {}, directory="/", output=output)
 
     def _hold(self, now: float) -> None:
         self._failures += 1

@@ -1,0 +1,56 @@
+"""The processes that a script leaves behind when it ends: seen, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from rq.logs import fields
+from rq.proc import lease_holders, locks
+from rq.proc.family import Family
+from rq.scripts.script import TERM, Script
+from rq.scripts.slots import Slot
+
+AGAIN = 1.0  # seconds until the next search when one could not be made
+
+log = logging.getLogger(__name__)
+
+
+def may_be_left(
+    script: Script, slot: Slot, path: Path, thoroughly: bool, family: Family
+) -> bool:
+    """Whether something of a script that has ended may live on; what is seen at once is
+    sent TERM. `path`: the file of its slot.
+
+    A child that has left the process group and dropped the lease is not seen so: if
+    `thoroughly`, and we have children that we did not start, it is to be searched for.
+    """
+    try:
+        left = script.has_children() or locks.is_locked(path)
+    except OSError as error:
+        log.warning("what a script has left cannot be seen at once: %s", error)
+        return not family.is_alone()
+    if left:
+        log.warning(
+            "a script has left processes behind; RQ ends them: %s",
+            fields(lease=slot.lease, pid=script.pid),
+        )
+        script.signal_left(TERM)
+        return True
+    return thoroughly and not family.is_alone()
+
+
+async def end(
+    loop: asyncio.AbstractEventLoop, slot: Slot, path: Path, grace: float
+) -> str:
+    """End all that has the lease of a slot, within `grace` seconds; return, in a
+    sentence, who holds the slot all the same."""
+    while True:
+        try:
+            return await loop.run_in_executor(
+                None, lease_holders.clear, slot.lease, path, slot.since, grace
+            )
+        except OSError as error:  # no descriptors, say: no search was made
+            log.error("cannot end what a script left; RQ tries again: %s", error)
+            await asyncio.sleep(AGAIN)

@@ -1,0 +1,45 @@
+"""The program that a queue starts: the same for all its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rq.proc.family import Family
+from rq.scripts import environment
+from rq.scripts.script import Plan, find_program
+from rq.scripts.slots import Slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A script, and what it is always started with."""
+
+    path: str
+    argv_prefix: list[str]  # words before it, such as those of an interpreter
+    env: Mapping[str, str]  # as `environment.fixed` gives it
+    nice: int
+    null: int  # descriptor of /dev/null
+    family: Family
+
+    def plan(
+        self,
+        slot: Slot,
+        values: Mapping[str, str],
+        *,
+        directory: int | str,
+        output: int,
+    ) -> Plan:
+        """Return how it is started in a slot, with `values` in its environment; OSError
+        when its interpreter is not there."""
+        env = {**environment.for_script(self.env, self.path, slot.lease), **values}
+        return Plan(
+            argv=find_program([*self.argv_prefix, self.path], env.get("PATH", "")),
+            env=env,
+            directory=directory,
+            output=output,
+            lease=slot.fd,
+            nice=self.nice,
+            null=self.null,
+            family=self.family,
+        )

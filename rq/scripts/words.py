@@ -1,0 +1,44 @@
+"""What a script has said in one run: the first completion word decides, the last text is
+shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rq import pipe
+from rq.errors import BadInput
+from rq.pipe import COMPLETIONS, Report, Verb
+
+
+@dataclass(slots=True)
+class Said:
+    """What a script has said in one run; a new one for each run."""
+
+    word: Verb | None = None
+    text: str = ""
+    delay: float = 0.0
+    waits_for: str | None = None  # what is left alone so long
+    dest: str | None = None  # where a copy goes
+    unreadable: str | None = None
+    by: str | None = None  # who cancelled it
+
+    def hear(self, report: Report) -> None:
+        """Take one report."""
+        self.text = report.text
+        if report.verb not in COMPLETIONS or self.word is not None:
+            return
+        self.word = report.verb
+        try:
+            self._hear_more(report)
+        except BadInput as error:
+            self.word, self.unreadable = Verb.ERR, str(error)
+
+    def _hear_more(self, report: Report) -> None:
+        if report.verb is Verb.RESEND:
+            self.delay = pipe.parse_resend(report.text).delay
+        elif report.verb is Verb.LATER:
+            later = pipe.parse_later(report.text)
+            self.delay, self.waits_for = later.delay, later.waits_for
+        elif report.verb is Verb.FORWARD:
+            self.dest = pipe.parse_forward(report.text)
+            self.text = f"forwarded to {self.dest}"
