@@ -16,37 +16,10 @@ import orjson
 
 from rq import wire
 from rq.config import files
-from rq.errors import (
-    BadInput,
-    BadMessage,
-    NoSuchMessage,
-    OutcomeUnknown,
-    Refused,
-    RQError,
-    Unreachable,
-    WrongState,
-)
+from rq.errors import BadInput, OutcomeUnknown, Refused, Unreachable
 
 TIMEOUT = 60.0  # seconds for a whole reply
 _READ = 256 * 1024
-# How the words of a refusal tell which kind it is.
-_KINDS: tuple[tuple[str, type[RQError]], ...] = (
-    ("msg not found", NoSuchMessage),
-    ("cannot find message", NoSuchMessage),
-    ("lacking", BadInput),
-    ("input missing", BadInput),
-    ("not a message id", BadInput),
-    ("no transaction", NoSuchMessage),
-    ("transaction ", WrongState),
-    ("messages[", BadMessage),
-    ("ttl is", BadInput),
-    ("key is", BadInput),
-    ("cannot", WrongState),
-    ("msg ", WrongState),
-    ("a message in", WrongState),
-    ("attachment name", BadInput),
-    ("queue name", BadInput),
-)
 
 
 class Connection:
@@ -59,6 +32,7 @@ class Connection:
         self._magic = magic
         self._frames = wire.Frames(magic, limit=wire.REPLY_LIMIT)
         self._replies: list[bytes] = []
+        self._kinds = Kinds(magic)
         self._socket = connect(path, timeout)
 
     def __enter__(self) -> Connection:
@@ -89,7 +63,7 @@ class Connection:
 
     def send_payload(self, payload: bytes, fds: Sequence[int] = ()) -> None:
         """Send a payload that is framed here and nothing else."""
-        data = wire.frame(payload, self._magic)
+        data = self._kinds.request() + wire.frame(payload, self._magic)
         try:
             if fds:
                 packed = array.array("i", fds)
@@ -111,8 +85,37 @@ class Connection:
                 raise OutcomeUnknown(f"{self._path} hung up: {error}") from None
             if not data:
                 raise OutcomeUnknown(f"{self._path} closed without an answer")
-            self._replies.extend(self._frames.feed(data))
+            self._replies.extend(self._kinds.without(self._frames.feed(data)))
         return orjson.loads(self._replies.pop(0))
+
+
+class Kinds:
+    """Asks for the kinds of failures, before the first request of a connection, and
+    takes the answer out of what comes.
+
+    Timers are not asked: nobody but people reads what they refuse. An owner of before
+    answers that it knows no such command, and goes on.
+    """
+
+    def __init__(self, magic: bytes = wire.MAGIC) -> None:
+        self._is_to_ask = magic == wire.MAGIC
+        self._waits = False
+
+    def request(self) -> bytes:
+        """Return what is to be sent before the next request."""
+        if not self._is_to_ask:
+            return b""
+        self._is_to_ask, self._waits = False, True
+        return wire.request(wire.KINDS)
+
+    def without(self, payloads: list[bytes]) -> list[bytes]:
+        """Return replies without that to `request`; but a failure in its place is the
+        answer to all that was asked: the connection ends with it."""
+        if not self._waits or not payloads:
+            return payloads
+        self._waits = False
+        turned_away = wire.is_failure(orjson.loads(payloads[0]))
+        return payloads if turned_away else payloads[1:]
 
 
 def ask(
@@ -149,35 +152,32 @@ async def ask_async(
             reader, writer = await asyncio.open_unix_connection(near, limit=2**26)
         except OSError as error:
             raise Unreachable(f"nobody answers at {path}: {error.strerror}") from None
+    kinds = Kinds()
     try:
-        writer.write(wire.request(command, encode_arg(arg)))
-        head = await asyncio.wait_for(reader.readexactly(wire.HEAD), timeout)
-        body = await asyncio.wait_for(reader.readexactly(int(head[4:12])), timeout)
+        writer.write(kinds.request() + wire.request(command, encode_arg(arg)))
+        async with asyncio.timeout(timeout):
+            replies: list[bytes] = []
+            while not replies:
+                replies = kinds.without([await _payload(reader)])
     except TimeoutError:
         raise OutcomeUnknown(f"{path} did not answer in time") from None
     except (OSError, asyncio.IncompleteReadError):
         raise OutcomeUnknown(f"{path} closed without an answer") from None
     finally:
         writer.close()
-    return orjson.loads(body)
+    return orjson.loads(replies[0])
+
+
+async def _payload(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readexactly(wire.HEAD)
+    return await reader.readexactly(int(head[4:12]))
 
 
 def demanded(reply: object, about: str = "") -> Any:
-    """Return what follows `ok` in a reply; raise what follows `fail`."""
-    if not isinstance(reply, list) or not reply:
-        raise Refused(f"{about}{reply}")
-    if reply[0] == "ok":
+    """Return what follows `ok` in a reply; raise the failure in any other."""
+    if isinstance(reply, list) and reply and reply[0] == "ok":
         return reply[1] if len(reply) > 1 else None
-    text = str(reply[-1])
-    raise refusal(f"{about}{text}", text)
-
-
-def refusal(shown: str, text: str) -> RQError:
-    """Return the error for the text of a `fail`; `shown` is what it says."""
-    for start, kind in _KINDS:
-        if text.startswith(start):
-            return kind(shown)
-    return Refused(shown)
+    raise wire.failure_in(reply, about) or Refused(f"{about}{reply}")
 
 
 def encode_arg(arg: object) -> bytes:

@@ -18,7 +18,7 @@ import orjson
 from rq import wire
 from rq.access.crowd import Crowd
 from rq.access.sockets import Asker, Policy
-from rq.errors import BadInput, RQError
+from rq.errors import BadInput, Busy, RQError
 from rq.proc.listening import Listener
 
 IDLE = 60.0  # seconds that a connection may say nothing
@@ -68,19 +68,20 @@ class Server:
             asker = self._policy.asker(sock)
             self._crowd.add(asker)
         except RQError as error:
-            self._turn_away(sock, str(error))
+            self._turn_away(sock, error)
             return
         if (excess := self._crowd.excess(asker)) is not None:
             self._crowd.remove(asker)
-            self._turn_away(sock, f"too many connections ({excess[0]})")
+            self._turn_away(sock, Busy(f"too many connections ({excess[0]})"))
             return
         task = asyncio.get_running_loop().create_task(self._serve(sock, asker))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _turn_away(self, sock: socket.socket, text: str) -> None:
+    def _turn_away(self, sock: socket.socket, error: RQError) -> None:
+        reply = wire.failure(error, with_kind=False)
         with contextlib.suppress(OSError):
-            sock.send(wire.frame(orjson.dumps(["fail", text]), self._magic))
+            sock.send(wire.frame(orjson.dumps(reply), self._magic))
         sock.close()
 
     async def _serve(self, sock: socket.socket, asker: Asker) -> None:
@@ -102,6 +103,7 @@ class Server:
         asker: Asker,
     ) -> None:
         frames = wire.Frames(self._magic, REQUEST_LIMIT)
+        guard = _Guard(self._answer, asker)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + IDLE
         while True:
@@ -113,28 +115,44 @@ class Server:
             try:
                 payloads = frames.feed(data)
             except BadInput as error:
-                await self._send(writer, ["fail", str(error)])
+                await self._send(writer, guard.failed(error))
                 return
             for payload in payloads:
-                await self._send(writer, await self._guarded(payload, asker))
+                await self._send(writer, await guard.reply(payload))
             if not frames.partial:
                 deadline = loop.time() + IDLE
             elif payloads or not was_partial:
                 deadline = loop.time() + FRAME
 
-    async def _guarded(self, payload: bytes, asker: Asker) -> Any:
-        try:
-            return await self._answer(payload, asker)
-        except RQError as error:
-            return ["fail", str(error)]
-        except Exception:
-            log.exception("command failed: %r", payload[:200])
-            return ["fail", "the command failed; the log of this process says why"]
-
     async def _send(self, writer: asyncio.StreamWriter, reply: Any) -> None:
         writer.write(wire.frame(orjson.dumps(reply), self._magic))
         async with asyncio.timeout(WRITE):
             await writer.drain()
+
+
+class _Guard:
+    """Answers the requests of one connection, whatever goes wrong with them."""
+
+    def __init__(self, answer: Answer, asker: Asker) -> None:
+        self._answer = answer
+        self._asker = asker
+        self._tells_kinds = False
+
+    async def reply(self, payload: bytes) -> object:
+        if wire.asks_kinds(payload):
+            self._tells_kinds = True
+            return ["ok"]
+        try:
+            return await self._answer(payload, self._asker)
+        except RQError as error:
+            return self.failed(error)
+        except Exception:
+            log.exception("command failed: %r", payload[:200])
+            text = "the command failed; the log of this process says why"
+            return self.failed(RQError(text))
+
+    def failed(self, error: RQError) -> list[str]:
+        return wire.failure(error, self._tells_kinds)
 
 
 def remove(sock: socket.socket) -> None:

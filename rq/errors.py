@@ -1,14 +1,26 @@
 """What can go wrong, as types; the text of each says what to do.
 
-RQError
-├── BadInput            the asker's fault: a name, a type, a size
+Each type has a `kind`, and nobody needs its text to tell one from another: it goes over
+sockets and HTTP, decides statuses and exit codes, and whether to ask again.
+
+RQError                 internal: RQ itself failed over it
+├── BadInput            the asker's fault: a name, a type
 │   └── BadMessage      a field of a message
+│       ├── TooLarge    it is larger than is taken
+│       ├── Torn        a file of a message that is none
+│       └── Unread      one that cannot be read for now
 ├── BadConfig           a config file that cannot be used
 │   └── CannotRead      it cannot be read just now
 ├── NoSuchQueue
 ├── NoSuchMessage
 ├── WrongState          the message is not where the request needs it
-├── Refused             a rule of the moment: DOWN, no space, too many
+│   ├── AlreadyCommitted
+│   └── NotWhole        an attachment is not what was sent
+├── Refused             a rule forbids it, until somebody changes something
+│   ├── Busy            somebody else is at work on it, or too many ask
+│   ├── Down            a person took the queue down
+│   ├── Closed          the queue takes nothing for now
+│   └── NoRoom          the disk is full
 ├── TooOften            somebody asks more often than they may
 ├── NotKnown            nobody can tell who asks: a login is needed
 ├── NotPermitted        who asks is known, and may not
@@ -22,6 +34,9 @@ RQError
 """
 
 import errno
+from typing import ClassVar
+
+from rq.kinds import Kind
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _OF_DISK = _NO_ROOM | {
@@ -39,49 +54,121 @@ _LACKS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class RQError(Exception):
-    """Base of all errors that RQ raises on purpose."""
+    """Base of all errors that RQ raises on purpose; itself a failure of RQ."""
+
+    kind: ClassVar[Kind] = Kind.INTERNAL
 
 
 class BadInput(RQError):
     """The request itself is wrong."""
+
+    kind = Kind.BAD_INPUT
 
 
 class BadMessage(BadInput):
     """A field of a message is wrong or missing."""
 
 
+class TooLarge(BadMessage):
+    """What was sent is larger than is taken."""
+
+    kind = Kind.TOO_LARGE
+
+
+class Torn(BadMessage):
+    """A file of a message is there and holds none, or cannot be read for `reason`."""
+
+    kind = Kind.UNREADABLE
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
+
+
 class Unread(BadMessage):
     """A message cannot be read for now: of descriptors or memory there are too few."""
+
+    kind = Kind.CANNOT_READ
 
 
 class BadConfig(RQError):
     """A config file is missing, unreadable or wrong."""
 
+    kind = Kind.BAD_CONFIG
+
 
 class CannotRead(BadConfig):
     """A file could not be read just now, which says nothing of what it holds."""
+
+    kind = Kind.CANNOT_READ
 
 
 class NoSuchQueue(RQError):
     """There is no queue of that name."""
 
+    kind = Kind.NO_SUCH_QUEUE
+
 
 class NoSuchMessage(RQError):
     """There is no message of that id in the queue."""
+
+    kind = Kind.NO_SUCH_MESSAGE
 
 
 class WrongState(RQError):
     """The message is in a state that does not allow the event."""
 
+    kind = Kind.WRONG_STATE
+
+
+class AlreadyCommitted(WrongState):
+    """The message was committed before: nothing can be attached any more."""
+
+    kind = Kind.ALREADY_COMMITTED
+
+
+class NotWhole(WrongState):
+    """An attachment is not what was sent, or is not on disk: it has to be sent again."""
+
+    kind = Kind.NOT_WHOLE
+
 
 class Refused(RQError):
     """Right in itself, but not allowed now."""
+
+    kind = Kind.REFUSED
+
+
+class Busy(Refused):
+    """Somebody else is at work on it, or too many ask: asked again, it may be done."""
+
+    kind = Kind.BUSY
+
+
+class Down(Refused):
+    """A person took the queue down."""
+
+    kind = Kind.DOWN
+
+
+class Closed(Refused):
+    """The queue takes nothing for now: it stops, is paused, or waits for a word."""
+
+    kind = Kind.CLOSED
+
+
+class NoRoom(Refused):
+    """The disk is full, or all that may be used of it."""
+
+    kind = Kind.NO_ROOM
 
 
 class TooOften(RQError):
     """Somebody asks more often than they may, and may again after `wait` seconds."""
 
-    def __init__(self, text: str, wait: float) -> None:
+    kind = Kind.TOO_OFTEN
+
+    def __init__(self, text: str, wait: float = 1.0) -> None:
         super().__init__(text)
         self.wait = wait
 
@@ -89,29 +176,43 @@ class TooOften(RQError):
 class NotKnown(RQError):
     """Nobody can tell who asks: a login or a token is needed."""
 
+    kind = Kind.LOGIN_NEEDED
+
 
 class NotPermitted(RQError):
     """Who asks is known, and has no right to this."""
+
+    kind = Kind.NOT_ALLOWED
 
 
 class WrongHost(RQError):
     """The request was sent to a name that is not ours."""
 
+    kind = Kind.WRONG_HOST
+
 
 class OutcomeUnknown(RQError):
     """The answer was lost: it may or may not have been done."""
+
+    kind = Kind.OUTCOME_UNKNOWN
 
 
 class Unreachable(RQError):
     """The process that should answer does not."""
 
+    kind = Kind.UNREACHABLE
+
 
 class Damaged(RQError):
     """The journal holds a bad line with good ones behind it."""
 
+    kind = Kind.DAMAGED
+
 
 class DiskFailed(RQError):
     """A write or a sync failed: what was being written is not promised."""
+
+    kind = Kind.DISK_FAILED
 
 
 class NotPlain(RQError, OSError):
@@ -119,6 +220,8 @@ class NotPlain(RQError, OSError):
 
     It is an OSError as well: whoever expects that a file cannot be opened expects this.
     """
+
+    kind = Kind.UNREADABLE
 
     def __str__(self) -> str:
         text = self.strerror or "it cannot be used"
@@ -128,6 +231,8 @@ class NotPlain(RQError, OSError):
 class NoJava(RQError):
     """There is no Java that Spark can use."""
 
+    kind = Kind.NO_JAVA
+
 
 def is_busy(error: OSError) -> bool:
     """Whether a call failed for lack of descriptors or memory: nothing is wrong with the
@@ -135,14 +240,24 @@ def is_busy(error: OSError) -> bool:
     return error.errno in _LACKS
 
 
-def not_done(error: OSError) -> str:
-    """Return the sentence for whoever asked for what a call has refused."""
+def not_done(error: OSError) -> RQError:
+    """Return the failure for whoever asked for what a call has refused."""
     why = error.strerror or error
-    if is_busy(error):
-        return f"not done, RQ lacks descriptors or memory ({why}); ask again"
+    failure = of_call(error)
+    if failure is Busy:
+        return Busy(f"not done, RQ lacks descriptors or memory ({why}); ask again")
     if is_of_disk(error):
-        return f"not done, the disk refused it: {why}"
-    return f"not done, a file of RQ cannot be used ({why}); the log names it"
+        return failure(f"not done, the disk refused it: {why}")
+    return failure(f"not done, a file of RQ cannot be used ({why}); the log names it")
+
+
+def of_call(error: OSError) -> type[RQError]:
+    """Return the type of failure that a call means which was refused."""
+    if is_busy(error):
+        return Busy
+    if is_no_room(error):
+        return NoRoom
+    return DiskFailed if is_of_disk(error) else RQError
 
 
 def is_of_disk(error: OSError) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from rq import fieldnames, names
-from rq.errors import BadInput, BadMessage
+from rq.errors import BadInput, BadMessage, TooLarge, Torn
 from rq.fieldnames import DROPPED, OWN
 from rq.nesting import check_depth
 
@@ -97,7 +97,7 @@ class Message:
         return to_keep(self.to_json())
 
     def encode_new(self) -> bytes:
-        """As `encode`; BadMessage when it is too large to be accepted.
+        """As `encode`; TooLarge when it is too large to be accepted.
 
         A message that was accepted may grow (attempts, riders), and still has to end.
         """
@@ -110,9 +110,9 @@ class Message:
         return replace(self, **changes)
 
 
-def too_large(size: int) -> BadMessage:
+def too_large(size: int) -> TooLarge:
     """Return the error for a message of `size` bytes of JSON."""
-    return BadMessage(
+    return TooLarge(
         f"the message is {size} bytes of JSON, at most {MESSAGE_LIMIT} can be taken; "
         "send large data as an attachment"
     )
@@ -154,14 +154,17 @@ def from_request(
 
 
 def from_disk(data: bytes, msg_id: str, now: float) -> Message:
-    """Return the message in a file `msg`; BadMessage says what is wrong with it."""
+    """Return the message in a file `msg`; Torn says what is wrong with it."""
     try:
         fields = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise BadMessage(f"msg is not JSON: {error}") from None
+        raise Torn(f"msg is not JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise BadMessage("msg is not a JSON object")
-    return _with_few_urls(_from_fields(fields, msg_id, now))
+        raise Torn("msg is not a JSON object")
+    try:
+        return _with_few_urls(_from_fields(fields, msg_id, now))
+    except BadMessage as error:
+        raise Torn(str(error)) from None
 
 
 def _with_few_urls(message: Message) -> Message:

@@ -2,17 +2,53 @@
 
 A frame is a four-byte magic, eight decimal digits, a blank and that many bytes.
 A request is `COMMAND ARG`; a reply is JSON. `rq2` differs in the magic only.
+A failure is `["fail", TEXT]`; behind the request `kinds`, for the rest of its
+connection, `["fail", TEXT, KIND]`.
 """
 
 from __future__ import annotations
 
-from rq.errors import BadInput
+from rq import errors, sentences
+from rq.errors import BadInput, RQError, TooLarge
+from rq.kinds import Kind, kind_of
 
 MAGIC = b"rq1 "
 MAGIC2 = b"rq2 "
 HEAD = 13  # bytes of magic, length and blank
 FRAME_LIMIT = 8 * 1024 * 1024  # bytes of payload
 REPLY_LIMIT = 64 * 1024 * 1024  # bytes of a reply, which RQ's own clients take
+KINDS = "kinds"  # the command that asks for the kinds of failures
+_FAIL = "fail"
+FAILED = b'["fail",'  # how the reply of an owner begins that has done nothing
+
+_TYPES: tuple[type[RQError], ...] = (
+    RQError,
+    BadInput,
+    TooLarge,
+    errors.NoSuchQueue,
+    errors.NoSuchMessage,
+    errors.WrongState,
+    errors.AlreadyCommitted,
+    errors.NotWhole,
+    errors.Torn,
+    errors.Refused,
+    errors.Busy,
+    errors.Down,
+    errors.Closed,
+    errors.NoRoom,
+    errors.DiskFailed,
+    errors.Unread,
+    errors.TooOften,
+    errors.NotKnown,
+    errors.NotPermitted,
+    errors.WrongHost,
+    errors.Unreachable,
+    errors.OutcomeUnknown,
+    errors.BadConfig,
+    errors.Damaged,
+    errors.NoJava,
+)
+_TYPE_OF: dict[Kind, type[RQError]] = {error.kind: error for error in _TYPES}
 
 
 def frame(payload: bytes, magic: bytes = MAGIC) -> bytes:
@@ -23,6 +59,37 @@ def frame(payload: bytes, magic: bytes = MAGIC) -> bytes:
 def request(command: str, arg: bytes = b"") -> bytes:
     """Return the frame that asks `command`; `arg` is JSON or raw text."""
     return frame(command.encode() + b" " + arg)
+
+
+def failure(error: RQError, with_kind: bool) -> list[str]:
+    """Return the reply to a request that failed."""
+    kind = [str(error.kind)] if with_kind else []
+    return [_FAIL, str(error), *kind]
+
+
+def is_failure(reply: object) -> bool:
+    """Return whether a reply says that nothing was done."""
+    return isinstance(reply, list) and len(reply) > 1 and reply[0] == _FAIL
+
+
+def failure_in(reply: object, about: str = "") -> RQError | None:
+    """Return the failure that a reply tells of; None when it tells of none. `about`
+    goes before its text."""
+    if not isinstance(reply, list) or not is_failure(reply):
+        return None
+    text, *kinds = reply[1:]
+    kind = kind_of(kinds[0]) if kinds else sentences.kind_of(str(text))
+    return error_of(kind or Kind.REFUSED, f"{about}{text}")
+
+
+def error_of(kind: Kind, text: str) -> RQError:
+    """Return a failure that somebody else has told of."""
+    return _TYPE_OF[kind](text)
+
+
+def asks_kinds(payload: bytes) -> bool:
+    """Return whether a request of the supervisor's or the timers' socket is `kinds`."""
+    return payload.replace(b" ", b"") in (b"kinds", b'["kinds",null]')
 
 
 def split_request(payload: bytes) -> tuple[str, bytes]:
@@ -76,5 +143,5 @@ class Frames:
             )
         length = int(digits)
         if length > self._limit:
-            raise BadInput(f"a frame holds at most {self._limit} bytes, not {length}")
+            raise TooLarge(f"a frame holds at most {self._limit} bytes, not {length}")
         return length

@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass
 
 from rq.access.roles import Principal, Role
-from rq.errors import Refused
+from rq.errors import NotPermitted
 from rq.proc import peers
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Asker:
     is_own: bool  # RQ's own user or root: their word is believed
 
     def check(self, command: str, role: Role, own: bool = False) -> None:
-        """Refused unless they may ask `command`, which takes `role`, and with `own`
+        """NotPermitted unless they may ask `command`, which takes `role`, and with `own`
         RQ's own user or root."""
         if own and not self.is_own:
             whose = "RQ's own user and root alone"
@@ -39,7 +39,9 @@ class Asker:
             whose = "RQ's own user, root and the members of admin_group"
         else:
             return
-        raise Refused(f"{self.principal.name} may not ask {command}: it is for {whose}")
+        raise NotPermitted(
+            f"{self.principal.name} may not ask {command}: it is for {whose}"
+        )
 
     def believed(self, who: object) -> str:
         """Return who did something, for its story: RQ's own user and root may say for
@@ -58,10 +60,10 @@ class Policy:
     admin_gid: int | None = None
 
     def asker(self, sock: socket.socket) -> Asker:
-        """Return who is at the other end; Refused when the kernel cannot name them."""
+        """Return who is at the other end; NotPermitted when the kernel cannot name them."""
         peer = peers.peer_of(sock)
         if peers.is_nameless(peer.uid):
-            raise Refused(
+            raise NotPermitted(
                 f"the kernel does not say who asks: uid {peer.uid} stands for all users "
                 "of other namespaces; ask from RQ's own, or as root"
             )

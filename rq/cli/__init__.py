@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from rq import errors
 from rq.cli.verbs import ANCESTOR, NAMED, UNWARNED, VERBS, usage
+from rq.kinds import Kind
 
 if TYPE_CHECKING:
     from rq.layout import Root
@@ -31,17 +32,32 @@ INTERRUPTED = 130
 
 NOT_YOURS = "permission denied: run this as the user whose RQ it is, or as root"
 
-EXIT_OF: dict[type[errors.RQError], int] = {
-    errors.BadInput: USAGE,
-    errors.BadMessage: USAGE,
-    errors.NoSuchQueue: NOT_FOUND,
-    errors.NoSuchMessage: NOT_FOUND,
-    errors.NoJava: NOT_FOUND,
-    errors.WrongState: REFUSED,
-    errors.Refused: REFUSED,
-    errors.Unreachable: UNREACHABLE,
-    errors.OutcomeUnknown: TIMEOUT,
-    errors.Damaged: INTEGRITY,
+EXIT_OF: dict[Kind, int] = {
+    Kind.BAD_INPUT: USAGE,
+    Kind.TOO_LARGE: USAGE,
+    Kind.NO_SUCH_QUEUE: NOT_FOUND,
+    Kind.NO_SUCH_MESSAGE: NOT_FOUND,
+    Kind.WRONG_STATE: REFUSED,
+    Kind.ALREADY_COMMITTED: REFUSED,
+    Kind.NOT_WHOLE: REFUSED,
+    Kind.UNREADABLE: REFUSED,
+    Kind.REFUSED: REFUSED,
+    Kind.BUSY: REFUSED,
+    Kind.DOWN: REFUSED,
+    Kind.CLOSED: REFUSED,
+    Kind.NO_ROOM: REFUSED,
+    Kind.DISK_FAILED: REFUSED,
+    Kind.CANNOT_READ: FAILED,
+    Kind.TOO_OFTEN: REFUSED,
+    Kind.LOGIN_NEEDED: REFUSED,
+    Kind.NOT_ALLOWED: REFUSED,
+    Kind.WRONG_HOST: REFUSED,
+    Kind.UNREACHABLE: UNREACHABLE,
+    Kind.OUTCOME_UNKNOWN: TIMEOUT,
+    Kind.BAD_CONFIG: FAILED,
+    Kind.DAMAGED: INTEGRITY,
+    Kind.NO_JAVA: NOT_FOUND,
+    Kind.INTERNAL: FAILED,
 }
 
 
@@ -73,7 +89,7 @@ def _caught(act: Callable[[], int], *, ancestor: bool) -> int:
         code = OK
     except errors.RQError as error:
         complain(str(error))
-        code = FAILED if ancestor else EXIT_OF.get(type(error), FAILED)
+        code = FAILED if ancestor else EXIT_OF[error.kind]
     except Exception as error:  # noqa: BLE001 - main is one of the four places
         complain(_unforeseen(error))
         code = FAILED

@@ -192,7 +192,7 @@ def _each(root: Root, args: argparse.Namespace, act: _Change) -> int:
 
 
 def _caught(root: Root, target: tuple[str, str], act: _Change) -> int:
-    from rq.cli import EXIT_OF, FAILED, complain
+    from rq.cli import EXIT_OF, complain
 
     queue, msg_id = target
     try:
@@ -200,7 +200,7 @@ def _caught(root: Root, target: tuple[str, str], act: _Change) -> int:
     except RQError as error:
         text = str(error)
         complain(text if msg_id in text else f"{queue}/{msg_id}: {text}")
-        return EXIT_OF.get(type(error), FAILED)
+        return EXIT_OF[error.kind]
     return OK
 
 

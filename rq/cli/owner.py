@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeGuard, cast
 
-from rq import client
+from rq import client, wire
 from rq.cli import place
 from rq.config.admin import Admin, admin_status
 from rq.errors import RQError, Unreachable
+from rq.kinds import Kind
 from rq.layout import Root
 from rq.nesting import Json
 from rq.replies import Detail, MessageRow, MessageView
@@ -180,8 +181,9 @@ class Reader:
             message = cast(MessageView, reply[1])
             attempt = offline.attempts(message)
             return {"queue": queue, **message, "attempt": attempt}
-        if reply is not None and "DOWN" not in str(reply):
-            raise client.refusal(f"{queue}/{msg_id}: {reply[1]}", str(reply[1]))
+        error = wire.failure_in(reply, f"{queue}/{msg_id}: ")
+        if error is not None and error.kind is not Kind.DOWN:
+            raise error
         why = place.is_running(self.root) and "its process does not answer"
         return offline.message(
             self.root, queue, msg_id, why or "RQ is not running; it starts with `rq up`"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rq import client
 from rq.cli import newqueue, owner, place, status, term
-from rq.errors import Refused
 from rq.layout import Root
 
 # word: (command to the supervisor, what is true afterwards, one line of help)
@@ -52,10 +52,7 @@ def queue(root: Root, words: list[str]) -> int:
 def _tell(root: Root, word: str, name: str) -> str:
     command, text, _ = _WANTED[word]
     reply = place.ask_supervisor(root, command, name, timeout=60.0)
-    if not isinstance(reply, list) or not reply:
-        raise Refused(f"{name}: {reply}")
-    if reply[0] != "ok":
-        raise Refused(f"{name}: {reply[-1]}")
+    client.demanded(reply, f"{name}: ")
     return text
 
 

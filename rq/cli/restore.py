@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from rq.cli import EXIT_OF, FAILED, OK, complain, owner, place, term
+from rq.cli import EXIT_OF, OK, complain, owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
 from rq.replies import Restored
@@ -86,7 +86,7 @@ def _waiting(root: Root, queues: list[str]) -> tuple[list[Waiting], int]:
             restored = cast(Restored, owner.demand(root, name, "restored"))
         except RQError as error:
             complain(str(error))
-            code = EXIT_OF.get(type(error), FAILED)
+            code = EXIT_OF[error.kind]
             continue
         if restored["why"]:
             waiting.append({"queue": name, **restored})
@@ -124,5 +124,5 @@ def _accept(root: Root, queues: list[str], how: str) -> int:
             print(f"{name}: {owner.demand(root, name, 'restore', {'as': how})}")
         except RQError as error:
             complain(str(error))
-            code = EXIT_OF.get(type(error), FAILED)
+            code = EXIT_OF[error.kind]
     return code

@@ -50,8 +50,7 @@ def submit(
     try:
         for pathname in attachments:
             reply = ancestor.attach(root, (queue, short), pathname, files)
-            if reply[0] != "ok":
-                raise client.refusal(f"{queue}: {pathname}: {reply[1]}", str(reply[1]))
+            client.demanded(reply, f"{queue}: {pathname}: ")
     except RQError:
         owner.ask(root, queue, "delete_message", {"msg_id": short})
         raise

@@ -14,6 +14,7 @@ from typing import IO
 
 import rq
 from rq.errors import BadConfig, BadInput, Refused
+from rq.kinds import HEADER, kind_of
 from rq.outbound import addresses, connection
 from rq.outbound.addresses import Internal, Place
 from rq.outbound.peers import Peer, Target
@@ -81,7 +82,7 @@ class Line:
         body = response.read(self._most)
         if not response.isclosed():
             self.close()
-        return Reply(response.status, body)
+        return Reply(response.status, body, kind_of(response.getheader(HEADER)))
 
     def _ready(self) -> http.client.HTTPConnection:
         """Return the connection, opened anew when the other side has hung up."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rq.config.admin import Admin, admin_status
 from rq.config.settings import RootConfig
-from rq.errors import Refused
+from rq.errors import Closed, DiskFailed, NoRoom, RQError
 from rq.layout import Root
 from rq.queues.disk_room import Room
 from rq.spool import Spool
@@ -54,22 +54,27 @@ class Admission:
 
     def closed(self) -> str | None:
         """Return why nothing new can be accepted; None while it can."""
+        failure = self._failure()
+        return None if failure is None else str(failure)
+
+    def _failure(self) -> RQError | None:
         if self.restored:
-            return self.restored
+            return Closed(self.restored)
         if self.disk_failed:
-            return f"the disk failed: {self.disk_failed}"
+            return DiskFailed(f"the disk failed: {self.disk_failed}")
         if self.stopping:
-            return "the queue is stopping"
+            return Closed("the queue is stopping")
         if self._spool.journal.no_space:
-            return self._spool.journal.no_space
+            return NoRoom(self._spool.journal.no_space)
         if self._spool.stuck and (
             self._spool.lag >= LAG_MESSAGES or self._spool.lag_bytes >= LAG_BYTES
         ):
-            return f"folders cannot be made: {self._spool.stuck}"
-        return self._room.lacking()
+            return Closed(f"folders cannot be made: {self._spool.stuck}")
+        lacking = self._room.lacking()
+        return None if lacking is None else NoRoom(lacking)
 
     def check_open(self) -> None:
-        """Refused when nothing new can be accepted."""
-        reason = self.closed()
-        if reason is not None:
-            raise Refused(f"not accepted: {reason}")
+        """Raise why nothing new can be accepted, if it cannot."""
+        failure = self._failure()
+        if failure is not None:
+            raise type(failure)(f"not accepted: {failure}")

@@ -6,34 +6,22 @@ from typing import Any
 
 import orjson
 
-from rq import names
+from rq import names, sentences, wire
 from rq.errors import BadInput
+from rq.kinds import PASSING, Kind
 from rq.outbound.reply import Reply
 from rq.relay import words
 from rq.relay.two_phase import Answer, Heard, Step
 
 _PAST_PREP = frozenset({"que", "run", "done", "relayed", "err"})
-# How the text of a refusal begins, and what it means; any other is for good.
-_TEXTS: tuple[tuple[str, Heard], ...] = (
-    ("msg already commited", Heard.COMMITTED),
-    ("cannot find message", Heard.UNKNOWN),
-    ("msg not found", Heard.UNKNOWN),
-    ("msg couldn't be read: Too many open files", Heard.SILENT),
-    ("msg couldn't be read: Cannot allocate memory", Heard.SILENT),
-    ("msg couldn't be read", Heard.UNKNOWN),
-    ("attachments are not on disk", Heard.DAMAGED),
-    ("status: ", Heard.SILENT),
-    ("not accepted: ", Heard.SILENT),
-    ("outcome unknown: ", Heard.SILENT),
-    ("the journal cannot be written", Heard.SILENT),
-    ("not done, ", Heard.SILENT),
-    ("message ", Heard.SILENT),  # … is being worked on
-    ("msg is being worked on", Heard.SILENT),
-    ("the command failed", Heard.SILENT),
-    ("unknown reason", Heard.SILENT),
-    ("there is no room", Heard.SILENT),
-    ("its attachments cannot be copied", Heard.SILENT),
-)
+# What a kind of failure means for the hand-over; any other is for good.
+HEARD_OF: dict[Kind, Heard] = {
+    Kind.ALREADY_COMMITTED: Heard.COMMITTED,
+    Kind.NO_SUCH_MESSAGE: Heard.UNKNOWN,
+    Kind.UNREADABLE: Heard.UNKNOWN,
+    Kind.NOT_WHOLE: Heard.DAMAGED,
+    **dict.fromkeys(PASSING, Heard.SILENT),
+}
 _NOT_NOW = frozenset({408, 425, 429})
 _LONGEST_ID = 2000  # characters; it is kept, and shown
 
@@ -44,7 +32,7 @@ def prepared(reply: Reply) -> Answer:
     if said is None:
         return _by_status(reply, Step.PREPARE)
     if not _is_ok(said):
-        return _by_text(said)
+        return _by_kind(said, reply.kind)
     if not _is_full_id(said[1]):
         return Answer(Heard.SILENT, words.NO_ANSWER)
     keyed = len(said) > 2
@@ -62,7 +50,7 @@ def asked(reply: Reply) -> Answer:
         return Answer(Heard.PREP)
     if str(said[0]) in _PAST_PREP:
         return Answer(Heard.COMMITTED)
-    return _by_text(said)
+    return _by_kind(said, reply.kind)
 
 
 def progress(reply: Reply, md5: str) -> Answer | int:
@@ -80,7 +68,7 @@ def attached(reply: Reply, md5: str) -> Answer:
     if said is None:
         return _by_status(reply, Step.ATTACH)
     if not _is_ok(said):
-        return _by_text(said)
+        return _by_kind(said, reply.kind)
     if said[1] == f"{md5}-Attached successfully":
         return Answer(Heard.WHOLE)
     return Answer(Heard.SILENT, "it arrived as another file")
@@ -91,7 +79,7 @@ def committed(reply: Reply) -> Answer:
     said = _said(reply)
     if said is None:
         return _by_status(reply, Step.COMMIT)
-    return Answer(Heard.COMMITTED) if _is_ok(said) else _by_text(said)
+    return Answer(Heard.COMMITTED) if _is_ok(said) else _by_kind(said, reply.kind)
 
 
 def copied(said: Any) -> Answer:
@@ -100,7 +88,10 @@ def copied(said: Any) -> Answer:
         return Answer(Heard.SILENT, f"an answer that is none: {said!r:.100}")
     if _is_ok(said):
         return Answer(Heard.COMMITTED, remote=str(said[1]))
-    answer = _by_text(said, str(said[-1]))
+    error = wire.failure_in(said)
+    if error is None:
+        return Answer(Heard.SILENT, f"an answer that is none: {said!r:.100}")
+    answer = _by_kind(said, error.kind, str(error))
     # Nothing waits there in prep: what is not found is what was to be copied.
     silent = answer.heard is Heard.SILENT
     return answer if silent else Answer(Heard.REFUSED, answer.text)
@@ -128,15 +119,14 @@ def _is_full_id(value: object) -> bool:
     return whole and value.endswith(f"/q/{queue}/{short}")
 
 
-def _by_text(said: list[Any], shown: str | None = None) -> Answer:
-    """Return what a refusal means, and what is `shown` of it; None: RQ's words alone."""
-    text, shown = str(said[-1]), words.refusal(said) if shown is None else shown
-    for start, heard in _TEXTS:
-        if text.startswith(start):
-            return Answer(heard, shown)
-    if text.startswith("attachment ") and "is not whole" in text:
-        return Answer(Heard.DAMAGED, shown)
-    return Answer(Heard.REFUSED, shown)
+def _by_kind(
+    said: list[Any], kind: Kind | None = None, shown: str | None = None
+) -> Answer:
+    """Return what a refusal means, by its kind or, of one who tells none, by its
+    sentence; and what is `shown` of it, by itself RQ's own words alone."""
+    known = kind or sentences.kind_of(str(said[1] if len(said) > 1 else said[0]))
+    heard = HEARD_OF.get(known, Heard.REFUSED) if known else Heard.REFUSED
+    return Answer(heard, words.refusal(said) if shown is None else shown)
 
 
 def _by_status(reply: Reply, step: Step) -> Answer:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rq import client, trash
+from rq import client, trash, wire
 from rq.config import files
 from rq.errors import CannotRead, RQError
 from rq.layout import Root
@@ -104,7 +104,7 @@ class Scandir:
         if reply[0] == "ok":
             log.info("%s %s", command, reply[1])
             return ""
-        return str(reply[-1])
+        return str(wire.failure_in(reply) or reply[-1])
 
     def _show(self, errors: dict[str, str]) -> None:
         """Keep what is wrong where `status` reads it."""

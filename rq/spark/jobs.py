@@ -14,17 +14,18 @@ from types import FrameType
 from typing import Any, overload
 
 from rq import config
-from rq.errors import BadInput, OutcomeUnknown, Refused, RQError, Unreachable
+from rq.errors import BadInput, Refused, RQError
 from rq.pipe import Verb
 from rq.spark import attachments, given, mishaps, sending
 from rq.spark import session as sessions
 from rq.spark.given import Batch, Given
 from rq.spark.progress import Progress
+from rq.spark.queue_door import AGAIN
 from rq.spark.sending import Prepared
 from rq.spark.work import Outlet, Work
 
 Function = Callable[[Work], object]
-_AGAIN = 60  # seconds until a queue that takes nothing now is asked again
+_PAUSE = 60  # seconds until a queue that takes nothing now is asked again
 
 
 class Job:
@@ -204,10 +205,9 @@ def _summary(sent: Sequence[Prepared]) -> str:
 
 def _failure(error: Exception) -> tuple[Verb, str]:
     """Return how all messages end that have not."""
-    if isinstance(error, (Unreachable, OutcomeUnknown, Refused)):
-        # Nobody answers, or the queue takes nothing now: DOWN, no space. Both pass.
-        return Verb.RESEND, f"{_AGAIN}-{error}"
     if isinstance(error, RQError):
+        if error.kind in AGAIN:
+            return Verb.RESEND, f"{_PAUSE}-{error}"
         return Verb.ERR, str(error)
     traceback.print_exc()
     sys.stderr.flush()

@@ -18,28 +18,23 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from rq import back_off, client
-from rq.errors import (
-    BadInput,
-    NoSuchMessage,
-    OutcomeUnknown,
-    Refused,
-    RQError,
-    Unreachable,
-    WrongState,
-)
+from rq import back_off, client, wire
+from rq.errors import OutcomeUnknown, RQError, Unreachable
+from rq.kinds import PASSING, URN, Kind, kind_of
 from rq.layout import Root
 
 _ANSWER = 60.0  # seconds for a reply
-_AGAIN = (Unreachable, OutcomeUnknown, Refused)
+# What is asked again: what may pass, and what a rule forbids that somebody may change.
+AGAIN = PASSING | {Kind.REFUSED}
 _JSON, _LINES = "application/json", "application/x-ndjson"
-_KINDS: dict[int, type[RQError]] = {
-    404: NoSuchMessage,
-    409: WrongState,
-    429: Refused,
-    502: Unreachable,
-    503: Refused,
-    504: OutcomeUnknown,
+# Of an answer without a kind: somebody else's, between us and RQ, or an older RQ's.
+_KIND_OF: dict[int, Kind] = {
+    404: Kind.NO_SUCH_MESSAGE,
+    409: Kind.WRONG_STATE,
+    413: Kind.TOO_LARGE,
+    429: Kind.BUSY,
+    502: Kind.UNREACHABLE,
+    504: Kind.OUTCOME_UNKNOWN,
 }
 
 
@@ -94,7 +89,9 @@ class Door:
         while True:
             try:
                 return ask()
-            except _AGAIN:
+            except RQError as error:
+                if error.kind not in AGAIN:
+                    raise
                 tries += 1
                 pause = back_off.delay(tries, 0.1, 5.0)
                 if time.monotonic() + pause > until:
@@ -195,12 +192,15 @@ class _Http:
             text = f"{self._name} hung up before its answer: {error}"
             raise OutcomeUnknown(text) from None
         if reply.status != 200:
-            raise self._refusal(reply.status, data)
+            raise self._failure(reply.status, data)
         return orjson.loads(data)
 
-    def _refusal(self, status: int, data: bytes) -> RQError:
-        text = f"status {status}"
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            text = str(orjson.loads(data)["detail"])
-        kind = _KINDS.get(status, BadInput if status < 500 else Refused)
-        return kind(f"{self._name}: {text}")
+    def _failure(self, status: int, data: bytes) -> RQError:
+        problem: Any = {}
+        with contextlib.suppress(ValueError):
+            problem = orjson.loads(data)
+        told = problem if isinstance(problem, dict) else {}
+        text = f"{self._name}: {told.get('detail', f'status {status}')}"
+        kind = kind_of(str(told.get("type", "")).removeprefix(URN))
+        other = Kind.BAD_INPUT if status < 500 else Kind.BUSY
+        return wire.error_of(kind or _KIND_OF.get(status, other), text)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rq import beneath, durable, names
 from rq.durable import ATTACHMENT_MODE, content
-from rq.errors import BadInput, NotPlain, WrongState
+from rq.errors import BadInput, NotPlain, RQError
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
 from rq.message import Attachment, Message, from_disk
 from rq.spool import attach, folders
@@ -138,10 +138,10 @@ def give_names(spool: Spool, message: Message, taken: Collection[Taken]) -> Mess
 
 
 def write_names(spool: Spool, msg_id: str, taken: Collection[Taken]) -> None:
-    """As `give_names`, and write it into `msg`; WrongState when it is committed."""
+    """As `give_names`, and write it into `msg`; a failure when it is committed."""
     try:
         attach.check_open(spool, msg_id)  # much may have happened meanwhile
-    except WrongState:
+    except RQError:
         drop(spool, taken)
         raise
     if taken:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rq import beneath, durable, names
 from rq.durable import content
-from rq.errors import BadInput, NotPlain, WrongState
+from rq.errors import BadInput, NoSuchMessage, NotPlain, NotWhole, RQError, WrongState
 from rq.layout import ATTACH, MSG, UPLOAD_PREFIX, folder
 from rq.message import Attachment, Message
 from rq.spool.store import Spool
@@ -45,10 +45,10 @@ def begin(spool: Spool, msg_id: str, name: str) -> Upload:
 
 
 def check_open(spool: Spool, msg_id: str) -> None:
-    """WrongState unless the attachments of a message may change: what its commit has
+    """NoSuchMessage or WrongState unless the attachments of a message may change: what its commit has
     found to be on disk is what it accepts."""
     if spool.find(msg_id) is not State.PREP:
-        raise WrongState("cannot find message")
+        raise NoSuchMessage("cannot find message")
     txn = spool.txns.of(msg_id)
     commits = (spool.entries[msg_id].committing, txn.deciding if txn else None)
     if commits != (None, None):
@@ -83,7 +83,7 @@ def take_in(
     it where that cannot be. For a thread."""
     found = os.fstat(source)
     if not stat.S_ISREG(found.st_mode) or found.st_size != known.size:
-        raise BadInput(f"attachment {upload.name} is not whole; attach it again")
+        raise NotWhole(f"attachment {upload.name} is not whole; attach it again")
     if content.take_in(source, upload.path, spool_fd):
         return known
     return copy(spool_fd, source, upload)
@@ -98,7 +98,7 @@ def end(spool: Spool, upload: Upload, attachment: Attachment) -> None:
     """Give a copied file its name, and write it into the message."""
     try:
         check_open(spool, upload.msg_id)  # much may have happened since `begin`
-    except WrongState:
+    except RQError:
         drop(spool, upload)
         raise
     message = spool.read(upload.msg_id)
@@ -118,7 +118,7 @@ def remove(spool: Spool, msg_id: str, name: str) -> None:
     check_open(spool, msg_id)
     message = spool.read(msg_id)
     if name not in message.attachments:
-        raise BadInput(f"there is no attachment {name}")
+        raise NoSuchMessage(f"there is no attachment {name}")
     # In this order: a file that msg does not name is swept, a name without file is not.
     write(spool, message, {k: v for k, v in message.attachments.items() if k != name})
     durable.unlink(f"{folder(State.PREP, msg_id)}/{ATTACH}/{name}", spool.dir_fd)
@@ -139,7 +139,7 @@ def write(spool: Spool, message: Message, now: Mapping[str, Attachment]) -> None
 def verify(spool_fd: int, message: Message, deep: bool) -> None:
     """Make the attachments of a prepared message durable; for a thread.
 
-    BadInput: one of them is not what was attached (`deep`: its digest is compared too,
+    NotWhole: one of them is not what was attached (`deep`: its digest is compared too,
     for those that an earlier process took).
     """
     place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
@@ -151,7 +151,7 @@ def verify(spool_fd: int, message: Message, deep: bool) -> None:
         except (FileNotFoundError, NotPlain):
             whole = False
         if not whole:
-            raise BadInput(f"attachment {name} is not whole; attach it again")
+            raise NotWhole(f"attachment {name} is not whole; attach it again")
     durable.sync_files(place, message.attachments, spool_fd)
     durable.sync_path(folder(State.PREP, message.msg_id), spool_fd)
     durable.sync_path("prep", spool_fd)

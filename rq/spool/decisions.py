@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from rq.errors import DiskFailed, Refused, WrongState
+from rq.errors import Busy, DiskFailed, WrongState
 from rq.spool import transactions
 from rq.spool.fold import Folded
 from rq.spool.record import NoteFields
@@ -80,7 +80,7 @@ def check_there(spool: Spool, txn: Transaction, msg_id: str) -> None:
             "abort it and send all again"
         )
     if spool.entries[msg_id].busy:
-        raise Refused(f"message {msg_id} is being worked on; ask again")
+        raise Busy(f"message {msg_id} is being worked on; ask again")
 
 
 def commit(

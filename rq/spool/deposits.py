@@ -11,7 +11,7 @@ from itertools import islice
 
 from rq import beneath, names
 from rq.durable import content
-from rq.errors import BadInput, BadMessage, NotPlain
+from rq.errors import BadInput, BadMessage, NotPlain, TooLarge
 from rq.layout import ATTACH, JOB, MSG
 from rq.message import MESSAGE_LIMIT, Attachment
 
@@ -39,7 +39,7 @@ class Deposit:
         try:
             size = os.fstat(fd).st_size
             if size > MESSAGE_LIMIT:
-                raise BadMessage(
+                raise TooLarge(
                     f"msg has {size} bytes of JSON, at most {MESSAGE_LIMIT} can be "
                     "taken; send large data as an attachment"
                 )
@@ -79,8 +79,8 @@ class Deposit:
         return found
 
 
-def _too_large() -> BadInput:
-    return BadInput(
+def _too_large() -> TooLarge:
+    return TooLarge(
         f"another user's attachments have more than {MOST_BYTES} bytes; send them by "
         "`rq send` or the web"
     )

@@ -14,7 +14,7 @@ import orjson
 
 from rq import beneath, names
 from rq.durable import content
-from rq.errors import BadMessage, NoSuchMessage, Unread, is_busy
+from rq.errors import BadMessage, NoSuchMessage, Torn, Unread, is_busy
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.message import Message, from_disk
 from rq.spool.entry import COUNTED, Counts
@@ -143,9 +143,15 @@ def read_message(
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchMessage(f"no message {msg_id} in {queue.name}") from None
     except OSError as error:
-        why = f"msg couldn't be read: {error.strerror}"
-        raise (Unread if is_busy(error) else BadMessage)(why) from None
+        raise unread(error) from None
     return from_disk(data, msg_id, now)
+
+
+def unread(error: OSError) -> BadMessage:
+    """Return the failure for whoever wants a message whose file cannot be read."""
+    reason = str(error.strerror or error)
+    text = f"msg couldn't be read: {reason}"
+    return Unread(text) if is_busy(error) else Torn(text, reason)
 
 
 def read_status(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rq import durable
 from rq.causes import Cause
-from rq.errors import BadConfig, Refused
+from rq.errors import BadConfig, Busy
 from rq.journal import history, mark, sealing
 from rq.journal.dry_run import DryRun
 from rq.journal.segment_file import read_segment
@@ -72,12 +72,12 @@ def open_spool(
     whose attempts were lost once too often. `grace` is how many seconds processes that
     an earlier owner left have for their end.
 
-    Refused: another process owns it. Damaged: its journal cannot be believed.
+    Busy: another process owns it. Damaged: its journal cannot be believed.
     """
     _make_missing(queue)
     lock = locks.lock(queue.lock)
     if lock is None:
-        raise Refused(f"queue {queue.name} is owned by another process")
+        raise Busy(f"queue {queue.name} is owned by another process")
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return _Opening(queue, lock, dir_fd, threads, clock, owes).open(grace)

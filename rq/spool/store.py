@@ -19,7 +19,7 @@ from typing import Any, Unpack, cast
 import orjson
 
 from rq import beneath, durable, names
-from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState, is_busy
+from rq.errors import BadMessage, Busy, NoSuchMessage, WrongState
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import JOB, MSG, STATUS, QueueDir, folder
@@ -130,8 +130,7 @@ class Spool:
         try:
             data = folders.read_file(f"{path}/{MSG}", self.dir_fd)
         except OSError as error:
-            why = f"msg couldn't be read: {error.strerror}"
-            raise (Unread if is_busy(error) else BadMessage)(why) from None
+            raise folders.unread(error) from None
         return from_disk(data, msg_id, self.clock())
 
     def status(self, msg_id: str) -> dict[str, Any]:
@@ -238,7 +237,7 @@ class Spool:
         entry = self.entries.get(msg_id)
         if entry is not None:
             if entry.busy:
-                raise WrongState(f"message {msg_id} is being worked on; ask again")
+                raise Busy(f"message {msg_id} is being worked on; ask again")
             if event is not Event.PREPARE:
                 self._check_free(msg_id)
             return entry, entry.state

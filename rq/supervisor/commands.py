@@ -21,7 +21,16 @@ from rq.access.roles import Role
 from rq.access.sockets import Asker
 from rq.config import admin
 from rq.config.settings import RootConfig
-from rq.errors import BadConfig, BadInput, Refused, RQError
+from rq.errors import (
+    BadConfig,
+    BadInput,
+    Busy,
+    NoSuchQueue,
+    NotPermitted,
+    Refused,
+    RQError,
+    of_call,
+)
 from rq.layout import Root
 from rq.nesting import Json, from_json
 from rq.replies import HelperState, SupervisorStatus
@@ -70,7 +79,9 @@ class Commands:
             return ["error"]
         asker.check(word, command.role, command.own)
         if command.makes and not (asker.is_own or self.settings.allow_new_queue):
-            raise Refused("queues cannot be made here: allow_new_queue is not true")
+            raise NotPermitted(
+                "queues cannot be made here: allow_new_queue is not true"
+            )
         return await command.handler(self, arg.decode("utf-8", "replace").strip())
 
     # ---- about the supervisor
@@ -130,26 +141,26 @@ class Commands:
 
     def _set(self, name: str, verb: str, change: Callable[[], None]) -> Reply:
         if name not in self._table.queues():
-            return ["fail", "invalid queue name"]
+            raise NoSuchQueue("invalid queue name")
         try:
             change()
         except OSError as error:
             log.warning("%s", logs.fields(queue=name, wanted=verb, reason=error))
-            return ["fail", f"not allowed to {verb}"]
+            raise of_call(error)(f"not allowed to {verb}") from None
         self._send_wake(name)
         return ["ok", name]
 
     async def _restart(self, name: str) -> Reply:
         if name not in self._table.queues():
-            return ["fail", "invalid queue name"]
+            raise NoSuchQueue("invalid queue name")
         if self._table.is_deleting(name):
-            return ["fail", f"queue {name} is being deleted"]
+            raise Busy(f"queue {name} is being deleted")
         self._table.restart(name)
         return ["ok", name]
 
     async def _wake(self, name: str) -> Reply:
         if name not in self._table.queues():
-            return ["fail", "invalid queue name"]
+            raise NoSuchQueue("invalid queue name")
         self._minder.try_changed()
         self._send_wake(name)
         return ["ok", name]
@@ -173,20 +184,18 @@ class Commands:
     async def _create(self, arg: str) -> Reply:
         data = _object(arg)
         if data is None:
-            return ["fail", "queue not created"]
+            raise BadInput("queue not created")
         try:
             name = definitions.create(self._root, data)
         except BadInput:
-            return ["fail", "queue name has invalid characters"]
-        except Refused as error:
-            return ["fail", str(error)]
+            raise BadInput("queue name has invalid characters") from None
         except BadConfig as error:
-            return ["fail", f"queue not created: {error}"]
+            raise BadInput(f"queue not created: {error}") from None
         process = await self._until_up(name)
         if process is None or process.state is not Child.UP:
             why = process.reason if process else "it was deleted meanwhile"
             why = why or f"it is not ready after {CREATE_WAIT:.0f} s"
-            return ["fail", f"queue not created: it was made and does not run: {why}"]
+            raise Refused(f"queue not created: it was made and does not run: {why}")
         return ["success", "queue created - awesome"]
 
     async def _define(self, arg: str) -> Reply:
@@ -196,7 +205,7 @@ class Commands:
             raise BadInput("a definition is {config, link, form}")
         name = definitions.name_in(data)
         if self._table.is_deleting(name):
-            raise Refused(f"queue {name} is being deleted; it comes back after that")
+            raise Busy(f"queue {name} is being deleted; it comes back after that")
         name = definitions.define(self._root, data)
         is_minded = name in self._table.queues()
         self._table.mind_queue(name)
@@ -207,7 +216,7 @@ class Commands:
     async def _undefine(self, name: str) -> Reply:
         """Put away a queue whose scandir link is gone."""
         if name not in self._table.queues():
-            return ["fail", "no such queue"]
+            raise NoSuchQueue("no such queue")
         definitions.undefine(self._root, name)
         self._table.delete(name)
         return ["ok", name]
@@ -218,7 +227,7 @@ class Commands:
             log.info("a link to a queue was moved to %s", removed)
             return ["ok", "started deleting queue"]
         if name not in self._table.queues():
-            return ["fail", "no such queue"]
+            raise NoSuchQueue("no such queue")
         definitions.begin_deletion(self._root, name)
         self._table.delete(name)
         return ["ok", "started deleting queue"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rq import config, names, trash
 from rq.config import files
-from rq.errors import BadConfig, BadInput, CannotRead, Refused
+from rq.errors import BadConfig, BadInput, CannotRead, Refused, WrongState
 from rq.layout import QueueDir, Root
 from rq.nesting import Json
 
@@ -73,7 +73,7 @@ def create(root: Root, data: Mapping[str, Json]) -> str:
     queue = root.queue(name)
     checked = config.queue_config(data, queue.config)
     if queue.path.is_symlink() or queue.config.exists():
-        raise Refused("already created")
+        raise WrongState("already created")
     files.make_queue(queue, checked.to_json(), API_MARK)
     return name
 

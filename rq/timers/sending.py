@@ -190,7 +190,7 @@ class Timers:
             socket, "create_message", message, timeout=ASK_TIMEOUT
         )
         if reply[0] != "ok":
-            raise Refused(f"queue {timer.queue} refused it: {reply[-1]}")
+            raise Refused(f"queue {timer.queue} refused it: {reply[1]}")
         self.sent += 1
         last = counts_from(begun, min(_accepted_at(reply[1]), time.time()))
         return replace(done, last=last, result=f"sent {reply[1]}")

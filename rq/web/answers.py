@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import client
+from rq import wire
 from rq.access.roles import Principal, Role
+from rq.errors import Refused, RQError
 from rq.web.forms import Form
 from rq.web.session import flash
 from rq.web.site import Site
+from rq.web.statuses import tell_kind
 
 # A path on this site: not `//host`, not `/\host`, nothing that ends a header.
 _PATH = re.compile(r"/(?![/\\])[\x21-\x7e]*")
@@ -38,6 +39,16 @@ def say_text(resp: Response, text: str) -> None:
     resp.content_type = "text/plain; charset=utf-8"
     resp.cache_control = ["no-store"]
     resp.text = text
+
+
+def say_reply(resp: Response, reply: object) -> None:
+    """Answer 200 with a reply of an owner; a failure as the ancestor said it, its kind
+    in a header."""
+    error = wire.failure_in(reply)
+    if error is not None:
+        tell_kind(resp, error)
+        reply = wire.failure(error, with_kind=False)
+    say_json(resp, reply)
 
 
 def wants_json(form: Form, default: str = "html") -> bool:
@@ -77,16 +88,18 @@ def say(
     happened there; without a `back` a refusal is an error of its own.
     """
     if wants_json(form):
-        say_json(resp, reply)
+        say_reply(resp, reply)
         return
-    good = succeeded(reply)
-    said = str(reply[-1]) if isinstance(reply, Sequence) and reply else str(reply)
-    if not good and not form.has("back"):
-        raise client.refusal(said, said)
-    shown = text if good and text else said
-    go(site, resp, back_of(site, form, default), "notice" if good else "error", shown)
+    error = failure_in(reply)
+    if error is not None and not form.has("back"):
+        raise error
+    text = str(error or text or reply[-1])
+    kind = "error" if error is not None else "notice"
+    go(site, resp, back_of(site, form, default), kind, text)
 
 
-def succeeded(reply: Any) -> bool:
-    """Return whether a reply says that it was done."""
-    return isinstance(reply, list) and bool(reply) and reply[0] in ("ok", "success")
+def failure_in(reply: object) -> RQError | None:
+    """Return the failure of an action, by the reply it got; None: it was done."""
+    if isinstance(reply, list) and reply and reply[0] in ("ok", "success"):
+        return None
+    return wire.failure_in(reply) or Refused(f"an answer that is none: {reply!r:.80}")

@@ -10,11 +10,13 @@ from falcon.asgi import Request, Response
 from falcon.asgi.multipart import BodyPart
 from falcon.media.multipart import MultipartParseError
 
-from rq import client
+from rq import wire
 from rq.access.roles import Role
+from rq.errors import AlreadyCommitted, NoSuchMessage
+from rq.kinds import Kind
 from rq.states import State
 from rq.web import forms, views
-from rq.web.answers import back_of, go, say_json, succeeded, wants_json
+from rq.web.answers import back_of, failure_in, go, say_reply, wants_json
 from rq.web.forms import Form
 from rq.web.intake import Intake, nameless, pour
 from rq.web.messages import BEGIN_ANEW, NOT_FOUND, checked, is_id
@@ -22,6 +24,7 @@ from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 
+_NOT_THERE = wire.failure(NoSuchMessage(NOT_FOUND), with_kind=True)
 _FIELD_LIMIT = 64 * 1024  # bytes of a field that is no file
 
 
@@ -42,7 +45,7 @@ class Attachments:
         self, req: Request, resp: Response, name: str, msg_id: str
     ) -> None:
         message = {"msg_id": msg_id.removeprefix(".")}
-        state: Reply = ["fail", NOT_FOUND]
+        state: Reply = _NOT_THERE
         if is_id(msg_id):
             state = await self._site.owners.ask(name, "get_message_state", message)
         if state == ["ok", State.PREP]:
@@ -50,10 +53,10 @@ class Attachments:
         else:
             # Read to its end all the same: clients send before they listen.
             form, sent = await _skim(req)
-            reply = ["fail", state[-1]]
-            if state[0] == "ok":
+            reply, error = state, failure_in(state)
+            if error is None:
                 reply = await self._too_late(name, message, sent)
-            elif state[-1] == NOT_FOUND:
+            elif error.kind is Kind.NO_SUCH_MESSAGE:
                 reply = await self._not_there(name, message, sent)
         self._say(resp, form, name, msg_id, reply)
 
@@ -101,7 +104,8 @@ class Attachments:
         attached = view.get("_attachments", {})
         if sent in [f"{file} {held['md5']}" for file, held in attached.items()]:
             return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
-        return ["fail", "msg already commited"]
+        already = AlreadyCommitted("msg already commited")
+        return wire.failure(already, with_kind=True)
 
     async def _not_there(self, name: str, message: dict[str, str], sent: str) -> Reply:
         """Answer a sender whose message is not here. It may have been committed, and the
@@ -111,7 +115,7 @@ class Attachments:
             reply = await self._site.owners.ask(name, "commit_message", message)
             if reply[0] == "ok":
                 return ["ok", f"{sent.rpartition(' ')[2]}-Attached successfully"]
-        return ["fail", BEGIN_ANEW]
+        return wire.failure(NoSuchMessage(BEGIN_ANEW), with_kind=True)
 
     async def change(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
@@ -121,7 +125,7 @@ class Attachments:
             raise falcon.HTTPBadRequest(
                 description="400 - Invalid method param: only delete is known here"
             )
-        reply: Reply = ["fail", NOT_FOUND]
+        reply: Reply = _NOT_THERE
         if is_id(msg_id) or not wants_json(form):
             request = {"msg_id": checked(msg_id), "attachment_name": file}
             reply = await self._site.owners.ask(name, "delete_attach_message", request)
@@ -131,13 +135,14 @@ class Attachments:
         self, resp: Response, form: Form, name: str, msg_id: str, reply: Reply
     ) -> None:
         if wants_json(form):
-            say_json(resp, reply)
+            say_reply(resp, reply)
             return
-        good, text = succeeded(reply), str(reply[-1])
-        if not good and not form.has("back"):
-            raise client.refusal(f"{name}/{msg_id}: {text}", text)
+        error = failure_in(reply)
+        if error is not None and not form.has("back"):
+            raise wire.failure_in(reply, f"{name}/{msg_id}: ") or error
         address = back_of(self._site, form, f"/q/{name}/{msg_id}")
-        go(self._site, resp, address, "notice" if good else "error", text)
+        kind = "error" if error is not None else "notice"
+        go(self._site, resp, address, kind, str(error or reply[-1]))
 
 
 async def _skim(req: Request) -> tuple[Form, str]:

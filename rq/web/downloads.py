@@ -19,7 +19,8 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq.access.roles import Role
-from rq.errors import BadInput, NoSuchMessage, Refused, Unreachable
+from rq.errors import BadInput, NoSuchMessage, RQError
+from rq.kinds import PASSING
 from rq.layout import ATTACH, JOB, folder
 from rq.spool import folders
 from rq.web import views
@@ -108,7 +109,9 @@ async def folder_of(site: Site, queue: str, msg_id: str) -> str:
     short = checked(msg_id)
     try:
         path = await views.path(site.owners, queue, short)
-    except (Refused, Unreachable):
+    except RQError as error:
+        if error.kind not in PASSING:
+            raise
         state = folders.find(site.root.queue(queue), short)
         if state is None:
             raise NoSuchMessage(f"there is no message {short} in {queue}") from None

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterable, Iterator
 from pathlib import Path
 
-from rq.errors import Refused, is_no_room, not_done
+from rq.errors import NoRoom, RQError, is_no_room, not_done
 from rq.web.site import Site
 
 PIECE = 1024 * 1024  # bytes that are written at a time
@@ -56,7 +56,7 @@ class Intake:
             return bool(data)
 
     def write(self, pieces: list[bytes]) -> None:
-        """Append what has come; for a thread. Refused when the disk cannot take it."""
+        """Append what has come; for a thread. A failure when the disk cannot take it."""
         data = b"".join(pieces)
         with self._working() as fd:
             if fd is None:
@@ -155,18 +155,18 @@ async def pour(site: Site, pieces: AsyncIterable[bytes], intake: Intake) -> None
 
 
 def check_room(site: Site, more: int = 2 * PIECE) -> None:
-    """Refused when `more` bytes would not leave what is kept to finish with."""
+    """NoRoom when `more` bytes would not leave what is kept to finish with."""
     room = os.statvfs(site.root.uploads)
     if room.f_bavail * room.f_frsize < site.config.min_free_bytes + more:
-        raise Refused("there is no room on the disk for this attachment")
+        raise NoRoom("there is no room on the disk for this attachment")
 
 
-def cannot_take(error: OSError) -> Refused:
+def cannot_take(error: OSError) -> RQError:
     """Return what to tell a sender whose file the disk did not take."""
     if not is_no_room(error):
-        return Refused(not_done(error))
+        return not_done(error)
     why = error.strerror or error
-    return Refused(f"there is no room on the disk for this attachment: {why}")
+    return NoRoom(f"there is no room on the disk for this attachment: {why}")
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from rq.errors import Refused
+from rq.errors import Busy
 from rq.web import logwatch
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Hub:
         there = self.viewers
         theirs = sum(other.who == viewer.who for other in there)
         if len(there) >= MOST_VIEWERS or theirs >= MOST_OF_ONE:
-            raise Refused(
+            raise Busy(
                 f"{len(there)} viewers follow logs already, {theirs} of them yours: "
                 "close some and try again"
             )

@@ -10,23 +10,32 @@ import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import client, moments, names
+from rq import moments, names, wire
 from rq.access.gate import ANYBODY
 from rq.access.roles import Principal, Role
 from rq.errors import (
     BadInput,
     BadMessage,
+    Down,
     NoSuchMessage,
     NoSuchQueue,
     NotPermitted,
-    Refused,
     RQError,
 )
+from rq.kinds import Kind
 from rq.message import too_large
 from rq.nesting import Json, from_json
 from rq.router import switch
 from rq.web import forms, reading, rights
-from rq.web.answers import back_of, go, say, say_json, succeeded, wants_json
+from rq.web.answers import (
+    back_of,
+    failure_in,
+    go,
+    say,
+    say_json,
+    say_reply,
+    wants_json,
+)
 from rq.web.forms import Form
 from rq.web.owners import Reply
 from rq.web.routes import Routes
@@ -60,7 +69,6 @@ _DONE = {
 CLEANER = "cleaner"
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
 _NO_METHOD = "400 - Invalid method param"
-_NOT_NOW = ("status: ", "not accepted: ", "not done, ", "the journal cannot")
 NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
 BEGIN_ANEW = (
     "cannot find message"  # the ancestor's sender sends all again, and then only
@@ -92,19 +100,23 @@ class Messages:
         if form.get("x_format", "json") == "html":
             await self._send_form(req, resp, name, form)
             return
+        reply = await self._reply(req, name, form)
+        if reply.startswith(wire.FAILED):
+            say_reply(resp, orjson.loads(reply))
+            return
         resp.content_type = falcon.MEDIA_JSON
-        resp.data = await self._reply(req, name, form)
+        resp.data = reply
 
     async def _reply(self, req: Request, name: str, form: Form) -> bytes:
         command, fields = request_of(form, time.time())
         check_dest(req, name, fields)
         data = orjson.dumps(fields)
         if len(data) > forms.REQUEST:  # the socket would speak of frames
-            return orjson.dumps(["fail", str(too_large(len(data)))])
+            return orjson.dumps(wire.failure(too_large(len(data)), with_kind=True))
         name = switch.addressed(self._site.root, name)
         reply = await self._site.owners.ask_raw(name, command, data)
-        if reply == b'["fail","status: DOWN"]':
-            raise falcon.HTTPServiceUnavailable(description=_IS_DOWN)
+        if reply.startswith(wire.FAILED) and _is_down(reply):
+            raise Down(_IS_DOWN)
         return reply
 
     async def _send_form(
@@ -114,14 +126,16 @@ class Messages:
         was written there, when it is refused."""
         try:
             reply = orjson.loads(await self._reply(req, name, form))
-            if not succeeded(reply):
-                raise _refusal(str(reply[-1]))
-        except NoSuchQueue:
+            if error := failure_in(reply):
+                raise error
+        except (NoSuchQueue, Down):
             raise
         except RQError as error:
             await self._site.refilled.message(req, resp, name, form, error)
             return
-        queue, short = names.split_url(reply[-1])  # its router's, where there is one
+        queue, short = names.split_url(
+            str(reply[1])
+        )  # its router's, where there is one
         address = back_of(self._site, form, f"/q/{queue}/{short}")
         go(self._site, resp, address, "notice", f"message {short} is accepted")
 
@@ -146,7 +160,7 @@ class Messages:
         command, then, role = CHANGES[method]
         rights.demand(req, role)
         if wants_json(form) and not is_id(msg_id):
-            say_json(resp, ["fail", _unknown(command)])
+            say_reply(resp, wire.failure(_unknown(command), with_kind=True))
             return
         key = {"_key": form.get("_key")} if form.has("_key") else {}
         reply = await self._ask(req, name, command, msg_id, **key)
@@ -159,7 +173,7 @@ class Messages:
         form = await forms.read(req)
         check_dest(req, name, {})
         reply = await self._ask(req, name, "clone_message", msg_id)
-        text = f"cloned as {str(reply[-1]).rpartition('/')[2]}"
+        text = f"cloned as {str(reply[1]).rpartition('/')[2]}"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
     async def run_now(
@@ -198,12 +212,9 @@ def request_of(form: Form, now: float) -> tuple[str, dict[str, Json]]:
     return _SEND[method], fields
 
 
-def _refusal(text: str) -> RQError:
-    """Return the error for a message that was refused: it is wrong, unless nothing is
-    taken now."""
-    error = client.refusal(text, text)
-    wrong = type(error) is Refused and not text.startswith(_NOT_NOW)
-    return BadMessage(text) if wrong else error
+def _is_down(reply: bytes) -> bool:
+    error = wire.failure_in(orjson.loads(reply))
+    return error is not None and error.kind is Kind.DOWN
 
 
 def _message(text: str) -> dict[str, Json]:
@@ -221,9 +232,9 @@ def checked(msg_id: str) -> str:
         raise NoSuchMessage(str(error)) from None
 
 
-def _unknown(command: str) -> str:
+def _unknown(command: str) -> NoSuchMessage:
     """Return what a queue says of a message that it does not know."""
-    return BEGIN_ANEW if command == "commit_message" else NOT_FOUND
+    return NoSuchMessage(BEGIN_ANEW if command == "commit_message" else NOT_FOUND)
 
 
 def is_id(msg_id: str) -> bool:

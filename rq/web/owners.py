@@ -61,6 +61,7 @@ class Line(asyncio.Protocol):
         self._path = path
         self._magic = magic
         self._frames = wire.Frames(magic, limit=wire.REPLY_LIMIT)
+        self._kinds = client.Kinds(magic)
         self._waiting: deque[tuple[float, asyncio.Future[bytes]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -75,7 +76,7 @@ class Line(asyncio.Protocol):
     async def ask_with_file(self, payload: bytes, fd: int, deadline: float) -> bytes:
         """Open the line with a request that carries an open file; return its reply."""
         sock = client.connect(self._path, timeout=0)
-        data = wire.frame(payload, self._magic)
+        data = self._kinds.request() + wire.frame(payload, self._magic)
         if socket.send_fds(sock, [data], [fd]) != len(data):
             sock.close()
             raise Unreachable(f"{self._path} takes no whole request")
@@ -91,7 +92,8 @@ class Line(asyncio.Protocol):
         """Send a request; the future holds its reply."""
         if self._transport is None or self._transport.is_closing():
             raise Unreachable(f"nobody answers at {self._path}")
-        self._transport.write(wire.frame(payload, self._magic))
+        data = self._kinds.request() + wire.frame(payload, self._magic)
+        self._transport.write(data)
         return self._next_reply(deadline)
 
     def _next_reply(self, deadline: float) -> asyncio.Future[bytes]:
@@ -113,8 +115,8 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            payloads = self._frames.feed(data)
-        except BadInput:
+            payloads = self._kinds.without(self._frames.feed(data))
+        except (BadInput, orjson.JSONDecodeError):
             self.close()
             return
         for payload in payloads:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rq.config import files
-from rq.errors import Refused
+from rq.errors import Busy
 
 SUFFIX = ".part"
 KEPT = 36 * 3600.0  # seconds; as long as a message in prep
@@ -61,7 +61,7 @@ class Parts:
         self._looked = -_LOOK
 
     def admit(self, name: str, size: int) -> Path:
-        """Take note of a piece of a file of `size` bytes; Refused when there are too
+        """Take note of a piece of a file of `size` bytes; Busy when there are too
         many unfinished ones, in all or of its sender, and none was abandoned."""
         now = time.time()
         if time.monotonic() - self._looked > _LOOK:
@@ -103,7 +103,7 @@ class Parts:
                 self.forget(name)
         if self._is_full(wanted):
             theirs = [p for p in self._uploads.values() if p.sender == wanted.sender]
-            raise Refused(
+            raise Busy(
                 f"not accepted: {len(self._uploads)} uploads are unfinished, "
                 f"{len(theirs)} of them yours; send again when some have ended"
             )

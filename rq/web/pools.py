@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from rq.errors import Refused
+from rq.errors import Busy
 
 T = TypeVar("T")
 
@@ -32,11 +32,9 @@ class Pools:
         return asyncio.get_running_loop().run_in_executor(self._files, act, *args)
 
     def search(self, act: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        """Search, when it is its turn; Refused when too many wait already."""
+        """Search, when it is its turn; Busy when too many wait already."""
         if self._searching >= SEARCHES + WAITING:
-            raise Refused(
-                f"{SEARCHES} searches are at work and {WAITING} wait; ask again"
-            )
+            raise Busy(f"{SEARCHES} searches are at work and {WAITING} wait; ask again")
         self._searching += 1
         loop = asyncio.get_running_loop()
         done = self._searches.submit(act, *args)

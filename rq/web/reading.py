@@ -8,7 +8,8 @@ from typing import cast
 
 from rq import offline
 from rq.config.admin import Admin, admin_status
-from rq.errors import NoSuchMessage, OutcomeUnknown, Refused, Unreachable
+from rq.errors import NoSuchMessage, RQError
+from rq.kinds import PASSING
 from rq.replies import MessageRow, MessageView
 from rq.spool import checkpoint, folders, stopped_cleanly
 from rq.states import State
@@ -16,7 +17,7 @@ from rq.web import views
 from rq.web.site import Site
 
 SILENT = "_silent"  # a field of what the folders say: why nobody else was asked
-_NOBODY = (Refused, Unreachable, OutcomeUnknown)
+_NOBODY = PASSING  # then its folders are read: the owner has told nothing
 
 
 def is_down(site: Site, name: str) -> bool:
@@ -48,7 +49,9 @@ async def message(site: Site, name: str, msg_id: str) -> Message:
     NoSuchMessage when there is none."""
     try:
         return cast(Message, await views.message(site.owners, name, msg_id))
-    except _NOBODY:
+    except RQError as error:
+        if error.kind not in _NOBODY:
+            raise
         return await site.pools.file(_from_disk, site, name, msg_id.removeprefix("."))
 
 
@@ -67,7 +70,9 @@ async def state(site: Site, name: str, msg_id: str) -> str:
     try:
         request = {"msg_id": msg_id}
         return str(await site.owners.demand(name, "get_message_state", request))
-    except _NOBODY:
+    except RQError as error:
+        if error.kind not in _NOBODY:
+            raise
         queue = site.root.queue(name)
         state = await site.pools.file(folders.find, queue, msg_id)
     if state is None:
@@ -81,7 +86,9 @@ async def rows(
     """Return the newest messages of a state; `after`: only those older than that id."""
     try:
         return await _listed(site, name, state, limit, after)
-    except _NOBODY:
+    except RQError as error:
+        if error.kind not in _NOBODY:
+            raise
         queue = site.root.queue(name)
         listed = await site.pools.file(offline.rows, queue, state, limit, after)
         return [row for row in listed if "due" in row]  # those that can be read

@@ -15,44 +15,13 @@ import falcon
 import orjson
 from falcon.asgi import App, Request, Response
 
-from rq.errors import (
-    BadConfig,
-    BadInput,
-    BadMessage,
-    CannotRead,
-    NoSuchMessage,
-    NoSuchQueue,
-    NotKnown,
-    NotPermitted,
-    OutcomeUnknown,
-    Refused,
-    RQError,
-    TooOften,
-    Unreachable,
-    WrongHost,
-    WrongState,
-)
+from rq.errors import RQError, TooOften
+from rq.kinds import URN
 from rq.web import signin
 from rq.web.pages import page
 from rq.web.site import Site
+from rq.web.statuses import status_of, tell_kind, wants_page
 
-STATUS_OF: tuple[tuple[type[RQError], int], ...] = (
-    (NoSuchQueue, 404),
-    (NoSuchMessage, 404),
-    (BadMessage, 422),
-    (BadInput, 422),
-    (WrongState, 409),
-    (NotKnown, 401),
-    (NotPermitted, 403),
-    (WrongHost, 421),
-    (TooOften, 429),
-    (Refused, 503),
-    (Unreachable, 503),
-    (OutcomeUnknown, 504),
-    (CannotRead, 503),
-    (BadConfig, 500),
-    (RQError, 500),
-)
 PROBLEM = "application/problem+json"
 
 log = logging.getLogger(__name__)
@@ -80,7 +49,8 @@ class Refusals:
             resp.set_header("Retry-After", str(math.ceil(error.wait)))
         if status in (503, 504):
             resp.set_header("Retry-After", "1")
-        self.answer(req, resp, status, str(error))
+        self.answer(req, resp, status, str(error), f"{URN}{error.kind}")
+        tell_kind(resp, error)
 
     def _challenge(self, req: Request) -> str:
         """Return how a program may log in. A browser would ask for a password in a
@@ -111,8 +81,10 @@ class Refusals:
         text = f"Something went wrong here; the web's log says more, as {number}."
         self.answer(req, resp, 500, text)
 
-    def answer(self, req: Request, resp: Response, status: int, text: str) -> None:
-        """Answer with a status and a sentence."""
+    def answer(
+        self, req: Request, resp: Response, status: int, text: str, problem: str = ""
+    ) -> None:
+        """Answer with a status and a sentence; `problem` is the type for programs."""
         resp.status = line = falcon.code_to_http_status(status)
         resp.stream = resp.sse = resp.media = resp.data = None
         title = line.partition(" ")[2]
@@ -132,18 +104,9 @@ class Refusals:
             resp.text = page.error_html(self._site, req, status, title, text)
         else:
             resp.content_type = PROBLEM
-            problem = {"title": title, "status": status, "detail": text}
-            resp.data = orjson.dumps(problem)
-
-
-def status_of(error: RQError) -> int:
-    """Return the status of an error, as of the nearest kind that has one."""
-    return next(one for kind, one in STATUS_OF if isinstance(error, kind))
-
-
-def wants_page(req: Request) -> bool:
-    """Return whether a browser asks, rather than a program."""
-    return not req.path.endswith(".json") and "text/html" in req.accept
+            named = {"type": problem} if problem else {}
+            told = {**named, "title": title, "status": status, "detail": text}
+            resp.data = orjson.dumps(told)
 
 
 def _may_sign_in(req: Request, status: int) -> bool:

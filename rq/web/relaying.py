@@ -7,12 +7,12 @@ import asyncio
 import falcon
 from falcon.asgi import Request, Response
 
-from rq import host_back_off, transfers
+from rq import host_back_off, transfers, wire
 from rq.access.roles import Role
-from rq.errors import RQError
+from rq.errors import Busy, RQError
 from rq.transfers import QUEUE, Transfer
 from rq.web import forms
-from rq.web.answers import say, succeeded
+from rq.web.answers import failure_in, say
 from rq.web.messages import checked, who
 from rq.web.owners import Reply
 from rq.web.routes import Routes
@@ -52,7 +52,7 @@ class Relaying:
 
     async def _is_tried(self, req: Request, transfer: Transfer) -> bool:
         try:
-            return succeeded(await self._go(req, transfer))
+            return failure_in(await self._go(req, transfer)) is None
         except RQError:
             return False  # it has ended meanwhile
 
@@ -80,7 +80,8 @@ class Relaying:
         """Let a message be tried at once, and its host be asked."""
         command = transfers.command(transfer)
         if command is None:
-            return ["fail", f"{transfer.msg_id} is being handed over right now"]
+            error = Busy(f"{transfer.msg_id} is being handed over right now")
+            return wire.failure(error, with_kind=True)
         await asyncio.to_thread(host_back_off.pardon, self._queue, transfer.peer)
         request = {"msg_id": transfer.msg_id, "who": who(req)}
         return await self._site.owners.ask(QUEUE, command, request)

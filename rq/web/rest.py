@@ -11,7 +11,8 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Principal, Role
 from rq.config import read_json, secrets
-from rq.errors import BadInput, NoSuchQueue
+from rq.errors import BadInput, NoSuchQueue, RQError, WrongState
+from rq.kinds import Kind
 from rq.web import (
     attachments,
     downloads,
@@ -24,11 +25,12 @@ from rq.web import (
     views,
 )
 from rq.web.answers import (
+    failure_in,
     say,
     say_json,
+    say_reply,
     say_text,
     sees_secrets,
-    succeeded,
     wants_json,
 )
 from rq.web.routes import Routes
@@ -109,7 +111,7 @@ class Queues:
     async def done(self, req: Request, resp: Response, name: str) -> None:
         limit = req.get_param_as_int("limit", default=10, max_value=_MOST_LISTED)
         request = {"state": "done", "limit": limit}
-        say_json(resp, await self._site.owners.ask(name, "messages", request))
+        say_reply(resp, await self._site.owners.ask(name, "messages", request))
 
     async def config_file(self, req: Request, resp: Response, name: str) -> None:
         path = self._site.root.queue(_named(name)).config
@@ -139,8 +141,9 @@ class Queues:
         if not wanted:
             raise BadInput("say queue[name] and queue[script]")
         reply = await self._site.owners.supervisor("create_queue", _config_of(wanted))
-        if not succeeded(reply) and not wants_json(form):
-            error = BadInput(_why_not_made(str(reply[-1]), wanted))
+        error = failure_in(reply)
+        if error is not None and not wants_json(form):
+            error = _why_not_made(error, wanted)
             await self._site.refilled.queue(req, resp, form, error)
             return
         say(
@@ -179,7 +182,7 @@ class Queues:
     async def acknowledge(self, req: Request, resp: Response, name: str) -> None:
         form = await forms.read(req)
         reply = await self._site.owners.ask(name, "ack_errs")
-        text = "1 error is" if reply[-1] == 1 else f"{reply[-1]} errors are"
+        text = "1 error is" if reply[1] == 1 else f"{reply[1]} errors are"
         text = f"{text} acknowledged"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
@@ -195,11 +198,12 @@ def _named(name: str) -> str:
     raise NoSuchQueue(f"there is no queue {name!r:.80}")
 
 
-def _why_not_made(said: str, wanted: Mapping[str, object]) -> str:
+def _why_not_made(error: RQError, wanted: Mapping[str, object]) -> RQError:
     """Return a refusal of the supervisor, which keeps the ancestor's words, as a sentence."""
-    if said == "already created":
-        return f"There is already a queue {wanted.get('name')}; choose another name."
-    return said
+    if error.kind is not Kind.WRONG_STATE:
+        return error
+    name = wanted.get("name")
+    return WrongState(f"There is already a queue {name}; choose another name.")
 
 
 def _config_of(wanted: Mapping[str, object]) -> dict[str, object]:

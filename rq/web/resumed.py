@@ -17,13 +17,14 @@ from pathlib import Path
 
 from falcon.asgi import Request, Response
 
-from rq import names
+from rq import names, wire
 from rq.access.roles import Role
 from rq.config import files
-from rq.errors import BadInput, Refused
+from rq.errors import AlreadyCommitted, BadInput, Busy
+from rq.kinds import PASSING
 from rq.states import State
 from rq.web import views
-from rq.web.answers import say_json
+from rq.web.answers import failure_in, say_reply
 from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
 from rq.web.messages import checked
 from rq.web.owners import Reply
@@ -32,7 +33,6 @@ from rq.web.routes import Routes
 from rq.web.site import Site
 
 DIGEST = "X-RQ-SHA256"
-_NOT_NOW = ("not accepted: ", "not done, ")  # what has come is kept for the next try
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
 
 
@@ -65,14 +65,15 @@ class Resumed:
         state = await self._site.owners.ask(name, "get_message_state", place)
         if state != ["ok", State.PREP]:
             await req.stream.exhaust()
-            text = "msg already commited" if state[0] == "ok" else state[-1]
-            say_json(resp, ["fail", text])
+            already = AlreadyCommitted("msg already commited")
+            failed = wire.failure(already, with_kind=True)
+            say_reply(resp, failed if state[0] == "ok" else state)
             return
         # What there is no room for must not count as begun.
         check_room(self._site, 0 if wanted.start is None else _left(wanted))
         part = self._parts.admit(_name(req, name, place, wanted), wanted.size)
         with contextlib.closing(_opened(part)) as intake:
-            say_json(resp, await self._take(req, name, place, wanted, part, intake))
+            say_reply(resp, await self._take(req, name, place, wanted, part, intake))
 
     async def _take(
         self,
@@ -90,12 +91,12 @@ class Resumed:
             return await self._progress(name, place, wanted, have)
         if wanted.start > have:
             await req.stream.exhaust()
-            return ["fail", f"message has {have} bytes of it: go on from there"]
+            return _go_on_from(have)
         await go_on_from(self._site, intake, wanted.start)
         await pour(self._site, _no_more(req.stream, _left(wanted)), intake)
         have = os.fstat(intake.fd).st_size
         if have < wanted.size:
-            return ["fail", f"message has {have} bytes of it: go on from there"]
+            return _go_on_from(have)
         about = {
             **place,
             "pathname": f"/{place['name']}",
@@ -103,7 +104,8 @@ class Resumed:
             "digests": intake.digests(),
         }
         reply = await self._site.owners.attach(name, about, intake.fd)
-        if not str(reply[-1]).startswith(_NOT_NOW):
+        error = failure_in(reply)
+        if error is None or error.kind not in PASSING:  # else it is kept for that
             self._parts.forget(part.name)
         return reply
 
@@ -122,6 +124,12 @@ def _name(req: Request, name: str, place: dict[str, str], wanted: _Wanted) -> st
     """Return what the file is called in which the pieces are put together."""
     what = [name, place["msg_id"], place["name"], wanted.sha256, str(wanted.size)]
     return name_of("\n".join(what), req.context.principal.name)
+
+
+def _go_on_from(have: int) -> list[str]:
+    """Return the reply to a piece that does not end the file: more has to come."""
+    error = Busy(f"message has {have} bytes of it: go on from there")
+    return wire.failure(error, with_kind=True)
 
 
 def _left(wanted: _Wanted) -> int:
@@ -163,7 +171,7 @@ def _opened(part: Path) -> Intake:
         except BlockingIOError:
             os.close(fd)
             text = "another connection is sending this attachment right now"
-            raise Refused(text) from None
+            raise Busy(text) from None
         os.close(fd)
 
 

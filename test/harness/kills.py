@@ -19,9 +19,9 @@ from typing import Any
 
 from harness.checkout import CHECKOUT
 from harness.queues import short
+from harness.sockets import old_ask
 from harness.starting import READY, environment, start
 from harness.waiting import wait_until
-from rq import client
 from rq.errors import OutcomeUnknown, Unreachable
 from rq.layout import Root
 from rq.spool import check, folders
@@ -216,7 +216,7 @@ class Queue:
     # ---- asking
 
     def ask(self, command: str, arg: object = b"", timeout: float = 20.0) -> Any:
-        return client.ask(self.dir.socket, command, arg, timeout=timeout)
+        return old_ask(self.dir.socket, command, arg, timeout=timeout)
 
     def ok(self, command: str, arg: object = b"") -> Any:
         reply = self.ask(command, arg)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.checkout import CHECKOUT
+from harness.sockets import old_ask, old_line
 from harness.starting import READY, environment, start
 from harness.waiting import wait_until
-from rq import client
 from rq.layout import Root
 from rq.proc import processes
 from rq.spool import check
@@ -45,9 +45,7 @@ def ask_at_once(socket: Path, pid: int, *requests: tuple[str, object]) -> list[A
     """Ask on a connection each, all of which process `pid` reads in one turn; return the
     replies."""
     with contextlib.ExitStack() as stack:
-        lines = [
-            stack.enter_context(client.Connection(socket, timeout=20)) for _ in requests
-        ]
+        lines = [stack.enter_context(old_line(socket)) for _ in requests]
         for line in lines:
             line.ask("ping")  # it was accepted
         os.kill(pid, signal.SIGSTOP)
@@ -164,7 +162,7 @@ class RunningQueue:
     # ---- asking it
 
     def ask(self, command: str, arg: object = b"", fds: tuple[int, ...] = ()) -> Any:
-        return client.ask(self.dir.socket, command, arg, fds, timeout=20)
+        return old_ask(self.dir.socket, command, arg, fds, timeout=20)
 
     def ok(self, command: str, arg: object = b"", fds: tuple[int, ...] = ()) -> Any:
         """Ask for what must succeed; return the second part of the reply."""

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from harness.sockets import old_ask
 from harness.starting import READY, environment, start
 from harness.waiting import wait_until
-from rq import client, wire
+from rq import wire
 from rq.config import files
 from rq.layout import Root
 
@@ -77,10 +78,10 @@ class Daemon:
         self.process.wait(60)
 
     def ask(self, command: str, arg: object = b"") -> Any:
-        return client.ask(self.root.supervisor_socket, command, arg, timeout=20)
+        return old_ask(self.root.supervisor_socket, command, arg, timeout=20)
 
     def ask_queue(self, name: str, command: str, arg: object = b"") -> Any:
-        return client.ask(self.root.queue(name).socket, command, arg, timeout=20)
+        return old_ask(self.root.queue(name).socket, command, arg, timeout=20)
 
     def create(self, name: str) -> None:
         self.until_up("forks")  # else its first start may last longer than is waited

@@ -196,7 +196,7 @@ with client.Connection(Path("queue.sock")) as line:
     def attach(path, fds=()):
         asked = {"msg_id": msg_id, "pathname": path, "name": "x"}
         return line.ask("attach_message", asked, fds)
-    print(attach(sys.argv[2]))
+    print(attach(sys.argv[2])[:2])
     print(attach("/etc/passwd")[0])
     fd = os.open("/etc/passwd", os.O_RDONLY)
     print(attach(sys.argv[2], [fd])[0])

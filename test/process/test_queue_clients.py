@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from harness.queues import running_queue, short
+from harness.sockets import old_line
 from harness.waiting import wait_until
 
 from rq import client, wire
@@ -52,7 +53,7 @@ def test_one_request_per_connection_works_as_with_the_ancestor(queue):
 
 
 def test_many_requests_share_a_connection_and_are_answered_in_order(queue):
-    with client.Connection(queue.dir.socket) as line:
+    with old_line(queue.dir.socket) as line:
         for number in range(300):
             kind = ("ping", "status", "no_such", "get_message_state")[number % 4]
             line.send(kind, {"msg_id": f"20200101.0000.00.000.{number}"})

@@ -89,7 +89,17 @@ def test_an_unknown_command_is_an_error_in_the_ancestors_way(queue):
 
 
 def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
-    always = {"ping", "uptime", "config", "status", "detail", "wake", "seal", "check"}
+    always = {
+        "kinds",
+        "ping",
+        "uptime",
+        "config",
+        "status",
+        "detail",
+        "wake",
+        "seal",
+        "check",
+    }
     always |= {"owed", "resolve_owed", "restored", "restore"}
     always |= {"show_txn", "list_txns"}
     assert down.ask("status") == ["DOWN"]
@@ -461,7 +471,7 @@ GARBAGE = [
 ]  # fmt: skip
 # `mind` makes the asker the parent of the queue, which then ends with its connection.
 LEFT_OUT = {"shutdown", "mind"}
-HARMLESS = {"ping", "uptime", "config", "status", "detail", "wake", "num_messages",
+HARMLESS = {"kinds", "ping", "uptime", "config", "status", "detail", "wake", "num_messages",
             "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed", "restored"}  # fmt: skip
 
 

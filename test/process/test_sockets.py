@@ -15,6 +15,7 @@ import pytest
 from harness.checkout import CHECKOUT
 from harness.processes import acting_as, open_to_others
 from harness.queues import RunningQueue, running_queue, short
+from harness.sockets import old_ask
 from harness.supervisor import Daemon, daemon_on
 from harness.waiting import wait_until
 
@@ -34,7 +35,7 @@ GROUP = grp.getgrgid(1).gr_name  # of whom this test's admins are members
 
 ROLES = {
     "queue": {
-        Role.VIEWER: "ping uptime config status detail get_message get_message_state "
+        Role.VIEWER: "kinds ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
         "restored",
         Role.PRODUCER: "wake create_message prep_message single_que attach_message "
@@ -88,7 +89,7 @@ def asked(site: Daemon, kind: str, command: str, arg: object = b"") -> object:
         return client.ask_timers(site.root.timers_socket, command, timeout=20)
     queue = site.root.queue("mail").socket
     path = queue if kind == "queue" else site.root.supervisor_socket
-    return client.ask(path, command, arg, timeout=20)
+    return old_ask(path, command, arg, timeout=20)
 
 
 def is_refused(reply: object, command: str) -> bool:

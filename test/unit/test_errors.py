@@ -14,13 +14,14 @@ OTHER = [errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP]
 @pytest.mark.parametrize("number", DISK)
 def test_what_the_disk_refuses_is_told_of_the_disk(number):
     error = OSError(number, os.strerror(number), "/r/queue/t/msg")
-    said = errors.not_done(error)
+    said = str(errors.not_done(error))
     assert said == f"not done, the disk refused it: {os.strerror(number)}"
 
 
 @pytest.mark.parametrize("number", OTHER)
 def test_what_a_file_refuses_is_not_told_of_the_disk(number):
-    said = errors.not_done(OSError(number, os.strerror(number), "/r/queue/t/msg"))
+    error = OSError(number, os.strerror(number), "/r/queue/t/msg")
+    said = str(errors.not_done(error))
     assert os.strerror(number) in said
     assert "disk" not in said
     assert "/r/" not in said

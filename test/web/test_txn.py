@@ -12,7 +12,7 @@ from harness import documents
 from harness.waiting import wait_until
 from harness.web_server import served
 
-from rq.errors import BadInput, NoSuchMessage
+from rq.errors import NoSuchMessage, NotKnown
 from rq.spark.queue_door import Door, Target
 
 pytestmark = pytest.mark.system
@@ -189,7 +189,7 @@ def test_a_client_with_a_password_reaches_it_below_a_prefix(tmp_path):
             door.commit(txn, ids[:1])
             assert door.show(txn)["messages"] == 1
         stranger = Target(queue="demo", url=f"http://{at}", root=None)
-        with closing(Door(stranger)) as door, pytest.raises(BadInput, match=r"^http:"):
+        with closing(Door(stranger)) as door, pytest.raises(NotKnown, match=r"^http:"):
             door.open("a job")
         nobody = Target(queue="nobody", url=known.url, root=None)
         with closing(Door(nobody)) as door, pytest.raises(NoSuchMessage):

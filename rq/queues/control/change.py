@@ -7,7 +7,7 @@ from typing import Any
 
 from rq import names
 from rq.access.roles import Role as Access
-from rq.errors import NoSuchMessage, Refused, WrongState
+from rq.errors import Busy, Closed, NoSuchMessage, WrongState
 from rq.proc import lease_holders
 from rq.queues import retention
 from rq.queues.control import message_list
@@ -57,9 +57,7 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
     who = asker(ctx, asked)
     next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
     if ctx.owner.attempts.batch_with(msg_id) is not None:
-        raise WrongState(
-            "the batch that it was in has not ended; ask again when it has"
-        )
+        raise Busy("the batch that it was in has not ended; ask again when it has")
     if msg_id in ctx.owner.retrying:
         # Another search for its old processes would find those of its next attempt.
         raise WrongState("msg is being sent round again")
@@ -83,7 +81,7 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
     for one in left:
         os.close(one.pidfd)
     if left:
-        raise Refused("a process of its last attempt does not end")
+        raise Busy("a process of its last attempt does not end")
     message = owner.spool.read(msg_id)
     began = int(owner.spool.status(msg_id).get("attempt", 0))
     again = message.with_(
@@ -129,7 +127,7 @@ async def _all_acknowledged(owner: Owner) -> Any:
     def acknowledge(msg_id: str) -> None:
         nonlocal number
         if owner.admission.stopping:
-            raise Refused(f"the queue is stopping; {number} were acknowledged")
+            raise Closed(f"the queue is stopping; {number} were acknowledged")
         if spool.find(msg_id) is State.ERR:  # else somebody was faster
             spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
             number += 1

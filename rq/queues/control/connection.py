@@ -19,7 +19,7 @@ import orjson
 
 from rq import wire
 from rq.access.sockets import Asker
-from rq.errors import BadInput
+from rq.errors import BadInput, Busy, RQError, TooLarge
 
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024
@@ -53,6 +53,7 @@ class Connection:
         self.asker = asker
         self.partial_since: float | None = None
         self.minded = False  # whoever holds it is this process's parent
+        self.tells_kinds = False  # of failures; its asker wants them
         self.closed = False
         self.used = self.taken = time.monotonic()  # when it last asked, took a reply
         self._sock = sock
@@ -106,9 +107,11 @@ class Connection:
         many = len(fds) + len(self._coming) >= _MAX_FDS
         _close_all(fds)
         if many:
-            self.refuse(f"at most {_MAX_FDS} descriptors come with a request")
+            text = f"at most {_MAX_FDS} descriptors come with a request"
+            self.refuse(TooLarge(text))
         else:
-            self.refuse("RQ has no descriptors free for those that came; ask again")
+            text = "RQ has no descriptors free for those that came; ask again"
+            self.refuse(Busy(text))
 
     def _feed(self, data: bytes, fds: list[int]) -> None:
         """Take requests, each with its descriptors: the kernel ends a read behind the
@@ -117,7 +120,7 @@ class Connection:
             payloads = self._frames.feed(data)
         except BadInput as error:
             _close_all(fds)
-            self.refuse(str(error))
+            self.refuse(error)
             return
         fds_of: list[list[int]] = [[] for _ in range(len(payloads) + 1)]
         fds_of[0].extend(self._coming)
@@ -240,11 +243,11 @@ class Connection:
         if self._closing and not (self._out or self._slots or self._todo):
             self.close()
 
-    def refuse(self, text: str) -> None:
+    def refuse(self, error: RQError) -> None:
         """Answer with an error and hang up."""
         self._drop_todo()
         slot = self.slot()
-        slot.data = wire.frame(b'["fail",%b]' % orjson.dumps(text))
+        slot.data = framed(error, self.tells_kinds)
         self.owed += len(slot.data)
         self._closing = True
         self._read_or_not()
@@ -269,11 +272,16 @@ class Connection:
         _close_all(self._coming)
 
 
-def turn_away(sock: socket.socket, text: str) -> None:
+def turn_away(sock: socket.socket, error: RQError) -> None:
     """Tell somebody who is not served why, and hang up."""
     with contextlib.suppress(OSError):
-        sock.send(wire.frame(orjson.dumps(["fail", text])))
+        sock.send(framed(error, tells_kinds=False))
     sock.close()
+
+
+def framed(error: RQError, tells_kinds: bool) -> bytes:
+    """Return the frame that says what went wrong."""
+    return wire.frame(orjson.dumps(wire.failure(error, tells_kinds)))
 
 
 def _passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:

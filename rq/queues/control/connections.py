@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 
 from rq.access.crowd import Crowd, Those
+from rq.errors import BadInput, Busy
 from rq.queues.control.connection import Connection
 
 MOST = 1000
 FRAME_SECONDS = 30.0  # from the first byte of a frame to its last
 TAKE_SECONDS = 60.0  # that an asker may take nothing of a reply
+_LATE = "the rest of the request did not come in time"
 UNTAKEN = 256 * 1024 * 1024  # bytes of replies that all askers may leave untaken
 
 
@@ -43,7 +45,7 @@ class Connections:
         victim = min(
             idle, key=lambda other: (other.asker.is_own, other.used), default=newest
         )
-        victim.refuse(f"too many connections ({most})")
+        victim.refuse(Busy(f"too many connections ({most})"))
 
     def remove(self, connection: Connection) -> None:
         """Forget one that has closed."""
@@ -58,7 +60,7 @@ class Connections:
         for connection in list(self._open):
             since = connection.partial_since
             if since and now - since > FRAME_SECONDS:
-                connection.refuse("the rest of the request did not come in time")
+                connection.refuse(BadInput(_LATE))
             elif connection.owed and now - connection.taken > TAKE_SECONDS:
                 connection.close()
 

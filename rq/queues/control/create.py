@@ -11,7 +11,17 @@ from typing import Any
 
 from rq import names
 from rq.access.roles import Role
-from rq.errors import BadInput, NoSuchMessage, Refused, WrongState, is_busy
+from rq.errors import (
+    AlreadyCommitted,
+    BadInput,
+    Busy,
+    NoSuchMessage,
+    NotWhole,
+    RQError,
+    WrongState,
+    is_busy,
+    of_call,
+)
 from rq.layout import ATTACH
 from rq.message import Attachment, Message
 from rq.proc import peers
@@ -86,7 +96,7 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
         raise BadInput("pathname is not an absolute path")
     name = names.attachment(asked.get("name") or os.path.basename(path))
     if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
-        raise WrongState(idempotency.ALREADY)
+        raise AlreadyCommitted(idempotency.ALREADY)
     ctx.owner.admission.check_open()
     passed, asker = ctx.connection.take_fd(), ctx.connection.asker
     source = passed if passed is not None else _opened(path, asker.peer)
@@ -130,17 +140,17 @@ async def _take(
         if is_busy(error):
             raise
         why = error.strerror or error
-        raise Refused(f"not accepted: {upload.name}: {why}") from None
+        raise of_call(error)(f"not accepted: {upload.name}: {why}") from None
     finally:
         os.close(source)
         if (entry := spool.entries.get(upload.msg_id)) is not None:
             entry.busy -= 1
     if sha256 not in (None, taken.sha256):
         attach.drop(spool, upload)
-        raise BadInput(f"attachment {upload.name} is not whole; attach it again")
+        raise NotWhole(f"attachment {upload.name} is not whole; attach it again")
     try:
         await _name_all(owner, upload.msg_id)
-    except (OSError, WrongState):
+    except (OSError, RQError):
         attach.drop(spool, upload)
         raise
     attach.end(spool, upload, taken)
@@ -197,7 +207,7 @@ def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
     if entry.committing is not None:
         return _commit_again(owner, asked, msg_id, entry.committing)
     if entry.busy:
-        raise WrongState("msg is being worked on: an attach has not ended; ask again")
+        raise Busy("msg is being worked on: an attach has not ended; ask again")
     message = owner.spool.read(msg_id)
     place = owner.queue.message(State.PREP, msg_id) / ATTACH
     ancestors = names.is_ancestors(msg_id) and place.is_dir()
@@ -234,7 +244,7 @@ async def _commit_with_files(
     except OSError as error:
         if is_busy(error):
             raise
-        raise Refused(f"attachments are not on disk: {error.strerror}") from None
+        raise NotWhole(f"attachments are not on disk: {error.strerror}") from None
     finally:
         entry.busy, entry.committing = entry.busy - 1, None
         ended.set_result(None)

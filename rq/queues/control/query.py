@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from rq import wire
 from rq.access.roles import Role
 from rq.config import secrets
-from rq.errors import BadMessage, Refused
+from rq.errors import Closed, Torn
 from rq.queues import retention
 from rq.queues.control import message_list, message_view
 from rq.queues.control import queue_view as details
@@ -25,14 +26,19 @@ PROBLEMS = 1000  # in an answer of `check`
 # ---- looking
 
 
+def kinds(ctx: Context, arg: bytes) -> Any:
+    """Tell the kind of each failure from here on, on this connection."""
+    ctx.connection.tells_kinds = True
+    return ["ok"]
+
+
 def get_message(ctx: Context, arg: bytes) -> Any:
     """Answer all that is known of a message."""
     _, msg_id = with_id(arg)
     try:
         return ["ok", message_view.message(ctx.owner, msg_id)]
-    except BadMessage as error:
-        reason = str(error).removeprefix("msg couldn't be read: ")
-        raise BadMessage(f"msg couldn't be read: {reason}") from None
+    except Torn as error:
+        raise Torn(f"msg couldn't be read: {error.reason}") from None
 
 
 def get_message_state(ctx: Context, arg: bytes) -> Any:
@@ -147,7 +153,7 @@ async def _checked(owner: Owner) -> Any:
     async def slices(items: Iterable[Any], act: Callable[[Any], Any]) -> None:
         def unless_stopping(item: Any) -> None:
             if owner.admission.stopping:
-                raise Refused("the queue is stopping")
+                raise Closed("the queue is stopping")
             act(item)
 
         await in_slices(items, unless_stopping, owner.wake)
@@ -161,6 +167,7 @@ async def _checked(owner: Owner) -> Any:
 
 
 COMMANDS: dict[str, Command] = {
+    wire.KINDS: Command(kinds, Role.VIEWER, always=True),
     "ping": Command(ping, Role.VIEWER, always=True),
     "uptime": Command(uptime, Role.VIEWER, always=True),
     "config": Command(config, Role.VIEWER, always=True),

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from rq import wire
-from rq.queues.control.connection import Slot
+from rq.errors import OutcomeUnknown, RQError, TooLarge
+from rq.queues.control.connection import Slot, framed
 
 MUCH = 1024 * 1024  # bytes of replies of one asker, from which on all are counted
 UNKNOWN_SECONDS = 30.0  # how long a reply waits for a disk that fails
@@ -45,7 +46,7 @@ class Replies:
 
     def add(self, slot: Slot, reply: Any, at_once: bool = False) -> None:
         """Let a reply leave with the next commit; `at_once`: now, if commits fail."""
-        data = _encoded(reply)
+        data = _encoded(reply, slot.connection.tells_kinds)
         slot.connection.owed += len(data)
         if at_once and self.stalled:
             slot.data = data
@@ -55,6 +56,10 @@ class Replies:
         # its first slots hold as soon as its socket takes it.
         self._ready.append((slot, data))
         self._wake()
+
+    def refuse(self, slot: Slot, error: RQError, at_once: bool = False) -> None:
+        """As `add`, with what went wrong."""
+        self.add(slot, wire.failure(error, slot.connection.tells_kinds), at_once)
 
     def flush(self) -> None:
         """Send what waited for the commit that has just succeeded."""
@@ -76,26 +81,27 @@ class Replies:
             self._stalled_since = now
         if now - self._stalled_since < UNKNOWN_SECONDS:
             return
-        text = f"outcome unknown: {reason}"
+        error = OutcomeUnknown(f"outcome unknown: {reason}")
         ready, self._ready = self._ready, []
         for slot, data in ready:
-            slot.data = wire.frame(orjson.dumps(["fail", text]))
+            slot.data = framed(error, slot.connection.tells_kinds)
             slot.connection.owed += len(slot.data) - len(data)
             slot.connection.send_ready()
 
 
-def _encoded(reply: Any) -> bytes:
+def _encoded(reply: Any, tells_kinds: bool) -> bytes:
     """Return the frame of a reply; also of one that cannot be written, for the asker
     waits for it."""
     try:
         data = orjson.dumps(reply)
     except orjson.JSONEncodeError:
         log.exception("a reply cannot be written as JSON")
-        return wire.frame(b'["fail","the answer cannot be written as JSON"]')
+        return framed(RQError("the answer cannot be written as JSON"), tells_kinds)
     if len(data) > wire.REPLY_LIMIT:
         log.error("a reply of %d bytes is more than a frame may hold", len(data))
-        return wire.frame(
-            b'["fail","the answer has %d bytes, more than the %d that a reply may have: '
-            b'ask for less"]' % (len(data), wire.REPLY_LIMIT)
+        error = TooLarge(
+            f"the answer has {len(data)} bytes, more than the {wire.REPLY_LIMIT} that a "
+            "reply may have: ask for less"
         )
+        return framed(error, tells_kinds)
     return wire.frame(data)

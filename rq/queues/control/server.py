@@ -17,7 +17,7 @@ from rq import wire
 from rq.access import sockets
 from rq.access.roles import Role
 from rq.config.admin import Admin
-from rq.errors import Refused, RQError, not_done
+from rq.errors import Closed, DiskFailed, Down, RQError, not_done
 from rq.proc.listening import Listener
 from rq.queues.control.clients import Clients
 from rq.queues.control.commands import COMMANDS
@@ -56,7 +56,7 @@ class Server:
         try:
             asker = self._policy.asker(sock)
         except RQError as error:
-            turn_away(sock, str(error))
+            turn_away(sock, error)
             return
         loop = self._owner.loop
         connection = Connection(sock, asker, loop, self._request, self._closed)
@@ -84,12 +84,9 @@ class Server:
             return
         try:
             connection.asker.check(word, command.role, command.own)
-        except Refused as error:
-            self._replies.add(slot, ["fail", str(error)])
-            return
-        refusal = self._refusal(command)
-        if refusal is not None:
-            self._replies.add(slot, ["fail", refusal], at_once=True)
+            self._check_open(command)
+        except RQError as error:
+            self._replies.refuse(slot, error, at_once=True)
             return
         self._run(slot, command, self._contexts[connection], arg)
         if command.creates and self._pace.behind:
@@ -98,27 +95,25 @@ class Server:
             self._owner.wake()
             self._pace.pause(connection)
 
-    def _refusal(self, command: Command) -> str | None:
+    def _check_open(self, command: Command) -> None:
+        """Raise why a command is not answered now, if it is not."""
         if command.always:
-            return None
-        if self._owner.admission.admin is Admin.DOWN and not command.down:
-            return "status: DOWN"
-        if self._owner.admission.restored and command.role is not Role.VIEWER:
-            return self._owner.admission.restored
+            return
+        admission = self._owner.admission
+        if admission.admin is Admin.DOWN and not command.down:
+            raise Down("status: DOWN")
+        if admission.restored and command.role is not Role.VIEWER:
+            raise Closed(admission.restored)
         if self._replies.stalled:
-            return f"the journal cannot be written: {self._owner.spool.journal.failed}"
-        return None
+            why = self._owner.spool.journal.failed
+            raise DiskFailed(f"the journal cannot be written: {why}")
 
     def _run(self, slot: Slot, command: Command, context: Context, arg: bytes) -> None:
         try:
             reply = command.handler(context, arg)
-        except RQError as error:
-            reply = ["fail", str(error)]
-        except OSError as error:
-            reply = ["fail", _not_done(error)]
-        except Exception:
-            log.exception("a command failed: %s", command.handler.__name__)
-            reply = ["fail", "the command failed; the log of the queue says why"]
+        except Exception as error:  # noqa: BLE001 - a command is one of the four places
+            self._replies.refuse(slot, _failure(error), at_once=command.always)
+            return
         if inspect.isawaitable(reply):
             slot.connection.hold()
             task = self._owner.loop.create_task(self._later(slot, reply))
@@ -129,18 +124,18 @@ class Server:
 
     async def _later(self, slot: Slot, coming: Awaitable[Any]) -> None:
         try:
-            reply = await coming
-        except RQError as error:
-            reply = ["fail", str(error)]
-        except OSError as error:
-            reply = ["fail", _not_done(error)]
-        except Exception:
-            log.exception("a command failed")
-            reply = ["fail", "the command failed; the log of the queue says why"]
-        self._replies.add(slot, reply)
+            self._replies.add(slot, await coming)
+        except Exception as error:  # noqa: BLE001 - a command is one of the four places
+            self._replies.refuse(slot, _failure(error))
         slot.connection.release()
 
 
-def _not_done(error: OSError) -> str:
-    log.error("a request could not be done: %s", error)
-    return not_done(error)
+def _failure(error: Exception) -> RQError:
+    """Return what a request has failed of; what nobody foresaw is logged."""
+    if isinstance(error, RQError):
+        return error
+    if isinstance(error, OSError):
+        log.error("a request could not be done: %s", error)
+        return not_done(error)
+    log.error("a command failed", exc_info=error)
+    return RQError("the command failed; the log of the queue says why")

@@ -14,7 +14,7 @@ from typing import Any
 
 from rq import names
 from rq.access.roles import Role
-from rq.errors import BadInput, BadMessage, NoSuchMessage, Refused, not_done
+from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, not_done
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message import Message
@@ -42,7 +42,7 @@ def open_txn(ctx: Context, arg: bytes) -> Any:
     owner.admission.check_open()
     known = owner.spool.txns
     if (key is None or known.with_key(key) is None) and _open(owner) >= MOST_OPEN:
-        raise Refused(f"not accepted: {MOST_OPEN} transactions are open")
+        raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
     return ["ok", shown(decisions.open_one(owner.spool, key, ttl))]
 
 
@@ -134,7 +134,7 @@ def _made(owner: Owner, at: int, fields: Any) -> Message:
         message = owner.make({"dest": owner.name, **fields})
         message.encode_new()
     except BadMessage as error:
-        raise BadMessage(f"messages[{at}]: {error}") from None
+        raise type(error)(f"messages[{at}]: {error}") from None
     return message
 
 
@@ -228,7 +228,7 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
             write = transactions.write_manifest
             await run(owner.hands.files, write, spool.queue, one.txn_id, ids)
     except OSError as error:
-        raise Refused(not_done(error)) from None
+        raise not_done(error) from None
 
 
 def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:

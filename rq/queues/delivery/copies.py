@@ -11,12 +11,17 @@ from rq.causes import Cause
 from rq.config.admin import Admin, admin_status
 from rq.errors import (
     BadInput,
+    Closed,
+    DiskFailed,
+    Down,
     NoSuchMessage,
     NoSuchQueue,
+    NotWhole,
     Refused,
     RQError,
     Unreachable,
     WrongState,
+    of_call,
 )
 from rq.layout import folder
 from rq.message import Attachment, Message
@@ -61,23 +66,23 @@ async def take_copy(
 
 
 def _check_still_open(owner: Owner, copy: str) -> None:
-    """Refused, and the copy is discarded, when nothing can be accepted any more."""
+    """Discard the copy, and say so, when nothing can be accepted any more."""
     try:
         owner.admission.check_open()
-    except Refused:
+    except RQError:
         if owner.spool.find(copy) is State.PREP:
             owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)
         raise
 
 
 async def _unnamed(owner: Owner, source: Path) -> Mapping[str, Attachment]:
-    """Return what the ancestor attached to the message in `source`; Refused when that
-    cannot travel."""
+    """Return what the ancestor attached to the message in `source`; a failure when
+    that cannot travel."""
     try:
         run = owner.loop.run_in_executor
         return await run(owner.hands.files, ancestor_files.digests, source)
     except (OSError, BadInput) as error:
-        raise Refused(f"its attachments cannot be copied: {error}") from None
+        raise _not_copied(error) from None
 
 
 async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
@@ -90,11 +95,16 @@ async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
         run = owner.loop.run_in_executor
         await run(owner.hands.files, attach.share, spool, source, message, copied)
         await run(owner.hands.files, attach.verify, spool.dir_fd, message, False)
-    except (OSError, BadInput) as error:
+    except (OSError, NotWhole) as error:
         entry.busy -= 1
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
-        raise Refused(f"its attachments cannot be copied: {error}") from None
+        raise _not_copied(error) from None
     entry.busy -= 1
+
+
+def _not_copied(error: OSError | RQError) -> RQError:
+    failure = of_call(error) if isinstance(error, OSError) else DiskFailed
+    return failure(f"its attachments cannot be copied: {error}")
 
 
 async def clone(owner: Owner, msg_id: str) -> str:
@@ -138,11 +148,11 @@ async def dup(owner: Owner, message: Message, asked: pipe.Dup) -> str:
 
 def target(owner: Owner, dest: str) -> str:
     """Return the queue of this root that takes what is sent to `dest`; NoSuchQueue, or
-    Refused when it is not UP."""
+    Down or Closed when it is not UP."""
     name = _existing(owner, dest)
     admin = admin_status(owner.root, name)
     if admin is not Admin.UP:
-        raise Refused(f"status: {admin}")
+        raise (Down if admin is Admin.DOWN else Closed)(f"status: {admin}")
     return name
 
 
@@ -166,11 +176,8 @@ async def _send_copy(
 
 
 def accepted(reply: Any) -> str:
-    """Return the full id in a reply; Refused when it is none."""
-    if isinstance(reply, list) and len(reply) == 2 and reply[0] == "ok":
-        return str(reply[1])
-    reason = reply[1] if isinstance(reply, list) and len(reply) > 1 else reply
-    raise Refused(str(reason))
+    """Return the full id in a reply; the failure that it tells of else."""
+    return str(client.demanded(reply))
 
 
 async def take_copy_from(owner: Owner, asked: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from rq.web.forms import Form
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
 from rq.web.policy import OF_A_FORM
-from rq.web.refusals import status_of, wants_page
+from rq.web.statuses import status_of, wants_page
 
 if TYPE_CHECKING:
     from rq.web.site import Site

@@ -1,0 +1,50 @@
+"""Which status of HTTP each kind of failure has, and who reads it."""
+
+from __future__ import annotations
+
+from falcon.asgi import Request, Response
+
+from rq.errors import RQError
+from rq.kinds import HEADER, Kind
+
+STATUS_OF: dict[Kind, int] = {
+    Kind.BAD_INPUT: 422,
+    Kind.TOO_LARGE: 413,
+    Kind.NO_SUCH_QUEUE: 404,
+    Kind.NO_SUCH_MESSAGE: 404,
+    Kind.WRONG_STATE: 409,
+    Kind.ALREADY_COMMITTED: 409,
+    Kind.NOT_WHOLE: 409,
+    Kind.UNREADABLE: 409,
+    Kind.REFUSED: 409,
+    Kind.BUSY: 503,
+    Kind.DOWN: 503,
+    Kind.CLOSED: 503,
+    Kind.NO_ROOM: 503,
+    Kind.DISK_FAILED: 503,
+    Kind.CANNOT_READ: 503,
+    Kind.TOO_OFTEN: 429,
+    Kind.LOGIN_NEEDED: 401,
+    Kind.NOT_ALLOWED: 403,
+    Kind.WRONG_HOST: 421,
+    Kind.UNREACHABLE: 503,
+    Kind.OUTCOME_UNKNOWN: 504,
+    Kind.BAD_CONFIG: 500,
+    Kind.DAMAGED: 500,
+    Kind.NO_JAVA: 500,
+    Kind.INTERNAL: 500,
+}
+
+
+def status_of(error: RQError) -> int:
+    return STATUS_OF[error.kind]
+
+
+def tell_kind(resp: Response, error: RQError) -> None:
+    """Say of which kind a failure is; a program needs no more."""
+    resp.set_header(HEADER, error.kind)
+
+
+def wants_page(req: Request) -> bool:
+    """Return whether a browser asks, rather than a program."""
+    return not req.path.endswith(".json") and "text/html" in req.accept
