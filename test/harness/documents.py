@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from harness.checkout import CHECKOUT
+
 REFERENCE = CHECKOUT / "docs/reference"
 GUIDE = CHECKOUT / "docs/guide"
 PAGES = sorted(
@@ -75,11 +76,11 @@ def examples(page: Path) -> list[Example]:
     ]
 
 
-def examples_of(language: str, use: str) -> list[str]:
-    """Return the examples of one kind on all pages of the reference, in their order."""
+def examples_of(language: str, use: str, place: Path = REFERENCE) -> list[str]:
+    """Return the examples of one kind on all pages of the reference, or of the guide."""
     return [
         example.text
-        for page in sorted(REFERENCE.glob("*.md"))
+        for page in sorted(place.glob("*.md"))
         for example in examples(page)
         if (example.language, example.use) == (language, use)
     ]

@@ -10,7 +10,7 @@ from harness import web_server
 from harness.checkout import CHECKOUT
 
 PAGE = CHECKOUT / "docs/guide/protects.md"
-BLOCK = PAGE.read_text().partition("```sh\n")[2].partition("```")[0]
+BLOCK = PAGE.read_text().partition("```sh tried\n")[2].partition("```")[0]
 COMMANDS = [re.split(r"\s+# ", line) for line in BLOCK.splitlines()]
 NEEDED = ("curl", "runuser", "bash")
 

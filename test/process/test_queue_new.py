@@ -2,20 +2,14 @@
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 
 import pytest
-from harness.checkout import CHECKOUT
 from harness.cli import rq
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
-
-from rq import command
-from rq.command import Command
-from rq.timers import timer
 
 pytestmark = pytest.mark.process
 
@@ -215,16 +209,3 @@ def test_help_says_how(daemon):
     )
     assert done.returncode == 0
     assert "{param1} to {param4} become the message's parameters" in done.stdout
-
-
-def test_what_the_guide_from_cron_shows_is_taken(tmp_path):
-    page = (CHECKOUT / "docs/guide/cron.md").read_text()
-    lines = [one for one in page.splitlines() if one.startswith("rq queue new ")]
-    assert len(lines) == 3
-    for line in lines:
-        words = shlex.split(line)
-        append = "--append" in words[: words.index("--")]
-        command.check(Command(tuple(words[words.index("--") + 1 :]), append))
-    path = tmp_path / "backup.json"
-    path.write_text(page.partition("```json timer\n")[2].partition("```")[0])
-    assert timer.parse(path).dest == "backup"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from harness.documents import REFERENCE, examples_of
+from harness.documents import GUIDE, REFERENCE, examples_of
 from harness.documents import examples as on_page
 from harness.queues import running_queue, short
 from harness.waiting import wait_until
@@ -129,6 +129,7 @@ def test_the_example_of_a_batch_works_on_all_and_fails_who_brought_nothing(tmp_p
     [
         *((text, config.root_config) for text in examples_of("json", "root")),
         *((text, config.queue_config) for text in examples_of("json", "queue")),
+        *((text, config.queue_config) for text in examples_of("json", "queue", GUIDE)),
     ],
 )
 def test_an_example_of_a_config_is_one(text, read):
@@ -140,8 +141,8 @@ def test_an_example_of_a_config_is_one(text, read):
 def covers(parsed, given):
     """Whether a value holds all that was given; what is left out gets its default."""
     if isinstance(given, dict):
-        return all(covers(parsed[name], value) for name, value in given.items())
-    return parsed == given
+        return all(covers(parsed.get(name), value) for name, value in given.items())
+    return not parsed if given is None else parsed == given
 
 
 def test_the_example_of_a_queue_with_batches_is_one():
@@ -150,8 +151,9 @@ def test_the_example_of_a_queue_with_batches_is_one():
     assert found == {**json.loads(text)["batch"], "wait": 60.0}
 
 
-def test_the_example_of_a_timer_is_one(tmp_path):
-    [text] = examples_of("json", "timer")
+@pytest.mark.parametrize("place", [REFERENCE, GUIDE])
+def test_the_example_of_a_timer_is_one(tmp_path, place):
+    [text] = examples_of("json", "timer", place)
     path = tmp_path / "example.json"
     path.write_text(text)
     assert timer.parse(path).queue == json.loads(text)["msg"]["dest"]
@@ -182,6 +184,17 @@ def test_the_example_of_peers_is_one(tmp_path):
     assert (other.user, other.ca) == (None, "/etc/ssl/other-ca.pem")
 
 
+def test_the_example_of_a_peer_in_the_guide_is_one(tmp_path):
+    [text] = examples_of("json", "peers", GUIDE)
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    root.peers.write_text(text)
+    root.peers.chmod(0o600)
+    [url] = json.loads(text)["peers"]
+    peer = peers.read(root, peers.target(f"{url}/q/deploy"))
+    assert peer.token == json.loads(text)["peers"][url]["token"]
+
+
 def test_the_example_of_routing_rules_is_one():
     [text] = examples_of("json", "router")
     assert len(rules.parse(json.loads(text)).rules) == 2
@@ -205,6 +218,6 @@ def test_every_example_that_is_marked_is_run():
         (example.language, example.use)
         for page in REFERENCE.glob("*.md")
         for example in on_page(page)
-        if example.use
+        if example.use not in ("", "shown")
     }
     assert marked == known

@@ -51,7 +51,7 @@ PARTS = (
         about="the whole daemon",
         folder="system",
         parallel=3,
-        programs=("ruby",),
+        programs=("ruby", "curl"),
     ),
     Part(
         name="web",

@@ -6,7 +6,8 @@ from dataclasses import MISSING, fields
 
 import pytest
 from harness import documents
-from harness.documents import CHECKOUT, PAGES, REFERENCE, WORD
+from harness.checkout import CHECKOUT
+from harness.documents import GUIDE, PAGES, REFERENCE, WORD
 
 from rq import cli, names, pipe, wire
 from rq.causes import Cause
@@ -165,13 +166,45 @@ def test_every_link_of_a_page_leads_somewhere(page):
             assert anchor in documents.anchors(target), f"{link}: no such section"
 
 
-def test_every_page_of_the_reference_is_listed():
+def test_every_page_of_the_reference_and_of_the_guide_is_listed():
     listed = documents.links(CHECKOUT / "PROTOCOLS.md")
     for page in REFERENCE.glob("*.md"):
         assert f"docs/reference/{page.name}" in listed
+    listed = documents.links(CHECKOUT / "README.md")
+    for page in GUIDE.glob("*.md"):
+        assert f"docs/guide/{page.name}" in listed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_page_is_short_enough_to_be_read(page):
     lines = len(documents.text(page).splitlines())
-    assert lines <= 400
+    assert lines <= (150 if page == CHECKOUT / "README.md" else 400)
+
+
+# A block is run, read by the program it is for, or marked as shown alone: it changes the
+# machine, or needs another one.
+_USES = {
+    "console": {"", "shown"},
+    "sh": {"run", "script", "worker", "batch", "web", "http", "tried", "shown"},
+    "python": {"run", "worker", "job", "shown"},
+    "json": {
+        "root",
+        "queue",
+        "timer",
+        "webhooks",
+        "router",
+        "peers",
+        "command",
+        "batch",
+    },
+    "": {""},
+}
+PLAYED = [CHECKOUT / "README.md", *GUIDE.glob("*.md"), *REFERENCE.glob("*.md")]
+
+
+@pytest.mark.parametrize(
+    "page", PLAYED, ids=lambda page: str(page.relative_to(CHECKOUT))
+)
+def test_a_block_says_how_it_is_run(page):
+    for example in documents.examples(page):
+        assert example.use in _USES[example.language], example.text

@@ -1,0 +1,34 @@
+"""The guide's commands print what its pages show, on an RQ of each page's own."""
+
+import json
+
+import pytest
+from harness import guide
+from harness.checkout import CHECKOUT
+from harness.documents import GUIDE, examples_of
+
+pytestmark = pytest.mark.system
+
+PAGES = [CHECKOUT / "README.md", *sorted(GUIDE.glob("*.md"))]
+PLAYED = [page for page in PAGES if guide.played(page)]
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.name)
+def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
+    with guide.shell(tmp_path) as bash:
+        for language, block in guide.played(page):
+            for step in guide.steps(language, block):
+                printed, status = guide.play(bash, step)
+                assert step.fails or status == 0, f"{step.command}\n{printed}"
+                if step.shown is not None:
+                    assert guide.is_as_shown(step.shown, printed), (
+                        f"$ {step.command}\n{printed}\n--- the page shows:\n{step.shown}"
+                    )
+
+
+def test_the_first_request_of_the_reference_sends_a_message(tmp_path):
+    [text] = examples_of("sh", "web")
+    with guide.shell(tmp_path) as bash:
+        printed, status = bash.run(text)
+        assert status == 0
+        assert json.loads(printed)[0] == "ok"
