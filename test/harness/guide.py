@@ -149,7 +149,7 @@ class Shell:
             return queues == dict.fromkeys(os.listdir(self.root.scandir), Child.UP)
 
         if self.root.supervisor_socket.exists():
-            wait_until(is_settled)
+            wait_until(is_settled, 60)
 
     def as_shown(self, printed: str) -> str:
         printed = printed.replace(str(self.root.path), ROOT_SHOWN)
