@@ -18,10 +18,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rq import script
 from rq.errors import BadInput
+from rq.nesting import Json
 from rq.pipe import Verb
 
 FILE = "command.json"  # beside `run`
@@ -55,15 +55,15 @@ class Command:
     words: tuple[str, ...]
     append: bool = False  # all parameters, behind `--`
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         return {"command": list(self.words), "append": self.append}
 
 
 def parse(data: object) -> Command:
     """Return the command in a file; BadInput says what is wrong with it."""
-    known = data if isinstance(data, dict) else {}
-    words, append = known.get("command"), known.get("append", False)
-    texts = isinstance(words, list) and all(isinstance(one, str) for one in words)
+    fields = data if isinstance(data, dict) else {}
+    words, append = fields.get("command"), fields.get("append", False)
+    texts = isinstance(words, list) and all(isinstance(word, str) for word in words)
     if not texts or not words or not isinstance(append, bool):
         raise BadInput('it is not {"command": [WORD, …], "append": true or false}')
     return Command(tuple(words), append)
@@ -72,11 +72,11 @@ def parse(data: object) -> Command:
 def check(command: Command) -> None:
     """BadInput when a message could decide which program is run, or bring code for one."""
     if not command.words or not command.words[0]:
-        raise BadInput("there is no command: say rq queue new NAME -- COMMAND [ARG …]")
+        raise BadInput("there is no command: rq queue new NAME -- COMMAND [ARG …]")
     for word in command.words:
         _check_word(word)
     if _PLACE.search(command.words[0]):
-        raise BadInput("which program is run cannot come from a message")
+        raise BadInput("a message cannot decide which program is run")
     for at, word in enumerate(command.words):
         if _PLACE.search(word) and (by := _runs(command.words[:at])):
             raise BadInput(
@@ -94,14 +94,16 @@ def _check_word(word: str) -> None:
     try:
         word.encode()
     except UnicodeEncodeError:
-        raise BadInput(f"a word of the command is no UTF-8: {word!r:.60}") from None
-    for found in _LIKE_A_PLACE.findall(word):
-        if not _PLACE.fullmatch(found):
-            raise BadInput(f"{found} is none of {{param1}} to {{param4}}")
+        raise BadInput(f"a word of the command is not UTF-8: {word!r:.60}") from None
+    for place in _LIKE_A_PLACE.findall(word):
+        if not _PLACE.fullmatch(place):
+            raise BadInput(f"{place} is none of {{param1}} to {{param4}}")
     for name in _NAMED.findall(word):
         near = difflib.get_close_matches(name, _PARAMS, 1, _NEAR)
         if near and name not in _PARAMS:
-            raise BadInput(f"{{{name}}} is no place; did you mean {{{near[0]}}}?")
+            raise BadInput(
+                f"{{{name}}} is not a parameter; did you mean {{{near[0]}}}?"
+            )
 
 
 def _runs(before: Sequence[str]) -> str:
@@ -112,7 +114,7 @@ def _runs(before: Sequence[str]) -> str:
             return name
         if not _SHELLS.fullmatch(name) and not _FIRST_WORD.fullmatch(name):
             continue
-        if all(_BETWEEN.fullmatch(one) for one in between):
+        if all(_BETWEEN.fullmatch(word) for word in between):
             return name
         if _SHELLS.fullmatch(name) and _CODE.fullmatch(before[-1]):
             return name
@@ -142,16 +144,16 @@ def expand(command: Command, params: Mapping[str, bytes], last: int = 0) -> list
 
 def _replaced(template: str, params: Mapping[str, bytes]) -> bytes:
     """Return an argument with its parameters, which are not looked into again."""
-    found: list[bytes] = []
+    parts: list[bytes] = []
     for at, part in enumerate(_PLACE.split(template)):
         if at % 2 == 0:
-            found.append(part.encode())
+            parts.append(part.encode())
             continue
         value = params.get(part, b"")
         if not value:
             raise BadInput(f"the command needs {part}, and the message has none")
-        found.append(value)
-    return b"".join(found)
+        parts.append(value)
+    return b"".join(parts)
 
 
 def unfit(program: str) -> str:
@@ -166,7 +168,7 @@ def unfit(program: str) -> str:
     except OSError:
         return "there is no such file"
     if not stat.S_ISREG(mode):
-        return "it is no file"
+        return "it is not a regular file"
     if not os.access(program, os.X_OK):
         if mode & 0o111:
             return f"RQ's user may not execute it: chmod a+rx {program}"
@@ -207,8 +209,8 @@ def main(argv: Sequence[str]) -> int:
         script.say(Verb.ERR, str(error))
         return 1
     # Python ignores these two, and what is started would go on to.
-    for one in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(one, signal.SIG_DFL)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(words[0], words)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Which hosts are left alone for a while: one file for all workers of the queue.
+"""Which hosts the relay does not ask for a while: one file for all its workers.
 
-A host that does not answer is asked by one message at a time, the others wait for what
-comes of it. So it takes a slot now and then, and never all of them.
+A host that does not answer is asked by one message at a time; the others wait until that
+try has ended. So a dead host takes a slot now and then, and never all of them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from rq import back_off, config
 from rq.config import files
@@ -20,12 +20,25 @@ from rq.layout import QueueDir
 from rq.proc import locks
 
 FILE = "backoff.json"
-LOOK = 5.0  # seconds between looks of the others at what came of it
+LOOK = 5.0  # seconds until the others look again whether the try has ended
 PROBE = 65.0  # no try is silent for longer, unless its process has died
 CEILING = 300.0
 
-_ROW = {"failures", "noted", "asked", "until", "reason"}
-_Table = dict[str, dict[str, Any]]
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """What is known of a host, or of a queue of it, that failed; times are epoch seconds."""
+
+    failures: int = 0
+    noted: float = 0.0  # when the last failure was noted
+    asked: float = 0.0  # when a message began to try it; 0 when none does
+    until: float = 0.0  # nobody asks before that
+    reason: str = ""
+
+
+Table = dict[str, Row]  # by http://HOST:PORT, or that and the path of a queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +47,7 @@ class Wait:
 
     seconds: int
     reason: str
-    name: str  # of who is left alone
+    name: str  # of the host or queue that is not asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,97 +61,116 @@ class Left:
     reason: str
 
 
-# ---- rules, pure: the table is {name: row}, the fields of a row as in _ROW
+# ---- rules, pure
 
 
-def begin(table: _Table, names: Iterable[str], now: float) -> Wait | None:
+def begin(table: Table, names: Iterable[str], now: float) -> Wait | None:
     """Return how long to wait before anyone of `names` may be asked; None: now, and
     then the asker is the only one for a while."""
-    due = {name: table[name] for name in names if name in table}
+    rows = {name: table[name] for name in names if name in table}
     # Longer than a pause ever is: noted before the clock was put back.
     last = now + CEILING + 1
-    late = {name: one for name, one in due.items() if now < one["until"] <= last}
-    if late:
-        name, one = max(late.items(), key=lambda pair: float(pair[1]["until"]))
-        return Wait(math.ceil(one["until"] - now), str(one["reason"]), name)
-    for name, one in due.items():
-        if now < one["asked"] + PROBE <= last:
-            return Wait(math.ceil(LOOK), str(one["reason"]), name)
-    for one in due.values():
-        one["asked"] = now
+    waiting = {name: row for name, row in rows.items() if now < row.until <= last}
+    if waiting:
+        name, row = max(waiting.items(), key=lambda pair: pair[1].until)
+        return Wait(math.ceil(row.until - now), row.reason, name)
+    for name, row in rows.items():
+        if now < row.asked + PROBE <= last:
+            return Wait(math.ceil(LOOK), row.reason, name)
+    for row in rows.values():
+        row.asked = now
     return None
 
 
-def failed(table: _Table, name: str, begun: float, now: float, reason: str) -> int:
+def failed(table: Table, name: str, begun: float, now: float, reason: str) -> int:
     """Note that `name` was asked at `begun` in vain; return the seconds to wait."""
-    one = table.setdefault(name, {"failures": 0, "noted": 0.0})
-    if one["noted"] <= begun:  # those who failed together have failed once
-        one["failures"] += 1
-    pause = back_off.delay(one["failures"], 1.0, CEILING)
-    one.update(noted=now, asked=0.0, until=now + pause, reason=reason)
+    row = table.setdefault(name, Row())
+    if row.noted <= begun:  # those who failed together have failed once
+        row.failures += 1
+    pause = back_off.delay(row.failures, 1.0, CEILING)
+    row.noted, row.asked, row.until, row.reason = now, 0.0, now + pause, reason
     return math.ceil(pause)
 
 
-def asked(table: _Table, names: Iterable[str]) -> None:
-    """Note that whoever asked `names` has had what there was to hear."""
+def ended(table: Table, names: Iterable[str]) -> None:
+    """Note that the message that tried `names` has its answer."""
     for name in names:
         if name in table:
-            table[name]["asked"] = 0.0
+            table[name].asked = 0.0
 
 
 # ---- the file
 
 
-def change(queue: QueueDir, act: Callable[[_Table], Any]) -> Any:
+def change(queue: QueueDir, act: Callable[[Table], _Result]) -> _Result:
     """Let `act` read and change the table; others wait meanwhile."""
     turn = locks.lock_waiting(queue.path / f".{FILE}.lock")
     try:
         table = read(queue)
         before = repr(table)
-        found = act(table)
+        result = act(table)
         if repr(table) != before:
-            files.write_cache(_path(queue), table)
-        return found
+            rows = {name: asdict(row) for name, row in table.items()}
+            files.write_cache(_path(queue), rows)
+        return result
     finally:
         os.close(turn)
 
 
 def ls(queue: QueueDir, now: float) -> list[Left]:
-    """Return who is left alone, those that failed most often first."""
-    found = [
+    """Return which hosts and queues are not asked now, those that failed most first."""
+    entries = [
         Left(
             name=name,
-            failures=int(one["failures"]),
-            until=float(one["until"]),
-            asked=one["until"] <= now < one["asked"] + PROBE,
-            reason=str(one["reason"]),
+            failures=row.failures,
+            until=row.until,
+            asked=row.until <= now < row.asked + PROBE,
+            reason=row.reason,
         )
-        for name, one in read(queue).items()
+        for name, row in read(queue).items()
     ]
-    return sorted(found, key=lambda one: (-one.failures, one.name))
+    return sorted(entries, key=lambda entry: (-entry.failures, entry.name))
 
 
-def pardon(queue: QueueDir, name: str) -> None:
+def pardon(queue: QueueDir, host: str) -> None:
     """Let a host and all its queues be asked at once."""
-    if any(_is_of(one, name) for one in read(queue)):
-        change(queue, lambda table: [table.pop(o) for o in [*table] if _is_of(o, name)])
+    if any(_is_of(name, host) for name in read(queue)):
+        change(queue, lambda table: _forget(table, host))
+
+
+def _forget(table: Table, host: str) -> None:
+    for name in [name for name in table if _is_of(name, host)]:
+        del table[name]
 
 
 def _is_of(name: str, host: str) -> bool:
     return name == host or name.startswith(f"{host}/")
 
 
-def read(queue: QueueDir) -> _Table:
+def read(queue: QueueDir) -> Table:
     """Return the table; a damaged one is as good as none."""
     try:
-        found = config.read_json(_path(queue))
+        data = config.read_json(_path(queue))
     except BadConfig:
         return {}
-    return {name: one for name, one in found.items() if _is_row(one)}
+    rows = {name: _row(value) for name, value in data.items()}
+    return {name: row for name, row in rows.items() if row is not None}
 
 
-def _is_row(one: object) -> bool:
-    return isinstance(one, dict) and set(one) >= _ROW
+def _row(value: object) -> Row | None:
+    """Return a row of the file, None when it is none."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        return Row(
+            failures=int(value["failures"]),
+            noted=float(value["noted"]),
+            asked=float(value["asked"]),
+            until=float(value["until"]),
+            reason=str(value["reason"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _path(queue: QueueDir) -> Path:

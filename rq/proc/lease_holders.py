@@ -7,9 +7,9 @@ import os
 import signal
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rq import names
 from rq.errors import is_busy
@@ -92,44 +92,46 @@ def clear(lease: str, slot: Path, since: float, grace: float) -> str:
     who holds it still, in a sentence, or "". Blocks."""
     left = end_processes(lease, [slot], grace)
     if left:
-        one = left[0]
-        state = processes.state_letter(one.pid)
-        for each in left:
-            os.close(each.pidfd)
-        return f"Process {one.pid} (state {state}) holds its slot and does not end."
+        pid = left[0].pid
+        state = processes.state_letter(pid)
+        for holder in left:
+            os.close(holder.pidfd)
+        return f"Process {pid} (state {state}) holds its slot and does not end."
     return hidden_sentence(since) if locks.is_locked(slot) else ""
 
 
 def hidden_sentence(since: float) -> str:
     """Say who may hold a slot and hides it."""
-    found = processes.find_hidden(since)
-    if not found:
+    hidden = processes.find_hidden(since)
+    if not hidden:
         return "A process that RQ cannot see holds its slot (descriptor 963)."
-    who = " or ".join(f"process {one.pid} ({one.name})" for one in found[:NAMED])
-    return f"Its slot (descriptor 963) is held by what hides that: {who}."
+    who = " or ".join(f"process {entry.pid} ({entry.name})" for entry in hidden[:NAMED])
+    return f"Its slot (descriptor 963) is held by a process that hides it: {who}."
 
 
-def _found(prefix: str, slots: list[Any], msg_id: str | None) -> list[processes.Found]:
+def _holders(
+    prefix: str, slots: Sequence[Path], msg_id: str | None
+) -> list[processes.Found]:
     """Return all that `find_leases` finds; none stays open when it cannot go on."""
-    found: list[processes.Found] = []
+    holders: list[processes.Found] = []
     try:
-        for one in processes.find_leases(prefix, slots, msg_id):
-            found.append(one)
+        for holder in processes.find_leases(prefix, slots, msg_id):
+            holders.append(holder)
     except OSError:
-        for one in found:
-            os.close(one.pidfd)
+        for holder in holders:
+            os.close(holder.pidfd)
         raise
-    return found
+    return holders
 
 
 def end_processes(
     prefix: str,
-    slots: list[Any],
+    slots: Sequence[Path],
     grace: float,
     msg_id: str | None = None,
     patience: float = 5.0,
 ) -> list[processes.Found]:
-    """TERM, wait, KILL all holders of a lease until none is left; return the immortal.
+    """TERM, wait, KILL all holders of a lease until none is left; return those that stay.
 
     Blocks; meant for starts and for threads. One look that finds nobody proves nothing:
     a process may have forked after the look began and ended before its turn came. So
@@ -137,20 +139,21 @@ def end_processes(
     those of that message are looked for.
     """
     deadline = time.monotonic() + grace
-    told: set[int] = set()
+    signalled: set[int] = set()
     clear = 0
     while True:
-        left = _found(prefix, slots, msg_id)
+        left = _holders(prefix, slots, msg_id)
         late = time.monotonic() > deadline
-        for one in left:
-            if late or one.pid not in told:
-                processes.signal_found(one, signal.SIGKILL if late else signal.SIGTERM)
-                told.add(one.pid)
+        for holder in left:
+            if late or holder.pid not in signalled:
+                number = signal.SIGKILL if late else signal.SIGTERM
+                processes.signal_found(holder, number)
+                signalled.add(holder.pid)
         clear = 0 if left else clear + 1
         free = clear > 1 and not any(locks.is_locked(slot) for slot in slots)
         if free or time.monotonic() > deadline + patience:
             return left
-        for one in left:
-            os.close(one.pidfd)
+        for holder in left:
+            os.close(holder.pidfd)
         if clear != 1:
             time.sleep(0.02)

@@ -1,5 +1,5 @@
-"""Takes message after message of the queue `relay`; or one, in a queue without workers
-that stay."""
+"""Takes message after message of the queue `relay`; or one, in a queue whose workers
+are not long-lived."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rq import script
 from rq.errors import RQError
 from rq.outbound.line import Lines
 from rq.pipe import Verb
-from rq.relay import handover, task
+from rq.relay import handover
+from rq.relay import task as tasks
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
 
 def _take(values: Mapping[str, str], job: Path, lines: Lines) -> None:
     try:
-        verb, text = handover.run(task.read({**os.environ, **values}, job), lines)
+        verb, text = handover.run(tasks.read({**os.environ, **values}, job), lines)
     except RQError as error:
         verb, text = handover.refused(job, error)
     except Exception as error:  # noqa: BLE001 - one of the four places

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import orjson
 
 from rq import names, sentences, wire
 from rq.errors import BadInput
 from rq.kinds import PASSING, Kind
+from rq.nesting import Json
 from rq.outbound.reply import Reply
 from rq.relay import words
 from rq.relay.two_phase import Answer, Heard, Step
@@ -28,88 +29,89 @@ _LONGEST_ID = 2000  # characters; it is kept, and shown
 
 def prepared(reply: Reply) -> Answer:
     """Return what the answer to PREPARE means."""
-    said = _said(reply)
-    if said is None:
+    values = _listed(reply)
+    if values is None:
         return _by_status(reply, Step.PREPARE)
-    if not _is_ok(said):
-        return _by_kind(said, reply.kind)
-    if not _is_full_id(said[1]):
+    if not _is_ok(values):
+        return _by_kind(values, reply.kind)
+    remote = values[1]
+    if not isinstance(remote, str) or not _is_full_id(remote):
         return Answer(Heard.SILENT, words.NO_ANSWER)
-    keyed = len(said) > 2
-    past = keyed and said[2] != "prep"
+    keyed = len(values) > 2
+    past = keyed and values[2] != "prep"
     heard = Heard.COMMITTED if past else Heard.PREP
-    return Answer(heard, remote=said[1], keyed=keyed)
+    return Answer(heard, remote=remote, keyed=keyed)
 
 
 def asked(reply: Reply) -> Answer:
     """Return what the answer to `GET ID/state.json` means."""
-    said = _said(reply)
-    if said is None:
+    values = _listed(reply)
+    if values is None:
         return _by_status(reply, Step.ASK)
-    if said[0] == "prep":
+    if values[0] == "prep":
         return Answer(Heard.PREP)
-    if str(said[0]) in _PAST_PREP:
+    if str(values[0]) in _PAST_PREP:
         return Answer(Heard.COMMITTED)
-    return _by_kind(said, reply.kind)
+    return _by_kind(values, reply.kind)
 
 
 def progress(reply: Reply, md5: str) -> Answer | int:
     """Return how many bytes of a file have come; or what the answer means when it is no
     number."""
-    said = _said(reply)
-    if said is not None and _is_ok(said) and isinstance(said[1], int):
-        return said[1]
+    values = _listed(reply)
+    if values is not None and _is_ok(values) and isinstance(values[1], int):
+        return values[1]
     return attached(reply, md5)
 
 
 def attached(reply: Reply, md5: str) -> Answer:
     """Return what the answer to an upload means; `md5` is that of what was sent."""
-    said = _said(reply)
-    if said is None:
+    values = _listed(reply)
+    if values is None:
         return _by_status(reply, Step.ATTACH)
-    if not _is_ok(said):
-        return _by_kind(said, reply.kind)
-    if said[1] == f"{md5}-Attached successfully":
+    if not _is_ok(values):
+        return _by_kind(values, reply.kind)
+    if values[1] == f"{md5}-Attached successfully":
         return Answer(Heard.WHOLE)
     return Answer(Heard.SILENT, "it arrived as another file")
 
 
 def committed(reply: Reply) -> Answer:
     """Return what the answer to COMMIT means."""
-    said = _said(reply)
-    if said is None:
+    values = _listed(reply)
+    if values is None:
         return _by_status(reply, Step.COMMIT)
-    return Answer(Heard.COMMITTED) if _is_ok(said) else _by_kind(said, reply.kind)
+    return Answer(Heard.COMMITTED) if _is_ok(values) else _by_kind(values, reply.kind)
 
 
-def copied(said: Any) -> Answer:
+def copied(values: Json) -> Answer:
     """Return what the answer of a queue of this host to `take_copy` means."""
-    if not isinstance(said, list) or not said:
-        return Answer(Heard.SILENT, f"an answer that is none: {said!r:.100}")
-    if _is_ok(said):
-        return Answer(Heard.COMMITTED, remote=str(said[1]))
-    error = wire.failure_in(said)
+    if not isinstance(values, list) or not values:
+        return Answer(Heard.SILENT, f"{words.NO_ANSWER}: {values!r:.100}")
+    if _is_ok(values):
+        return Answer(Heard.COMMITTED, remote=str(values[1]))
+    error = wire.failure_in(values)
     if error is None:
-        return Answer(Heard.SILENT, f"an answer that is none: {said!r:.100}")
-    answer = _by_kind(said, error.kind, str(error))
+        return Answer(Heard.SILENT, f"{words.NO_ANSWER}: {values!r:.100}")
+    answer = _by_kind(values, error.kind, str(error))
     # Nothing waits there in prep: what is not found is what was to be copied.
     silent = answer.heard is Heard.SILENT
     return answer if silent else Answer(Heard.REFUSED, answer.text)
 
 
-def _said(reply: Reply) -> list[Any] | None:
+def _listed(reply: Reply) -> Sequence[Json] | None:
     """Return the list that a reply holds; None when it is no list."""
-    found = _json(reply.body) if reply.status == 200 else None
-    return found if isinstance(found, list) and found else None
+    body = _json(reply.body) if reply.status == 200 else None
+    return body if isinstance(body, list) and body else None
 
 
-def _is_ok(said: list[Any]) -> bool:
-    return said[0] == "ok" and len(said) > 1
+def _is_ok(values: Sequence[Json]) -> bool:
+    return values[0] == "ok" and len(values) > 1
 
 
-def _is_full_id(value: object) -> bool:
+def _is_full_id(value: str) -> bool:
     """Whether it is the id of a message as a receiver calls it."""
-    if not isinstance(value, str) or len(value) > _LONGEST_ID:
+    if len(value) > _LONGEST_ID:
         return False
     try:
         queue, short = names.split_url(value)
@@ -120,13 +122,15 @@ def _is_full_id(value: object) -> bool:
 
 
 def _by_kind(
-    said: list[Any], kind: Kind | None = None, shown: str | None = None
+    values: Sequence[Json], kind: Kind | None = None, text: str | None = None
 ) -> Answer:
-    """Return what a refusal means, by its kind or, of one who tells none, by its
-    sentence; and what is `shown` of it, by itself RQ's own words alone."""
-    known = kind or sentences.kind_of(str(said[1] if len(said) > 1 else said[0]))
-    heard = HEARD_OF.get(known, Heard.REFUSED) if known else Heard.REFUSED
-    return Answer(heard, words.refusal(said) if shown is None else shown)
+    """Return what a refusal means, by its kind or, if it has none, by its sentence.
+
+    `text` is shown to people; None: what in the reply is in RQ's own words.
+    """
+    kind = kind or sentences.kind_of(str(values[1] if len(values) > 1 else values[0]))
+    heard = HEARD_OF.get(kind, Heard.REFUSED) if kind else Heard.REFUSED
+    return Answer(heard, words.refusal(values) if text is None else text)
 
 
 def _by_status(reply: Reply, step: Step) -> Answer:
@@ -141,8 +145,9 @@ def _by_status(reply: Reply, step: Step) -> Answer:
     return Answer(Heard.SILENT, text)
 
 
-def _json(body: bytes) -> Any:
+def _json(body: bytes) -> Json:
     try:
-        return orjson.loads(body)  # no text that UTF-8 could not hold
+        value: Json = orjson.loads(body)  # no text that UTF-8 could not hold
     except orjson.JSONDecodeError:
         return None
+    return value

@@ -1,4 +1,4 @@
-"""One attempt to hand a message over: asks, writes down, and lets the table decide."""
+"""One attempt to hand a message over: asks, keeps the answer, lets two_phase decide."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import dataclasses
 import http.client
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rq import config, host_back_off, script
 from rq.errors import BadConfig, RQError
 from rq.host_back_off import Wait
 from rq.layout import Root
+from rq.nesting import Json
 from rq.outbound import addresses, connection, peers
 from rq.outbound.line import Lines, NotAllowed
 from rq.outbound.peers import Peer, Target
 from rq.pipe import Verb
-from rq.relay import local, store, task
+from rq.relay import local, store
+from rq.relay import task as tasks
 from rq.relay.remote import Remote
 from rq.relay.store import Store
 from rq.relay.task import Task
@@ -27,24 +29,40 @@ from rq.relay.two_phase import ENDS, Answer, Heard, Step, next_step
 MOST_STEPS = 8  # of an attempt; one that has not ended by then goes on later
 GIVE_UP = 7 * 86400.0  # seconds; the receiver remembers for thirty days
 _HINDERED = 60  # seconds until the next attempt, when this host itself hinders it
-_HERE = "here"  # this host, in what is told of who is left alone
+_HERE = "here"  # this host, among the hosts that are not asked for a while
 
 Report = tuple[Verb, str]
 
 
-def run(one: Task, lines: Lines) -> Report:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outgoing:
+    """What is handed over, and to whom."""
+
+    task: Task
+    to: Target
+    fields: Mapping[str, Json]  # of the message, as the receiver gets them
+    key: str  # under which the receiver knows this hand-over for ever
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Return what may have to wait: the host, and its queue."""
+        return self.to.peer, f"{self.to.peer}{self.to.path(self.to.queue)}"
+
+
+def run(task: Task, lines: Lines) -> Report:
     """Hand a message over as far as it goes now; return what to report."""
-    to = peers.target(one.message.dest)
-    main = config.read_root(one.root)
-    fields = task.travels(one)
-    keeper = Store(one.job)
+    to = peers.target(task.message.dest)
+    main = config.read_root(task.root)
+    fields = tasks.travels(task)
+    keeper = Store(task.job)
     again = keeper.stored.again
-    key = task.key(one, store.installation(one.root), again)
+    key = tasks.key(task, store.installation(task.root), again)
+    outgoing = _Outgoing(task=task, to=to, fields=fields, key=key)
     own = peers.is_own(to, main)
-    if own and not one.message.force_remote:
-        return _here(one, to, fields, key, keeper)
-    remote = Remote(to, lines.to(to, _peer(one.root, to, own=own)))
-    return _Attempt(one, to, fields, key, remote, keeper).run()
+    if own and not task.message.force_remote:
+        return _deliver_here(outgoing, keeper)
+    remote = Remote(to, lines.to(to, _peer(task.root, to, own=own)))
+    return _Attempt(outgoing, remote, keeper).run()
 
 
 def _peer(root: Root, to: Target, *, own: bool) -> Peer:
@@ -56,31 +74,35 @@ def _peer(root: Root, to: Target, *, own: bool) -> Peer:
     return dataclasses.replace(peer, allow=allow)
 
 
-def _here(
-    one: Task, to: Target, fields: Mapping[str, Any], key: str, keeper: Store
-) -> Report:
-    begun, name = time.time(), f"{_HERE}/{to.queue}"
-    answer = local.deliver(one, to.queue, fields, key)
+def _deliver_here(outgoing: _Outgoing, keeper: Store) -> Report:
+    """Hand a message over to a queue of this host."""
+    task, queue = outgoing.task, outgoing.to.queue
+    begun, name = time.time(), f"{_HERE}/{queue}"
+    answer = local.deliver(task, queue, outgoing.fields, outgoing.key)
     if answer.heard is Heard.SILENT:
         keeper.keep(peer=_HERE, step=Step.COMMIT, answer=answer.text)
-        if (tried := _tried_too_long(keeper, answer)) is not None:
-            return tried
-        return _leave_alone(name, _pause(one, name, begun, answer.text), answer.text)
-    _answered(one, [name])
+        if (end := _end_by_age(keeper, answer)) is not None:
+            return end
+        return _wait_for(name, _pause(task, name, begun, answer.text), answer.text)
+    _answered(task, [name])
     if answer.heard is Heard.COMMITTED:
         return Verb.RELAYED, answer.remote or ""
     return Verb.ERR, answer.text
 
 
-def _answered(one: Task, names: Sequence[str]) -> None:
-    """Leave those alone no longer."""
-    if not host_back_off.read(one.queue).keys().isdisjoint(names):
-        host_back_off.change(
-            one.queue, lambda table: [table.pop(o, None) for o in names]
-        )
+def _answered(task: Task, names: Sequence[str]) -> None:
+    """Let hosts and queues that have answered be asked by all messages again."""
+
+    def forget(table: host_back_off.Table) -> None:
+        for name in names:
+            table.pop(name, None)
+
+    if not host_back_off.read(task.queue).keys().isdisjoint(names):
+        host_back_off.change(task.queue, forget)
 
 
-def _tried_too_long(keeper: Store, answer: Answer) -> Report | None:
+def _end_by_age(keeper: Store, answer: Answer) -> Report | None:
+    """Return the end of a message that was tried for too long, None until then."""
     tried = time.time() - keeper.since
     if tried <= GIVE_UP:
         return None
@@ -90,22 +112,15 @@ def _tried_too_long(keeper: Store, answer: Answer) -> Report | None:
 class _Attempt:
     """An attempt over HTTP."""
 
-    def __init__(
-        self,
-        one: Task,
-        to: Target,
-        fields: Mapping[str, Any],
-        key: str,
-        remote: Remote,
-        keeper: Store,
-    ) -> None:
-        self._task = one
-        self._to = to
-        self._fields = fields
-        self._key = key
+    def __init__(self, outgoing: _Outgoing, remote: Remote, keeper: Store) -> None:
+        self._task = outgoing.task
+        self._outgoing = outgoing
+        self._peer = outgoing.to.peer
+        self._names = outgoing.names
         self._remote = remote
         self._store = keeper
         self._begun = time.time()
+        self._last = Step.PREPARE  # the last step that was taken
         self._is_retry = keeper.stored.remote is not None
         self._acts: Mapping[Step, Callable[[], Answer]] = {
             Step.PREPARE: self._prepare,
@@ -114,15 +129,10 @@ class _Attempt:
             Step.COMMIT: self._commit,
         }
 
-    @property
-    def _names(self) -> tuple[str, str]:
-        """Return what may be left alone: the host, and its queue."""
-        return self._to.peer, f"{self._to.peer}{self._to.path(self._to.queue)}"
-
     def run(self) -> Report:
         wait = self._wait()
         if wait is not None:
-            return _leave_alone(wait.name, wait.seconds, wait.reason)
+            return _wait_for(wait.name, wait.seconds, wait.reason)
         try:
             step, answer = self._steps()
         except NotAllowed as error:
@@ -131,22 +141,21 @@ class _Attempt:
             return Verb.RELAYED, self._store.stored.remote or ""
         doubt = step is Step.DOUBT
         self._store.keep(
-            peer=self._to.peer, step=self._last, answer=answer.text, doubt=doubt
+            peer=self._peer, step=self._last, answer=answer.text, doubt=doubt
         )
         if doubt:
-            return Verb.ERR, _DOUBT.format(peer=self._to.peer)
+            return Verb.ERR, _DOUBT.format(peer=self._peer)
         if step is Step.ERR:
-            return Verb.ERR, f"{self._to.peer} refused it: {answer.text}"
+            return Verb.ERR, f"{self._peer} refused it: {answer.text}"
         return self._later(answer)
 
     def _wait(self) -> Wait | None:
         queue, names = self._task.queue, self._names
         if host_back_off.read(queue).keys().isdisjoint(names):
             return None
-        found: Wait | None = host_back_off.change(
+        return host_back_off.change(
             queue, lambda table: host_back_off.begin(table, names, self._begun)
         )
-        return found
 
     def _steps(self) -> tuple[Step, Answer]:
         step, answer = next_step(self._store.stored, None), Answer(Heard.SILENT)
@@ -170,12 +179,11 @@ class _Attempt:
     # ---- the steps
 
     def _prepare(self) -> Answer:
-        answer = self._remote.prepare(self._fields, self._key)
+        answer = self._remote.prepare(self._outgoing.fields, self._outgoing.key)
         if answer.remote is not None:
-            known = {"remote": answer.remote, "keyed": answer.keyed}
-            kept = {name: self._store.data.get(name) for name in known}
-            if kept != known:
-                self._store.keep(**known, committing=False, peer=self._to.peer)
+            notes: dict[str, Json] = {"remote": answer.remote, "keyed": answer.keyed}
+            if any(self._store.data.get(name) != notes[name] for name in notes):
+                self._store.keep(**notes, committing=False, peer=self._peer)
         return answer
 
     def _ask(self) -> Answer:
@@ -190,8 +198,8 @@ class _Attempt:
         if stored.keyed:
             # After a first try, some of it may be there; unless that was damaged.
             send = self._remote.resume if self._is_retry else self._remote.put
-        for name, known in self._task.attachments.items():
-            answer = send(stored.remote or "", name, self._task.file(name), known)
+        for name, digests in self._task.attachments.items():
+            answer = send(stored.remote or "", name, self._task.file(name), digests)
             if answer.heard is Heard.DAMAGED:
                 self._is_retry = False
                 self._task.prove(name)
@@ -203,7 +211,7 @@ class _Attempt:
         stored = self._store.stored
         if not stored.keyed and not stored.committing:
             self._store.keep(committing=True)
-        answer = self._remote.commit(stored.remote or "", self._key)
+        answer = self._remote.commit(stored.remote or "", self._outgoing.key)
         if answer.heard is Heard.DAMAGED:
             self._is_retry = False
         return answer
@@ -211,50 +219,53 @@ class _Attempt:
     # ---- its end
 
     def _notice(self, answer: Answer) -> None:
-        """Let the others go on as soon as it is known that they can."""
+        """Let the messages that wait for the host go on as soon as it has answered."""
         silent = answer.heard is Heard.SILENT
         names = self._names[:1] if silent else self._names
         if answer.reached:
             _answered(self._task, names)
 
     def _later(self, answer: Answer) -> Report:
-        if (tried := _tried_too_long(self._store, answer)) is not None:
-            return tried
+        if (end := _end_by_age(self._store, answer)) is not None:
+            return end
         names = self._names[::-1] if answer.reached else self._names
-        return self._left(names, answer.text)
+        return self._retry_later(names, answer.text)
 
     def _not_allowed(self, reason: str) -> Report:
-        """Wait for the operator, however long: only then does it begin."""
-        since = {} if self._store.stored.remote else {"since": time.time()}
-        kept = {"peer": self._to.peer, "step": self._last, "answer": reason, **since}
-        self._store.keep(**kept)
-        return self._left(self._names, reason)
+        """Wait until the operator allows the host, however long: the time after which
+        it gives up begins only then."""
+        self._store.keep(peer=self._peer, step=self._last, answer=reason)
+        if self._store.stored.remote is None:
+            self._store.keep(since=time.time())
+        return self._retry_later(self._names, reason)
 
-    def _left(self, names: Sequence[str], reason: str) -> Report:
+    def _retry_later(self, names: Sequence[str], reason: str) -> Report:
         failed, *others = names
         pause = _pause(self._task, failed, self._begun, reason, others)
-        return _leave_alone(failed, pause, reason)
+        return _wait_for(failed, pause, reason)
 
 
 _DOUBT = (
-    "in doubt: {peer} was told to commit, did not answer, and does not know the message "
-    "now; look there, then `rq relay resolve`"
+    "in doubt: {peer} was told to accept the message, did not answer, and does not know "
+    "the message now; look there whether it has arrived, then `rq relay resolve`"
 )
 
 
-def _leave_alone(name: str, seconds: int, reason: str) -> Report:
-    """Let no message for the same queue be tried before that."""
+def _wait_for(name: str, seconds: int, reason: str) -> Report:
+    """Return the report that lets messages for the same host or queue wait so long."""
     return Verb.LATER, f"{seconds}@{name} {reason}"
 
 
 def _pause(
-    one: Task, name: str, begun: float, reason: str, others: Sequence[str] = ()
+    task: Task, name: str, begun: float, reason: str, others: Sequence[str] = ()
 ) -> int:
-    def note(table: dict[str, dict[str, Any]]) -> int:
-        host_back_off.asked(table, others)
+    """Note that `name` failed; return the seconds until it is asked again."""
+
+    def note(table: host_back_off.Table) -> int:
+        host_back_off.ended(table, others)
         return host_back_off.failed(table, name, begun, time.time(), reason)
 
-    return int(host_back_off.change(one.queue, note))
+    return host_back_off.change(task.queue, note)
 
 
 def refused(job: Path, error: RQError) -> Report:
@@ -274,4 +285,4 @@ def hindered(job: Path, reason: str) -> Report:
         return later
     with contextlib.suppress(OSError):  # then it begins anew with the next attempt
         keeper.keep(answer=reason)
-    return _tried_too_long(keeper, Answer(Heard.SILENT, reason)) or later
+    return _end_by_age(keeper, Answer(Heard.SILENT, reason)) or later

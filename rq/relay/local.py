@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rq import client
 from rq.errors import NoSuchQueue, OutcomeUnknown, Unreachable
+from rq.nesting import Json
 from rq.relay import answers
 from rq.relay.task import Task
 from rq.relay.two_phase import Answer, Heard
 
 
-def deliver(task: Task, queue: str, fields: Mapping[str, Any], key: str) -> Answer:
+def deliver(task: Task, queue: str, fields: Mapping[str, Json], key: str) -> Answer:
     """Let `queue` take a copy, attachments included; once for a key."""
     there = task.root.queue(queue)
     if not there.config.is_file():
         raise NoSuchQueue(f"there is no queue {queue} here")
-    asked = {
+    request = {
         "message": dict(fields),
         "queue": task.queue.name,
         "msg_id": task.message.msg_id,
         "_key": key,
     }
     try:
-        said = client.ask(there.socket, "take_copy", asked)
+        reply = client.ask(there.socket, "take_copy", request)
     except (OutcomeUnknown, Unreachable) as error:
         return Answer(Heard.SILENT, str(error))
-    return answers.copied(said)
+    return answers.copied(reply)

@@ -8,12 +8,13 @@ import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import quote, urlencode
 
 from rq import names
 from rq.errors import BadInput, Refused
 from rq.message import Attachment
+from rq.nesting import Json
 from rq.outbound.line import STALL, Line
 from rq.outbound.peers import Target
 from rq.outbound.reply import Reply
@@ -35,7 +36,7 @@ class Remote:
 
     # ---- the steps
 
-    def prepare(self, fields: Mapping[str, Any], key: str) -> Answer:
+    def prepare(self, fields: Mapping[str, Json], key: str) -> Answer:
         mesg = json.dumps({**fields, "_method": "prep", "_key": key})
         form = {"x_format": "json", "mesg": mesg}
         with self._line.within(SHORT):
@@ -48,10 +49,10 @@ class Remote:
 
     def ask(self, remote: str) -> Answer:
         with self._line.within(SHORT):
-            found = answers.asked(self._get(f"{_local(remote)}/state.json"))
-            if found.heard is Heard.UNKNOWN and self._is_down():
+            answer = answers.asked(self._get(f"{_local(remote)}/state.json"))
+            if answer.heard is Heard.UNKNOWN and self._is_down():
                 return Answer(Heard.SILENT, "the queue is DOWN there")
-        return found
+        return answer
 
     def _is_down(self) -> bool:
         """Whether the queue says nothing of its messages now (the ancestor: 404)."""
@@ -67,63 +68,63 @@ class Remote:
         with self._line.within(LONG):
             return answers.committed(self._post(_local(remote), form))
 
-    def attach(self, remote: str, name: str, path: Path, known: Attachment) -> Answer:
+    def attach(self, remote: str, name: str, path: Path, digests: Attachment) -> Answer:
         """Send a file as a form does."""
         mark = uuid.uuid4().hex
         head, tail = _around(mark, name)
         headers = {
             "Content-Type": f"multipart/form-data; boundary={mark}",
-            "Content-Length": str(len(head) + known.size + len(tail)),
+            "Content-Length": str(len(head) + digests.size + len(tail)),
         }
         where = self._to.path(f"{_local(remote)}/attach/new")
         with self._line.guarded(), task.opened(path) as file:
             self._line.begin("POST", where, headers)
             with contextlib.suppress(*_HUNG_UP):
                 self._line.send(head)
-                self._send(file, 0, known)
+                self._send(file, 0, digests)
                 self._line.send(tail)
-            return self._attached(known)
+            return self._attached(digests)
 
-    def resume(self, remote: str, name: str, path: Path, known: Attachment) -> Answer:
+    def resume(self, remote: str, name: str, path: Path, digests: Attachment) -> Answer:
         """Send what the receiver has not yet of a file."""
         with self._line.within(SHORT):
-            where, headers = self._put(remote, name, known)
-            headers["Content-Range"] = f"bytes */{known.size}"
+            where, headers = self._put(remote, name, digests)
+            headers["Content-Range"] = f"bytes */{digests.size}"
             reply = self._line.request("PUT", where, b"", headers)
-        have = answers.progress(reply, known.md5)
+        have = answers.progress(reply, digests.md5)
         if isinstance(have, Answer):
             return have
-        return self.put(remote, name, path, known, min(have, known.size))
+        return self.put(remote, name, path, digests, min(have, digests.size))
 
     def put(
-        self, remote: str, name: str, path: Path, known: Attachment, start: int = 0
+        self, remote: str, name: str, path: Path, digests: Attachment, start: int = 0
     ) -> Answer:
         """Send a file from `start` on; the receiver compares its SHA-256."""
-        where, headers = self._put(remote, name, known)
-        last = max(known.size - 1, start)
-        headers["Content-Range"] = f"bytes {start}-{last}/{known.size}"
-        headers["Content-Length"] = str(known.size - start)
+        where, headers = self._put(remote, name, digests)
+        last = max(digests.size - 1, start)
+        headers["Content-Range"] = f"bytes {start}-{last}/{digests.size}"
+        headers["Content-Length"] = str(digests.size - start)
         with self._line.guarded(), task.opened(path) as file:
             self._line.begin("PUT", where, headers)
             with contextlib.suppress(*_HUNG_UP):
-                self._send(file, start, known)
-            return self._attached(known)
+                self._send(file, start, digests)
+            return self._attached(digests)
 
-    def _attached(self, known: Attachment) -> Answer:
+    def _attached(self, digests: Attachment) -> Answer:
         """Read the answer to a file, which may not come a byte at a time either."""
         with self._line.within(STALL):
-            return answers.attached(self._line.reply(), known.md5)
+            return answers.attached(self._line.reply(), digests.md5)
 
     def _put(
-        self, remote: str, name: str, known: Attachment
+        self, remote: str, name: str, digests: Attachment
     ) -> tuple[str, dict[str, str]]:
         where = self._to.path(f"{_local(remote)}/attach/{quote(name)}")
         kind = "application/octet-stream"
-        return where, {"Content-Type": kind, "X-RQ-SHA256": known.sha256}
+        return where, {"Content-Type": kind, "X-RQ-SHA256": digests.sha256}
 
-    def _send(self, file: IO[bytes], start: int, known: Attachment) -> None:
-        count = known.size - start
-        if os.fstat(file.fileno()).st_size != known.size:
+    def _send(self, file: IO[bytes], start: int, digests: Attachment) -> None:
+        count = digests.size - start
+        if os.fstat(file.fileno()).st_size != digests.size:
             raise Refused(f"attachment {file.name} has not the size it came with")
         if self._line.send_file(file, start, count) != count:
             raise Refused(f"attachment {file.name} became shorter while it was sent")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rq import config
 from rq.config import files
 from rq.errors import is_busy
 from rq.layout import JOB, RELAY_STATE, Root
+from rq.nesting import Json
 from rq.proc import locks
 from rq.relay.two_phase import Stored
 from rq.spool import script_files
@@ -19,7 +19,6 @@ from rq.spool import script_files
 _STATE = f"{JOB}/{RELAY_STATE}"
 _ANCESTORS = "relay_id"  # a file of the ancestor's script: the remote id alone
 REMEMBERED = 29 * 86400.0  # seconds; a receiver's memory, less a day
-_FIELDS = tuple(one.name for one in dataclasses.fields(Stored))
 
 
 class Store:
@@ -29,10 +28,10 @@ class Store:
         self._folder = job.parent
         self.data = self._read()
 
-    def _read(self) -> dict[str, Any]:
-        known = script_files.read_json(self._folder, _STATE)
-        if known is not None:  # else none, or torn by a power cut: the receiver knows
-            return known
+    def _read(self) -> Mapping[str, Json]:
+        data = script_files.read_json(self._folder, _STATE)
+        if data is not None:  # else none, or torn by a power cut: the receiver knows
+            return data
         try:
             text = script_files.read(self._folder, f"{JOB}/{_ANCESTORS}").decode()
             return {"remote": text.strip() or None}
@@ -45,24 +44,30 @@ class Store:
 
     @property
     def stored(self) -> Stored:
-        known = {k: v for k, v in self.data.items() if k in _FIELDS}
+        remote, again = self.data.get("remote"), self.data.get("again")
         old = time.time() - self.since > REMEMBERED
-        forgotten = old and known.get("remote") is not None
-        return Stored(**{**known, "forgotten": forgotten})
+        return Stored(
+            remote=remote if isinstance(remote, str) else None,
+            keyed=bool(self.data.get("keyed")),
+            committing=bool(self.data.get("committing")),
+            forgotten=old and remote is not None,
+            again=again if isinstance(again, int) else 0,
+        )
 
     @property
     def since(self) -> float:
         """Return when the first attempt failed or prepared, in epoch seconds."""
-        return float(self.data.get("since", time.time()))
+        since = self.data.get("since")
+        return float(since) if isinstance(since, int | float) else time.time()
 
-    def keep(self, **changes: Any) -> None:
+    def keep(self, **changes: Json) -> None:
         """Write down what must be durable before the next step."""
         self.data = {"since": time.time(), **self.data, **changes}
         script_files.write_json(self._folder, _STATE, self.data)
 
 
 def installation(root: Root) -> str:
-    """Return what tells this root from all others; made once.
+    """Return the id of this root, which no other has; made once.
 
     A root that was made by copying another needs one of its own: remove the file.
     """

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
 
 from rq import message as messages
 from rq import names
 from rq.errors import BadInput, NotPlain, Refused
 from rq.layout import ATTACH, MSG, QueueDir, Root
 from rq.message import Attachment, Message
+from rq.nesting import Json
 from rq.spool import ancestor_files, script_files
 
 _NOT_THERE = (
@@ -66,9 +66,9 @@ class Task:
     def prove(self, name: str) -> None:
         """Refused when an attachment is not what it was when it came."""
         with opened(self.file(name)) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != self.attachments[name].sha256:
-            raise Refused(f"attachment {name} is not what was attached here")
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != self.attachments[name].sha256:
+            raise Refused(f"attachment {name} has changed since it was attached")
 
 
 def opened(path: Path) -> BufferedReader:
@@ -83,13 +83,13 @@ def opened(path: Path) -> BufferedReader:
 def read(env: Mapping[str, str], job: Path) -> Task:
     """Return the message whose script runs in `job`."""
     data = script_files.read(job.parent, MSG)
-    found = messages.from_disk(data, env["RQ_MSG_ID"], time.time())
-    if not found.attachments and names.is_ancestors(found.msg_id):
-        found = found.with_(attachments=_unnamed(job.parent))
+    message = messages.from_disk(data, env["RQ_MSG_ID"], time.time())
+    if not message.attachments and names.is_ancestors(message.msg_id):
+        message = message.with_(attachments=_unnamed(job.parent))
     return Task(
         Root(Path(env["RQ_ROOT"])),
         job,
-        found.with_(count=int(env.get("RQ_COUNT") or 0)),
+        message.with_(count=int(env.get("RQ_COUNT") or 0)),
         env["RQ_FULL_MSG_ID"],
     )
 
@@ -102,12 +102,14 @@ def _unnamed(folder: Path) -> Mapping[str, Attachment]:
         raise Refused(str(error)) from None
 
 
-def travels(task: Task) -> dict[str, Any]:
+def travels(task: Task) -> Mapping[str, Json]:
     """Return the fields that the receiver gets; Refused when it has come too far."""
     fields = {k: v for k, v in task.message.to_json().items() if k not in _STAYS}
     count, hops = task.message.count + 1, _hops(task.message) + 1
     if count > task.message.max_count:
-        raise Refused(f"count is {task.message.count}, and max_count is no more")
+        raise Refused(
+            f"count is {task.message.count}, and max_count {task.message.max_count}"
+        )
     if hops > MOST_HOPS:
         raise Refused(f"it was relayed {MOST_HOPS} times: it goes round in a loop")
     origin = task.message.orig_msg_id or task.full_id
@@ -115,9 +117,10 @@ def travels(task: Task) -> dict[str, Any]:
 
 
 def _hops(message: Message) -> int:
-    found = message.extra.get(HOPS)
-    known = isinstance(found, int) and not isinstance(found, bool) and found > 0
-    return int(found) if known and found is not None else 0
+    hops = message.extra.get(HOPS)
+    if not isinstance(hops, int) or isinstance(hops, bool):
+        return 0
+    return max(0, hops)
 
 
 def key(task: Task, installation: str, again: int) -> str:

@@ -1,4 +1,4 @@
-"""What of an answer is shown to people: sentences of RQ, and never a body as it came.
+"""What people are shown of an answer: sentences of RQ, and never a body as it came.
 
 Whoever may send a message could otherwise read, in its status, what a service says that
 only this machine can ask.
@@ -6,15 +6,15 @@ only this machine can ask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
 
 from rq import sentences
+from rq.nesting import Json
 
 _LIMIT = 300  # characters
-UNKNOWN = "it gave a reason in words that are not RQ's, which are not shown: look there"
-NO_ANSWER = "an answer that is none of RQ's"
+UNKNOWN = "its reason is not shown, as it is not in the words of RQ: look there"
+NO_ANSWER = "the answer is not one of RQ's"
 _OF_STATUS = {
     401: "put user and password, or a token, for it into config/peers.json",
     403: "who is set for it in config/peers.json may not do that",
@@ -31,20 +31,20 @@ def sentence(text: object) -> str | None:
     return " ".join(text.split())[:_LIMIT]
 
 
-def refusal(said: list[Any]) -> str:
+def refusal(values: Sequence[Json]) -> str:
     """Return what a reply `["fail", TEXT]`, or the ancestor's `[false, TEXT]`, says to
     a person."""
-    plain = len(said) == 2 and said[0] in ("fail", False)
-    return (sentence(said[1]) if plain else None) or UNKNOWN
+    plain = len(values) == 2 and values[0] in ("fail", False)
+    return (sentence(values[1]) if plain else None) or UNKNOWN
 
 
 def by_status(status: int, body: object) -> str:
     """Return what an answer with another status than 200 says to a person; `body` is
     the JSON in it, if it was."""
     detail = sentence(body.get("detail")) if isinstance(body, Mapping) else None
-    known = detail or _OF_STATUS.get(status)
+    why = detail or _OF_STATUS.get(status)
     try:
         phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    return f"{phrase}: {known}" if known else phrase
+    return f"{phrase}: {why}" if why else phrase

@@ -9,11 +9,11 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rq import beneath, config, script
 from rq.errors import BadConfig, BadInput, CannotRead
 from rq.layout import MSG, Root
+from rq.nesting import Json
 from rq.pipe import Verb
 from rq.router import rules
 from rq.router.rules import Action, Rule
@@ -32,8 +32,7 @@ def main() -> int:
     root = config.find_root(None)
     try:
         message = _message()
-        found = rules.parse(config.read_json(root.router))
-        rule = found.first(message)
+        rule = rules.parse(config.read_json(root.router)).first(message)
         if rule.log:
             _note(root, rule, message)
         return _act(rule, message)
@@ -43,28 +42,28 @@ def main() -> int:
         return _err(str(error))
 
 
-def _message() -> Mapping[str, Any]:
+def _message() -> Mapping[str, Json]:
     try:
-        found = script_files.read_json(Path(".."), MSG)
+        message = script_files.read_json(Path(".."), MSG)
     except OSError as error:
-        raise CannotRead(f"its msg cannot be read: {error.strerror}") from None
-    if found is None:
-        raise BadInput("its msg cannot be read")
-    return found
+        raise CannotRead(f"its file msg cannot be read: {error.strerror}") from None
+    if message is None:
+        raise BadInput("its file msg cannot be read")
+    return message
 
 
-def _act(rule: Rule, message: Mapping[str, Any]) -> int:
+def _act(rule: Rule, message: Mapping[str, Json]) -> int:
     print(f"rule {rule.name}: {rule.action}")  # noqa: T201 - the log of the message
     if rule.action is Action.DONE:
         script.say(Verb.DONE, f"done by rule {rule.name}")
         return 0
     if rule.action is Action.ERR:
         return _err(f"err by rule {rule.name}")
-    wanted = rules.destinations(rule, str(message.get("dest", "")), random.choice)
-    for number, dest in enumerate(wanted):
+    urls = rules.destinations(rule, str(message.get("dest", "")), random.choice)
+    for number, dest in enumerate(urls):
         if reason := _send(rule, number, dest):
             return _err(f"{dest}: {reason}")
-    script.say(Verb.DONE, f"{rule.action} by rule {rule.name}: {' '.join(wanted)}")
+    script.say(Verb.DONE, f"{rule.action} by rule {rule.name}: {' '.join(urls)}")
     return 0
 
 
@@ -73,8 +72,8 @@ def _send(rule: Rule, number: int, dest: str) -> str:
     mark = f"{rule.name} {number}"
     if mark in _sent():
         return ""
-    done, text = script.dup(rule.delay, dest)
-    if not done:
+    is_copied, text = script.dup(rule.delay, dest)
+    if not is_copied:
         return text
     print(f"copied to {dest} as {text}")  # noqa: T201
     with open(_SENT, "a", opener=_opened) as file:
@@ -97,13 +96,13 @@ def _opened(name: str, flags: int) -> int:
         return beneath.open_plain(name, here, flags)
 
 
-def _note(root: Root, rule: Rule, message: Mapping[str, Any]) -> None:
+def _note(root: Root, rule: Rule, message: Mapping[str, Json]) -> None:
     """Write the ancestor's line: pid, time, rule, action, message, source."""
     when = time.strftime("%Y-%m-%d %H:%M:%S %z")
     msg_id, src = os.environ.get("RQ_FULL_MSG_ID", ""), message.get("src") or ""
     parts = (os.getpid(), when, rule.name, rule.action, msg_id, src)
     with (root.log / _LOG).open("a") as file:
-        file.write(" - ".join(_plain(one) for one in parts) + "\n")
+        file.write(" - ".join(map(_plain, parts)) + "\n")
 
 
 def _plain(value: object) -> str:
@@ -111,7 +110,7 @@ def _plain(value: object) -> str:
 
 
 def _again(text: str) -> int:
-    """It cannot be decided for now: of the message, or of the rules, nothing is known."""
+    """Try again later: the message, or the rules, cannot be read now."""
     print(text)  # noqa: T201
     script.say(Verb.RESEND, f"{_PAUSE}-{text}")
     return 0

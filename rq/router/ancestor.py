@@ -1,4 +1,4 @@
-"""The ancestor's rule files (a small Ruby) read line by line: nothing in them is run.
+"""Reads the rule files of the Ruby RQ, line by line: nothing in them is run.
 
 A line that begins with `rule` opens a rule, an empty line closes it. What this parser
 does not know is an error with its line, never a guess.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from rq.errors import BadConfig
+from rq.nesting import Json
 from rq.router.rules import Rule, Rules, ordered, rule
 
 _STATEMENT = re.compile(r"(rule|src|dest|action|route|delay|log)\b[\s(]*(.*?)\)?\s*;?")
@@ -33,8 +33,8 @@ _FLAGS = {"i": "i", "m": "s", "x": "x"}
 
 
 def parse(text: str) -> Rules:
-    """Return the rules in a file of the ancestor's; BadConfig names the line."""
-    return ordered([_rule(one, number) for number, one in _blocks(text)])
+    """Return the rules in a file of the Ruby RQ; BadConfig names the line."""
+    return ordered([_rule(block, number) for number, block in _blocks(text)])
 
 
 def _blocks(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
@@ -49,7 +49,7 @@ def _blocks(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
             yield number, block
             block = []
         if line and not block and not opens:
-            raise BadConfig(f"line {at}: {line!r:.80} stands outside of a rule")
+            raise BadConfig(f"line {at}: {line!r:.80} is not within a rule")
         if line:
             block.append((at, line))
 
@@ -57,21 +57,21 @@ def _blocks(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
 def _without_comment(line: str) -> str:
     """Return a line without its comment, which may not begin within a text."""
     inside, escaped = "", False
-    for at, one in enumerate(line):
+    for at, char in enumerate(line):
         if escaped:
             escaped = False
         elif inside:
-            escaped = one == "\\"
-            inside = "" if one == inside else inside
-        elif one in "'\"/":
-            inside = one
-        elif one == "#":
+            escaped = char == "\\"
+            inside = "" if char == inside else inside
+        elif char in "'\"/":
+            inside = char
+        elif char == "#":
             return line[:at]
     return line
 
 
 def _rule(lines: list[tuple[int, str]], number: int) -> Rule:
-    data: dict[str, Any] = {}
+    data: dict[str, Json] = {}
     for at, line in lines:
         try:
             word, value = _statement(line)
@@ -84,11 +84,11 @@ def _rule(lines: list[tuple[int, str]], number: int) -> Rule:
         raise BadConfig(f"line {lines[0][0]}: {error}") from None
 
 
-def _statement(line: str) -> tuple[str, Any]:
-    found = _STATEMENT.fullmatch(line)
-    if found is None:
-        raise ValueError(f"{line!r:.80} is no statement of a rule")
-    word, rest = found[1], found[2].strip()
+def _statement(line: str) -> tuple[str, Json]:
+    statement = _STATEMENT.fullmatch(line)
+    if statement is None:
+        raise ValueError(f"{line!r:.80} is not a statement of a rule")
+    word, rest = statement[1], statement[2].strip()
     if word in ("src", "dest"):
         return word, pattern(rest)
     if word == "delay":
@@ -109,27 +109,27 @@ def pattern(text: str) -> str:
     >>> pattern(r"/^http:\\/\\/h(?<n>\\h+)$/i")
     '(?mi)^http://h(?P<n>[0-9a-fA-F]+)$'
     """
-    found = _PATTERN.fullmatch(text) or _OTHER_PATTERN.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text!r:.80} is no pattern between slashes")
-    body, flags = found[1], found[2]
+    parts = _PATTERN.fullmatch(text) or _OTHER_PATTERN.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"{text!r:.80} is not a pattern between slashes")
+    body, flags = parts[1], parts[2]
     for unknown in _UNKNOWN:
         if unknown in body:
             raise ValueError(
                 f"{unknown} in {text!r:.80} has no counterpart; rewrite it"
             )
     if "#{" in body or set(flags) - set(_FLAGS):
-        raise ValueError(f"{text!r:.80} cannot be taken over; rewrite it")
-    body = re.sub(r"\\.", lambda one: _SPELT.get(one[0], one[0]), body)
+        raise ValueError(f"{text!r:.80} cannot be converted; rewrite it")
+    body = re.sub(r"\\.", lambda escape: _SPELT.get(escape[0], escape[0]), body)
     body = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", body)
     # In Ruby ^ and $ are the ends of lines always.
-    return f"(?m{''.join(_FLAGS[one] for one in flags)}){body}"
+    return f"(?m{''.join(_FLAGS[flag] for flag in flags)}){body}"
 
 
 def _whole(text: str) -> int:
     if re.fullmatch(r"\d{1,9}", text):
         return int(text)
-    raise ValueError(f"{text!r:.40} is not whole seconds")
+    raise ValueError(f"{text!r:.40} is not a whole number of seconds")
 
 
 def _flag(text: str) -> bool:
@@ -138,7 +138,7 @@ def _flag(text: str) -> bool:
     raise ValueError(f"{text!r:.40} is not true or false")
 
 
-def _list(text: str) -> list[Any]:
+def _list(text: str) -> list[Json]:
     """Return texts, symbols and lists of them, separated by commas."""
     parts: list[str] = []
     at = 0
@@ -146,17 +146,17 @@ def _list(text: str) -> list[Any]:
         token = _TOKEN.match(text, at)
         if token is None:
             raise ValueError(f"{text[at:]!r:.40} is neither a text nor a list")
-        values = [one for one in token.groups()[:3] if one is not None]
-        parts.append(json.dumps(_plain(values[0])) if values else token[4])
+        texts = [text for text in token.groups()[:3] if text is not None]
+        parts.append(json.dumps(_plain(texts[0])) if texts else token[4])
         at = token.end()
     try:
-        found: list[Any] = json.loads(f"[{' '.join(parts)}]")
+        values: list[Json] = json.loads(f"[{' '.join(parts)}]")
     except ValueError:
-        raise ValueError(f"{text!r:.80} is no list of texts") from None
-    return found
+        raise ValueError(f"{text!r:.80} is not a list of texts") from None
+    return values
 
 
 def _plain(text: str) -> str:
     if re.search(r"\\[^\\'\"]", text):
-        raise ValueError(f"{text!r:.80}: write what is escaped as it is")
+        raise ValueError(f"{text!r:.80}: write it without escapes")
     return re.sub(r"\\(.)", r"\1", text)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from rq.errors import BadConfig, BadInput
 from rq.message import PARAMS, param_text
+from rq.nesting import Json
 
 DEFAULT = "default"
 FIELDS = ("src", "dest", *PARAMS)
@@ -44,25 +44,26 @@ class Rule:
     delay: int = 0  # seconds until the copies are due
     log: bool = False
 
-    def matches(self, message: Mapping[str, Any]) -> bool:
+    def matches(self, message: Mapping[str, Json]) -> bool:
         """Whether all patterns are found; a field that is missing has none."""
         return all(
-            message.get(name) is not None and one.search(param_text(message[name]))
-            for name, one in self.match.items()
+            message.get(name) is not None and pattern.search(param_text(message[name]))
+            for name, pattern in self.match.items()
         )
 
-    def to_json(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"name": self.name}
-        shown.update({name: one.pattern for name, one in self.match.items()})
-        shown["action"] = str(self.action)
+    def to_json(self) -> dict[str, Json]:
+        data: dict[str, Json] = {"name": self.name}
+        data.update({name: pattern.pattern for name, pattern in self.match.items()})
+        data["action"] = str(self.action)
         if self.route:
-            route = [one[0] if len(one) == 1 else list(one) for one in self.route]
-            shown["route"] = route
+            data["route"] = [
+                hosts[0] if len(hosts) == 1 else list(hosts) for hosts in self.route
+            ]
         if self.delay:
-            shown["delay"] = self.delay
+            data["delay"] = self.delay
         if self.log:
-            shown["log"] = True
-        return shown
+            data["log"] = True
+        return data
 
 
 # What becomes of a message that no rule matches.
@@ -76,34 +77,34 @@ class Rules:
     rules: tuple[Rule, ...]
     last: Rule = LAST
 
-    def first(self, message: Mapping[str, Any]) -> Rule:
+    def first(self, message: Mapping[str, Json]) -> Rule:
         """Return the rule for a message."""
-        found = (rule for rule in self.rules if rule.matches(message))
-        return next(found, self.last)
+        matching = (rule for rule in self.rules if rule.matches(message))
+        return next(matching, self.last)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"rules": [one.to_json() for one in (*self.rules, self.last)]}
+    def to_json(self) -> dict[str, Json]:
+        return {"rules": [entry.to_json() for entry in (*self.rules, self.last)]}
 
 
 # ---- reading
 
 
-def parse(data: Mapping[str, Any]) -> Rules:
+def parse(data: Mapping[str, Json]) -> Rules:
     """Return the rules in a JSON object; BadConfig names the rule and the key."""
-    if set(data) != {"rules"} or not isinstance(data["rules"], list):
+    entries = data.get("rules")
+    if set(data) != {"rules"} or not isinstance(entries, list):
         raise BadConfig('the file is not {"rules": [...]}')
-    found = [rule(one, number) for number, one in enumerate(data["rules"], 1)]
-    return ordered(found)
+    return ordered([rule(entry, number) for number, entry in enumerate(entries, 1)])
 
 
-def ordered(found: Sequence[Rule]) -> Rules:
+def ordered(every: Sequence[Rule]) -> Rules:
     """Return rules, those called `default` taken out: the last of them ends the list."""
-    last = [one for one in found if one.name == DEFAULT]
-    plain = tuple(one for one in found if one.name != DEFAULT)
+    last = [entry for entry in every if entry.name == DEFAULT]
+    plain = tuple(entry for entry in every if entry.name != DEFAULT)
     return Rules(plain, last[-1] if last else LAST)
 
 
-def rule(data: Any, number: int) -> Rule:
+def rule(data: Json, number: int) -> Rule:
     """Return a checked rule."""
     name = data.get("name") if isinstance(data, dict) else None
     try:
@@ -111,21 +112,23 @@ def rule(data: Any, number: int) -> Rule:
             raise ValueError("it is not a JSON object")
         return _rule(data, name or f"rule {number}")
     except (ValueError, TypeError) as error:
-        shown = f" ({name})" if isinstance(name, str) else ""
-        raise BadConfig(f"rule {number}{shown}: {error}") from None
+        named = f" ({name})" if isinstance(name, str) else ""
+        raise BadConfig(f"rule {number}{named}: {error}") from None
 
 
-def _rule(data: Mapping[str, Any], name: Any) -> Rule:
-    _known(data)
+def _rule(data: Mapping[str, Json], name: Json) -> Rule:
+    _check_keys(data)
     action = _action(data.get("action"))
-    match = {one: _pattern(one, data[one]) for one in FIELDS if one in data}
+    match = {key: _pattern(key, data[key]) for key in FIELDS if key in data}
     route = _route(data.get("route", []))
     if not isinstance(name, str):
         raise ValueError("name is not text")
     if name != DEFAULT and not match:
-        raise ValueError(f"it matches nothing: say one of {', '.join(FIELDS)}")
+        raise ValueError(f"it matches nothing: give one of {', '.join(FIELDS)}")
     if name == DEFAULT and match:
-        raise ValueError("the default matches everything: it has no patterns")
+        raise ValueError(
+            "the default rule matches everything, so it can have no patterns"
+        )
     if (action in _SENDS) != bool(route):
         raise ValueError(
             f"action {action} {'needs a' if not route else 'has no'} route"
@@ -140,7 +143,7 @@ def _rule(data: Mapping[str, Any], name: Any) -> Rule:
     )
 
 
-def _known(data: Mapping[str, Any]) -> None:
+def _check_keys(data: Mapping[str, Json]) -> None:
     for key in data:
         if key not in _KEYS:
             close = difflib.get_close_matches(key, _KEYS, 1)
@@ -148,13 +151,13 @@ def _known(data: Mapping[str, Any]) -> None:
             raise ValueError(f"unknown key {key!r}{hint}")
 
 
-def _action(value: Any) -> Action:
-    if value in list(Action):
+def _action(value: Json) -> Action:
+    if isinstance(value, str) and value in list(Action):
         return Action(value)
     raise ValueError(f"action {value!r:.40} is not one of {', '.join(Action)}")
 
 
-def _pattern(name: str, value: Any) -> re.Pattern[str]:
+def _pattern(name: str, value: Json) -> re.Pattern[str]:
     if not isinstance(value, str):
         raise ValueError(f"{name} is not text")
     try:
@@ -163,15 +166,15 @@ def _pattern(name: str, value: Any) -> re.Pattern[str]:
         raise ValueError(f"{name}: {value!r:.80} is no pattern: {error}") from None
 
 
-def _route(value: Any) -> tuple[tuple[str, ...], ...]:
+def _route(value: Json) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, list):
         raise ValueError("route is not a list of hosts, or of lists of them")
-    return tuple(_hosts(one) for one in value)
+    return tuple(_hosts(entry) for entry in value)
 
 
-def _hosts(value: Any) -> tuple[str, ...]:
+def _hosts(value: Json) -> tuple[str, ...]:
     hosts = [value] if isinstance(value, str) else value
-    if isinstance(hosts, list) and hosts and all(_is_host(one) for one in hosts):
+    if isinstance(hosts, list) and hosts and all(_is_host(host) for host in hosts):
         return tuple(hosts)
     raise ValueError(f"route: {value!r:.80} is not a host, or a list of them")
 
@@ -179,19 +182,19 @@ def _hosts(value: Any) -> tuple[str, ...]:
 _HOST = re.compile(r"(https?://)?[^\s/@?#]+(?(1)\S*)", re.ASCII)
 
 
-def _is_host(value: Any) -> bool:
+def _is_host(value: Json) -> bool:
     """Whether `value` is HOST, HOST:PORT or a URL of a queue."""
     return isinstance(value, str) and _HOST.fullmatch(value) is not None
 
 
-def _delay(value: Any) -> int:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole and 0 <= value <= _LONGEST_DELAY:
-        return int(value)
-    raise ValueError(f"delay {value!r:.40} is not whole seconds from 0 up")
+def _delay(value: Json) -> int:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if is_whole and isinstance(value, int) and 0 <= value <= _LONGEST_DELAY:
+        return value
+    raise ValueError(f"delay {value!r:.40} is not a whole number of seconds, 0 or more")
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: Json) -> bool:
     if isinstance(value, bool):
         return value
     raise ValueError(f"log {value!r:.40} is not true or false")
@@ -202,11 +205,11 @@ def _flag(value: Any) -> bool:
 
 def destinations(rule: Rule, dest: str, choose: Choose) -> list[str]:
     """Return the URLs that a rule sends copies to; `choose` picks among several."""
-    every = [[address(host, dest) for host in one] for one in rule.route]
+    every = [[address(host, dest) for host in hosts] for hosts in rule.route]
     if rule.action is Action.RELAY:
-        return [choose(one) for one in every]
+        return [choose(urls) for urls in every]
     if rule.action is Action.BALANCE:
-        return [choose([url for one in every for url in one])]
+        return [choose([url for urls in every for url in urls])]
     return []
 
 

@@ -45,7 +45,7 @@ def _run(started: Helper, scandir: Scandir) -> None:
 
 def _rest(watcher: Watcher, life_fd: int | None, until: float) -> bool:
     """Wait for a hint or for the time to look; False when the supervisor is gone."""
-    waiting = [one for one in (watcher.fileno(), life_fd) if one is not None]
+    waiting = [fd for fd in (watcher.fileno(), life_fd) if fd is not None]
     timeout = max(0.0, until - time.monotonic())
     ready, _, _ = select.select(waiting, [], [], timeout)
     if watcher.fileno() in ready:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rq import config
 from rq.errors import BadConfig
+from rq.nesting import Json
 
 
 class JsonCache:
     """Reads JSON files again only when they have changed."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[config.Stamp, dict[str, Any]]] = {}
+        self._cached: dict[Path, tuple[config.Stamp, Mapping[str, Json]]] = {}
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, path: Path) -> Mapping[str, Json]:
         """Return the object in a file; BadConfig as `config.read_json`."""
         stamp = config.stamp(path)
         if stamp is None:
-            self._known.pop(path, None)
+            self._cached.pop(path, None)
             return config.read_json(path)
-        known = self._known.get(path)
-        if known is None or known[0] != stamp:
-            known = self._known[path] = (stamp, config.read_json(path))
-        return known[1]
+        entry = self._cached.get(path)
+        if entry is None or entry[0] != stamp:
+            entry = self._cached[path] = (stamp, config.read_json(path))
+        return entry[1]
 
-    def read_or_empty(self, path: Path) -> dict[str, Any]:
+    def read_or_empty(self, path: Path) -> Mapping[str, Json]:
         try:
             return self.read(path)
         except BadConfig:

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rq import names
 from rq.layout import Root
+from rq.nesting import Json
 from rq.scandir.cache import JsonCache
 from rq.scandir.links import Definition, Links
 
@@ -19,26 +19,26 @@ from rq.scandir.links import Definition, Links
 class Existing:
     """A queue as it is on disk."""
 
-    config: Mapping[str, Any]
-    mark: Mapping[str, Any]
+    config: Mapping[str, Json]
+    mark: Mapping[str, Json]
     form: str | None
 
 
 def read_existing(root: Root, cache: JsonCache) -> dict[str, Existing]:
     """Return the queues that are there."""
-    found = {}
+    queues = {}
     for name in os.listdir(root.queues):
         queue = root.queue(name)
         if names.is_queue_name(name) and queue.config.is_file():
-            found[name] = Existing(
+            queues[name] = Existing(
                 cache.read_or_empty(queue.config),
                 cache.read_or_empty(queue.scandir_mark),
-                _leads_to(queue.form),
+                _target(queue.form),
             )
-    return found
+    return queues
 
 
-def _leads_to(link: Path) -> str | None:
+def _target(link: Path) -> str | None:
     try:
         return os.readlink(link)
     except OSError:

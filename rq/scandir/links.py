@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rq import config, names
 from rq.errors import BadConfig, RQError
@@ -20,7 +19,7 @@ class Definition:
 
     name: str
     directory: Path  # through the link's target, not what that leads to at last
-    config: Mapping[str, Any]  # as queue/NAME/config.json shall be
+    config: Mapping[str, object]  # as queue/NAME/config.json shall be
     link: str  # changes when the link is made anew
     form: str | None
 
@@ -36,7 +35,7 @@ class Links:
 
 
 def read_links(root: Root, cache: JsonCache) -> Links:
-    """Look at every entry of scandir/; OSError when it cannot be listed."""
+    """Read every entry of scandir/; OSError when it cannot be listed."""
     definitions: dict[str, Definition] = {}
     errors: dict[str, str] = {}
     present, directories = set(), set()
@@ -58,7 +57,9 @@ def _directory(base: Path, name: str) -> Path:
     names.queue_name(name)
     link = base / name
     if not link.is_symlink():
-        raise BadConfig(f"{link} is not a symlink: link the directory with its `run`")
+        raise BadConfig(
+            f"{link} is not a symlink: link to the directory that has `run`"
+        )
     directory = Path(os.path.normpath(base / os.readlink(link)))
     if not directory.is_dir():
         raise BadConfig(f"{link} leads to {directory}, which is no directory")

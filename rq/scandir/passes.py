@@ -29,7 +29,7 @@ class Scandir:
     root: Root
     cache: JsonCache = field(default_factory=JsonCache)
     gone_since: dict[str, float] = field(default_factory=dict)
-    shown: dict[str, str] | None = None
+    written: dict[str, str] | None = None  # errors that `status` shows
     stamps: dict[str, int] = field(default_factory=dict)  # of the queues' configs
 
     def look(self, now: float) -> set[Path]:
@@ -39,7 +39,7 @@ class Scandir:
             queues = read_existing(self.root, self.cache)
         except OSError as error:
             # A directory that cannot be listed says nothing about any queue.
-            self._show({"scandir": f"cannot be read, so nothing is changed: {error}"})
+            self._show({"scandir": f"cannot be read, so no queue is changed: {error}"})
             return {self.root.config_dir, self.root.scandir}
         errors = dict(links.errors)
         for name, definition in links.definitions.items():
@@ -54,39 +54,40 @@ class Scandir:
         return own | doors | links.directories
 
     def _make_so(self, definition: Definition, queue: Existing | None) -> str:
-        """Let the supervisor make a queue as defined; return the problem, if any."""
+        """Let the supervisor make a queue as defined; return the problem, "" if none."""
         name = definition.name
         if queue and is_as_defined(definition, queue):
             return ""
         if queue and queue.mark.get("owner") == "api":
             return (
-                f"a queue {name} was made through the API and is left alone: "
-                "delete that one, or rename the link"
+                f"there is a queue {name} already, which was made through the API: "
+                "delete it, or rename the link"
             )
         try:
             if queue is None and self._was_deleted(definition):
                 return (
-                    f"queue {name} was deleted while its link was there: "
-                    "make the link anew to bring it back"
+                    f"queue {name} was deleted, and its link was left: remove the link, or "
+                    "make it anew to bring the queue back"
                 )
         except (CannotRead, OSError) as error:  # whether it was is not known
             return str(error)
-        wanted = {
+        request = {
             "config": definition.config,
             "link": definition.link,
             "form": definition.form,
         }
-        return self._ask("define_queue", wanted)
+        return self._ask("define_queue", request)
 
     def _was_deleted(self, definition: Definition) -> bool:
-        last = next(
-            (one for one in trash.ls(self.root) if one.name == definition.name), None
+        removed = (
+            entry for entry in trash.ls(self.root) if entry.name == definition.name
         )
+        last = next(removed, None)
         return last is not None and last.mark.get("link") == definition.link
 
     def _remove(self, gone: Iterable[str], now: float, errors: dict[str, str]) -> None:
         since = {name: self.gone_since.get(name, now) for name in gone}
-        for name in [one for one, at in since.items() if now - at >= GONE_FOR]:
+        for name in [name for name, at in since.items() if now - at >= GONE_FOR]:
             problem = self._ask("undefine_queue", name)
             if problem:
                 errors[name] = problem
@@ -108,13 +109,13 @@ class Scandir:
 
     def _show(self, errors: dict[str, str]) -> None:
         """Keep what is wrong where `status` reads it."""
-        if errors == self.shown:
+        if errors == self.written:
             return
         for name in sorted(errors):
-            if (self.shown or {}).get(name) != errors[name]:
+            if (self.written or {}).get(name) != errors[name]:
                 log.warning("%s: %s", name, errors[name])
         files.write_state(self.root.scandir_state, {"errors": errors})
-        self.shown = errors
+        self.written = errors
 
     def _wake_changed(self, queues: Iterable[str]) -> None:
         """Wake the owner of every queue whose config another hand has changed."""

@@ -79,15 +79,15 @@ def read_state(path: Path) -> dict[str, Past]:
     """Return what the timers of a root have done; empty when there is nothing that can
     be used. CannotRead: to begin without it would fire them all anew."""
     try:
-        kept = config.read_json(path).get("timers", {})
-        known = {one.name for one in fields(Past)}
+        saved = config.read_json(path).get("timers", {})
+        names = {field.name for field in fields(Past)}
         return {
-            name: Past(**{key: kept[name][key] for key in known & kept[name].keys()})
-            for name in kept
+            name: Past(**{key: saved[name][key] for key in names & saved[name].keys()})
+            for name in saved
         }
     except CannotRead:
         raise
     except (BadConfig, TypeError, AttributeError) as error:
         if path.exists():
-            log.error("the state is lost and every timer counts as new: %s", error)
+            log.error("what the timers did is not names, so each fires anew: %s", error)
         return {}

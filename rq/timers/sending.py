@@ -51,13 +51,13 @@ class Timers:
     def look(self, now: float) -> None:
         """Take what is new or changed in timers/, forget what is gone."""
         try:
-            found = sorted(os.listdir(self.root.timers))
+            entries = sorted(os.listdir(self.root.timers))
         except OSError as error:
-            self.errors = {"timers": f"cannot be read, so nothing is changed: {error}"}
+            self.errors = {"timers": f"cannot be read, so no timer is changed: {error}"}
             return
-        present = [one for one in found if one[0] != "." and one != "sock"]
+        present = [name for name in entries if name[0] != "." and name != "sock"]
         self.errors.pop("timers", None)
-        for name in [one for one in self.errors if one not in present]:
+        for name in [name for name in self.errors if name not in present]:
             del self.errors[name]
         for name in present:
             self._take(name)
@@ -90,13 +90,13 @@ class Timers:
             return
         log.warning("%s", error)
         self.errors[name] = error
-        # It does not fire as it was: nobody can say what its owner now wants.
+        # Do not fire it as it was before: it is not known what its owner wants now.
         if self.timers.pop(name.removesuffix(".json"), None):
             self.failed += 1
 
     def _forget(self, present: set[str], now: float) -> None:
-        gone = [one for one in {*self.past, *self.timers} if one not in present]
-        self.gone_since = {one: self.gone_since.get(one, now) for one in gone}
+        gone = [name for name in {*self.past, *self.timers} if name not in present]
+        self.gone_since = {name: self.gone_since.get(name, now) for name in gone}
         for name in gone:
             self.timers.pop(name, None)
             self.stamps.pop(f"{name}.json", None)
@@ -109,22 +109,23 @@ class Timers:
     def watch_clock(self, now: float) -> None:
         """Begin a new beat for timers whose last fire lies ahead of a clock that was
         put back."""
-        self.past = {name: not_ahead(one, now) for name, one in self.past.items()}
+        self.past = {name: not_ahead(past, now) for name, past in self.past.items()}
 
     def ready(self, now: float) -> list[Timer]:
         """Return the timers to fire now."""
         return [
-            one
-            for one in self.timers.values()
-            if one.name not in self.busy and due(one, self.past[one.name], now) <= now
+            timer
+            for timer in self.timers.values()
+            if timer.name not in self.busy
+            and due(timer, self.past[timer.name], now) <= now
         ]
 
     def next_due(self, now: float) -> float:
         """Return the seconds until the next is due."""
         waits = [
-            due(one, self.past[one.name], now)
-            for one in self.timers.values()
-            if one.name not in self.busy
+            due(timer, self.past[timer.name], now)
+            for timer in self.timers.values()
+            if timer.name not in self.busy
         ]
         return max(0.0, min(waits, default=now + LOOK) - now)
 
@@ -155,8 +156,8 @@ class Timers:
             why = self._no_queue(timer.queue) or str(error)
             self._failed(timer, past, now, why)
         except Exception as error:
-            # Whatever speaks there is no queue of ours: asked at once again and again,
-            # it would keep a core busy.
+            # Whatever answers there is no queue of ours. Back off: to ask it again at
+            # once, and again, would keep a core busy.
             log.exception("timer %s could not be sent", timer.name)
             self._failed(timer, past, now, f"{type(error).__name__}: {error}")
         else:
@@ -167,8 +168,8 @@ class Timers:
         """Return that there is no queue of that name, and which is near; "" if it is."""
         if self.root.queue(name).path.is_dir():
             return ""
-        known = os.listdir(self.root.queues) if self.root.queues.is_dir() else []
-        close = difflib.get_close_matches(name, known, 1)
+        queues = os.listdir(self.root.queues) if self.root.queues.is_dir() else []
+        close = difflib.get_close_matches(name, queues, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         return f"there is no queue {name!r}{hint}"
 
@@ -209,16 +210,16 @@ class Timers:
         """Keep what outlives a restart, and what `status` shows, when it changed."""
         state = {
             "timers": {name: asdict(past) for name, past in self.past.items()},
-            "errors": self.shown_errors(),
+            "errors": self.all_errors(),
         }
         text = orjson.dumps(state)
         if text != self.saved:
             files.write_state(self.root.timers_state, state)
             self.saved = text
 
-    def shown_errors(self) -> dict[str, str]:
+    def all_errors(self) -> dict[str, str]:
         """Return what is wrong, with files and with sending."""
-        failing = {name: one.error for name, one in self.past.items() if one.error}
+        failing = {name: past.error for name, past in self.past.items() if past.error}
         return failing | self.errors
 
     def status(self, now: float) -> TimersStatus:

@@ -8,11 +8,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rq import config, fieldnames, names
 from rq.errors import BadConfig, BadMessage
 from rq.message import from_request
+from rq.nesting import Json
 
 SHORTEST = 60  # seconds of a period
 LONGEST = 100 * 366 * 86400
@@ -28,7 +28,7 @@ class Timer:
     name: str
     period: int  # seconds
     dest: str
-    fields: Mapping[str, Any]  # of its messages, but for `dest`
+    fields: Mapping[str, Json]  # of its messages, but for `dest`
 
     @property
     def queue(self) -> str:
@@ -46,20 +46,22 @@ class Timer:
 def parse(path: Path) -> Timer:
     """Return the timer in a file; BadConfig says in a sentence what is wrong."""
     data = config.read_json(path)
-    for one in data:
-        if one not in _KEYS:
-            raise BadConfig(f"{path}: {_unknown(one)}")
+    for key in data:
+        if key not in _KEYS:
+            raise BadConfig(f"{path}: {_unknown(key)}")
     period = data.get("period")
     if isinstance(period, bool) or not isinstance(period, int):
         raise BadConfig(f"{path}: 'period' is missing or not a whole number of seconds")
     if not SHORTEST <= period <= LONGEST:
-        raise BadConfig(f"{path}: 'period' is {period} s; the least is {SHORTEST}")
-    fields = _message(data.get("msg"), path)
-    return Timer(path.name.removesuffix(".json"), period, fields.pop("dest"), fields)
+        raise BadConfig(
+            f"{path}: 'period' is {period} s; it is at least {SHORTEST}, at most {LONGEST}"
+        )
+    dest, fields = _message(data.get("msg"), path)
+    return Timer(path.name.removesuffix(".json"), period, dest, fields)
 
 
-def _message(message: object, path: Path) -> dict[str, Any]:
-    """Return the fields of a timer's message that are set."""
+def _message(message: object, path: Path) -> tuple[str, dict[str, Json]]:
+    """Return `dest` and the other fields of a timer's message that are set."""
     if not isinstance(message, dict):
         raise BadConfig(f"{path}: 'msg' is missing or not an object")
     dest = message.get("dest")
@@ -71,7 +73,8 @@ def _message(message: object, path: Path) -> dict[str, Any]:
         _check(message)
     except BadMessage as error:
         raise BadConfig(f"{path}: 'msg': {error}") from None
-    return {name: value for name, value in message.items() if value is not None}
+    fields = {k: v for k, v in message.items() if k != "dest" and v is not None}
+    return dest, fields
 
 
 def _unknown(key: str) -> str:
@@ -83,10 +86,10 @@ def _unknown(key: str) -> str:
     return f"unknown key {key!r:.60}; {hint}"
 
 
-def _check(message: Mapping[str, Any]) -> None:
+def _check(message: Mapping[str, Json]) -> None:
     """BadMessage unless a queue would take the message as it is meant."""
-    for one in sorted(fieldnames.OWN & message.keys()):
-        raise BadMessage(f"{one!r} is RQ's to say, not a timer's")
+    for name in sorted(fieldnames.OWN & message.keys()):
+        raise BadMessage(f"{name!r} is set by RQ, and cannot be set by a timer")
     fieldnames.check(message)
     from_request(message, _ANY_ID, 0.0, "").encode_new()
 
@@ -97,5 +100,5 @@ def refusal(name: str) -> str:
     if suffix in ("yaml", "yml"):
         return f"{name} is YAML, which RQ does not read: write it as {stem}.json"
     if suffix != "json" or not stem:
-        return f"{name} is not called NAME.json with one dot"
+        return f"{name} is not called NAME.json, with no other dot"
     return ""

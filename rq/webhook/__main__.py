@@ -10,12 +10,13 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from types import FrameType
-from typing import Any
 
 import rq
 from rq import config, script
 from rq.errors import RQError
+from rq.nesting import Json
 from rq.outbound import connection
 from rq.outbound.addresses import Internal
 from rq.pipe import Verb
@@ -25,7 +26,7 @@ from rq.webhook.settings import Settings
 
 
 class Late(Exception):
-    """The try as a whole has taken too long; no OSError, so that none catches it."""
+    """The try as a whole has taken too long; not an OSError, so that nothing catches it."""
 
 
 def main() -> int:
@@ -49,13 +50,13 @@ def _take() -> None:
 
 
 def _try() -> tuple[Verb, str]:
-    url, story, webhook_id, _ = script.params()
-    told = _told(story)
-    if told is None:
-        return Verb.ERR, "param2 is no JSON object: the story of a message"
+    url, text, webhook_id, _ = script.params()
+    story = _story(text)
+    if story is None:
+        return Verb.ERR, "param2 is not a JSON object that says how a message ended"
     try:
         chosen = settings.read(config.find_root(None), url)
-        answer = _send(url, told, webhook_id or _own_id(), chosen)
+        answer = _send(url, story, webhook_id or _own_id(), chosen)
     except Internal as error:
         return Verb.ERR, str(error)
     except Late:
@@ -68,12 +69,12 @@ def _try() -> tuple[Verb, str]:
 
 
 def _send(
-    url: str, told: dict[str, Any], webhook_id: str, chosen: Settings
+    url: str, story: Mapping[str, Json], webhook_id: str, chosen: Settings
 ) -> outcome.Answer:
     if chosen.body == "form":
-        kind, data = body.as_form(told, url)
+        kind, data = body.as_form(story, url)
     else:
-        kind, data = body.as_json(told)
+        kind, data = body.as_json(story)
     signed = signing.headers(webhook_id, int(time.time()), data, chosen.secrets)
     agent = f"RQ/{rq.__version__}"
     _end_after(chosen.timeout)
@@ -95,16 +96,16 @@ def _end_after(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _told(story: str) -> dict[str, Any] | None:
+def _story(text: str) -> Mapping[str, Json] | None:
     try:
-        found = json.loads(story)
+        story: Json = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return story if isinstance(story, dict) else None
 
 
 def _own_id() -> str:
-    """Name a telling that somebody else has sent: as its message, without dots."""
+    """Return an id for a webhook that has none: that of its message, without dots."""
     return "msg_" + os.environ.get("RQ_MSG_ID", "").replace(".", "_")
 
 

@@ -17,7 +17,7 @@ LONGEST = 86400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the receiver said."""
+    """What the receiver answered."""
 
     status: int
     retry_after: str | None = None
@@ -27,13 +27,16 @@ class Answer:
 
 def decide(answer: Answer, count: int, random: float) -> tuple[Verb, str]:
     """Return what to report; `random` is between 0 and 1."""
-    shown = connection.phrase(answer.status)
+    phrase = connection.phrase(answer.status)
     if 200 <= answer.status < 300:
-        return Verb.DONE, shown
+        return Verb.DONE, phrase
     if answer.status == GONE:
-        return Verb.ERR, f"{shown}: the receiver wants no more of it"
-    wait = _asked(answer) if answer.status in ASKS_TO_WAIT else None
-    return again(shown, count, random, wait)
+        return (
+            Verb.ERR,
+            f"{phrase}: the receiver wants no more webhooks at this address",
+        )
+    wait = _retry_after(answer) if answer.status in ASKS_TO_WAIT else None
+    return again(phrase, count, random, wait)
 
 
 def again(
@@ -46,7 +49,7 @@ def again(
     return Verb.RESEND, f"{seconds}-{reason}"
 
 
-def _asked(answer: Answer) -> float | None:
+def _retry_after(answer: Answer) -> float | None:
     """Return the seconds in Retry-After, which may also be a date."""
     text = (answer.retry_after or "").strip()
     if text.isascii() and text.isdigit() and len(text) < 10:

@@ -7,13 +7,12 @@ import http.client
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from rq.errors import Refused
 from rq.outbound import addresses, connection
 from rq.outbound.addresses import Internal
-from rq.webhook import settings as known
+from rq.webhook import settings as urls
 from rq.webhook.outcome import Answer
 from rq.webhook.settings import Settings
 
@@ -40,10 +39,10 @@ def post(
 
 
 def _same_origin(url: str, location: str) -> str | None:
-    """Return where a redirect leads; None when that is elsewhere."""
+    """Return where a redirect leads; None when that is another host."""
     try:
         target = urljoin(url, location)
-        same = known.origin(urlsplit(url)) == known.origin(urlsplit(target))
+        same = urls.origin(urlsplit(url)) == urls.origin(urlsplit(target))
     except ValueError:
         return None  # it is no address
     return target if same else None
@@ -62,7 +61,9 @@ def _post_once(
         line = http.client.HTTPConnection(host, port, timeout=settings.timeout)
         line.auto_open = 0  # so that nobody looks the name up again
         line.sock = sock
-        line.request("POST", _path(parts), body, {**headers, **_own(parts, host)})
+        line.request(
+            "POST", _path(parts), body, {**headers, **_own_headers(parts, host)}
+        )
         return _answer(line.getresponse())
     finally:
         sock.close()
@@ -97,21 +98,21 @@ def _path(parts: SplitResult) -> str:
     return f"{path}?{quote(parts.query, _PLAIN)}" if parts.query else path
 
 
-def _own(parts: SplitResult, host: str) -> dict[str, str]:
+def _own_headers(parts: SplitResult, host: str) -> dict[str, str]:
     """Return the headers that the URL asks for."""
-    shown = f"[{host}]" if ":" in host else host
-    own = {"Host": f"{shown}:{parts.port}" if parts.port else shown}
+    literal = f"[{host}]" if ":" in host else host
+    headers = {"Host": f"{literal}:{parts.port}" if parts.port else literal}
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        own["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return own
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return headers
 
 
-def _answer(found: Any) -> Answer:
-    found.read(_BODY)
+def _answer(response: http.client.HTTPResponse) -> Answer:
+    response.read(_BODY)
     return Answer(
-        status=found.status,
-        retry_after=found.getheader("Retry-After"),
-        date=found.getheader("Date"),
-        location=found.getheader("Location"),
+        status=response.status,
+        retry_after=response.getheader("Retry-After"),
+        date=response.getheader("Date"),
+        location=response.getheader("Location"),
     )

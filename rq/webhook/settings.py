@@ -1,4 +1,4 @@
-"""config/webhooks.json and config/webhook.secret, checked."""
+"""The settings of webhooks: config/webhooks.json and config/webhook.secret, checked."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from rq import config
 from rq.config import files
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
+from rq.nesting import Json
 from rq.outbound import addresses
 from rq.outbound.addresses import Allowed
 from rq.proc import locks
@@ -43,10 +43,11 @@ def read(root: Root, url: str) -> Settings:
     path = root.webhooks
     data = config.read_json(path) if path.exists() else {}
     try:
-        _known(data, _KEYS)
-        special = _of_url(data.get("urls") or {}, url)
-        _known(special, _URL_KEYS)
-        if _has_secrets(data):
+        _check_keys(data, _KEYS)
+        of_urls = _of_urls(data.get("urls"))
+        special = _of_url(of_urls, url)
+        _check_keys(special, _URL_KEYS)
+        if any(entry.get("secrets") for entry in of_urls.values()):
             _private(path)
         return Settings(
             secrets=_texts(special.get("secrets")) or common_secrets(root),
@@ -66,10 +67,12 @@ def common_secrets(root: Root) -> tuple[str, ...]:
         _make_secret(root)
     _private(path)
     lines = (line.strip() for line in path.read_text().splitlines())
-    found = tuple(line for line in lines if line and not line.startswith("#"))
-    if not found:
-        raise BadConfig(f"{path} holds no secret; remove it, and RQ makes one")
-    return found
+    secrets = tuple(line for line in lines if line and not line.startswith("#"))
+    if not secrets:
+        raise BadConfig(
+            f"{path} holds no secret: remove the file, and RQ makes a new one"
+        )
+    return secrets
 
 
 def _make_secret(root: Root) -> None:
@@ -77,8 +80,8 @@ def _make_secret(root: Root) -> None:
     turn = locks.lock_waiting(root.config_dir / "webhook.lock")
     try:
         if not root.webhook_secret.exists():
-            made = signing.secret_of(os.urandom(_RANDOM))
-            files.write_secret(root.webhook_secret, f"{made}\n")
+            secret = signing.secret_of(os.urandom(_RANDOM))
+            files.write_secret(root.webhook_secret, f"{secret}\n")
     finally:
         os.close(turn)
 
@@ -89,15 +92,22 @@ def _private(path: Path) -> None:
         raise BadConfig(f"{path} holds secrets and has mode {mode:04o}: chmod 600 it")
 
 
-def _has_secrets(data: Mapping[str, Any]) -> bool:
-    return any(one.get("secrets") for one in (data.get("urls") or {}).values())
+def _of_urls(value: Json) -> Mapping[str, Mapping[str, Json]]:
+    """Return what is set for each URL; ValueError when it is no object of objects."""
+    if not value:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError("urls is not an object {URL: {…}}")
+    for url, entry in value.items():
+        if not isinstance(entry, dict):
+            raise ValueError(f"urls: {url!r:.60} is not an object")
+    return value
 
 
-def _of_url(urls: Mapping[str, Any], url: str) -> Mapping[str, Any]:
-    """Return what is set for the longest of `urls` that `url` lies below."""
-    fitting = [one for one in urls if lies_below(url, one)]
-    found: Mapping[str, Any] = urls[max(fitting, key=len)] if fitting else {}
-    return found
+def _of_url(of_urls: Mapping[str, Mapping[str, Json]], url: str) -> Mapping[str, Json]:
+    """Return what is set for the longest of the URLs that `url` lies below."""
+    fitting = [prefix for prefix in of_urls if lies_below(url, prefix)]
+    return of_urls[max(fitting, key=len)] if fitting else {}
 
 
 def lies_below(url: str, prefix: str) -> bool:
@@ -106,20 +116,20 @@ def lies_below(url: str, prefix: str) -> bool:
     >>> [lies_below("http://h/a/b", p) for p in ("http://h/a", "http://h/", "http://h/ab")]
     [True, True, False]
     """
-    one, other = urlsplit(url), urlsplit(prefix)
-    if origin(one) != origin(other):
+    lower, upper = urlsplit(url), urlsplit(prefix)
+    if origin(lower) != origin(upper):
         return False
-    path, top = one.path or "/", other.path or "/"
+    path, top = lower.path or "/", upper.path or "/"
     return path == top or path.startswith(top if top.endswith("/") else f"{top}/")
 
 
-def origin(parts: SplitResult) -> tuple[Any, ...]:
+def origin(parts: SplitResult) -> tuple[str, str | None, int | None]:
     """Return scheme, host and port of an URL."""
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or usual
 
 
-def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> None:
+def _check_keys(data: Mapping[str, Json], keys: tuple[str, ...]) -> None:
     for name in data:
         if name not in keys:
             close = difflib.get_close_matches(name, keys, 1)
@@ -127,27 +137,27 @@ def _known(data: Mapping[str, Any], keys: tuple[str, ...]) -> None:
             raise ValueError(f"unknown key {name!r}{hint}")
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: Json) -> tuple[str, ...]:
     if value is None:
         return ()
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
         return tuple(value)
     raise ValueError(f"{value!r:.60} is not a list of texts")
 
 
-def _file(value: Any) -> str | None:
+def _file(value: Json) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise ValueError(f"ca {value!r:.60} is not the name of a file")
 
 
-def _one_of(value: Any, known: tuple[str, ...]) -> str:
-    if value in known:
+def _one_of(value: Json, choices: tuple[str, ...]) -> str:
+    if value in choices:
         return str(value)
-    raise ValueError(f"{value!r:.60} is not one of {', '.join(known)}")
+    raise ValueError(f"{value!r:.60} is not one of {', '.join(choices)}")
 
 
-def _seconds(value: Any) -> float:
+def _seconds(value: Json) -> float:
     if isinstance(value, int | float) and 0 < value <= 120:
         return float(value)
     raise ValueError(f"timeout {value!r:.60} is not between 0 and 120 seconds")

@@ -17,14 +17,15 @@ _LEAST, _MOST = 24, 64  # bytes of a key
 def key(secret: str) -> bytes:
     """Return the key in a secret `whsec_BASE64`; BadConfig when it is none."""
     try:
-        found = base64.b64decode(secret.strip().removeprefix(PREFIX), validate=True)
+        data = base64.b64decode(secret.strip().removeprefix(PREFIX), validate=True)
     except binascii.Error:
-        found = b""
-    if not secret.strip().startswith(PREFIX) or not _LEAST <= len(found) <= _MOST:
+        data = b""
+    if not secret.strip().startswith(PREFIX) or not _LEAST <= len(data) <= _MOST:
         raise BadConfig(
-            f"a webhook secret is {PREFIX} and the base64 of {_LEAST} to {_MOST} bytes"
+            f"a webhook secret is {PREFIX} followed by the base64 of {_LEAST} to {_MOST} "
+            "bytes"
         )
-    return found
+    return data
 
 
 def secret_of(random: bytes) -> str:
@@ -37,7 +38,7 @@ def headers(
 ) -> dict[str, str]:
     """Return the headers that let the receiver know who sent `body`, and when."""
     signed = f"{webhook_id}.{timestamp}.".encode() + body
-    signatures = [_signature(key(one), signed) for one in secrets]
+    signatures = [_signature(key(secret), signed) for secret in secrets]
     return {
         "webhook-id": webhook_id,
         "webhook-timestamp": str(timestamp),

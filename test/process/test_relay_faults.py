@@ -118,7 +118,7 @@ def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
     go_on(pair)
     ended = pair.relayed(msg_id)
     assert ended["state"] == "err"
-    assert "notes.txt is not what was attached here" in ended["status"]
+    assert "notes.txt has changed since it was attached" in ended["status"]
     assert pair.received() == []
 
 

@@ -145,7 +145,7 @@ def test_what_cannot_be_read_now_is_looked_at_later(tmp_path, monkeypatch):
     monkeypatch.setattr(program.script, "say", lambda *words: said.append(words))
     with no_descriptors():
         assert program.main() == 0
-    later = Verb.RESEND, "60-its msg cannot be read: Too many open files"
+    later = Verb.RESEND, "60-its file msg cannot be read: Too many open files"
     assert said == [later]
 
     def lacks(path):

@@ -246,8 +246,9 @@ def test_queues_made_through_the_api_are_not_scandirs(daemon):
     (daemon.root.scandir / "linked").unlink()
     daemon.start()
     wait_until(lambda: listed(daemon) == ["api"], 60)
+    daemon.until_up("api")
     daemon.link("api", directory)
-    wait_until(lambda: "was made through the API" in errors(daemon).get("api", ""))
+    wait_until(lambda: "made through the API" in errors(daemon).get("api", ""))
     assert settings_of(daemon, "api")["script"] == str(daemon.script)
 
 

@@ -196,7 +196,12 @@ def test_the_ancestors_form_on_request(queue, hook):
     [
         (500, {}, "que", "-500 Internal Server Error"),
         (503, {"Retry-After": "4711"}, "que", "4711-503 Service Unavailable"),
-        (410, {}, "err", "410 Gone: the receiver wants no more of it"),
+        (
+            410,
+            {},
+            "err",
+            "410 Gone: the receiver wants no more webhooks at this address",
+        ),
         (302, {"Location": "/elsewhere"}, "que", "-302 Found"),
         (307, {"Location": "http://localhost:1/"}, "que", "-307 Temporary Redirect"),
     ],

@@ -70,7 +70,7 @@ def test_those_who_fail_together_have_failed_once():
     table = {}
     for _ in range(8):
         host_back_off.failed(table, HOST, 99.0, 100.0, "gone")
-    assert table[HOST]["failures"] == 1
+    assert table[HOST].failures == 1
     assert host_back_off.failed(table, HOST, 101.0, 102.0, "gone") == 2
 
 

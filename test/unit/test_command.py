@@ -227,6 +227,6 @@ def raising(error):
 
 
 def test_a_directory_and_what_is_not_there_are_no_programs(tmp_path):
-    assert unfit(str(tmp_path)) == "it is no file"
+    assert unfit(str(tmp_path)) == "it is not a regular file"
     assert unfit(str(tmp_path / "x")) == "there is no such file"
     assert unfit("on-the-path") == ""

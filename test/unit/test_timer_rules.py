@@ -80,7 +80,7 @@ def test_no_jumping_of_the_clock_makes_a_storm(steps, period):
         ("{", "is not JSON"),
         ("[]", "JSON object"),
         ('{"msg": {"dest": "q"}}', "'period' is missing"),
-        ('{"period": 59, "msg": {"dest": "q"}}', "the least is 60"),
+        ('{"period": 59, "msg": {"dest": "q"}}', "at least 60"),
         ('{"period": "60", "msg": {"dest": "q"}}', "whole number"),
         ('{"period": true, "msg": {"dest": "q"}}', "whole number"),
         ('{"period": 60}', "'msg' is missing"),
@@ -142,8 +142,8 @@ def test_a_key_that_no_timer_has_is_refused_with_the_right_one(tmp_path, more, t
         ({"max_count": "many"}, "max_count is not a whole number"),
         ({"post_run_webhook": "no url"}, "not a list of http URLs"),
         ({"param1": "a\0b"}, "NUL"),
-        ({"_key": "k"}, "'_key' is RQ's to say"),
-        ({"msg_id": "20270115.0800.00.000.1"}, "'msg_id' is RQ's to say"),
+        ({"_key": "k"}, "'_key' is set by RQ"),
+        ({"msg_id": "20270115.0800.00.000.1"}, "'msg_id' is set by RQ"),
     ],
 )
 def test_a_field_that_would_be_without_effect_is_refused(tmp_path, fields, told):
