@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from rq import wire
-from rq.access.crowd import Crowd
+from rq.access.connection_limits import ConnectionLimits
 from rq.access.sockets import Asker, Policy
 from rq.errors import BadInput, Busy, RQError
 from rq.proc.listening import Listener
@@ -48,7 +48,7 @@ class Server:
         self._answer = answer
         self._magic = magic
         self._open: set[asyncio.StreamWriter] = set()
-        self._crowd = Crowd(CONNECTIONS)
+        self._limits = ConnectionLimits(CONNECTIONS)
         self._listener: Listener | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -66,12 +66,12 @@ class Server:
         """Serve a connection, if the kernel says whose it is and there is room."""
         try:
             asker = self._policy.asker(sock)
-            self._crowd.add(asker)
+            self._limits.add(asker)
         except RQError as error:
             self._turn_away(sock, error)
             return
-        if (excess := self._crowd.excess(asker)) is not None:
-            self._crowd.remove(asker)
+        if (excess := self._limits.excess(asker)) is not None:
+            self._limits.remove(asker)
             self._turn_away(sock, Busy(f"too many connections ({excess[0]})"))
             return
         task = asyncio.get_running_loop().create_task(self._serve(sock, asker))
@@ -94,7 +94,7 @@ class Server:
         finally:
             self._open.discard(writer)
             writer.close()
-            self._crowd.remove(asker)
+            self._limits.remove(asker)
 
     async def _talk(
         self,

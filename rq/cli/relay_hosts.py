@@ -8,7 +8,7 @@ from rq import host_back_off, transfers
 from rq.cli import owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
-from rq.outbound import earlier, permits
+from rq.outbound import past_hosts, permits
 from rq.transfers import QUEUE
 
 VERBS = ("allow", "forbid")
@@ -73,7 +73,7 @@ def _ls(root: Root, *, as_json: bool) -> int:
     if as_json:
         term.print_json(permitted)
     elif permitted:
-        before = earlier.entered(root)
+        before = past_hosts.entered(root)
         rows = [
             (entry["host"], entry["url"] or _by(entry["host"], before))
             for entry in permitted

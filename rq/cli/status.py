@@ -12,7 +12,7 @@ from rq.cli import FAILED, OK, UNREACHABLE, owner, place, term
 from rq.config.admin import admin_status
 from rq.errors import BadConfig
 from rq.layout import Root
-from rq.outbound import earlier
+from rq.outbound import past_hosts
 from rq.replies import Detail, SupervisorStatus
 from rq.wording import duration
 
@@ -182,13 +182,13 @@ def _headline(root: Root, running: bool, supervisor: SupervisorStatus) -> str:
 
 def _tell_hosts(root: Root) -> None:
     """Tell once which internal hosts the relay may ask since the update."""
-    if hosts := earlier.news(root):
+    if hosts := past_hosts.news(root):
         print(
             "since the update the relay may send to these internal hosts, to which it has "
             f"sent before: {term.plain(', '.join(hosts))}; `rq relay forbid HOST:PORT` "
             "takes that back"
         )
-        earlier.note_shown(root)
+        past_hosts.note_shown(root)
 
 
 def _tell_owed(name: str, detail: Detail) -> None:

@@ -115,10 +115,10 @@ def _allow_earlier_hosts(root: Root) -> None:
     """Before any child takes a message; what fails here keeps no queue from starting."""
     if root.relay_hosts.exists():
         return
-    from rq.outbound import earlier  # once in the life of a root
+    from rq.outbound import past_hosts  # once in the life of a root
 
     try:
-        earlier.allow_once(root)
+        past_hosts.allow_once(root)
     except (RQError, OSError):
         log.exception(
             "the hosts that the relay sent to before could not be allowed: "

@@ -15,12 +15,12 @@ from rq.errors import BadInput, NoSuchQueue, RQError, WrongState
 from rq.kinds import Kind
 from rq.web import (
     attachments,
+    deliveries,
     downloads,
     forms,
     messages,
-    owing,
-    relaying,
-    resumed,
+    relay_actions,
+    resumable_uploads,
     txn,
     views,
 )
@@ -67,10 +67,10 @@ def add_routes(routes: Routes, site: Site) -> None:
     messages.add_routes(routes, site)
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
-    resumed.add_routes(routes, site)
+    resumable_uploads.add_routes(routes, site)
     txn.add_routes(routes, site)
-    relaying.add_routes(routes, site)
-    owing.add_routes(routes, site)
+    relay_actions.add_routes(routes, site)
+    deliveries.add_routes(routes, site)
 
 
 class Queues:

@@ -14,7 +14,7 @@ import falcon
 from falcon.asgi import Request, Response
 from markupsafe import Markup
 
-from rq.access import once, tokens
+from rq.access import one_time_keys, tokens
 from rq.access.audit import PERIOD, Groups
 from rq.access.roles import Role
 from rq.access.sessions import LONGEST, How
@@ -70,7 +70,7 @@ class SignIn:
 
     def _enter_once(self, req: Request, resp: Response, key: str) -> None:
         check_origin(req)
-        who = once.take(self._site.root, key, time.time(), asker_of(req).user)
+        who = one_time_keys.take(self._site.root, key, time.time(), asker_of(req).user)
         if who is None:
             raise NotKnown(OLD_KEY)
         self._begin(req, resp, who, How.ONCE, "")

@@ -9,7 +9,7 @@ import pytest
 from harness.limits import no_descriptors
 
 from rq import passwords
-from rq.access import logins, once, sessions, tokens
+from rq.access import logins, one_time_keys, sessions, tokens
 from rq.access.roles import Role
 from rq.access.sessions import How, Sessions
 from rq.access.tokens import Token, Tokens
@@ -142,38 +142,40 @@ def test_a_damaged_session_lets_nobody_in_and_goes(root, text):
 
 
 def test_a_key_is_taken_by_one_of_all_who_try(root):
-    key = once.make(root, "ann", NOW)
+    key = one_time_keys.make(root, "ann", NOW)
     with ThreadPoolExecutor(16) as pool:
-        who = list(pool.map(lambda _: once.take(root, key, NOW + 1), range(64)))
+        who = list(
+            pool.map(lambda _: one_time_keys.take(root, key, NOW + 1), range(64))
+        )
     assert sorted(filter(None, who)) == ["ann"]
     assert list(root.once.iterdir()) == []
 
 
 def test_a_key_ends_after_a_minute_and_those_that_nobody_took_go(root):
-    key = once.make(root, "ann", NOW)
-    assert once.take(root, key, NOW + once.SECONDS) is None
-    assert once.take(root, key, NOW) is None
-    once.make(root, "ann", NOW)
-    once.make(root, "ann", NOW + 61)
+    key = one_time_keys.make(root, "ann", NOW)
+    assert one_time_keys.take(root, key, NOW + one_time_keys.SECONDS) is None
+    assert one_time_keys.take(root, key, NOW) is None
+    one_time_keys.make(root, "ann", NOW)
+    one_time_keys.make(root, "ann", NOW + 61)
     [file] = root.once.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("key", ["", "0" * 64, "../tokens.json", "\udc80"])
 def test_a_key_that_nobody_made_signs_nobody_in(root, key):
-    assert once.take(root, key, NOW) is None
+    assert one_time_keys.take(root, key, NOW) is None
 
 
 def test_a_lack_of_descriptors_ends_no_session_and_uses_no_key(root):
     known, cookie = sessions_of(root, ann=ANN), of_ann(root)
-    key = once.make(root, "ann", NOW)
+    key = one_time_keys.make(root, "ann", NOW)
     with no_descriptors():
         with pytest.raises(CannotRead):
             known.principal(cookie, NOW)
         with pytest.raises(CannotRead):
-            once.take(root, key, NOW)
+            one_time_keys.take(root, key, NOW)
     assert known.principal(cookie, NOW).name == "ann"
-    assert once.take(root, key, NOW) == "ann"
+    assert one_time_keys.take(root, key, NOW) == "ann"
 
 
 def test_to_look_whether_a_session_stands_is_no_use_of_it(root):

@@ -11,7 +11,7 @@ from harness.checkout import CHECKOUT
 from harness.queues import RunningQueue
 from harness.relay import RUN, SETTINGS
 
-from rq.outbound import earlier, permits
+from rq.outbound import past_hosts, permits
 
 pytestmark = pytest.mark.process
 
@@ -54,18 +54,18 @@ def allowed(root):
 
 
 def test_the_hosts_of_the_history_and_of_what_waits_are_allowed(root):
-    earlier.allow_once(root)
+    past_hosts.allow_once(root)
     assert allowed(root) == HOSTS
-    assert earlier.news(root) == HOSTS
-    earlier.note_shown(root)
-    assert earlier.news(root) == []
-    assert earlier.entered(root) == HOSTS
+    assert past_hosts.news(root) == HOSTS
+    past_hosts.note_shown(root)
+    assert past_hosts.news(root) == []
+    assert past_hosts.entered(root) == HOSTS
 
 
 def test_it_is_done_once_and_what_a_person_took_back_stays_so(root):
-    earlier.allow_once(root)
+    past_hosts.allow_once(root)
     permits.forbid(root, "10.0.0.7:3333")
-    earlier.allow_once(root)
+    past_hosts.allow_once(root)
     assert "10.0.0.7:3333" not in allowed(root)
 
 
@@ -73,7 +73,7 @@ def test_what_the_operator_has_set_is_kept(root):
     peer = {"https://10.0.0.1": {"user": "u", "password": "p"}}
     root.peers.write_text(json.dumps({"allow": ["10.0.0.7:3333"], "peers": peer}))
     root.peers.chmod(0o600)
-    earlier.allow_once(root)
+    past_hosts.allow_once(root)
     kept = json.loads(root.peers.read_text())
     assert kept["peers"] == peer
     assert sorted(kept["allow"]) == HOSTS
@@ -87,18 +87,18 @@ def test_a_start_that_is_killed_in_the_middle_is_harmless(root, point):
     words = [sys.executable, "-c", ALLOW, str(root.path)]
     assert subprocess.run(words, env=env, check=False).returncode == -signal.SIGKILL
     assert not root.relay_hosts.exists()
-    earlier.allow_once(root)
+    past_hosts.allow_once(root)
     assert allowed(root) == HOSTS
 
 
 def test_a_root_without_history_allows_nobody_later(tmp_path):
     queue = RunningQueue(tmp_path, "relay", RUN, **SETTINGS)
-    earlier.allow_once(queue.root)
+    past_hosts.allow_once(queue.root)
     assert not queue.root.peers.exists()
     try:
         queue.start()
         queue.send(dest="http://10.0.0.7:1/q/x", due=32000000000)
-        earlier.allow_once(queue.root)
+        past_hosts.allow_once(queue.root)
         assert not queue.root.peers.exists()
         queue.close()
     finally:
@@ -107,7 +107,7 @@ def test_a_root_without_history_allows_nobody_later(tmp_path):
 
 def test_a_file_that_cannot_be_used_is_left_and_the_hosts_are_named(root, caplog):
     root.peers.write_text("{")
-    earlier.allow_once(root)
+    past_hosts.allow_once(root)
     assert root.peers.read_text() == "{"
     assert f"say `rq relay allow {' '.join(HOSTS)}`" in caplog.text
     assert root.relay_hosts.exists()

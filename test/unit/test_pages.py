@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rq import web
-from rq.web import logwatch, owing
-from rq.web.pages import message, overview, progress, relay, sparks, templating
+from rq.web import deliveries, logwatch
+from rq.web.pages import message, overview, progress, relay, sparklines, templating
 
 
 @pytest.mark.parametrize(
-    "module", [logwatch, overview, owing, progress, relay, templating]
+    "module", [logwatch, overview, deliveries, progress, relay, templating]
 )
 def test_the_examples_are_right(module):
     tried = doctest.testmod(module)
@@ -22,7 +22,7 @@ def test_the_examples_are_right(module):
 
 def test_a_picture_has_a_bar_for_each_minute_in_which_something_ended():
     series = {"done": [0, 3, 0], "err": [0, 1, 2], "depth": [0, 0, 0], "accepted": [6]}
-    picture = sparks.spark(series)
+    picture = sparklines.spark(series)
     assert picture.bars.count("M") == 1
     assert picture.bars_bad.count("M") == 2
     assert picture.depth == ""
@@ -32,7 +32,7 @@ def test_a_picture_has_a_bar_for_each_minute_in_which_something_ended():
 @pytest.mark.parametrize("values", [[], [0], [5], [1, 10**12, 3]])
 def test_a_picture_of_anything_stays_inside_its_frame(values):
     series = {"done": values, "err": values, "depth": values, "accepted": values}
-    picture = sparks.chart(series)
+    picture = sparklines.chart(series)
     for name in ("bars", "bars_bad", "depth", "depth_fill"):
         drawn = getattr(picture, name)
         assert "nan" not in drawn.replace("M", " ").replace("L", " ").split()
@@ -40,7 +40,7 @@ def test_a_picture_of_anything_stays_inside_its_frame(values):
 
 
 def test_a_queue_that_does_not_answer_has_no_picture():
-    assert sparks.spark(sparks.EMPTY).bars == ""
+    assert sparklines.spark(sparklines.EMPTY).bars == ""
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,14 @@ from harness.web_server import web_alone
 
 from rq.errors import Refused
 from rq.web.intake import Intake
-from rq.web.parts import MOST, MOST_BYTES, SHARES, SUFFIX, Parts, name_of
+from rq.web.unfinished_uploads import (
+    MOST,
+    MOST_BYTES,
+    SHARES,
+    SUFFIX,
+    UnfinishedUploads,
+    name_of,
+)
 
 pytestmark = pytest.mark.system
 
@@ -160,7 +167,7 @@ def test_a_size_that_the_disk_has_no_room_for_is_refused_at_its_first_byte(site)
 
 @pytest.fixture
 def parts(tmp_path):
-    return Parts(tmp_path)
+    return UnfinishedUploads(tmp_path)
 
 
 def write_part(parts, name, size=1, age=0.0):
@@ -174,18 +181,18 @@ def write_part(parts, name, size=1, age=0.0):
 def test_of_too_many_uploads_the_one_that_was_abandoned_longest_goes(
     parts, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("rq.web.parts.MOST", 3)
-    monkeypatch.setattr("rq.web.parts.SHARES", 1)
+    monkeypatch.setattr("rq.web.unfinished_uploads.MOST", 3)
+    monkeypatch.setattr("rq.web.unfinished_uploads.SHARES", 1)
     for number, age in enumerate((5000.0, 9000.0, 0.0)):
         write_part(parts, str(number), age=age)
-    parts = Parts(tmp_path)  # as after a start of the web
+    parts = UnfinishedUploads(tmp_path)  # as after a start of the web
     write_part(parts, "new")
     assert sorted(os.listdir(tmp_path)) == ["0.part", "2.part", "new.part"]
 
 
 def test_no_upload_that_goes_on_has_to_give_way(parts, tmp_path, monkeypatch):
-    monkeypatch.setattr("rq.web.parts.MOST", 3)
-    monkeypatch.setattr("rq.web.parts.SHARES", 1)
+    monkeypatch.setattr("rq.web.unfinished_uploads.MOST", 3)
+    monkeypatch.setattr("rq.web.unfinished_uploads.SHARES", 1)
     for number in range(3):
         write_part(parts, str(number))
     with pytest.raises(Refused, match="3 uploads are unfinished"):
@@ -210,7 +217,7 @@ def test_what_one_sender_announces_keeps_no_other_sender_out(parts, tmp_path):
     with pytest.raises(Refused, match=f"{MOST // SHARES} of them yours"):
         parts.admit(name_of("one more", "many"), 1)
     assert parts.admit(name_of("small", "modest"), 1)
-    seen_by_another_process = Parts(tmp_path)
+    seen_by_another_process = UnfinishedUploads(tmp_path)
     with pytest.raises(Refused, match="yours"):
         seen_by_another_process.admit(name_of("one more", "many"), 1)
 

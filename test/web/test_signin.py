@@ -18,7 +18,7 @@ import pytest
 from harness.web_server import BROWSER, web_alone
 
 from rq import passwords
-from rq.access import guesses, once, tokens
+from rq.access import guesses, one_time_keys, tokens
 from rq.access.roles import Role
 from rq.access.tokens import Token
 from rq.layout import Root
@@ -287,7 +287,7 @@ def test_a_page_of_another_site_signs_nobody_in_or_out(web):
         assert sign_in(web, headers=headers, **LOGIN)[0].status == 403
         assert web.post("/logout", Cookie=cookie, **headers).status == 403
         assert web.post("/q/x/ack_errs", Cookie=cookie, **headers).status == 403
-    key = once.make(web.root, "ann", time.time())
+    key = one_time_keys.make(web.root, "ann", time.time())
     answer = web.get(f"/login?once={key}", Sec_Fetch_Site="cross-site")
     assert answer.status == 403
     assert web.get("/q.json", Cookie=cookie).status == 200
@@ -340,7 +340,7 @@ def test_under_a_relative_root_the_cookie_goes_there_alone(tmp_path):
 
 
 def test_the_address_of_rq_open_signs_in_once(web):
-    key = once.make(web.root, "ann", time.time())
+    key = one_time_keys.make(web.root, "ann", time.time())
     assert web.ask("HEAD", f"/login?once={key}").status == 200, "a look uses no key"
     answer = web.get(f"/login?once={key}", Accept=BROWSER, Sec_Fetch_Site="none")
     assert (answer.status, answer.headers["location"]) == (303, "/")
@@ -354,7 +354,7 @@ def test_the_address_of_rq_open_signs_in_once(web):
 
 def test_of_all_who_take_one_key_at_the_same_time_one_gets_in(tmp_path):
     with web_alone(tmp_path, basic_auth={"users": USERS}, web_workers=2) as web:
-        key = once.make(Root(tmp_path), "ann", time.time())
+        key = one_time_keys.make(Root(tmp_path), "ann", time.time())
         with ThreadPoolExecutor(8) as pool:
             got = list(pool.map(lambda _: web.get(f"/login?once={key}"), range(32)))
         assert sorted(answer.status for answer in got) == [303] + [401] * 31
@@ -514,7 +514,7 @@ def test_who_did_what_is_written_down_and_no_secret_is(tmp_path):
         web.root = Root(tmp_path)
         secret, key = (
             token(web.root, "ci", Role.ADMIN),
-            once.make(web.root, "cid", time.time()),
+            one_time_keys.make(web.root, "cid", time.time()),
         )
         _, cookie = sign_in(web, **LOGIN)
         web.get(f"/login?once={key}")
@@ -552,7 +552,7 @@ def test_a_key_for_one_user_of_the_machine_is_of_no_use_to_another_nor_ended_by_
     web,
 ):
     """What starts a browser is there for all users to read."""
-    key = once.make(web.root, "ann", time.time(), os.getuid())
+    key = one_time_keys.make(web.root, "ann", time.time(), os.getuid())
     assert status_as(4321, web.port, f"login?once={key}") == 401
     assert web.get(f"/login?once={key}", Via="1.1 proxy").status == 401
     assert web.get(f"/login?once={key}").status == 303

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rq.durable import content
-from rq.web.resumed import _opened
+from rq.web.resumable_uploads import _opened
 
 NOBODY = 65534
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rq.access.crowd import Crowd, Those
+from rq.access.connection_limits import ConnectionLimits, Those
 from rq.errors import BadInput, Busy
 from rq.queues.control.connection import Connection
 
@@ -23,7 +23,7 @@ class Connections:
         """`on_minder_gone` is called when the last one ends that is our parent's."""
         self._on_minder_gone = on_minder_gone
         self._open: set[Connection] = set()
-        self._crowd = Crowd(MOST)
+        self._limits = ConnectionLimits(MOST)
 
     @property
     def minded(self) -> bool:
@@ -33,8 +33,8 @@ class Connections:
     def add(self, connection: Connection) -> None:
         """Take one in; with one too many, another has to go."""
         self._open.add(connection)
-        self._crowd.add(connection.asker)
-        if (excess := self._crowd.excess(connection.asker)) is not None:
+        self._limits.add(connection.asker)
+        if (excess := self._limits.excess(connection.asker)) is not None:
             self._make_room(connection, *excess)
 
     def _make_room(self, newest: Connection, most: int, whose: Those) -> None:
@@ -50,7 +50,7 @@ class Connections:
     def remove(self, connection: Connection) -> None:
         """Forget one that has closed."""
         self._open.discard(connection)
-        self._crowd.remove(connection.asker)
+        self._limits.remove(connection.asker)
         if connection.minded and not self.minded:
             self._on_minder_gone()
 

@@ -7,12 +7,12 @@ from rq.transfers import QUEUE
 from rq.web import livelog
 from rq.web.pages.assets import Assets
 from rq.web.pages.confirm import Confirm
+from rq.web.pages.deliveries import OwedQuestions
 from rq.web.pages.forms import Forms, Refill
 from rq.web.pages.history import HistoryPage
 from rq.web.pages.log import LogPages
 from rq.web.pages.message import MessagePage
 from rq.web.pages.overview import Overview
-from rq.web.pages.owed import OwedQuestions
 from rq.web.pages.queue import QueuePage
 from rq.web.pages.relay import RelayPage
 from rq.web.pages.system import System

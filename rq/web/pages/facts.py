@@ -25,7 +25,7 @@ from rq.replies import (
     TimersStatus,
 )
 from rq.web import views
-from rq.web.pages import progress, sparks
+from rq.web.pages import progress, sparklines
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -117,7 +117,7 @@ def queue_row(
         "running": [],
         "oldest_due_age": None,
         "next_due": None,
-        "series": sparks.EMPTY,
+        "series": sparklines.EMPTY,
         "uptime": None,
         "pid": child.get("pid"),
     }

@@ -16,7 +16,7 @@ from rq.layout import QueueDir
 from rq.message import PARAMS
 from rq.replies import ChildView, Counts, MessageRow
 from rq.states import State
-from rq.web import owing, reading, views
+from rq.web import deliveries, reading, views
 from rq.web.answers import sees_secrets
 from rq.web.pages import facts, page, progress
 from rq.web.pages.facts import QueueRow
@@ -75,7 +75,7 @@ class Facts(TypedDict):
     trouble: list[dict[str, object]]
     running: list[facts.RunningRow]
     sections: list[Section]
-    owed: list[owing.OwedRow]
+    owed: list[deliveries.OwedRow]
     transactions: list[TransactionRow]
 
 
@@ -125,7 +125,7 @@ class QueuePage:
             "trouble": facts.trouble({}, [row]),
             "running": facts.running([row], now),
             "sections": sections,
-            "owed": await owing.listed(site, [name]) if owes else [],
+            "owed": await deliveries.listed(site, [name]) if owes else [],
             "transactions": await self._transactions(row),
         }
 

@@ -15,7 +15,7 @@ from rq.access.roles import Principal
 from rq.host_back_off import Left
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
-from rq.web import owing, views
+from rq.web import deliveries, views
 from rq.web.messages import checked
 from rq.web.pages import confirm, page
 from rq.web.pages.confirm import Question, Subject
@@ -105,7 +105,7 @@ class RelayPage:
             "in_doubt": sum(transfer.in_doubt for transfer in begun),
             "transfers": begun,
             "peers": peers(begun, hosts, now),
-            "owed": await owing.listed(site, list(visible)),
+            "owed": await deliveries.listed(site, list(visible)),
         }
 
     async def _look(self, most: int, live: bool) -> _Look:
@@ -211,4 +211,4 @@ class Facts(TypedDict):
     in_doubt: int
     transfers: list[Transfer]
     peers: list[PeerRow]
-    owed: list[owing.OwedRow]
+    owed: list[deliveries.OwedRow]

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from rq import __version__, visible
 from rq.config.settings import RootConfig
-from rq.web.pages import plots, progress, sparks
+from rq.web.pages import plots, progress, sparklines
 from rq.wording import duration, moment, size
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
@@ -42,8 +42,8 @@ def environment(site: Addresses) -> Environment:
         url=site.url,
         config=site.config,
         version=__version__,
-        spark=sparks.spark,
-        chart=sparks.chart,
+        spark=sparklines.spark,
+        chart=sparklines.chart,
         part_done=progress.part_done,
     )
     templates.filters.update(

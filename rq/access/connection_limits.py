@@ -15,7 +15,7 @@ _DESCRIPTORS = 2  # a connection may take one of so many that may be open
 Those = Callable[[Asker], bool]
 
 
-class Crowd:
+class ConnectionLimits:
     """The connections of one socket, at most `most` of them."""
 
     def __init__(self, most: int) -> None:

@@ -22,10 +22,10 @@ _MOST_SHOWN = 100  # of each queue
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the action of the lists on the pages of a queue and of the relay."""
-    routes.post("/owed/{name}/{key}", Owing(site).resolve, Role.OPERATOR)
+    routes.post("/owed/{name}/{key}", Deliveries(site).resolve, Role.OPERATOR)
 
 
-class Owing:
+class Deliveries:
     """One thing owed; its key stands in the address with dashes for slashes."""
 
     def __init__(self, site: Site) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from falcon.asgi import Request, Response
 
-from rq.web.owing import of_address
+from rq.web.deliveries import of_address
 from rq.web.pages import confirm
 from rq.web.pages.confirm import Question, Subject
 from rq.web.pages.queue import check_queue

@@ -52,7 +52,7 @@ def _sender_of(name: str) -> str:
     return sender if dash else ""
 
 
-class Parts:
+class UnfinishedUploads:
     """The unfinished uploads of one web process, and those that others left."""
 
     def __init__(self, directory: Path) -> None:

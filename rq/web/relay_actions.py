@@ -24,12 +24,12 @@ _NO_METHOD = "_method is none of retry, arrived and again"
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the actions of the page `/relay`."""
-    relay = Relaying(site)
+    relay = RelayActions(site)
     routes.post(PAGE, relay.change_all, Role.OPERATOR, queue=QUEUE)
     routes.post(PAGE + "/{msg_id}", relay.change, Role.OPERATOR, queue=QUEUE)
 
 
-class Relaying:
+class RelayActions:
     """Trying again, and saying whether something has arrived."""
 
     def __init__(self, site: Site) -> None:

@@ -28,9 +28,9 @@ from rq.web.answers import failure_in, say_reply
 from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
 from rq.web.messages import checked
 from rq.web.owners import Reply
-from rq.web.parts import Parts, name_of
 from rq.web.routes import Routes
 from rq.web.site import Site
+from rq.web.unfinished_uploads import UnfinishedUploads, name_of
 
 DIGEST = "X-RQ-SHA256"
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
@@ -38,7 +38,9 @@ _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
 
 def add_routes(routes: Routes, site: Site) -> None:
     """Add the route of uploads that can go on."""
-    routes.put("/q/{name}/{msg_id}/attach/{file}", Resumed(site).put, Role.PRODUCER)
+    routes.put(
+        "/q/{name}/{msg_id}/attach/{file}", ResumableUploads(site).put, Role.PRODUCER
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,12 @@ class _Wanted:
     sha256: str
 
 
-class Resumed:
+class ResumableUploads:
     """Uploads in pieces."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._parts = Parts(site.root.uploads)
+        self._parts = UnfinishedUploads(site.root.uploads)
 
     async def put(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
