@@ -287,11 +287,11 @@ class _Facts(dict[str, Any]):
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__(facts)
         text = self["text"] = str(facts.get("job_status") or "")
-        self["other"] = text.removeprefix("duplicate ")
+        self["other"] = wording.leader(text)
         self["reason"] = wording.reason(text)
         self["refusal"] = wording.refusal(text)
         self["times"] = wording.times(facts.get("count"))
-        self["size"] = text.partition(" environment ")[2]
+        self["size"] = wording.size_of_environment(text)
         self["says"] = f"; it says: {text}" if text else ""
         self["known"] = text or "The reason is not known."
         word, last = wording.improper(text)

@@ -59,7 +59,7 @@ class FileSystem:
     @property
     def promise(self) -> str:
         """What can be promised here."""
-        if any(one.startswith("power cut") for one in self.warnings):
+        if any(_power_cuts(self)):
             return (
                 "an accepted message survives kill -9 of every RQ process; "
                 "a power cut or kernel panic may lose it"
@@ -143,14 +143,19 @@ def _born(fd: int) -> int | None:
     return int(seconds) * 10**9 + int(nanoseconds) or None  # 0: made with the image
 
 
-def _warnings(fs: FileSystem) -> Iterator[str]:
+def _power_cuts(fs: FileSystem) -> Iterator[str]:
+    """Yield why a power cut may lose what was accepted."""
     kind = _warning_of_kind(fs)
     if kind:
-        yield f"power cut: {kind}"
+        yield kind
     if {"nobarrier", "barrier=0"} & set(fs.options):
-        yield "power cut: it is mounted without barriers: flush does not reach the disk"
+        yield "it is mounted without barriers: flush does not reach the disk"
     if fs.data_mode == "writeback":
-        yield "power cut: data=writeback: a file's content may come after its name"
+        yield "data=writeback: a file's content may come after its name"
+
+
+def _warnings(fs: FileSystem) -> Iterator[str]:
+    yield from (f"power cut: {why}" for why in _power_cuts(fs))
     if fs.dir_nlink is False:
         yield "a directory holds at most 65,000 folders here (ext4 without dir_nlink)"
 

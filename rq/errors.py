@@ -24,6 +24,7 @@ RQError                 internal: RQ itself failed over it
 ├── TooOften            somebody asks more often than they may
 ├── NotKnown            nobody can tell who asks: a login is needed
 ├── NotPermitted        who asks is known, and may not
+│   └── OtherQueue      they may, but with other queues
 ├── WrongHost           the request was sent to a name that is not ours
 ├── OutcomeUnknown      it may or may not have been done
 ├── Unreachable         nobody answers on a socket
@@ -183,6 +184,12 @@ class NotPermitted(RQError):
     """Who asks is known, and has no right to this."""
 
     kind = Kind.NOT_ALLOWED
+
+
+class OtherQueue(NotPermitted):
+    """Who asks may do this, but with other queues than the one it is about."""
+
+    kind = Kind.OTHER_QUEUE
 
 
 class WrongHost(RQError):

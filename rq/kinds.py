@@ -28,6 +28,7 @@ class Kind(StrEnum):
     TOO_OFTEN = "too_often"  # who asks may ask again after a while
     LOGIN_NEEDED = "login_needed"  # nobody can tell who asks
     NOT_ALLOWED = "not_allowed"  # who asks is known, and has no right to this
+    OTHER_QUEUE = "other_queue"  # who asks may do this, but with other queues
     WRONG_HOST = "wrong_host"  # the request was sent to a name that is not ours
     UNREACHABLE = "unreachable"  # nobody answers: nothing was asked
     OUTCOME_UNKNOWN = "outcome_unknown"  # the answer was lost: it may have been done

@@ -52,6 +52,7 @@ def from_json(data: bytes | str, what: str) -> Json:
     if text.count(b"[") + text.count(b"{") > DEPTH:  # most are not worth a look
         try:
             check_depth(value, DEPTH + _AROUND)
-        except TypeError as error:
-            raise BadInput(f"{what} {str(error).removeprefix('it ')}") from None
+        except TypeError:
+            most = DEPTH + _AROUND
+            raise BadInput(f"{what} is nested deeper than {most} levels") from None
     return value

@@ -26,6 +26,7 @@ _BEGINNINGS: tuple[tuple[str, Kind], ...] = (
     ("there is no queue ", Kind.NO_SUCH_QUEUE),
     ("no such queue", Kind.NO_SUCH_QUEUE),
     ("invalid queue name", Kind.NO_SUCH_QUEUE),
+    ("couldn't connect to queue - ", Kind.NO_SUCH_QUEUE),
     (f"msg couldn't be read: {_LACKING}", Kind.CANNOT_READ),
     ("msg couldn't be read", Kind.UNREADABLE),
     ("attachments are not on disk", Kind.NOT_WHOLE),
@@ -53,6 +54,7 @@ _BEGINNINGS: tuple[tuple[str, Kind], ...] = (
     ("unknown reason", Kind.INTERNAL),  # the ancestor's word for all that it caught
     ("This address is not among the allowed_ips", Kind.NOT_ALLOWED),
     ("queues (?:are not|cannot be) made here", Kind.NOT_ALLOWED),
+    (r"\S{1,64} may ask of ", Kind.OTHER_QUEUE),
     ("Without a login RQ answers only to ", Kind.WRONG_HOST),
     ("cannot clone message in ", Kind.WRONG_STATE),
     ("a message in ", Kind.WRONG_STATE),

@@ -41,6 +41,7 @@ _TYPES: tuple[type[RQError], ...] = (
     errors.TooOften,
     errors.NotKnown,
     errors.NotPermitted,
+    errors.OtherQueue,
     errors.WrongHost,
     errors.Unreachable,
     errors.OutcomeUnknown,

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from rq import sentences
+from rq.kinds import Kind
+
 # Fields of a message that whoever shows it tells in a sentence or a place of their own.
 TOLD = frozenset(
     {
@@ -45,7 +48,6 @@ _IMPROPER = re.compile(
     re.DOTALL,
 )
 _DELAY = re.compile(r"\d+(?:-|@(\S+) ?|$)")
-_NO_QUEUE = "couldn't connect to queue - "
 
 
 def reason(text: str) -> str:
@@ -107,13 +109,29 @@ def refusal(text: str) -> str:
     >>> refusal("forward failed - status: DOWN")
     'the queue is DOWN'
     """
-    said = text.removeprefix("forward failed - ")
-    if said.startswith(_NO_QUEUE):
-        queue = said.removeprefix(_NO_QUEUE)
-        return f"there is no queue {queue}, or nobody answers for it"
-    if said.startswith("status: "):
-        return f"the queue is {said.removeprefix('status: ')}"
-    return said
+    sentence = text.removeprefix("forward failed - ")
+    kind, name = sentences.kind_of(sentence), sentence.rpartition(" ")[2]
+    if kind is Kind.NO_SUCH_QUEUE:
+        return f"there is no queue {name}, or nobody answers for it"
+    return f"the queue is {name}" if kind is Kind.DOWN else sentence
+
+
+def leader(text: str) -> str:
+    """Return the message that ran in place of an equal one.
+
+    >>> leader("duplicate http://localhost/q/mail/20260102.0304.05.006.7")
+    'http://localhost/q/mail/20260102.0304.05.006.7'
+    """
+    return text.removeprefix("duplicate ")
+
+
+def size_of_environment(text: str) -> str:
+    """Return how large the parameters were that no environment held.
+
+    >>> size_of_environment("parameters too large for an environment (9 of 5 bytes)")
+    '(9 of 5 bytes)'
+    """
+    return text.partition(" environment ")[2]
 
 
 def times(count: object) -> str:

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import orjson
 
+from rq import sentences
 from rq.cli.levels import Finding, Level
 from rq.errors import RQError
+from rq.kinds import Kind
 from rq.layout import Root
 from rq.nesting import Json
 from rq.outbound import connection, peers
@@ -52,7 +54,7 @@ def _judge(reply: Reply) -> tuple[Level, str]:
     if reply.status == 401:
         return Level.CRITICAL, "it does not know the login or token that is set here"
     if reply.status == 403:
-        return _not_permitted(_detail(reply.body))
+        return _not_permitted(_kind(reply))
     if reply.status >= 500:
         return Level.CRITICAL, f"it answers {connection.phrase(reply.status)}"
     if 300 <= reply.status < 400:
@@ -63,9 +65,9 @@ def _judge(reply: Reply) -> tuple[Level, str]:
     return Level.OK, "may send there"
 
 
-def _not_permitted(detail: str) -> tuple[Level, str]:
+def _not_permitted(kind: Kind | None) -> tuple[Level, str]:
     """Tell a role that may not send from one that may, to other queues than this."""
-    if " may ask of " in detail:
+    if kind is Kind.OTHER_QUEUE:
         return Level.OK, "may send there, to some queues"
     return (
         Level.CRITICAL,
@@ -73,9 +75,13 @@ def _not_permitted(detail: str) -> tuple[Level, str]:
     )
 
 
-def _detail(body: bytes) -> str:
+def _kind(reply: Reply) -> Kind | None:
+    """Return the kind of a failure, by its sentence where an RQ of before answers."""
+    if reply.kind is not None:
+        return reply.kind
     try:
-        problem: Json = orjson.loads(body)
+        problem: Json = orjson.loads(reply.body)
     except orjson.JSONDecodeError:
-        return ""
-    return str(problem.get("detail")) if isinstance(problem, dict) else ""
+        return None
+    detail = problem.get("detail") if isinstance(problem, dict) else None
+    return sentences.kind_of(str(detail))

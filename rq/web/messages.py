@@ -19,7 +19,7 @@ from rq.errors import (
     Down,
     NoSuchMessage,
     NoSuchQueue,
-    NotPermitted,
+    OtherQueue,
     RQError,
 )
 from rq.kinds import Kind
@@ -257,7 +257,7 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
     if CLEANER in (queue, str(dest).rstrip("/").rpartition("/")[2]):
         rights.demand(req, Role.OPERATOR)
     if principal.is_limited and dest not in (None, queue):
-        raise NotPermitted(
+        raise OtherQueue(
             f"{principal.name} may send to {', '.join(principal.queues)}; a message of "
             f"this route goes to {queue}, not to {dest!r:.80}."
         )

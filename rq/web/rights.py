@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from falcon.asgi import Request
 
 from rq.access.roles import Principal, Role
-from rq.errors import NotPermitted
+from rq.errors import NotPermitted, OtherQueue
 from rq.web.routes import Right
 
 
@@ -26,7 +26,7 @@ def check_right(
     queue = right.queue or params.get("name")
     if queue is None or not principal.sees(queue):
         what = f"the queue {queue}" if queue else "all queues"
-        raise NotPermitted(
+        raise OtherQueue(
             f"{principal.name} may ask of {', '.join(principal.queues)}; "
             f"this is about {what}."
         )

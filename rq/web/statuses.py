@@ -26,6 +26,7 @@ STATUS_OF: dict[Kind, int] = {
     Kind.TOO_OFTEN: 429,
     Kind.LOGIN_NEEDED: 401,
     Kind.NOT_ALLOWED: 403,
+    Kind.OTHER_QUEUE: 403,
     Kind.WRONG_HOST: 421,
     Kind.UNREACHABLE: 503,
     Kind.OUTCOME_UNKNOWN: 504,

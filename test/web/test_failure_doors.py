@@ -62,6 +62,7 @@ AT_DOORS = {
     Kind.TOO_OFTEN: Doors(status=429, code=4, **AGAIN),
     Kind.LOGIN_NEEDED: Doors(status=401, code=4, passes=False),
     Kind.NOT_ALLOWED: Doors(status=403, code=4, passes=False),
+    Kind.OTHER_QUEUE: Doors(status=403, code=4, passes=False),
     Kind.WRONG_HOST: Doors(status=421, code=4, passes=False),
     Kind.UNREACHABLE: Doors(status=503, code=6, **AGAIN),
     Kind.OUTCOME_UNKNOWN: Doors(status=504, code=7, **AGAIN),

@@ -1,0 +1,136 @@
+"""Nobody tells one failure from another by its text: that is what kinds are for."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOM = Path(__file__).resolve().parent.parent.parent / "rq"
+# The ancestor's sentences and statuses, which are a protocol.
+PROTOCOL = {"sentences.py", "wording.py"}
+# Texts of others, who tell no kind: orjson, Spark. And one that is said once.
+FOREIGN = {
+    "nesting.py:check_depth",
+    "spark/attachments.py:unreadable",
+    "spark/mishaps.py:first_line",
+    "spark/mishaps.py:of_round",
+    "queues/owner.py:reload",
+}
+ERRORS = {"Exception", "BaseException", "OSError", "RQError"}
+LOOKS = {
+    *("startswith", "endswith", "removeprefix", "removesuffix", "partition"),
+    *("rpartition", "find", "index", "count"),
+    *("match", "fullmatch", "search", "findall", "finditer"),
+}
+
+
+def constants(tree):
+    """Return what the names at the top of a module stand for."""
+    return {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def errors_in(function):
+    """Return the names in a function that hold errors."""
+    caught = {
+        node.name
+        for node in ast.walk(function)
+        if isinstance(node, ast.ExceptHandler) and node.name
+    }
+    given = {
+        arg.arg
+        for arg in (*function.args.args, *function.args.kwonlyargs)
+        if arg.annotation and ERRORS & set(ast.unparse(arg.annotation).split(" | "))
+    }
+    return caught | given
+
+
+def sides(node):
+    """Return what a node compares or searches, if it does."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.Call(func=ast.Attribute(value=value, attr=attr), args=args):
+            return [value, *args] if attr in LOOKS else []
+    return []
+
+
+def is_text_of(part, errors):
+    """Return whether it is the text of one of these errors, `str(error)` or its args."""
+    match part:
+        case ast.Call(func=ast.Name(id="str" | "repr"), args=[ast.Name(id=name)]):
+            return name in errors
+        case ast.Attribute(value=ast.Name(id=name), attr="args"):
+            return name in errors
+    return False
+
+
+def is_sentence(part, known):
+    """Return whether it is a constant of several words (no `charset=`), or a tuple with
+    one."""
+    if isinstance(part, ast.Name):
+        part = known.get(part.id, part)
+    if isinstance(part, ast.Tuple | ast.Set | ast.List):
+        return any(is_sentence(each, known) for each in part.elts)
+    value = part.value if isinstance(part, ast.Constant) else None
+    words = value.decode("latin-1") if isinstance(value, bytes) else value
+    return isinstance(words, str) and " " in words.strip() and "=" not in words
+
+
+def compared(code):
+    """Give the functions of a module that compare texts of failures, and where."""
+    tree = ast.parse(code)
+    known = constants(tree)
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        errors = errors_in(function)
+        for node in ast.walk(function):
+            for part in sides(node):
+                if is_text_of(part, errors) or is_sentence(part, known):
+                    yield function.name, node.lineno
+
+
+def test_no_failure_is_known_by_its_text():
+    found = [
+        f"{path.relative_to(ROOM)}:{line} in {name}"
+        for path in sorted(ROOM.rglob("*.py"))
+        if str(path.relative_to(ROOM)) not in PROTOCOL
+        for name, line in compared(path.read_text())
+        if f"{path.relative_to(ROOM)}:{name}" not in FOREIGN
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return "DOWN" in str(error)',
+        'return str(error) == "x"',
+        'return str(error).startswith("x")',
+        "return re.match(PATTERN, str(error))",
+        'return error.args[0] == "x" or error.args == ()',
+        'return reply == ["fail", "status: DOWN"]',
+        'return reply[1] == "already created"',
+        'return text.startswith(("status: ", "not accepted: "))',
+        "return text.startswith(_NOT_NOW)",
+        """return reply == b'["fail", "status: DOWN"]'""",
+        'return text.partition(" may ask of ")',
+    ],
+)
+def test_it_would_be_seen(line):
+    code = f'_NOT_NOW = ("not done, ",)\ndef look(error: RQError):\n    {line}\n'
+    assert [name for name, _ in compared(code)][:1] == ["look"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["return error.kind in PASSING", 'return " " in text', 'return verb == "send"'],
+)
+def test_what_compares_no_sentence_is_not_seen(line):
+    assert list(compared(f"def look(error: RQError):\n    {line}\n")) == []
