@@ -1,0 +1,207 @@
+"""A message as a value, and its JSON on disk and on the wire.
+
+What may be asked for is checked once, by `from_request`; what lies on disk is read
+by `from_disk`, which is as strict about types. Unknown fields survive both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from rq import fieldnames
+from rq.errors import BadMessage, TooLarge, Torn
+from rq.fieldnames import DROPPED, OWN
+from rq.message import fields as checks
+from rq.message.fields import ENV_STRING_LIMIT, Attachment, JsonObject, param_text
+from rq.nesting import Json
+
+__all__ = ["ENV_STRING_LIMIT", "Attachment", "JsonObject", "Message", "param_text"]
+
+MAX_COUNT = 15
+MESSAGE_LIMIT = 1024 * 1024 - 4096  # bytes; with its journal line under 1 MiB
+PARAMS = fieldnames.PARAMS
+URLS_CUT = fieldnames.URLS_CUT
+# By these RQ says how a message stands, when it shows one: no sender may say it.
+SAID_BY_RQ = frozenset(
+    {
+        "phase",
+        "acknowledged",
+        "_txn",
+        "_attachments",
+        "removed_at",
+        "_restored",
+        "_silent",
+    }
+)
+MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message; `due` is epoch seconds, `count` the retries that were counted."""
+
+    msg_id: str
+    dest: str
+    due: float
+    src: str | None = None
+    count: int = 0
+    max_count: int = MAX_COUNT
+    attempt: int = 0  # starts, of any kind
+    params: JsonObject = field(default_factory=dict)  # param1 … param4
+    post_run_webhook: tuple[str, ...] = ()
+    orig_msg_id: str | None = None
+    force_remote: bool = False
+    cloned_from: str | None = None
+    dup: str | None = None
+    dups: tuple[str, ...] = ()
+    attachments: Mapping[str, Attachment] = field(default_factory=dict)
+    extra: JsonObject = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the object of the file `msg`: absent means not set."""
+        fields: dict[str, Json] = {
+            "msg_id": self.msg_id,
+            "dest": self.dest,
+            "due": self.due,
+            "count": self.count,
+            "max_count": self.max_count,
+        }
+        fields.update(self.params)
+        for name in _OPTIONAL:
+            value = getattr(self, name)
+            if value:
+                fields[name] = value
+        if self.attachments:
+            fields["attachments"] = {
+                name: file.to_json() for name, file in self.attachments.items()
+            }
+        fields.update(self.extra)
+        return fields
+
+    def encode(self) -> bytes:
+        """Return the content of the file `msg`."""
+        return to_keep(self.to_json())
+
+    def encode_new(self) -> bytes:
+        """As `encode`; TooLarge when it is too large to be accepted.
+
+        A message that was accepted may grow (attempts, riders), and still has to end.
+        """
+        data = self.encode()
+        if len(data) > MESSAGE_LIMIT:
+            raise too_large(len(data))
+        return data
+
+    def with_(self, **changes: Any) -> Message:
+        return replace(self, **changes)
+
+
+def too_large(size: int) -> TooLarge:
+    """Return the error for a message of `size` bytes of JSON."""
+    return TooLarge(
+        f"the message is {size} bytes of JSON, at most {MESSAGE_LIMIT} can be taken; "
+        "send large data as an attachment"
+    )
+
+
+_OPTIONAL = (
+    "src",
+    "attempt",
+    "post_run_webhook",
+    "orig_msg_id",
+    "force_remote",
+    "cloned_from",
+    "dup",
+    "dups",
+)
+_KEPT = frozenset(
+    {"msg_id", "dest", "due", "count", "max_count", "attachments", *PARAMS, *_OPTIONAL}
+)
+
+
+def from_request(fields: JsonObject, msg_id: str, now: float, origin: str) -> Message:
+    """Return the message that a client asks for; BadMessage says what is wrong.
+
+    `origin` is the full id to remember when the message is the first of its chain.
+    """
+    if not isinstance(fields, Mapping):
+        raise BadMessage("a message is a JSON object")
+    own = {name: fields[name] for name in fields if name not in OWN}
+    if not own.get("orig_msg_id"):
+        own["orig_msg_id"] = origin
+    message = _from_fields(own, msg_id, now)
+    if (count := len(message.post_run_webhook)) > MOST_URLS:
+        raise BadMessage(
+            f"post_run_webhook has {count} URLs, at most {MOST_URLS} are told"
+        )
+    return message
+
+
+def from_disk(data: bytes, msg_id: str, now: float) -> Message:
+    """Return the message in a file `msg`; Torn says what is wrong with it."""
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise Torn(f"msg is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise Torn("msg is not a JSON object")
+    try:
+        return _with_few_urls(_from_fields(fields, msg_id, now))
+    except BadMessage as error:
+        raise Torn(str(error)) from None
+
+
+def _with_few_urls(message: Message) -> Message:
+    """Cut what was accepted when there was no limit, and say so in the message."""
+    if len(urls := message.post_run_webhook) <= MOST_URLS:
+        return message
+    text = (
+        f"of {len(urls)} URLs the first {MOST_URLS} are told: no message may have more"
+    )
+    cut = {**message.extra, URLS_CUT: text}
+    return message.with_(post_run_webhook=urls[:MOST_URLS], extra=cut)
+
+
+def _from_fields(fields: JsonObject, msg_id: str, now: float) -> Message:
+    dest = fields.get("dest")
+    if dest is None or dest == "":
+        raise BadMessage('input missing required "dest" parameter')
+    due = fields.get("due")
+    params = {n: fields[n] for n in PARAMS if fields.get(n) is not None}
+    for name, value in params.items():
+        checks.check_param(name, value)
+    return Message(
+        msg_id=msg_id,
+        dest=checks.text(fields, "dest") or "",
+        due=now if due is None or due == "" else checks.due(due),
+        src=checks.text(fields, "src"),
+        count=checks.whole(fields, "count", 0),
+        max_count=checks.whole(fields, "max_count", MAX_COUNT),
+        attempt=checks.whole(fields, "attempt", 0),
+        params=params,
+        post_run_webhook=checks.urls(fields.get("post_run_webhook")),
+        orig_msg_id=checks.text(fields, "orig_msg_id"),
+        force_remote=bool(fields.get("force_remote")),
+        cloned_from=checks.text(fields, "cloned_from"),
+        dup=checks.text(fields, "dup"),
+        dups=checks.texts(fields, "dups"),
+        attachments=checks.attachments(fields.get("attachments")),
+        extra={} if fields.keys() <= _KEPT else _extra(fields),
+    )
+
+
+def _extra(fields: JsonObject) -> JsonObject:
+    unknown = fields.keys() - _KEPT - DROPPED
+    for name in unknown:
+        checks.as_json(name, fields[name])
+    return {name: fields[name] for name in fields if name in unknown}
+
+
+def to_keep(value: object) -> bytes:
+    """Return a value as JSON that stays in memory for a while: a copy, for orjson leaves
+    what it returns, however short, in a buffer of 4 KiB."""
+    return b"%b" % orjson.dumps(value)

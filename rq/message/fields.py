@@ -1,0 +1,137 @@
+"""The fields of a message, one by one: what each may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import orjson
+
+from rq import names
+from rq.errors import BadInput, BadMessage
+from rq.nesting import Json, check_depth
+
+ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
+_WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
+
+JsonObject = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that travels with a message."""
+
+    sha256: str
+    md5: str
+    size: int  # bytes
+
+    def to_json(self) -> dict[str, Json]:
+        """Return its entry in the file `msg`."""
+        return {"sha256": self.sha256, "md5": self.md5, "size": self.size}
+
+
+def as_json(name: str, value: Json) -> str:
+    """Return `value` as JSON: it will have to be written again and again, also within
+    what tells of its message."""
+    try:
+        check_depth(value)
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        raise BadMessage(f"{name} cannot be kept as JSON: {error}") from None
+
+
+def param_text(value: Json) -> str:
+    """Return a parameter as its environment variable holds it."""
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value).decode()
+
+
+def check_param(name: str, value: Json) -> None:
+    """BadMessage when no environment variable can hold a parameter."""
+    text = value if isinstance(value, str) else as_json(name, value)
+    if "\0" in text:
+        raise BadMessage(f"{name} holds a NUL byte, which no environment can hold")
+    room = ENV_STRING_LIMIT - len(f"RQ_{name.upper()}=") - 1
+    if len(text) * 4 > room and len(text.encode()) > room:
+        raise BadMessage(
+            f"{name} is {len(text.encode())} bytes, an environment variable holds "
+            f"{room}; send it as an attachment"
+        )
+
+
+def due(value: Json) -> float:
+    """Return a time in epoch seconds, given as a number or its text."""
+    seconds = None
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        seconds = _seconds(value)
+    if seconds is None or not 0 <= seconds <= _WHOLE_SECONDS_LIMIT:
+        raise BadMessage(f"due is not epoch seconds: {value!r:.80}")
+    return seconds
+
+
+def _seconds(value: float | str) -> float | None:
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def whole(fields: JsonObject, name: str, default: int) -> int:
+    """Return a whole number from 0 up, given as one or as its digits."""
+    value = fields.get(name)
+    if value is None or value == "":
+        return default
+    digits = value.strip() if isinstance(value, str) else ""
+    if digits.isascii() and digits.isdigit():
+        value = int(digits.lstrip("0")[:12] or "0")
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
+        return value
+    raise BadMessage(f"{name} is not a whole number from 0 up: {value!r:.80}")
+
+
+def text(fields: JsonObject, name: str) -> str | None:
+    """Return a short text that any environment can hold."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise BadMessage(f"{name} is not text: {value!r:.80}")
+    if "\0" in value or len(value) > ENV_STRING_LIMIT // 8:
+        raise BadMessage(f"{name} is too long or holds a NUL byte")
+    return value
+
+
+def texts(fields: JsonObject, name: str) -> tuple[str, ...]:
+    """Return a list of texts."""
+    value = fields.get(name) or ()
+    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise BadMessage(f"{name} is not a list of texts: {value!r:.80}")
+
+
+def urls(value: Json) -> tuple[str, ...]:
+    """Return a list of URLs, given as one or as a text with blanks between."""
+    if not value:
+        return ()
+    listed = value.split() if isinstance(value, str) else value
+    if isinstance(listed, list | tuple) and all(map(names.is_url, listed)):
+        return tuple(listed)
+    raise BadMessage(f"post_run_webhook is not a list of http URLs: {value!r:.80}")
+
+
+def attachments(value: Json) -> dict[str, Attachment]:
+    """Return attachments by their names."""
+    if not value:
+        return {}
+    try:
+        files = cast("Mapping[str, Mapping[str, str]]", value)
+        return {
+            names.attachment(name): Attachment(
+                sha256=str(file["sha256"]), md5=str(file["md5"]), size=int(file["size"])
+            )
+            for name, file in files.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError, BadInput):
+        raise BadMessage("attachments is not {name: {sha256, md5, size}}") from None
