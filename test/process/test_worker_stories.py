@@ -199,7 +199,7 @@ CAUSES = {
         "failed in attempt 1",
         "refused: there is no queue nobody",
     ),
-    Cause.LATER: (not_yet, "que", "Attempt 1 ended", "not come: not before noon"),
+    Cause.LATER: (not_yet, "que", "Attempt 1 ended", "run later: not before noon"),
     Cause.RESEND: (
         resend,
         "que",

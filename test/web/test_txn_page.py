@@ -46,7 +46,7 @@ def test_an_open_transaction_is_on_the_page_of_its_queue_and_has_its_own(queue, 
         for text in (txn, empty, HOSTILE, f"/q/t/txn/{txn}/confirm/abort"):
             assert text in shown, path
     shown = page(web, f"/q/t/txn/{txn}")
-    for text in (*ids, HOSTILE, "3 messages prepared", f"rq txn abort t {txn}"):
+    for text in (*ids, HOSTILE, "3 prepared messages", f"rq txn abort t {txn}"):
         assert text in shown
     assert "None is prepared yet" in page(web, f"/q/t/txn/{empty}")
     twin = web.get("/q/t/txn.json").json["transactions"]
