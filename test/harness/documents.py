@@ -86,11 +86,16 @@ def examples_of(language: str, use: str, place: Path = REFERENCE) -> list[str]:
     ]
 
 
+def prose(page: Path) -> str:
+    """Return a page without its blocks."""
+    return _FENCE.sub("", text(page))
+
+
 def anchors(page: Path) -> set[str]:
     """Return the names by which a link can point into a page, as the forges make them."""
-    heads = re.findall(r"^#+ (.*)$", _FENCE.sub("", text(page)), re.MULTILINE)
+    heads = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 def links(page: Path) -> set[str]:
-    return set(re.findall(r"\]\(([^)\s]+)\)", _FENCE.sub("", text(page))))
+    return set(re.findall(r"\]\(([^)\s]+)\)", prose(page)))

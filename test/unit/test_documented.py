@@ -1,7 +1,9 @@
 """The reference tells all that strangers can say and see, and nothing that is not there."""
 
 import json
+import pkgutil
 import re
+import tomllib
 from dataclasses import MISSING, fields
 
 import pytest
@@ -208,3 +210,36 @@ PLAYED = [CHECKOUT / "README.md", *GUIDE.glob("*.md"), *REFERENCE.glob("*.md")]
 def test_a_block_says_how_it_is_run(page):
     for example in documents.examples(page):
         assert example.use in _USES[example.language], example.text
+
+
+ARCHITECTURE = CHECKOUT / "ARCHITECTURE.md"
+NAMED = sorted(set(WORD.findall(documents.prose(ARCHITECTURE))))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name.endswith(".py")])
+def test_a_file_that_the_architecture_names_is_there(name):
+    assert any([*(CHECKOUT / "rq").glob(name), *CHECKOUT.glob(name)])
+
+
+DOTTED = re.compile(r"[a-z_]+(\.[A-Za-z_]+)+")
+NO_MODULES = re.compile(r".*\.(py|json|toml|md|sh|sock|state|hosts|log)")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in NAMED
+        if DOTTED.fullmatch(name) and not NO_MODULES.fullmatch(name)
+    ],
+)
+def test_a_name_that_the_architecture_names_is_there(name):
+    assert pkgutil.resolve_name(f"rq.{name}")
+
+
+def test_the_rooms_that_are_drawn_are_those_that_are_enforced():
+    contracts = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+    layers = contracts["tool"]["importlinter"]["contracts"][0]["layers"]
+    drawn = documents.section(ARCHITECTURE, "Rooms").split("```")[1].splitlines()
+    rows = [line for line in drawn if line and not line.startswith(" ")]
+    assert rows == [layer.replace("(", "").replace(")", "") for layer in layers]
