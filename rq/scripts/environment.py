@@ -25,7 +25,7 @@ def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
     """Return what is the same for every message of a queue."""
     env = dict(config.worker_env) or default_worker_env()
     # Last, so that a script's first line may name a command of RQ.
-    env["PATH"] = ":".join(one for one in (env.get("PATH"), COMMANDS) if one)
+    env["PATH"] = ":".join(place for place in (env.get("PATH"), COMMANDS) if place)
     if config.tmpdir:
         env["TMPDIR"] = config.tmpdir
     for name, value in queue.env_vars.items():

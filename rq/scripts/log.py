@@ -16,7 +16,7 @@ from rq.errors import NotPlain
 from rq.layout import STDIO_LOG
 
 _TAIL = 8192  # bytes of a log in which its last line is looked for
-_SHOWN = 200  # characters of that line
+_WIDTH = 200  # characters of that line
 
 
 SetAside = Callable[[int], None]  # gives the log in an open directory another name
@@ -81,7 +81,7 @@ class StdioLog:
                 written = os.pread(fd, _TAIL, at)
             finally:
                 os.close(fd)
-            return visible.last_line(written.decode(errors="replace"), _SHOWN)
+            return visible.last_line(written.decode(errors="replace"), _WIDTH)
         return ""
 
     def end(self, last: str, wanted: bool) -> None:

@@ -225,7 +225,7 @@ class Script:
 
 def drained(fd: int) -> list[bytes]:
     """Return what a pipe holds; a process that keeps it open is not waited for."""
-    found: list[bytes] = []
+    chunks: list[bytes] = []
     left = _DRAIN
     while left > 0:
         try:
@@ -235,15 +235,15 @@ def drained(fd: int) -> list[bytes]:
         if not data:
             break
         left -= len(data)
-        found.append(data)
-    return found
+        chunks.append(data)
+    return chunks
 
 
 def find_program(argv: list[str], path: str) -> list[str]:
     """Return `argv` with its program found on `path`; FileNotFoundError if it is not."""
     if "/" in argv[0]:
         return argv
-    found = shutil.which(argv[0], path=path)
-    if found is None:
+    program = shutil.which(argv[0], path=path)
+    if program is None:
         raise FileNotFoundError(2, "no such program", argv[0])
-    return [found, *argv[1:]]
+    return [program, *argv[1:]]

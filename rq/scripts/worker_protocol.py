@@ -17,13 +17,13 @@ import orjson
 READY = b"ready"
 
 
-class Phase(StrEnum):
+class WorkerPhase(StrEnum):
     """What a long-lived worker is doing."""
 
     STARTING = "starting"  # it has not yet said `ready`
     FREE = "free"
     TAKEN = "taken"  # it has a message, or is about to
-    ENDING = "ending"  # it gets no more
+    RETIRED = "ending"  # it gets no more
 
 
 _ESCAPES = {
@@ -46,7 +46,7 @@ def line(values: Mapping[str, str]) -> bytes:
     """
     text = orjson.dumps(values)
     if b"\\" in text:
-        text = _ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)
+        text = _ESCAPE.sub(lambda match: _ESCAPES[match[0]], text)
     return text + b"\n"
 
 

@@ -8,6 +8,9 @@ import pytest
 ROOMS = Path(__file__).resolve().parent.parent.parent / "rq"
 # Paths below rq/ whose names are plain; it grows.
 CLEAN = (
+    "queues/attempts",
+    "queues/runner",
+    "scripts",
     "access",
     "config",
     "errors.py",
@@ -15,7 +18,10 @@ CLEAN = (
     "nesting.py",
     "outbound",
     "published.py",
+    "queues/attempts",
+    "queues/runner",
     "replies.py",
+    "scripts",
     "states.py",
     "trash.py",
     "web/pages",

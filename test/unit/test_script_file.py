@@ -20,9 +20,9 @@ def file(tmp_path):
 
 def next_try(file, now):
     """Refuse it now, and return when it is tried again."""
-    assert file.ready(now, known=False)
+    assert file.ready(now, has_worker=False)
     file.not_started(Cause.SCRIPT, "run: No such file or directory", now)
-    while not file.ready(now, known=False):
+    while not file.ready(now, has_worker=False):
         assert file.retry_at > now
         now = file.retry_at
     return now
@@ -42,10 +42,10 @@ def test_a_file_that_the_kernel_refuses_is_tried_later_and_later(file):
 
 @pytest.mark.parametrize("cause", [Cause.SCRIPT, Cause.SPAWN])
 def test_starts_that_fail_together_have_failed_once(file, cause):
-    assert file.ready(1000.0, known=False)
+    assert file.ready(1000.0, has_worker=False)
     for _ in range(20):
         file.not_started(cause, "run: in vain", 1000.0)
-    assert file.not_before(1000.0 + SCRIPT_SECONDS, known=False) is None
+    assert file.not_before(1000.0 + SCRIPT_SECONDS, has_worker=False) is None
 
 
 @pytest.mark.parametrize("mended", ["edited", "told", "started"])
@@ -62,10 +62,10 @@ def test_it_is_tried_at_the_next_look_when_something_has_changed(
         file.look_again()
     else:
         file.is_back()
-    assert file.ready(now + SCRIPT_SECONDS, known=False)
+    assert file.ready(now + SCRIPT_SECONDS, has_worker=False)
 
 
 def test_a_file_that_goes_while_it_is_looked_at_is_not_there(file, tmp_path):
     (tmp_path / "run").unlink()
-    assert not file.ready(1000.0, known=False)
+    assert not file.ready(1000.0, has_worker=False)
     assert "no such file" in file._owner.oper

@@ -55,7 +55,8 @@ class Batch:
 
     def __iter__(self) -> Iterator[Attempt]:
         """Give the attempts that have not ended."""
-        return (one for one in list(self._attempts.values()) if not one.has_ended)
+        attempts = list(self._attempts.values())
+        return (attempt for attempt in attempts if not attempt.has_ended)
 
     def get(self, msg_id: str) -> Attempt | None:
         """Return the attempt on one of its messages."""

@@ -15,7 +15,7 @@ from rq.queues.attempts.attempt import Attempt
 from rq.scripts.log import PassedLog
 from rq.scripts.script import Plan, Script, drained
 from rq.scripts.slots import Slot
-from rq.scripts.worker_protocol import READY, Limits, Phase
+from rq.scripts.worker_protocol import READY, Limits, WorkerPhase
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Worker:
     ) -> None:
         """Start it; `make` is given the descriptor for its output."""
         self.slot = slot
-        self.phase = Phase.STARTING
+        self.phase = WorkerPhase.STARTING
         self.renewing = False  # it ends when its message has
         self.attempt: Attempt | None = None
         self._log: PassedLog | None = None  # of its message
@@ -89,7 +89,7 @@ class Worker:
 
     def retire(self) -> None:
         """Let it end, once it has done what it has at work."""
-        if self.phase is Phase.TAKEN:
+        if self.phase is WorkerPhase.TAKEN:
             self.renewing = True
         else:
             self._hang_up()
@@ -100,10 +100,10 @@ class Worker:
         if self.renewing:
             self._hang_up()
         else:
-            self.phase = Phase.FREE
+            self.phase = WorkerPhase.FREE
 
     def _hang_up(self) -> None:
-        self.phase = Phase.ENDING
+        self.phase = WorkerPhase.RETIRED
         self.hung_up = True
         self.script.hang_up()
 
@@ -138,8 +138,8 @@ class Worker:
         )
 
     def _ready(self) -> None:
-        if self.phase is Phase.STARTING:
-            self.phase, self.greeted = Phase.FREE, True
+        if self.phase is WorkerPhase.STARTING:
+            self.phase, self.greeted = WorkerPhase.FREE, True
             self._events.ready(self)
         elif self.attempt is not None and self.attempt.at_work:
             if not self._has_read() or self.script.sending:
@@ -193,7 +193,7 @@ class Worker:
         self._loop.remove_reader(self._output)
         os.close(self._output)
         self.script.hang_up()
-        self.phase = Phase.ENDING
+        self.phase = WorkerPhase.RETIRED
         how = self.script.termination
         if self.attempt is not None and self.attempt.at_work and how:
             # What it used of the processor it used for all its messages.

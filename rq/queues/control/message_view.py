@@ -19,7 +19,7 @@ from rq.queues import retention
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.owner import Owner
-from rq.scripts.worker_protocol import Phase
+from rq.scripts.worker_protocol import WorkerPhase
 from rq.states import State
 from rq.wording import duration, moment
 
@@ -257,7 +257,9 @@ def _why_gathering(owner: Owner, msg_id: str) -> str:
 def why_no_worker(owner: Owner) -> str:
     """Return in a sentence why no worker that stays is free."""
     starting = [
-        one for one in owner.attempts.workers.values() if one.phase is Phase.STARTING
+        one
+        for one in owner.attempts.workers.values()
+        if one.phase is WorkerPhase.STARTING
     ]
     age = time.monotonic() - starting[0].began if starting else 0.0
     if age < SLOW_START:
@@ -270,5 +272,5 @@ def why_no_worker(owner: Owner) -> str:
 
 def lacks_worker(owner: Owner) -> bool:
     """Whether messages wait for a worker that stays to be ready."""
-    free = any(one.phase is Phase.FREE for one in owner.attempts.workers.values())
+    free = any(one.phase is WorkerPhase.FREE for one in owner.attempts.workers.values())
     return owner.config.worker == PERSISTENT and not free

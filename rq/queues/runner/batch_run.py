@@ -85,10 +85,10 @@ class BatchRun:
     def _odd(self, batch: Batch, text: bytes, why: str) -> None:
         batch.oddities += 1
         if batch.oddities <= ODDITIES:
-            shown = text.decode("utf-8", "replace")[:200]
+            line = text.decode("utf-8", "replace")[:200]
             log.warning(
                 "a batch said something of a message that RQ ignores: %s",
-                fields(batch=batch.batch_id, line=shown, reason=why),
+                fields(batch=batch.batch_id, line=line, reason=why),
             )
 
     # ---- ending

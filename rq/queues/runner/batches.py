@@ -62,10 +62,10 @@ class Batches:
             elif more:
                 return now
             else:
-                known = [one for one in (later, starts) if one is not None]
-                if not known:
+                moments = [moment for moment in (later, starts) if moment is not None]
+                if not moments:
                     self._file.is_back()  # nobody waits for it: nothing is known
-                return min(known, default=None)
+                return min(moments, default=None)
             if owner.spool.journal.full:
                 return now
         return None
@@ -94,13 +94,16 @@ class Batches:
         # Another one for each start: a batch may begin while the last one's directory,
         # of the same first message, is on its way out.
         batch_id = f"{ids[0]}.{self.owner.spool.entries[ids[0]].attempt + 1}"
-        claimed = [self._claim_one(one, batch_id, slot, now) for one in ids]
-        there = [one for one in claimed if one is not None]
-        if not there:
+        attempts = [
+            attempt
+            for msg_id in ids
+            if (attempt := self._claim_one(msg_id, batch_id, slot, now)) is not None
+        ]
+        if not attempts:
             os.close(slot.fd)
             self._parts.slots.free(slot.number)
             return
-        batch = Batch(batch_id, there, slot)
+        batch = Batch(batch_id, attempts, slot)
         self.owner.attempts.add_batch(batch)
         self._claimed.append(batch)
 

@@ -133,5 +133,6 @@ class Claims:
         they are to be started."""
         ready = [attempt for attempt in self._waiting if attempt.claim.seq <= seq]
         if ready:
-            self._waiting = [one for one in self._waiting if one.claim.seq > seq]
+            later = [attempt for attempt in self._waiting if attempt.claim.seq > seq]
+            self._waiting = later
         return ready

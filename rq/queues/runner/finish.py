@@ -163,7 +163,7 @@ def _changed(
     if decided.cause in (Cause.RESEND_LIMIT, Cause.CRASH_LIMIT):
         return message.with_(count=message.count + 1)
     if riders:
-        dups = tuple(owner.full_id(one) for one in reversed(riders))
+        dups = tuple(owner.full_id(rider) for rider in reversed(riders))
         return message.with_(dups=dups)
     return None
 

@@ -24,33 +24,36 @@ class LeftProcesses:
         self._owner = owner
         self._slots = slots
         self._left = list(owner.opened.left_processes)
-        for one in self._left:
-            if one.msg_id:
-                owner.attempts.left.setdefault(one.msg_id, _sentence(one))
-            if (slot := self._slot_of(one)) is not None:
+        for process in self._left:
+            if process.msg_id:
+                owner.attempts.left.setdefault(process.msg_id, _sentence(process))
+            if (slot := self._slot_of(process)) is not None:
                 slots.keep(slot)
 
     def look(self) -> None:
         """Take back messages whose processes have all ended since."""
-        for one in [one for one in self._left if processes.has_ended(one.pidfd)]:
+        ended = [
+            process for process in self._left if processes.has_ended(process.pidfd)
+        ]
+        for process in ended:
             try:
-                self._has_ended(one)
+                self._has_ended(process)
             except Unread as error:  # its message is read again at the next look
                 _log.warning("a message cannot be taken back yet: %s", error)
 
-    def _has_ended(self, one: Found) -> None:
-        others = [other for other in self._left if other is not one]
-        if one.msg_id and all(other.msg_id != one.msg_id for other in others):
-            self._take_back(one.msg_id)
-            self._owner.attempts.left.pop(one.msg_id, None)
+    def _has_ended(self, process: Found) -> None:
+        others = [other for other in self._left if other is not process]
+        if process.msg_id and all(other.msg_id != process.msg_id for other in others):
+            self._take_back(process.msg_id)
+            self._owner.attempts.left.pop(process.msg_id, None)
         self._left = others
-        os.close(one.pidfd)
-        slot = self._slot_of(one)
+        os.close(process.pidfd)
+        slot = self._slot_of(process)
         if slot is not None and all(self._slot_of(other) != slot for other in others):
             self._slots.free(slot)
 
-    def _slot_of(self, one: Found) -> int | None:
-        return batch_dirs.slot_of(one.lease, self._owner.opened.lease_prefix)
+    def _slot_of(self, process: Found) -> int | None:
+        return batch_dirs.slot_of(process.lease, self._owner.opened.lease_prefix)
 
     def _take_back(self, msg_id: str) -> None:
         owner = self._owner
@@ -62,10 +65,10 @@ class LeftProcesses:
         owner.wake()
 
 
-def _sentence(one: Found) -> str:
-    if one.pid == 0:  # its slot is locked, and nobody shows that it holds it
+def _sentence(process: Found) -> str:
+    if process.pid == 0:  # its slot is locked, and nobody shows that it holds it
         return lease_holders.hidden_sentence(0.0)
-    if one.lease == lease_holders.OF_ANCESTOR:
-        return f"Process {one.pid}, which the Ruby RQ started for it, still runs."
-    state = processes.state_letter(one.pid)
-    return f"Process {one.pid} (state {state}) holds its slot and does not end."
+    if process.lease == lease_holders.OF_ANCESTOR:
+        return f"Process {process.pid}, which the Ruby RQ started for it, still runs."
+    state = processes.state_letter(process.pid)
+    return f"Process {process.pid} (state {state}) holds its slot and does not end."

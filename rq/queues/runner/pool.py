@@ -21,7 +21,7 @@ from rq.queues.runner.script_file import MISSING, SCRIPT_SECONDS
 from rq.scripts import worker_protocol
 from rq.scripts.script import KILL, TERM, Plan
 from rq.scripts.slots import Slot
-from rq.scripts.worker_protocol import Limits, Phase
+from rq.scripts.worker_protocol import Limits, WorkerPhase
 
 OUTPUT_LINES = 100  # of what one worker prints without a message, in the log
 OUTPUT_WIDTH = 500
@@ -66,7 +66,7 @@ class Pool:
     @property
     def busy(self) -> bool:
         """Whether one has a message, or is about to be given one."""
-        return any(worker.phase is Phase.TAKEN for worker in self._all.values())
+        return any(worker.phase is WorkerPhase.TAKEN for worker in self._all.values())
 
     @property
     def empty(self) -> bool:
@@ -94,9 +94,10 @@ class Pool:
     def _grow(self, now: float) -> float | None:
         """Start one more, if it may be; return when to ask again. OSError as execve
         gives it: it cannot be started."""
-        live = [one for one in self._all.values() if one.phase is not Phase.ENDING]
+        workers = self._all.values()
+        live = [worker for worker in workers if worker.phase is not WorkerPhase.RETIRED]
         full = len(live) >= self._owner.config.num_workers
-        if full or any(worker.phase is Phase.STARTING for worker in live):
+        if full or any(worker.phase is WorkerPhase.STARTING for worker in live):
             return None
         if now < self._hold_until:
             return self._hold_until
@@ -138,7 +139,7 @@ class Pool:
     def take(self) -> Worker:
         """Reserve one that is free."""
         worker = self._free.pop()
-        worker.phase = Phase.TAKEN
+        worker.phase = WorkerPhase.TAKEN
         return worker
 
     def _ready(self, worker: Worker) -> None:
@@ -158,7 +159,7 @@ class Pool:
         if self._owner.admission.stopping or worker.worn(self._limits):
             worker.retire()
         worker.release()
-        if worker.phase is Phase.FREE:
+        if worker.phase is WorkerPhase.FREE:
             self._free.append(worker)
         else:
             self._see_off(worker)
@@ -182,7 +183,7 @@ class Pool:
     def renew(self) -> None:
         """Let all end that live now, each when its message has."""
         for worker in list(self._all.values()):
-            if worker.phase is not Phase.ENDING:
+            if worker.phase is not WorkerPhase.RETIRED:
                 self._retire(worker)
 
     def retire_worn(self) -> None:
@@ -195,7 +196,7 @@ class Pool:
         worker.retire()
         if worker in self._free:
             self._free.remove(worker)
-        if worker.phase is Phase.ENDING:
+        if worker.phase is WorkerPhase.RETIRED:
             self._see_off(worker)
 
     def _see_off(self, worker: Worker) -> None:

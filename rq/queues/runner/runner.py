@@ -42,13 +42,13 @@ class Runner:
 
     def __init__(self, owner: Owner, null: int) -> None:
         self.owner = owner
-        self._parts = self._made(null)
+        self._parts = self._new_parts(null)
         self.left_processes = LeftProcesses(owner, self._parts.slots)
         self.pool = Pool(owner, self._parts, self._exited, self._unread)
         self.batches = Batches(owner, self._parts)
         self._claims = Claims(owner, self._parts, self.pool)
 
-    def _made(self, null: int) -> Parts:
+    def _new_parts(self, null: int) -> Parts:
         owner = self.owner
         slots = Slots(
             owner.queue.path / "lease",

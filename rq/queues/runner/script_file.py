@@ -39,18 +39,18 @@ class ScriptFile:
         self._hold_until = 0.0
         self.identity: tuple[object, ...] = ()  # of the last one that looked fit
 
-    def not_before(self, now: float, known: bool) -> float | None:
+    def not_before(self, now: float, has_worker: bool) -> float | None:
         """Return when a start is to be tried again; None: now. `known` as in `ready`."""
-        if now >= self._hold_until and self.ready(now, known):
+        if now >= self._hold_until and self.ready(now, has_worker):
             return None
         return max(self._hold_until, self.retry_at)
 
-    def ready(self, now: float, known: bool) -> bool:
+    def ready(self, now: float, has_worker: bool) -> bool:
         """Return whether it looks as if it could be started; `known`: a worker that
         stays runs it, so that not every question is worth a look."""
         if now < self.retry_at:
             return False
-        if known and now < self._look_at:
+        if has_worker and now < self._look_at:
             return True
         path = self.path = self._real()
         identity = self._stat()
@@ -76,10 +76,10 @@ class ScriptFile:
     def _stat(self) -> tuple[object, ...]:
         """Return what changes when it is replaced or edited; nothing if it is not there."""
         try:
-            found = os.stat(self.path)
+            info = os.stat(self.path)
         except OSError:
             return ()
-        return self.path, found.st_ino, found.st_mtime_ns, found.st_size
+        return self.path, info.st_ino, info.st_mtime_ns, info.st_size
 
     def fail(self, text: str, now: float) -> None:
         """It cannot be started: SCRIPTERROR."""
