@@ -1,1 +1,1 @@
-"""Attempts: what one is from its claim to its end, alone, in a batch, by a worker that stays."""
+"""Attempts from claim to end: of a script, of a long-lived worker, of a batch."""

@@ -1,4 +1,4 @@
-"""An attempt: a message from its claim until it goes on, and all that is known of that.
+"""An attempt: a message from its claim until it goes on.
 
 One object for each claim: what is reserved for it, the script that works on it, what that
 has said, and the one decision about its end.
@@ -46,8 +46,8 @@ class Work:
 
     script: Script
     log: StdioLog | PassedLog
-    batch_said: Said | None = None  # by the batch that the message is in
-    # Of a script whose exit status may say how it ended: the last line that it wrote.
+    batch_said: Said | None = None  # what its batch has said for all messages
+    # Returns the last line that the script printed; None: its exit status says nothing.
     last_printed: Callable[[], str] | None = None
     began: float = field(default_factory=time.monotonic)
     began_at: float = field(default_factory=time.time)
@@ -93,7 +93,7 @@ class Attempt:
 
     @property
     def text(self) -> str:
-        """What was said last, for people: of its message, else of the whole batch."""
+        """The last text about its message, for people; else that of its batch."""
         batch = self.work.batch_said
         return self.said.text or (batch.text if batch else "")
 
@@ -105,7 +105,7 @@ class Attempt:
 
     @property
     def at_work(self) -> bool:
-        """Whether its script is not yet done with it."""
+        """Whether its script works on it."""
         return self.phase in (Phase.STARTING, Phase.RUNNING)
 
     @property
@@ -114,26 +114,26 @@ class Attempt:
         return self.phase is Phase.ENDED
 
     def start(self, work: Work) -> None:
-        """A script was started for it."""
+        """Go on with the script that was started for it."""
         self._step(Step.START)
         self._work = work
 
     def hand_over(self, work: Work) -> None:
-        """A long-lived worker, or the script of its batch, has it."""
+        """Go on with a script that runs: a long-lived worker, or that of its batch."""
         self._step(Step.HAND_OVER)
         self._work = work
 
     def hear(self) -> None:
-        """Its script said a line."""
+        """Go on: its script has said a line."""
         self._step(Step.HEAR)
 
     def finish(self, termination: Ending) -> None:
-        """Its script is done with it: it has exited, or is ready for the next."""
+        """Go on: its script has exited, or is ready for the next message."""
         self._step(Step.FINISH)
         self.termination = termination
 
     def end(self) -> None:
-        """Its message goes on; WrongState when it has done so before."""
+        """Let its message go on; WrongState when it has before."""
         self._step(Step.END)
 
     def _step(self, step: Step) -> None:
@@ -142,7 +142,7 @@ class Attempt:
     # ---- its end
 
     def decide(self, decided: Outcome) -> Outcome:
-        """Keep and return what becomes of its message; WrongState when that is known."""
+        """Keep and return what becomes of its message; WrongState at a second decision."""
         if self.outcome is not None:
             raise WrongState("how an attempt ends is decided once")
         self.outcome = decided

@@ -15,7 +15,7 @@ from rq.scripts.slots import Slot
 from rq.scripts.words import Said
 from rq.states import Event
 
-_LIVES = Ending(None, None, None, None)  # the process of one that ended before it
+_LIVES = Ending(None, None, None, None)  # of a message that ends before the process
 
 
 class Batch:
@@ -26,8 +26,8 @@ class Batch:
         self.slot = slot
         self._attempts = {attempt.msg_id: attempt for attempt in attempts}
         self.ended: dict[Event, int] = {}
-        self.lost = 0  # messages of which nothing was said when its process died
-        self.said = Said()  # what is for all of which nothing else was said
+        self.lost = 0  # messages without a word when its process died
+        self.said = Said()  # for the messages of which nothing else is said
         self._work: Work | None = None
         self.cut_short = False  # RQ itself ends it, because the queue stops
         self.began = time.monotonic()
@@ -86,26 +86,26 @@ class Batch:
         del self._attempts[attempt.msg_id]
 
     def start(self, script: Script, log: StdioLog) -> None:
-        """Its process runs, and all its messages with it."""
+        """Go on with its process, and all its messages with it."""
         self._work = Work(script=script, log=log, batch_said=self.said)
         for attempt in self:
             attempt.hand_over(self._work)
 
     def cancel(self, who: str) -> None:
-        """Let all that have not ended end as cancelled by `who`, but those of which it
-        was said how they end."""
+        """Let its messages end as cancelled by `who`, except those of which the script has
+        said how they end."""
         self.said.by = self.said.by or who
         for attempt in self:
             if attempt.outcome is not None and attempt.said.word is None:
                 attempt.outcome = outcome.cancelled(self.said.by)
 
     def finish(self, attempt: Attempt) -> None:
-        """The script is done with a message."""
+        """Let the script be done with a message."""
         how = self.work.script.termination
         # What its process used of the processor it used for all of them.
         alone = _LIVES if how is None else replace(how, cpu_us=None, max_rss=None)
         attempt.finish(alone)
 
     def count_end(self, event: Event) -> None:
-        """One of its messages has gone on."""
+        """Count a message that has gone on."""
         self.ended[event] = self.ended.get(event, 0) + 1

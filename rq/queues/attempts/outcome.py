@@ -23,8 +23,8 @@ class Outcome:
     cause: Cause
     text: str
     delay: float = 0.0
-    dest: str | None = None  # who is owed a copy
-    waits_for: str | None = None  # what is left alone for `delay`
+    dest: str | None = None  # the queue that is owed a copy
+    waits_for: str | None = None  # a name; its messages wait for `delay`
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ def decide(
 
 
 def cancelled(who: str) -> Outcome:
-    """Return the outcome of a run that somebody has ended."""
+    """Return the outcome of a run that was cancelled."""
     return Outcome(Event.FAIL, Cause.CANCELLED, f"cancelled by {who}")
 
 

@@ -1,5 +1,5 @@
 """What runs: the attempts, batches and long-lived workers of a queue, and the processes
-that hold its slots."""
+that hold slots which should be free."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ class Attempts:
         self._started: dict[str, Attempt] = {}
         self._batches: dict[str, Batch] = {}  # claimed or started
         self.workers: dict[int, Worker] = {}  # slot: the long-lived worker that has it
-        self.starts = (
-            0  # of scripts, and messages handed over, since this process began
-        )
-        self.holders: dict[
-            int, str
-        ] = {}  # slot: who holds it though its script has ended
-        self.left: dict[str, str] = {}  # message: who, of an earlier owner, has it
+        self.starts = 0  # scripts started and messages handed over, by this process
+        # Slot or message: the process that holds it though the script has ended.
+        self.holders: dict[int, str] = {}
+        self.left: dict[str, str] = {}  # of an earlier owner
 
     # ---- what begins and ends
 
@@ -94,18 +91,18 @@ class Attempts:
         """Return the batch of a message, which may have ended."""
         return next((batch for batch in self.batches if msg_id in batch), None)
 
-    # ---- who holds what should be free
+    # ---- slots that should be free
 
     def holder_of(self, msg_id: str) -> str:
-        """Return, in a sentence, who keeps a message in run whose script has ended."""
+        """Return, in a sentence, which process keeps a message in run."""
         attempt = self._started.get(msg_id)
         if attempt is None:
             return self.left.get(msg_id, "")
         return self.holders.get(attempt.slot.number, "")
 
     def kept_in_run(self) -> dict[str, str]:
-        """Return the messages in run whose scripts have ended, of a batch the first, and
-        who keeps each there."""
+        """Return the messages that stay in run though their scripts have ended (of a batch
+        the first), and which process keeps each there."""
         first = {
             attempt.slot.number: attempt.msg_id
             for attempt in reversed(self._started.values())

@@ -1,4 +1,4 @@
-"""One long-lived worker: a script that stays, and the message it has at work."""
+"""A long-lived worker: a script that takes one message after the other."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ class Worker:
         self.script.send(line)
 
     def retire(self) -> None:
-        """Let it end, once it has done what it has at work."""
+        """Let it end, after its message if it has one."""
         if self.phase is WorkerPhase.TAKEN:
             self.renewing = True
         else:
             self._hang_up()
 
     def release(self) -> None:
-        """Its message has gone on."""
+        """Let it go on without its message."""
         self.attempt = self._log = None
         if self.renewing:
             self._hang_up()
@@ -113,7 +113,7 @@ class Worker:
         silent = self.attempt is not None and self.attempt.said.word is None
         return silent and self._unread >= self._handed > 0
 
-    # ---- what comes from it
+    # ---- its lines and output
 
     def _hear(self, text: bytes) -> None:
         if text.strip() == READY:

@@ -23,11 +23,11 @@ _RUINED = MISSING | {
     errno.ENXIO,
     errno.ENAMETOOLONG,
 }
-# What says nothing of one folder: all have the same.
+# Errors that say nothing about one folder: every folder has them.
 _OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
                      errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # fmt: skip
 _NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
-TRIES = 6  # of a message whose folder cannot be used, before it goes to err
+TRIES = 6  # starts of a message whose folder cannot be used, before it goes to err
 _FIRST, _LONGEST = 1.0, 60.0  # seconds between them
 _MOST_HINDERED = 10_000
 _AT_LAST = {Cause.FOLDER: Cause.FOLDER_LIMIT}
@@ -40,33 +40,35 @@ class Abort:
     event: Event
     cause: Cause
     text: str
-    wait: float = 0.0  # seconds that the message waits, and no other
+    wait: float = 0.0  # seconds that this message waits
 
 
 class FailedStarts:
-    """Messages that cannot be started for what is theirs alone, most likely their own
-    folders; with how often they were tried."""
+    """Messages that cannot be started for a reason of their own, most likely their
+    folders, and how often each was tried."""
 
     def __init__(self) -> None:
         self._tries: dict[str, int] = {}
 
     def refuse(self, msg_id: str, cause: Cause, text: str) -> Abort:
-        """Return what becomes of one: it waits, longer each time, and alone; then err."""
+        """Return what becomes of a message: it alone waits, longer each time; then err."""
         tries = self._tries.pop(msg_id, 0) + 1
         if tries >= TRIES:
             return Abort(Event.FAIL, _AT_LAST.get(cause, cause), text)
         self._tries[msg_id] = tries
-        if len(self._tries) > _MOST_HINDERED:  # of who was deleted nobody tells
+        if (
+            len(self._tries) > _MOST_HINDERED
+        ):  # deleted messages are never forgotten otherwise
             del self._tries[next(iter(self._tries))]
         wait = back_off.delay(tries, _FIRST, _LONGEST)
         return Abort(Event.REQUEUE, cause, text, wait)
 
     def fault(self, msg_id: str, error: Exception) -> Abort:
-        """As `refuse`, of one over whose start RQ itself has failed."""
+        """As `refuse`, for a message whose start failed by a fault of RQ."""
         return self.refuse(msg_id, Cause.FAULT, unforeseen(error))
 
     def forget(self, msg_id: str) -> None:
-        """It could be used."""
+        """The message has started."""
         self._tries.pop(msg_id, None)
 
 
@@ -90,7 +92,7 @@ def why_not_started(script: str, message: Message, error: OSError) -> Abort:
 
 
 def unforeseen(error: Exception) -> str:
-    """Return in words what no rule of RQ has foreseen."""
+    """Return the text for an error that no rule of RQ covers."""
     return f"RQ failed over it ({error!r:.200}); the log of its queue says where"
 
 

@@ -1,4 +1,4 @@
-"""A batch at work: what its process says of its messages, and how they end."""
+"""A batch at work: what its process says about its messages, and how they end."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ class BatchRun:
         finish.fire(self.owner, attempt, decided)
 
     def _part(self, batch: Batch, msg_id: str, decided: Outcome) -> None:
-        """Let a message whose batch died go on with fewer others: one of them may have
-        killed it. When the batch before it died, too, it is rather the script, and
-        ever more starts of that would help nobody."""
+        """Put a message whose batch died into a smaller batch next time: one message may
+        have killed the process. When the batch before died too, the script is the
+        likelier cause, and more and smaller starts would not help."""
         entry = self.owner.spool.entries[msg_id]
         if decided.cause not in _LOST:
             entry.lost = 0
@@ -144,7 +144,7 @@ class BatchRun:
         self._parts.tasks.spawn(self._end_rest(batch))
 
     async def _end_rest(self, batch: Batch) -> None:
-        """End all whose end was not said, and the batch."""
+        """End the messages whose end was not said, then the batch."""
 
         def end(attempt: Attempt) -> None:
             self._finish(batch, attempt, self._decide(batch, attempt))
@@ -161,11 +161,11 @@ class BatchRun:
             fields(batch=batch.batch_id, **{str(k): n for k, n in batch.ended.items()}),
         )
         self._free(batch)
-        await self.owner.committed()  # what is said of them may not be lost with it
+        await self.owner.committed()  # the ends are durable before the directory goes
         self._remove(batch)
 
     def forget(self, batch: Batch) -> None:
-        """A batch has not started; nothing of it is left."""
+        """Forget a batch that did not start."""
         self._free(batch)
         self._remove(batch)
 

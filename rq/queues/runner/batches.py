@@ -1,5 +1,5 @@
-"""Batches: who goes together is claimed in one group of the journal, and one process is
-started for all."""
+"""Batches: their messages are claimed in one group of the journal, and one process is
+started for all of them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from rq.scripts.slots import Slot
 from rq.spool import batch_dirs, lost_attempts
 from rq.states import Event
 
-LOOKS = 200  # messages that are found to be due in one turn
-
+LOOKS = 200  # due messages that are put into batches in one turn
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +63,15 @@ class Batches:
             else:
                 moments = [moment for moment in (later, starts) if moment is not None]
                 if not moments:
-                    self._file.is_back()  # nobody waits for it: nothing is known
+                    self._file.is_back()  # no message waits for it: no error to show
                 return min(moments, default=None)
             if owner.spool.journal.full:
                 return now
         return None
 
     def _gather(self, now: float) -> tuple[float | None, bool]:
-        """Take who is due out of the schedule; return when the next one is, and whether
-        there are more."""
+        """Put due messages into batches; return when the next is due, and whether more are
+        due now."""
         for _ in range(LOOKS):
             msg_id, later = self.owner.backlog.next_of_batches(now)
             if msg_id is None:
@@ -91,8 +90,8 @@ class Batches:
         except OSError as error:
             self._file.lacks(error, now)
             return
-        # Another one for each start: a batch may begin while the last one's directory,
-        # of the same first message, is on its way out.
+        # The attempt is part of the id: the directory of the last batch with the same
+        # first message may still be there.
         batch_id = f"{ids[0]}.{self.owner.spool.entries[ids[0]].attempt + 1}"
         attempts = [
             attempt
@@ -133,7 +132,7 @@ class Batches:
         return attempt
 
     def any_after(self, seq: int) -> bool:
-        """Whether one is claimed with a message accepted by a later event than `seq`."""
+        """Whether a claimed batch has a message accepted by a later event than `seq`."""
         return any(batch.seq > seq for batch in self._claimed)
 
     # ---- starting
@@ -158,7 +157,7 @@ class Batches:
                 self._hold_back(batch, error)
 
     def _hold_back(self, batch: Batch, error: Exception) -> None:
-        """Let nothing of a batch be stranded that nobody has foreseen to fail."""
+        """Give back the messages of a batch whose start failed by a fault of RQ."""
         why = Abort(Event.REQUEUE, Cause.SPAWN, abort.unforeseen(error))
         self._file.not_started(why.cause, why.text, self.owner.spool.clock())
         self._give_back(batch, why)
@@ -241,7 +240,7 @@ class Batches:
     def _not_started(self, batch: Batch, error: OSError) -> None:
         first = next(iter(batch)).message
         why = abort.why_not_started(self.owner.config.script, first, error)
-        if why.event is Event.FAIL:  # it is no message's fault
+        if why.event is Event.FAIL:  # no single message is to blame
             why = Abort(Event.REQUEUE, Cause.SPAWN, why.text)
         log.warning(
             "a batch could not be started: %s",
@@ -257,10 +256,10 @@ class Batches:
             abort.give_back(self.owner, attempt, why)
         self._run.forget(batch)
 
-    # ---- being told to end
+    # ---- cancelling
 
     def cancel(self, batch: Batch, who: str) -> None:
-        """End a batch: all of it that has not ended goes to err."""
+        """End a batch: its messages that have not ended go to err."""
         batch.cancel(who)
         if batch.script is not None:
             self._terminate(batch)

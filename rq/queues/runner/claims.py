@@ -1,5 +1,4 @@
-"""Claims messages that are due: what is reserved for each, and the way back of what
-cannot be claimed."""
+"""Claims due messages, and reserves a slot or a long-lived worker for each."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ class Claims:
 
     def _nothing_due(self, later: float | None) -> float | None:
         if later is None:
-            self._file.is_back()  # nothing waits for it: nothing is known of it
+            self._file.is_back()  # no message waits for it: no error to show
         return later
 
     @property
@@ -98,7 +97,7 @@ class Claims:
     def _fire(
         self, msg_id: str, slot: Slot, worker: Worker | None, now: float
     ) -> Message | None:
-        """Claim a message; None: it cannot be claimed, and its way back is arranged."""
+        """Claim a message; None when it cannot be claimed: it waits again, or is in err."""
         owner = self._owner
         owner.backlog.remove(msg_id)
         try:

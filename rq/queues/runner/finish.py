@@ -1,4 +1,4 @@
-"""The end of an attempt: one event, with all that it tells of it."""
+"""The end of an attempt: one event, its facts, and what it owes to other queues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def decide(owner: Owner, attempt: Attempt) -> Outcome:
-    """Decide what becomes of the message of an attempt whose script is done; once."""
+    """Decide, once, what becomes of a message when its script is done with it."""
     how, message = attempt.termination, attempt.message
     assert how is not None
     decided = outcome.decide(
@@ -42,8 +42,8 @@ def decide(owner: Owner, attempt: Attempt) -> Outcome:
 
 
 def fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
-    """Let the message of an attempt go on as decided; with its riders, and what it owes.
-    An error that nobody has foreseen lets it go on, too: to err."""
+    """End an attempt as decided, with its riders and what it owes; after an error that no
+    rule covers, in err."""
     attempt.end()
     owner.attempts.forget(attempt)
     try:
@@ -69,7 +69,7 @@ def _fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
     riders = _riders(owner, msg_id, decided.event)
     changed = _changed(owner, message, decided, riders)
     if changed is None and _was_touched(owner, attempt):
-        changed = message  # what its script made of the file is not kept
+        changed = message  # its script has written to the file: write it anew
     more: More = {}
     if riders:
         more["riders"], more["rides"] = riders, owner.full_id(msg_id)
@@ -97,15 +97,15 @@ def _fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
 
 
 def _was_touched(owner: Owner, attempt: Attempt) -> bool:
-    """Whether the file `msg` is not the one that was there at the start; the folder of a
-    message that a long-lived worker has may not be made yet."""
+    """Whether the file `msg` was changed since the start. With a long-lived worker its
+    folder may not be made yet: then it was not."""
     if attempt.stamp is None and attempt.claim.worker is not None:
         return False
     return owner.spool.stamp(attempt.msg_id) != attempt.stamp
 
 
 def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
-    """Return what was decided; of a name too many to wait for, for this message alone."""
+    """Return the decision; when too many names are waited for, its message alone waits."""
     name, now = decided.waits_for, owner.spool.clock()
     if name is None or owner.backlog.waiting.has_room(message.dest, name, now):
         return decided
@@ -113,7 +113,7 @@ def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
 
 
 def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
-    """Hold back, or let go on, those that wait for the same as a message."""
+    """Hold back, or release, the messages that wait for the same name as this one."""
     if decided.waits_for is not None:
         until = owner.spool.clock() + decided.delay
         owner.backlog.waiting.hold(
@@ -124,7 +124,7 @@ def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
 
 
 def _tell(attempt: Attempt, decided: Outcome) -> None:
-    # What comes by the thousand a second is told by the journal alone.
+    # These come by the thousand a second: the journal has them, the log does not.
     many = attempt.claim.worker is not None or attempt.claim.batch_id is not None
     quiet = many and decided.event in WELL
     log.log(
@@ -141,7 +141,7 @@ def _tell(attempt: Attempt, decided: Outcome) -> None:
 
 
 def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
-    """Return who ends together with a message; give the others back to que."""
+    """Return the riders that end with a message; when it has failed, release them all."""
     if event in WELL:
         return owner.backlog.riders_of(msg_id)
     owner.backlog.release_riders(msg_id)
@@ -159,7 +159,7 @@ def _changed(
         counted = decided.cause is not Cause.LATER
         return message.with_(count=message.count + counted, due=due)
     if decided.event is Event.REQUEUE:
-        return message  # its file does not know of this attempt
+        return message  # its file has not yet the number of this attempt
     if decided.cause in (Cause.RESEND_LIMIT, Cause.CRASH_LIMIT):
         return message.with_(count=message.count + 1)
     if riders:

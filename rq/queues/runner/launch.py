@@ -24,7 +24,7 @@ from rq.states import State
 
 
 class Launcher:
-    """Starts attempts; OSError says why one cannot be started."""
+    """Starts attempts; OSError says why an attempt cannot start."""
 
     def __init__(
         self, owner: Owner, file: ScriptFile, null: int, reports: Reports

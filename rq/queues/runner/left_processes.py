@@ -1,4 +1,4 @@
-"""What earlier owners left and could not be ended at start: waited for."""
+"""Processes of earlier owners that could not be ended at the start: waited for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeftProcesses:
-    """Processes that would not end; their messages stay in run until they do."""
+    """Processes that do not end; their messages stay in run until they have."""
 
     def __init__(self, owner: Owner, slots: Slots) -> None:
         self._owner = owner
@@ -66,7 +66,7 @@ class LeftProcesses:
 
 
 def _sentence(process: Found) -> str:
-    if process.pid == 0:  # its slot is locked, and nobody shows that it holds it
+    if process.pid == 0:  # its slot is locked by a process that cannot be found
         return lease_holders.hidden_sentence(0.0)
     if process.lease == lease_holders.OF_ANCESTOR:
         return f"Process {process.pid}, which the Ruby RQ started for it, still runs."

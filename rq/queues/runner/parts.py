@@ -1,4 +1,4 @@
-"""What all that runs in one queue shares."""
+"""What scripts alone, long-lived workers and batches share."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from rq.scripts.script import KILL, TERM, Plan
 from rq.scripts.slots import Slot
 from rq.scripts.worker_protocol import Limits, WorkerPhase
 
-OUTPUT_LINES = 100  # of what one worker prints without a message, in the log
+OUTPUT_LINES = 100  # that a worker prints without a message, in the log
 OUTPUT_WIDTH = 500
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Pool:
 
     @property
     def busy(self) -> bool:
-        """Whether one has a message, or is about to be given one."""
+        """Whether a worker has a message, or is about to be given one."""
         return any(worker.phase is WorkerPhase.TAKEN for worker in self._all.values())
 
     @property
@@ -75,11 +75,10 @@ class Pool:
     # ---- starting
 
     def want(self, now: float) -> float | None:
-        """See to it that there will be a worker for what is due; return when to look
-        again."""
+        """Start a worker if a message is due; return when to look again."""
         first = self._owner.backlog.waiting.first_due()
         if first is None:
-            self._parts.file.is_back()  # nothing waits for it: nothing is known of it
+            self._parts.file.is_back()  # no message waits for it: no error to show
         if first is None or first > now:
             return first
         try:
@@ -92,8 +91,8 @@ class Pool:
             return now + SCRIPT_SECONDS
 
     def _grow(self, now: float) -> float | None:
-        """Start one more, if it may be; return when to ask again. OSError as execve
-        gives it: it cannot be started."""
+        """Start another worker if the config allows it; return when to ask again. OSError,
+        as execve gives it, when the script cannot be started."""
         workers = self._all.values()
         live = [worker for worker in workers if worker.phase is not WorkerPhase.RETIRED]
         full = len(live) >= self._owner.config.num_workers
@@ -131,13 +130,13 @@ class Pool:
         self._hold_until = now + back_off.delay(self._failures, 0.5, 30.0)
 
     def hold_no_longer(self) -> None:
-        """Something may have changed: try again at once."""
+        """Try again at once: something may have changed."""
         self._hold_until = 0.0
 
     # ---- giving and taking
 
     def take(self) -> Worker:
-        """Reserve one that is free."""
+        """Reserve a free worker."""
         worker = self._free.pop()
         worker.phase = WorkerPhase.TAKEN
         return worker
@@ -151,7 +150,7 @@ class Pool:
         self._owner.wake()
 
     def release(self, worker: Worker) -> None:
-        """Take one back whose message has gone on, or was not handed to it."""
+        """Take back a worker whose message has gone on, or was not handed to it."""
         if worker.script.termination is not None:
             return  # it is forgotten when nothing is left of it
         if worker.attempt is not None:
@@ -172,8 +171,8 @@ class Pool:
         return Limits(config.worker_messages, config.worker_seconds)
 
     def has_free(self, script: tuple[object, ...]) -> bool:
-        """Whether one that runs the file `script` can be given a message; all that run
-        another are renewed."""
+        """Whether a worker that runs the file `script` is free; workers that run another
+        file are renewed."""
         if script != self._script:
             self._script = script
             self.hold_no_longer()
@@ -181,13 +180,13 @@ class Pool:
         return bool(self._free)
 
     def renew(self) -> None:
-        """Let all end that live now, each when its message has."""
+        """Let all workers end, each after its message."""
         for worker in list(self._all.values()):
             if worker.phase is not WorkerPhase.RETIRED:
                 self._retire(worker)
 
     def retire_worn(self) -> None:
-        """Let those end that have lived long and have no message."""
+        """Let free workers end that have reached a limit of their config."""
         for worker in list(self._free):
             if worker.worn(self._limits):
                 self._retire(worker)
@@ -200,7 +199,7 @@ class Pool:
             self._see_off(worker)
 
     def _see_off(self, worker: Worker) -> None:
-        """End one that does not end by itself."""
+        """Signal a worker that does not end by itself."""
         grace = self._owner.main.grace
         self._owner.loop.call_later(grace, worker.script.signal, TERM)
         self._owner.loop.call_later(2 * grace, worker.script.signal, KILL)
@@ -208,7 +207,7 @@ class Pool:
     # ---- ending
 
     def signal_all(self, sig: int) -> None:
-        """Signal all that have not ended."""
+        """Signal all workers that have not ended."""
         for worker in list(self._all.values()):
             worker.script.signal(sig)
 
@@ -236,7 +235,7 @@ class Pool:
             self._parts.file.fail(f"{self._owner.config.script}: {text}", now)
 
     def forget(self, worker: Worker) -> None:
-        """One has ended, and nothing is left of it."""
+        """Forget a worker that has ended, once nothing is left of it."""
         del self._all[worker.slot.number]
         self._printed.pop(worker, None)
         self._parts.slots.free(worker.slot.number)

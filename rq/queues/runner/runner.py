@@ -1,4 +1,4 @@
-"""Lets claimed messages start, and ends their attempts.
+"""Starts claimed messages, and ends their attempts.
 
 Order that must not change: the claim is durable before the script starts; all of its
 children have ended before its final event; the final event is durable before its folder
@@ -82,7 +82,7 @@ class Runner:
 
     @property
     def flows(self) -> bool:
-        """Whether scripts are at work, so that another end most likely comes soon."""
+        """Whether scripts are at work, so that another end is likely soon."""
         return self.pool.busy or self.owner.attempts.started > 0
 
     def look_at_script(self) -> None:
@@ -162,7 +162,7 @@ class Runner:
         self._exited(attempt)
 
     def _exited(self, attempt: Attempt) -> None:
-        """Its script is done with it: decide, and end it when nothing of it is left."""
+        """Decide when the script is done with it; end it when nothing of it is left."""
         if attempt.questions:
             return
         decided = finish.decide(self.owner, attempt)
@@ -176,7 +176,7 @@ class Runner:
         self._parts.orphans.clear(attempt.script, attempt.slot, thoroughly, end)
 
     def _end(self, attempt: Attempt) -> None:
-        """Nothing of it is left: its message goes on."""
+        """End it: nothing of it is left."""
         decided, worker = attempt.outcome, attempt.claim.worker
         assert decided is not None
         attempt.close_log(decided.event not in finish.WELL)
@@ -189,7 +189,7 @@ class Runner:
         else:
             self.pool.forget(worker)
 
-    # ---- being told to end
+    # ---- cancelling
 
     def cancel(self, msg_id: str, who: str) -> bool:
         """End a running message as err; False when it is not running.
@@ -237,7 +237,7 @@ class Runner:
             )
             attempt.script.signal(KILL)
 
-    # ---- the end of all
+    # ---- stopping
 
     @property
     def idle(self) -> bool:
@@ -246,8 +246,8 @@ class Runner:
         return nothing and not self._parts.tasks
 
     def cut_short(self) -> None:
-        """Let scripts that end from now on without a word run again at the next start:
-        they are made to end because the queue stops."""
+        """Let messages whose scripts end without a word from now on run again at the next
+        start: the stop of the queue ends them."""
         for attempt in self.owner.attempts:
             attempt.cut_short = True
         for batch in self.owner.attempts.batches:

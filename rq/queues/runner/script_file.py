@@ -1,5 +1,4 @@
-"""The script of a queue as a file: whether it looks startable, and since when it does
-not."""
+"""The script of a queue as a file: whether it looks startable, and when to look again."""
 
 from __future__ import annotations
 
@@ -40,14 +39,14 @@ class ScriptFile:
         self.identity: tuple[object, ...] = ()  # of the last one that looked fit
 
     def not_before(self, now: float, has_worker: bool) -> float | None:
-        """Return when a start is to be tried again; None: now. `known` as in `ready`."""
+        """Return when to try a start again; None: now. `has_worker` as in `ready`."""
         if now >= self._hold_until and self.ready(now, has_worker):
             return None
         return max(self._hold_until, self.retry_at)
 
     def ready(self, now: float, has_worker: bool) -> bool:
-        """Return whether it looks as if it could be started; `known`: a worker that
-        stays runs it, so that not every question is worth a look."""
+        """Return whether it looks startable; `has_worker`: a long-lived worker runs it, so
+        that a look once a second is enough."""
         if now < self.retry_at:
             return False
         if has_worker and now < self._look_at:
@@ -74,7 +73,7 @@ class ScriptFile:
         return os.path.realpath(os.path.join(root, self._owner.config.script))
 
     def _stat(self) -> tuple[object, ...]:
-        """Return what changes when it is replaced or edited; nothing if it is not there."""
+        """Return what changes when the file is replaced or edited; () if it is not there."""
         try:
             info = os.stat(self.path)
         except OSError:
@@ -93,7 +92,7 @@ class ScriptFile:
         if cause is Cause.SCRIPT:
             self._refuse(text, now)
         elif cause is Cause.SPAWN:
-            if now >= self._hold_until:  # those who fail together have failed once
+            if now >= self._hold_until:  # starts that fail together count once
                 self._failures += 1
             self._hold_until = now + back_off.delay(self._failures, 0.5, 30.0)
             self._owner.lacks = text
@@ -114,7 +113,7 @@ class ScriptFile:
         Each try writes to the journal and to the message's log, so the same file is tried
         again later and later; another one at the next look.
         """
-        if now >= self._refused_until:  # those who fail together have failed once
+        if now >= self._refused_until:  # starts that fail together count once
             self._refusals += 1
         self._refused = self._stat()
         wait = back_off.delay(self._refusals, SCRIPT_SECONDS, REFUSED_SECONDS)
@@ -122,7 +121,7 @@ class ScriptFile:
         self.fail(text, now)
 
     def is_back(self) -> None:
-        """It was started, or nobody waits for it."""
+        """Clear the error: it was started, or no message waits for it."""
         self._unfit = False
         self._refusals = 0
         self._refused = ()
