@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from types import SimpleNamespace
 
@@ -71,6 +72,24 @@ def test_nothing_happens_to_an_attempt_that_has_ended(again):
     attempt.end()
     with pytest.raises(WrongState):
         again(attempt)
+
+
+@pytest.mark.parametrize("begin", [Attempt.start, Attempt.hand_over])
+def test_a_message_does_not_go_on_while_its_script_works(begin):
+    attempt = claimed()
+    begin(attempt, script())
+    attempt.hear()
+    with pytest.raises(WrongState, match="running cannot end"):
+        attempt.end()
+
+
+def test_what_cannot_happen_is_logged(caplog):
+    loop = asyncio.new_event_loop()
+    loop.call_soon(claimed().hear)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert "an attempt that is claimed cannot hear" in caplog.text
 
 
 def test_an_attempt_is_decided_once():

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rq.proc.spawn import Ending
-from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt, Work
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
@@ -97,7 +96,7 @@ class Batch:
         self.said.by = self.said.by or who
         for attempt in self:
             if attempt.outcome is not None and attempt.said.word is None:
-                attempt.outcome = outcome.cancelled(self.said.by)
+                attempt.cancel(self.said.by)
 
     def finish(self, attempt: Attempt) -> None:
         """Let the script be done with a message."""

@@ -77,6 +77,10 @@ class Worker:
     def worn(self, limits: Limits) -> bool:
         return limits.worn(self.messages, time.monotonic() - self.began)
 
+    def reserve(self) -> None:
+        """Keep it for a message."""
+        self.phase = WorkerPhase.TAKEN
+
     def take(self, attempt: Attempt, log: PassedLog, line: bytes) -> None:
         """Give it a message, and its output from now on to `log`."""
         self._drain()  # what it printed before is not of this message

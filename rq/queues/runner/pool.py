@@ -138,7 +138,7 @@ class Pool:
     def take(self) -> Worker:
         """Reserve a free worker."""
         worker = self._free.pop()
-        worker.phase = WorkerPhase.TAKEN
+        worker.reserve()
         return worker
 
     def _ready(self, worker: Worker) -> None:
