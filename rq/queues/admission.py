@@ -47,7 +47,7 @@ class Admission:
     @property
     def may_start(self) -> bool:
         """Whether messages may start."""
-        failed = self.disk_failed or self._spool.journal.failed
+        failed = self.disk_failed or self._spool.journal_failed
         if self.restored or self.stopping or failed or self._spool.lag >= LAG_MESSAGES:
             return False
         return self.admin is Admin.UP
@@ -64,8 +64,8 @@ class Admission:
             return DiskFailed(f"the disk failed: {self.disk_failed}")
         if self.stopping:
             return Closed("the queue is stopping")
-        if self._spool.journal.no_space:
-            return NoRoom(self._spool.journal.no_space)
+        if self._spool.journal_full:
+            return NoRoom(self._spool.journal_full)
         if self._spool.stuck and (
             self._spool.lag >= LAG_MESSAGES or self._spool.lag_bytes >= LAG_BYTES
         ):

@@ -53,11 +53,7 @@ class Backlog:
 
     def _schedule(self) -> list[tuple[str, Entry]]:
         """Take all messages in que into the schedule; return them."""
-        que = [
-            (msg_id, entry)
-            for msg_id, entry in self._spool.entries.items()
-            if entry.state is State.QUE
-        ]
+        que = list(self._spool.in_state(State.QUE))
         now = self._spool.clock()
         for _, entry in que:
             if entry.due > now:
@@ -85,7 +81,7 @@ class Backlog:
 
     def add(self, msg_id: str, message: Message | None = None) -> None:
         """Take a message that has come into que into the schedule."""
-        entry = self._spool.entries[msg_id]
+        entry = self._spool.entry(msg_id)
         entry.rider_of = None
         self.put_back(msg_id)
         if self._config.coalesce_params:
@@ -93,14 +89,14 @@ class Backlog:
 
     def put_back(self, msg_id: str) -> None:
         """Let a message that was due, and could not be claimed, be due again."""
-        entry = self._spool.entries[msg_id]
+        entry = self._spool.entry(msg_id)
         self.waiting.add(Item(entry.due, entry.seq, msg_id))
 
     def remove(self, msg_id: str) -> None:
         """Forget a message that leaves que."""
         self.gathering.remove(msg_id)
         self._hurried.discard(msg_id)
-        entry = self._spool.entries.get(msg_id)
+        entry = self._spool.entry_of(msg_id)
         if entry is None:
             return
         if entry.key is not None:
@@ -112,7 +108,7 @@ class Backlog:
 
     def run_now(self, msg_id: str) -> None:
         """Let a message in que run before all others."""
-        entry = self._spool.entries.get(msg_id)
+        entry = self._spool.entry_of(msg_id)
         if entry is None or entry.state is not State.QUE or entry.rider_of:
             raise WrongState("msg not in runnable state")
         first = self.first_due()
@@ -148,7 +144,7 @@ class Backlog:
         """Let a message that is due wait for its batch; Unread: which batch that is
         cannot be known yet."""
         params: Mapping[str, Any] = {}
-        entry, last = self._spool.entries[msg_id], False
+        entry, last = self._spool.entry(msg_id), False
         if self._config.batch.get("by") or entry.count:
             try:
                 message = self._spool.read(msg_id)
@@ -208,7 +204,7 @@ class Backlog:
         riders = self._groups.others(key, leader, MOST_RIDERS)
         for rider in riders:
             self.remove(rider)
-            entry = self._spool.entries[rider]
+            entry = self._spool.entry(rider)
             entry.rider_of, entry.key = leader, key
         if riders:
             self._riders[leader] = dict.fromkeys(riders)
@@ -221,7 +217,7 @@ class Backlog:
     def release_riders(self, leader: str) -> None:
         """Give riders back to que: their leader did not succeed."""
         for rider in self._riders.pop(leader, ()):
-            entry = self._spool.entries.get(rider)
+            entry = self._spool.entry_of(rider)
             if entry is not None and entry.state is State.QUE:
                 entry.rider_of = None
                 if entry.key is not None:
@@ -240,7 +236,7 @@ class Backlog:
             self._groups.add(entry.key, msg_id)
 
     def _is_waiting(self, item: Item) -> bool:
-        entry = self._spool.entries.get(item.msg_id)
+        entry = self._spool.entry_of(item.msg_id)
         return (
             entry is not None
             and entry.state is State.QUE
@@ -249,7 +245,7 @@ class Backlog:
         )
 
     def _leader_of(self, msg_id: str) -> str | None:
-        return self._spool.entries[msg_id].rider_of
+        return self._spool.entry(msg_id).rider_of
 
     def _dest_of(self, msg_id: str) -> str:
         try:

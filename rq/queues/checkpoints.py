@@ -30,7 +30,7 @@ class Points:
         self._first_open: float | None = None  # when the first uncovered event came
         self._index: index.Writing | None = None
         self._finishing: Future[None] | None = None  # of the index before
-        self._indexed = owner.spool.journal.seq
+        self._indexed = owner.spool.last_seq
 
     def committed(self) -> None:
         """There are events that no checkpoint covers."""
@@ -39,14 +39,14 @@ class Points:
 
     def mind(self) -> bool:
         """Move a checkpoint on; return whether it waits for folders that can be made."""
-        if self._index is not None and not self.owner.spool.journal.pending:
+        if self._index is not None and not self.owner.spool.pending:
             self._write_index()  # of what is durable only
         if self._syncing is not None:
             return False
         if self._point is None:
             self._begin_checkpoint()
         spool = self.owner.spool
-        if self._point is None or spool.lagging.barrier:
+        if self._point is None or spool.checkpoint_waits:
             return self._point is not None and not spool.stuck
         self._syncing = self.owner.threads.submit(
             checkpoint.finish, spool.dir_fd, spool.queue, self._point
@@ -61,15 +61,14 @@ class Points:
         if (
             self.owner.admission.disk_failed
             or self._first_open is None
-            or spool.journal.pending
+            or spool.pending
         ):
             return
         waited = time.monotonic() - self._first_open
-        written = spool.journal.bytes_written
+        written = spool.bytes_since_checkpoint
         if waited < checkpoint.AFTER_SECONDS and written < checkpoint.AFTER_BYTES:
             return
         self._first_open = None
-        spool.journal.bytes_written = 0
         self._point = checkpoint.begin(spool, self._boot)
 
     def _checkpointed(self) -> None:
@@ -93,16 +92,8 @@ class Points:
         if self._index is not None or (self._finishing and not self._finishing.done()):
             return
         spool = self.owner.spool
-        self._indexed = spool.journal.seq
-        source = index.lines(
-            spool.journal.journal_id,
-            spool.journal.position.seq,
-            spool.entries,
-            spool.keys,
-            spool.txns,
-            spool.compares,
-        )
-        self._index = index.Writing(spool.queue, source)
+        self._indexed = spool.last_seq
+        self._index = index.Writing(spool.queue, index.lines_of(spool))
         self.owner.loop.call_later(0.05, self.owner.wake)
 
     def _write_index(self) -> None:

@@ -25,7 +25,7 @@ from rq.queues.owner import Owner
 from rq.queues.runner.runner import Runner
 from rq.queues.tasks import Tasks, in_slices
 from rq.spool import Spool
-from rq.spool.store import PREP_SECONDS, key_seconds
+from rq.spool.store import PREP_SECONDS
 from rq.states import Event, Note, Role, State
 
 PATIENCE = 2.0  # seconds that who asks for a look waits for the door
@@ -113,11 +113,11 @@ class Housekeeping:
             return (self._connections.drop_silent,)
         return (
             self._watch_clocks,
-            self.owner.spool.gone.try_again,
+            self.owner.spool.remove_again,
             self._look_at_files,
             self._look_whether_it_stands,
             self._connections.drop_silent,
-            self.owner.spool.journal.look_again,
+            self.owner.spool.look_for_space,
             self.runner.pool.retire_worn,
             self.runner.left_processes.look,
             self.owner.family.strangers,
@@ -174,10 +174,8 @@ class Housekeeping:
 
     def seal(self) -> Future[None] | None:
         """Make history of all events so far; they are durable first."""
-        spool = self.owner.spool
         try:
-            spool.commit()
-            return spool.journal.seal()
+            return self.owner.spool.seal()
         except (OSError, DiskFailed) as error:
             log.error("the journal could not be sealed: %s", error)
             return None
@@ -211,20 +209,15 @@ class Housekeeping:
         now = spool.clock()
 
         def discard(msg_id: str) -> None:
-            one = spool.entries.get(msg_id)
+            one = spool.entry_of(msg_id)
             if one is None or one.state is not State.PREP or one.busy or self._ended:
                 return
             # A transaction has its own end.
             if not spool.txns.of(msg_id) and is_old(spool, msg_id, now):
                 spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
 
-        def forget(key: str) -> None:
-            known = spool.keys.get(key)
-            if known is not None and now - known[1] > key_seconds(key):
-                del spool.keys[key]
-
-        await in_slices(list(spool.entries), discard, self.owner.wake)
-        await in_slices(list(spool.keys), forget)
+        await in_slices(spool.live(), discard, self.owner.wake)
+        await in_slices(spool.remembered_keys(), lambda key: spool.forget_key(key, now))
         spool.txns.forget(now)
         self.owner.wake()
 

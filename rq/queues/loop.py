@@ -79,23 +79,23 @@ class Turns:
             return
         spool = owner.spool
         later = self.runner.claim_due()
-        durable_seq = spool.journal.position.seq
+        durable_seq = spool.durable_seq
         sync = self._must_sync(durable_seq)
-        if spool.journal.write(last=sync):
+        if spool.write(last=sync):
             self.runner.launch(durable_seq)
-            if spool.journal.pending and not sync:
+            if spool.pending and not sync:
                 self._set_alarm(later)
                 return
-        if spool.journal.pending and not self._commit():
+        if spool.pending and not self._commit():
             return
         self._answer()
         owner.admission.forget_admin()
-        self.runner.launch(spool.journal.position.seq)
+        self.runner.launch(spool.durable_seq)
         lag = spool.lag
         more = self._settle()
         self._pace.resume(lag - spool.lag)
         more = self._points.mind() or more
-        if more or spool.journal.pending:
+        if more or spool.pending:
             self._wakeup.ask()
         elif spool.stuck and self._stuck is None:
             self._stuck = owner.loop.call_later(1.0, self._try_stuck)
@@ -112,7 +112,7 @@ class Turns:
         owner = self.owner
         if not self.runner.flows or self._replies.waiting or self._wakeup.awaited:
             return True
-        if self.runner.waits_for_sync(durable_seq) or owner.spool.journal.full:
+        if self.runner.waits_for_sync(durable_seq) or owner.spool.group_full:
             return True
         now = owner.loop.time()
         if self._sync_at is None:
@@ -132,7 +132,7 @@ class Turns:
             return spool.settle_some(SLICE / 5 if at_work else SLICE)
         if spool.waited > WAIT:
             return spool.settle_some(SLICE / 5)
-        if spool.unsettled and self._quiet is None:
+        if spool.lag and self._quiet is None:
             self._quiet = self.owner.loop.call_later(QUIET, self._is_quiet)
         return False
 
@@ -151,7 +151,7 @@ class Turns:
         except DiskFailed as error:
             self._failures += 1
             log.error("%s; what was asked waits, RQ tries again", error)
-            self._replies.stall(spool.journal.failed)
+            self._replies.stall(spool.journal_failed)
             self.owner.loop.call_later(
                 back_off.delay(self._failures, 1.0, 30.0), self._wakeup.ask
             )

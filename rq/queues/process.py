@@ -223,7 +223,7 @@ async def _live(
         "ready: %s",
         logs.fields(
             waiting=owner.spool.counts.of(State.QUE),
-            journal=owner.spool.journal.journal_id,
+            journal=owner.spool.journal_id,
             clean=opened.clean,
         ),
     )

@@ -100,13 +100,13 @@ async def forget_history(owner: Owner) -> int | None:
     if not kept:
         return None
     # Without an index these lines alone tell which keys and decisions are known.
-    indexed = index.seq_of(owner.queue, owner.spool.journal.journal_id) or 0
+    indexed = index.seq_of(owner.queue, owner.spool.journal_id) or 0
     point = checkpoint.read(owner.queue)
     done = point.seq if point else 0
     forget = functools.partial(
         sealing.forget,
         owner.queue.journal_dir,
-        owner.spool.journal.journal_id,
+        owner.spool.journal_id,
         min(done, indexed),
         before=owner.spool.clock() - kept["days"] * DAY if "days" in kept else None,
         size=int(kept["bytes"]) if "bytes" in kept else None,
@@ -137,7 +137,7 @@ async def _expire(
     owned = Owned(
         total=spool.counts.of(state),
         owing=frozenset(one.msg_id for one in spool.owed.values()),
-        going=frozenset(i for i, one in spool.unsettled.items() if one.at is state),
+        going=frozenset(i for i, one in spool.moving().items() if one.at is state),
     )
     found = await owner.loop.run_in_executor(
         owner.hands.looks, search.batch, limits, owned, most

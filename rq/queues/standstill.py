@@ -53,7 +53,7 @@ def _standing(owner: Owner) -> tuple[str, int] | None:
         or owner.oper is not None
     ):
         return None
-    if owner.admission.disk_failed or owner.spool.journal.failed:
+    if owner.admission.disk_failed or owner.spool.journal_failed:
         return None  # `closed` tells
     now = owner.spool.clock()
     if owner.backlog.has_due(now):

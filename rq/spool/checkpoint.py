@@ -72,6 +72,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
     """Note what holds now, right after a commit; the folders it waits for become the
     spool's barrier."""
     spool.lagging.barrier = set(spool.unsettled)
+    spool.journal.bytes_written = 0
     running = {
         msg_id: entry.attempt
         for msg_id, entry in spool.entries.items()

@@ -268,19 +268,16 @@ async def _let_copy_in(keeper: Keeper, found: _Found) -> bool:
     message = _message(keeper, found)
     attach = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     spool.prepare(message)
-    entry = spool.entries[message.msg_id]
-    entry.busy += 1
     try:
-        copied = await keeper.aside(_copied, spool.dir_fd, found, message, attach)
+        with spool.working_on(message.msg_id):
+            copied = await keeper.aside(_copied, spool.dir_fd, found, message, attach)
         message = message.with_(attachments=copied)
         message.encode_new()
         if not keeper.is_open():
             raise OSError(None, "nothing can be accepted any more")
     except Exception:
-        entry.busy -= 1
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise
-    entry.busy -= 1
     spool.submit(message, via="door", key=found.key)
     keeper.take(message)
     return True

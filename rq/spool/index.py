@@ -19,6 +19,7 @@ from rq import durable
 from rq.errors import is_busy
 from rq.layout import QueueDir
 from rq.spool.entry import Entry
+from rq.spool.store import Spool
 from rq.spool.transactions import Transaction, Transactions
 from rq.states import State
 
@@ -107,6 +108,19 @@ def lines(
         crc = crc32(text, crc)
         yield text
     yield orjson.dumps({"end": crc}) + b"\n"
+
+
+def lines_of(spool: Spool) -> Iterator[bytes]:
+    """Give the lines of the index of a spool whose events are durable."""
+    journal = spool.journal
+    return lines(
+        journal.journal_id,
+        journal.position.seq,
+        spool.entries,
+        spool.keys,
+        spool.txns,
+        spool.compares,
+    )
 
 
 def _values(

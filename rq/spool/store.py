@@ -8,12 +8,13 @@ between an event and the `commit` that holds it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from typing import Any, Unpack, cast
 
 import orjson
@@ -169,6 +170,151 @@ class Spool:
     def free_id(self, wanted: str) -> bool:
         """Return whether no message has the id `wanted`, in any state."""
         return wanted not in self.entries and self.find(wanted) is None
+
+    # ---- live messages
+
+    def entry(self, msg_id: str) -> Entry:
+        """Return what is remembered of a live message; KeyError if it is none."""
+        return self.entries[msg_id]
+
+    def entry_of(self, msg_id: str) -> Entry | None:
+        """As `entry`; None if the message is not live."""
+        return self.entries.get(msg_id)
+
+    def live(self) -> list[str]:
+        """Return the live messages, as they came."""
+        return list(self.entries)
+
+    @property
+    def live_count(self) -> int:
+        """How many messages are live."""
+        return len(self.entries)
+
+    def newest_first(self) -> Iterator[str]:
+        """Give the live messages, the last first; nothing may change meanwhile."""
+        return reversed(self.entries)
+
+    def in_state(self, state: State) -> Iterator[tuple[str, Entry]]:
+        """Give the live messages of a state, as they came; nothing may change meanwhile."""
+        return (pair for pair in self.entries.items() if pair[1].state is state)
+
+    def moving(self) -> dict[str, Entry]:
+        """Return the messages whose folders do not yet agree with the journal."""
+        return self.unsettled.copy()
+
+    def why_stuck(self, msg_id: str) -> str | None:
+        """Return why the folder of a message cannot be made or moved; None: it can."""
+        return self.lagging.why_stuck(msg_id)
+
+    @contextlib.contextmanager
+    def working_on(self, msg_id: str) -> Iterator[Entry]:
+        """Keep a message as it is while a thread works in its folder: until the end of
+        the block no event of it can be fired."""
+        entry = self.entries[msg_id]
+        entry.busy += 1
+        try:
+            yield entry
+        finally:
+            entry.busy -= 1
+
+    @contextlib.contextmanager
+    def committing(self, msg_id: str, ended: asyncio.Future[None]) -> Iterator[None]:
+        """As `working_on`, for a commit: who asks for it again waits until it has
+        `ended`, and no attachment changes meanwhile."""
+        with self.working_on(msg_id) as entry:
+            entry.committing = ended
+            try:
+                yield
+            finally:
+                entry.committing = None
+                ended.set_result(None)
+
+    # ---- keys
+
+    def message_of(self, key: str) -> str | None:
+        """Return the message that was accepted under a key; None: none is remembered."""
+        known = self.keys.get(key)
+        return None if known is None else known[0]
+
+    def remembered_keys(self) -> list[str]:
+        """Return all keys under which messages were accepted."""
+        return list(self.keys)
+
+    def forget_key(self, key: str, now: float) -> None:
+        """Forget a key that is too old to be asked for again."""
+        known = self.keys.get(key)
+        if known is not None and now - known[1] > key_seconds(key):
+            del self.keys[key]
+
+    # ---- the journal
+
+    @property
+    def journal_id(self) -> str:
+        """What names the journal for ever."""
+        return self.journal.journal_id
+
+    @property
+    def start(self) -> int:
+        """The number of this start of the queue."""
+        return self.journal.start
+
+    @property
+    def last_seq(self) -> int:
+        """The last event that was fired."""
+        return self.journal.seq
+
+    @property
+    def durable_seq(self) -> int:
+        """The last event that is durable."""
+        return self.journal.position.seq
+
+    @property
+    def pending(self) -> bool:
+        """Whether events wait for `commit`."""
+        return self.journal.pending
+
+    @property
+    def group_full(self) -> bool:
+        """Whether no more events may be fired before a `commit`."""
+        return self.journal.full
+
+    @property
+    def journal_failed(self) -> str | None:
+        """Why the last commit did not succeed; None: it did."""
+        return self.journal.failed
+
+    @property
+    def journal_full(self) -> str | None:
+        """Why the journal has no space for more events; None while it has."""
+        return self.journal.no_space
+
+    def write(self, last: bool = True) -> bool:
+        """Write what was fired; return whether a kill -9 can no longer lose it. `last`:
+        the group ends with it."""
+        return self.journal.write(last)
+
+    def seal(self) -> Future[None] | None:
+        """Make all events so far durable, then history; None when there is nothing new."""
+        self.commit()
+        return self.journal.seal()
+
+    def look_for_space(self) -> None:
+        """Try again to make what the journal will need next, when that has failed."""
+        self.journal.look_again()
+
+    def remove_again(self) -> None:
+        """Try again to remove what could not be removed."""
+        self.gone.try_again()
+
+    @property
+    def bytes_since_checkpoint(self) -> int:
+        """How much was written since the last checkpoint began."""
+        return self.journal.bytes_written
+
+    @property
+    def checkpoint_waits(self) -> bool:
+        """Whether the checkpoint that has begun waits for folders."""
+        return bool(self.lagging.barrier)
 
     # ---- events
 

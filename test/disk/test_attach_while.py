@@ -1,6 +1,7 @@
 """Attachments that come while their message is committed, alone or with others."""
 
 import asyncio
+import contextlib
 import functools
 import os
 import threading
@@ -104,9 +105,10 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
 
             def attached(name, take):
                 upload = attach.begin(spool, msg_id, name)
-                spool.entries[msg_id].busy += 1  # as the command does
+                work = contextlib.ExitStack()  # as the command does
+                work.enter_context(spool.working_on(msg_id))
                 act = functools.partial(take, upload)
-                return create._take(queue, os.dup(letter), upload, None, act)
+                return create._take(queue, work, upload, None, act)
 
             slow = loop.create_task(attached("slow", slowly))
             try:

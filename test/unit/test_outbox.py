@@ -100,7 +100,7 @@ def owner_of(path, owed, seq, now, **more):
         spool=SimpleNamespace(
             owed=owed,
             clock=lambda: now,
-            journal=SimpleNamespace(journal_id="j", position=SimpleNamespace(seq=seq)),
+            durable_seq=seq,
             **more,
         ),
         root=Root(path),
@@ -115,7 +115,7 @@ async def cost(path, backlog, ask):
     """Return how many lines of Python something takes while nobody takes what is
     owed."""
     owed = box(*["b"] * backlog)
-    owner = owner_of(path, owed, backlog, NOW + backlog, unsettled={})
+    owner = owner_of(path, owed, backlog, NOW + backlog)
     tries = Delivery(owner)
     tries.start()
     while not owner.undelivered:
@@ -149,7 +149,7 @@ def test_what_is_in_doubt_is_tried_no_more_until_the_clock_is_set_back(tmp_path)
         spool = SimpleNamespace(
             owed=owed,
             clock=lambda: clock[0],
-            journal=SimpleNamespace(position=SimpleNamespace(seq=9)),
+            durable_seq=9,
         )
         owner = SimpleNamespace(spool=spool, loop=asyncio.get_running_loop())
         tries = Delivery(owner)
@@ -165,11 +165,12 @@ def test_what_is_in_doubt_is_tried_no_more_until_the_clock_is_set_back(tmp_path)
 
 def test_one_that_cannot_be_read_is_told_and_tried_after_the_others(tmp_path):
     def settle(msg_id):
-        raise BadMessage("no JSON")
+        if msg_id == "m0":
+            raise BadMessage("no JSON")
 
     async def story():
         owed = box("b", "b", files=True)
-        owner = owner_of(tmp_path, owed, 9, NOW, unsettled={"m0"}, settle=settle)
+        owner = owner_of(tmp_path, owed, 9, NOW, settle=settle)
         tries = Delivery(owner)
         tries.start()
         while not owner.undelivered:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
@@ -100,21 +101,24 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
     ctx.owner.admission.check_open()
     passed, asker = ctx.connection.take_fd(), ctx.connection.asker
     source = passed if passed is not None else _opened(path, asker.peer)
-    known = None
-    if passed is not None and asker.is_own:
-        known = attach.known(asked.get("digests"))
-    try:
+    with contextlib.ExitStack() as work:
+        work.callback(os.close, source)
+        # What this user says of it is believed: it could write the file itself.
+        trusted = passed is not None and asker.is_own
+        digests = attach.known(asked.get("digests")) if trusted else None
         upload = attach.begin(ctx.owner.spool, msg_id, name)
-        ctx.owner.spool.entries[msg_id].busy += 1
-    except BaseException:
-        os.close(source)
-        raise
-    take = functools.partial(attach.copy, ctx.owner.spool.dir_fd, source, upload)
-    if known is not None:  # said by this user, who could write the file itself
-        take = functools.partial(
-            attach.take_in, ctx.owner.spool.dir_fd, source, upload, known
-        )
-    return _take(ctx.owner, source, upload, asked.get("sha256"), take)
+        work.enter_context(ctx.owner.spool.working_on(msg_id))
+        take = _taking(ctx.owner.spool.dir_fd, source, upload, digests)
+        return _take(ctx.owner, work.pop_all(), upload, asked.get("sha256"), take)
+
+
+def _taking(
+    spool_fd: int, source: int, upload: attach.Upload, digests: Attachment | None
+) -> Callable[[], Attachment]:
+    """Return what a thread does to take a file in; with its digests, if they are known."""
+    if digests is None:
+        return functools.partial(attach.copy, spool_fd, source, upload)
+    return functools.partial(attach.take_in, spool_fd, source, upload, digests)
 
 
 def _opened(path: str, peer: peers.Peer) -> int:
@@ -128,23 +132,21 @@ def _opened(path: str, peer: peers.Peer) -> int:
 
 async def _take(
     owner: Owner,
-    source: int,
+    work: contextlib.ExitStack,
     upload: attach.Upload,
     sha256: object,
     take: Callable[[], Attachment],
 ) -> Any:
+    """Take a file in; `work` ends when the thread has done it."""
     spool = owner.spool
     try:
-        taken = await owner.loop.run_in_executor(owner.hands.files, take)
+        with work:
+            taken = await owner.loop.run_in_executor(owner.hands.files, take)
     except OSError as error:
         if is_busy(error):
             raise
         why = error.strerror or error
         raise of_call(error)(f"not accepted: {upload.name}: {why}") from None
-    finally:
-        os.close(source)
-        if (entry := spool.entries.get(upload.msg_id)) is not None:
-            entry.busy -= 1
     if sha256 not in (None, taken.sha256):
         attach.drop(spool, upload)
         raise NotWhole(f"attachment {upload.name} is not whole; attach it again")
@@ -160,15 +162,12 @@ async def _take(
 async def _name_all(owner: Owner, msg_id: str) -> None:
     """Name in `msg` what the ancestor attached, before anything else changes there."""
     spool = owner.spool
-    if not names.is_ancestors(msg_id) or (entry := spool.entries.get(msg_id)) is None:
+    if not names.is_ancestors(msg_id) or spool.entry_of(msg_id) is None:
         return
     known = set(spool.read(msg_id).attachments)
     take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, known)
-    entry.busy += 1
-    try:
+    with spool.working_on(msg_id):
         taken = await owner.loop.run_in_executor(owner.hands.files, take)
-    finally:
-        entry.busy -= 1
     ancestor_files.write_names(spool, msg_id, taken)
 
 
@@ -203,7 +202,7 @@ def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
             raise NoSuchMessage("cannot find message")
         return ["ok", idempotency.ALREADY]
     owner.admission.check_open()
-    entry = owner.spool.entries[msg_id]
+    entry = owner.spool.entry(msg_id)
     if entry.committing is not None:
         return _commit_again(owner, asked, msg_id, entry.committing)
     if entry.busy:
@@ -215,8 +214,10 @@ def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
         attach.sweep(owner.spool, message)
         if not message.attachments:
             return ["ok", idempotency.accept(owner, message)]
-    entry.busy, entry.committing = entry.busy + 1, owner.loop.create_future()
-    return _commit_with_files(owner, msg_id, entry.committing)
+    with contextlib.ExitStack() as work:
+        ended = owner.loop.create_future()
+        work.enter_context(owner.spool.committing(msg_id, ended))
+        return _commit_with_files(owner, msg_id, work.pop_all())
 
 
 async def _commit_again(
@@ -229,27 +230,30 @@ async def _commit_again(
 
 
 async def _commit_with_files(
-    owner: Owner, msg_id: str, ended: asyncio.Future[None]
+    owner: Owner, msg_id: str, work: contextlib.ExitStack
 ) -> Any:
-    spool = owner.spool
-    message = spool.read(msg_id)
-    entry = spool.entries[msg_id]
-    deep = entry.since < owner.began_at
+    """Accept a prepared message once its files are on disk; `work` ends then."""
     try:
-        if names.is_ancestors(msg_id):
-            message = await _all_named(owner, message)
-        await owner.loop.run_in_executor(
-            owner.hands.files, attach.verify, spool.dir_fd, message, deep
-        )
+        with work:
+            message = await _verified(owner, msg_id)
     except OSError as error:
         if is_busy(error):
             raise
         raise NotWhole(f"attachments are not on disk: {error.strerror}") from None
-    finally:
-        entry.busy, entry.committing = entry.busy - 1, None
-        ended.set_result(None)
     owner.admission.check_open()  # much may have happened since it was asked
     return ["ok", idempotency.accept(owner, message)]
+
+
+async def _verified(owner: Owner, msg_id: str) -> Message:
+    """Return a prepared message, all of whose attachments are on disk."""
+    spool = owner.spool
+    message = spool.read(msg_id)
+    deep = spool.entry(msg_id).since < owner.began_at
+    if names.is_ancestors(msg_id):
+        message = await _all_named(owner, message)
+    run = owner.loop.run_in_executor
+    await run(owner.hands.files, attach.verify, spool.dir_fd, message, deep)
+    return message
 
 
 async def _all_named(owner: Owner, message: Message) -> Message:

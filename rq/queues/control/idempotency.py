@@ -40,15 +40,15 @@ def checked(key: object, name: str) -> str | None:
 def was_committed(owner: Owner, asked: dict[str, Any], msg_id: str) -> bool:
     """Return whether a message that is here no more was committed; takes the key out of
     what was asked."""
-    known = owner.spool.keys
-    return key_in(asked) in known or f"{_OWN}{msg_id}" in known
+    keys = key_in(asked), f"{_OWN}{msg_id}"
+    return any(key and owner.spool.message_of(key) is not None for key in keys)
 
 
 def create(owner: Owner, asked: Mapping[str, Any], key: str) -> str:
     """Accept a message unless one with this key was; return the id of the one."""
-    known = owner.spool.keys.get(key)
+    known = owner.spool.message_of(key)
     if known is not None:
-        return known[0]
+        return known
     owner.admission.check_open()
     message = owner.make(asked, key)
     owner.accept(message, key=key)
@@ -60,9 +60,9 @@ def prepare(
 ) -> tuple[str, str]:
     """Begin a message unless one with this key was begun or accepted; return the id of
     the one, and `prep` or `commited`. `prepared` is the owner's."""
-    known = owner.spool.keys.get(key)
+    known = owner.spool.message_of(key)
     if known is not None:
-        return known[0], COMMITTED
+        return known, COMMITTED
     msg_id = prepared.get(key)
     if msg_id is None or key_of(owner, msg_id) != key:
         owner.admission.check_open()
@@ -94,14 +94,14 @@ async def read_prepared(owner: Owner) -> dict[str, str]:
     found: dict[str, str] = {}
 
     def look(msg_id: str) -> None:
-        entry = owner.spool.entries.get(msg_id)
+        entry = owner.spool.entry_of(msg_id)
         if entry is None or entry.state is not State.PREP:
             return
         # What a transaction holds has no key of its own.
         if not owner.spool.txns.of(msg_id) and (key := key_of(owner, msg_id)):
             found[key] = msg_id
 
-    await in_slices(list(owner.spool.entries), look)
+    await in_slices(owner.spool.live(), look)
     if owner.prepared is None:  # another who asked may have been faster
         owner.prepared = found
     return owner.prepared
@@ -118,7 +118,7 @@ def accept(owner: Owner, message: Message) -> str:
         return f"msg {COMMITTED}"
     if owner.prepared:
         owner.prepared.pop(key, None)
-    if key in owner.spool.keys:
+    if owner.spool.message_of(key) is not None:
         # Another with its key was accepted meanwhile; this one never is.
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         return ALREADY

@@ -32,11 +32,11 @@ def newest_waiting(owner: Owner) -> str | None:
     """Return the message that came into que last; None when none waits."""
     if not owner.spool.counts.of(State.QUE):
         return None
-    return next((i for i in reversed(owner.spool.entries) if _waits(owner, i)), None)
+    return next((i for i in owner.spool.newest_first() if _waits(owner, i)), None)
 
 
 def _waits(owner: Owner, msg_id: str) -> bool:
-    entry = owner.spool.entries.get(msg_id)
+    entry = owner.spool.entry_of(msg_id)
     return entry is not None and entry.state is State.QUE and entry.rider_of is None
 
 
@@ -63,7 +63,7 @@ async def _ids(
         if one[1].state is state and (not after or one[0] < after):
             coming.append(one[0])
 
-    unsettled = spool.unsettled.copy()
+    unsettled = spool.moving()
     await in_slices(unsettled.items(), look)
     staying = await owner.loop.run_in_executor(
         owner.hands.looks, _listed, spool.queue, state, limit, after, unsettled
@@ -80,24 +80,24 @@ def _listed(
 
 
 async def _live(owner: Owner, state: State, limit: int | None, after: str) -> list[str]:
-    entries = owner.spool.entries
-    most = len(entries) if limit is None else limit
+    spool = owner.spool
+    most = spool.live_count if limit is None else limit
     found: list[str] = []
 
     def look(msg_id: str) -> None:
-        entry = entries.get(msg_id)
+        entry = spool.entry_of(msg_id)
         if entry is None or entry.state is not state or (after and msg_id >= after):
             return
         if state is not State.QUE or entry.rider_of is None:
             found.append(msg_id)
 
-    for msg_id in islice(reversed(entries), QUICK):
+    for msg_id in islice(spool.newest_first(), QUICK):
         look(msg_id)
         if len(found) >= most:
             return found
-    if len(entries) > QUICK:
+    if spool.live_count > QUICK:
         found.clear()
-        every = list(reversed(entries))
+        every = list(spool.newest_first())
         await in_slices(takewhile(lambda _: len(found) < most, every), look)
     return found
 
@@ -109,9 +109,9 @@ async def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
     if name == "errack":
         return [f".{i}" for i in await _ids(owner, State.DISMISSED, MOST)]
     if name == "que":
-        entries = owner.spool.entries
         ids = await _ids(owner, State.QUE, limit)
-        return [[i, entries[i].due] for i in ids if i in entries]
+        entries = ((msg_id, owner.spool.entry_of(msg_id)) for msg_id in ids)
+        return [[msg_id, entry.due] for msg_id, entry in entries if entry is not None]
     if name == "run":
         return await _statuses(owner, await _ids(owner, State.RUN, limit))
     if name == "prep" or name == "err":
@@ -202,7 +202,7 @@ def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
         shown = message_view.status(owner, msg_id)
     except (BadInput, NoSuchMessage):
         return None
-    entry = owner.spool.entries.get(msg_id)
+    entry = owner.spool.entry_of(msg_id)
     row = {
         "msg_id": msg_id,
         "due": entry.due if entry else found.due,

@@ -66,7 +66,7 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     found = read(owner, msg_id)
     shown = status(owner, msg_id)
     state = owner.spool.state_of(msg_id)
-    entry = owner.spool.entries.get(msg_id)
+    entry = owner.spool.entry_of(msg_id)
     result = owner.spool.status(msg_id)
     attempt = owner.attempts.of(msg_id)
     if attempt is not None:
@@ -166,7 +166,7 @@ def _story(
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         facts["txn"] = txn.txn_id
     told = story(state, facts)
-    stuck = owner.spool.lagging.why_stuck(msg_id)
+    stuck = owner.spool.why_stuck(msg_id)
     if stuck is not None:
         why = f"{told.why} Its folder cannot be brought where it belongs: {stuck}."
         todo = "See what holds the folder (a mount, a flag, the disk); RQ tries again."
@@ -176,7 +176,7 @@ def _story(
 
 def why_waiting(owner: Owner, msg_id: str) -> str:
     """Return in a sentence why a message in que has not started."""
-    entry = owner.spool.entries[msg_id]
+    entry = owner.spool.entry(msg_id)
     if entry.rider_of is not None:
         return (
             f"It is equal to {entry.rider_of}, which runs for both (coalesce_params)."

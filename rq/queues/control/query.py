@@ -127,7 +127,7 @@ def seal(ctx: Context, arg: bytes) -> Any:
 
 async def _sealed(ctx: Context) -> Any:
     sealing = ctx.seal()
-    seq = ctx.owner.spool.journal.position.seq
+    seq = ctx.owner.spool.durable_seq
     if sealing is not None:
         await asyncio.wrap_future(sealing)
     return ["ok", {"sealed": sealing is not None, "seq": seq}]

@@ -66,8 +66,8 @@ def detail(owner: Owner) -> dict[str, Any]:
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
         "owed": len(spool.owed),
         "in_doubt": owed.doubtful(owner),
-        "journal_id": spool.journal.journal_id,
-        "seq": spool.journal.position.seq,
+        "journal_id": spool.journal_id,
+        "seq": spool.durable_seq,
         "checkpoint_seq": owner.checkpoint_seq,
     }
 

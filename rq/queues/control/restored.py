@@ -27,12 +27,12 @@ def restored(ctx: Context, arg: bytes) -> Any:
     asked = object_in(arg) if arg.strip() else {}
     owner, most = ctx.owner, _limit(asked.get("limit", _SHOWN))
     spool = owner.spool
-    waiting = (i for i, one in spool.entries.items() if one.state is State.QUE)
+    waiting = (msg_id for msg_id, _ in spool.in_state(State.QUE))
     return [
         "ok",
         {
             "why": owner.admission.restored,
-            "journal_id": spool.journal.journal_id,
+            "journal_id": spool.journal_id,
             "messages": spool.counts.of(State.QUE),
             "ids": list(islice(waiting, most)),
             "owed": len(spool.owed),
@@ -58,7 +58,7 @@ def restore(ctx: Context, arg: bytes) -> Any:
             f"queue {owner.name} waits for no word: its directory is the one it ran in"
         )
     spool, copy = owner.spool, how == COPY
-    place, journal = owner.queue.journal_dir, spool.journal.journal_id
+    place, journal = owner.queue.journal_dir, spool.journal_id
     mark.accept(place, spool.dir_fd, journal, copy=copy)
     ctx.open_again()
     return ["ok", _SAID[how]]

@@ -91,7 +91,7 @@ class Server:
         self._run(slot, command, self._contexts[connection], arg)
         if command.creates and self._pace.behind:
             self._pace.pause(connection)
-        if self._owner.spool.journal.full:
+        if self._owner.spool.group_full:
             self._owner.wake()
             self._pace.pause(connection)
 
@@ -105,7 +105,7 @@ class Server:
         if admission.restored and command.role is not Role.VIEWER:
             raise Closed(admission.restored)
         if self._replies.stalled:
-            why = self._owner.spool.journal.failed
+            why = self._owner.spool.journal_failed
             raise DiskFailed(f"the journal cannot be written: {why}")
 
     def _run(self, slot: Slot, command: Command, context: Context, arg: bytes) -> None:

@@ -200,7 +200,7 @@ async def _left(owner: Owner, one: Transaction, chosen: set[str]) -> list[str]:
 def _waits(owner: Owner, msg_id: str) -> None:
     """Take an accepted message into the schedule; it may be gone again by now."""
     owner.count("accepted")
-    entry = owner.spool.entries.get(msg_id)
+    entry = owner.spool.entry_of(msg_id)
     if entry is not None and entry.state is State.QUE and entry.rider_of is None:
         owner.backlog.add(msg_id)
 
@@ -211,7 +211,7 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
     try:
         there = await run(owner.hands.files, _with_files, spool.queue, ids)
         # Of those before its start a power cut may have taken the directory itself.
-        old = {i for i in ids if spool.entries[i].since < owner.began_at}
+        old = {i for i in ids if spool.entry(i).since < owner.began_at}
         found: list[Message] = []
 
         def look(msg_id: str) -> None:

@@ -56,13 +56,13 @@ async def take_copy(
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
     _check_still_open(owner, message.msg_id)
-    known = None if key is None else owner.spool.keys.get(key)
+    known = None if key is None else owner.spool.message_of(key)
     if known is None:
         owner.accept(message, **({} if key is None else {"key": key}))
     elif owner.spool.find(message.msg_id) is State.PREP:
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
     await owner.committed()
-    return owner.full_id(message.msg_id if known is None else known[0])
+    return owner.full_id(message.msg_id if known is None else known)
 
 
 def _check_still_open(owner: Owner, copy: str) -> None:
@@ -89,17 +89,14 @@ async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
     spool = owner.spool
     copied = owner.config.clone == "copy"
     spool.prepare(message)
-    entry = spool.entries[message.msg_id]
-    entry.busy += 1
+    run = owner.loop.run_in_executor
     try:
-        run = owner.loop.run_in_executor
-        await run(owner.hands.files, attach.share, spool, source, message, copied)
-        await run(owner.hands.files, attach.verify, spool.dir_fd, message, False)
+        with spool.working_on(message.msg_id):
+            await run(owner.hands.files, attach.share, spool, source, message, copied)
+            await run(owner.hands.files, attach.verify, spool.dir_fd, message, False)
     except (OSError, NotWhole) as error:
-        entry.busy -= 1
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise _not_copied(error) from None
-    entry.busy -= 1
 
 
 def _not_copied(error: OSError | RQError) -> RQError:
@@ -112,8 +109,7 @@ async def clone(owner: Owner, msg_id: str) -> str:
     state = owner.spool.state_of(msg_id)
     if state not in FINAL:
         raise WrongState(f"cannot clone message in {state} state")
-    if msg_id in owner.spool.unsettled:
-        owner.spool.settle(msg_id)
+    owner.spool.settle(msg_id)
     message = owner.spool.read(msg_id)
     asked = _copied(message, _NOT_COPIED)
     asked.update(count=0, cloned_from=msg_id, due=message.due)
@@ -183,8 +179,8 @@ def accepted(reply: Any) -> str:
 async def take_copy_from(owner: Owner, asked: Mapping[str, Any]) -> str:
     """Accept a copy of a message of another queue of this root, attachments included."""
     key = asked.get("_key")
-    if key is not None and (known := owner.spool.keys.get(str(key))) is not None:
-        return owner.full_id(known[0])
+    if key is not None and (known := owner.spool.message_of(str(key))) is not None:
+        return owner.full_id(known)
     source_queue = owner.root.queue(names.queue_name(asked.get("queue")))
     msg_id = names.msg_id(asked.get("msg_id"))
     state = folders.find(source_queue, msg_id)

@@ -198,7 +198,7 @@ class Delivery:
         spool = self._owner.spool
         while (of := spool.owed.first(dest)) is not None:
             if not in_doubt(self._owner, spool.owed[of]):
-                return of if of[0] <= spool.journal.position.seq else None
+                return of if of[0] <= spool.durable_seq else None
             spool.owed.set_aside(of)
         return None
 
@@ -218,8 +218,7 @@ class Delivery:
         spool = self._owner.spool
         command, asked = "create_message", {**one.message, "_key": one.key}
         if one.files:
-            if one.msg_id in spool.unsettled:
-                spool.settle(one.msg_id)  # its attachments lie where it ended
+            spool.settle(one.msg_id)  # its attachments lie where it ended
             whose = {"queue": self._owner.name, "msg_id": one.msg_id}
             command, asked = (
                 "take_copy",

@@ -121,7 +121,7 @@ class BatchRun:
         """Put a message whose batch died into a smaller batch next time: one message may
         have killed the process. When the batch before died too, the script is the
         likelier cause, and more and smaller starts would not help."""
-        entry = self.owner.spool.entries[msg_id]
+        entry = self.owner.spool.entry(msg_id)
         if decided.cause not in _LOST:
             entry.lost = 0
             return

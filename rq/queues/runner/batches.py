@@ -65,7 +65,7 @@ class Batches:
                 if not moments:
                     self._file.is_back()  # no message waits for it: no error to show
                 return min(moments, default=None)
-            if owner.spool.journal.full:
+            if owner.spool.group_full:
                 return now
         return None
 
@@ -92,7 +92,7 @@ class Batches:
             return
         # The attempt is part of the id: the directory of the last batch with the same
         # first message may still be there.
-        batch_id = f"{ids[0]}.{self.owner.spool.entries[ids[0]].attempt + 1}"
+        batch_id = f"{ids[0]}.{self.owner.spool.entry(ids[0]).attempt + 1}"
         attempts = [
             attempt
             for msg_id in ids
@@ -110,7 +110,7 @@ class Batches:
         self, msg_id: str, batch_id: str, slot: Slot, now: float
     ) -> Attempt | None:
         owner = self.owner
-        entry = owner.spool.entries[msg_id]
+        entry = owner.spool.entry(msg_id)
         seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
         owner.backlog.remove(msg_id)

@@ -49,7 +49,7 @@ class Claims:
             if msg_id is None:
                 return self._nothing_due(later)
             self._claim(msg_id, now)
-            if owner.spool.journal.full:
+            if owner.spool.group_full:
                 return now
         return None
 
@@ -64,7 +64,7 @@ class Claims:
 
     def _claim(self, msg_id: str, now: float) -> None:
         owner = self._owner
-        entry = owner.spool.entries[msg_id]
+        entry = owner.spool.entry(msg_id)
         group = entry.key
         seq = max(entry.seq, entry.said)
         wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)

@@ -53,7 +53,7 @@ class Runner:
         slots = Slots(
             owner.queue.path / "lease",
             owner.opened.lease_prefix,
-            owner.spool.journal.start,
+            owner.spool.start,
         )
         tasks = Tasks(owner.loop)
         file = ScriptFile(owner)
