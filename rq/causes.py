@@ -244,7 +244,7 @@ _HELD = Story(
     "Wait, or end that process; the message then goes on by itself. Until then a new "
     "attempt would run beside it.",
 )
-_TOGETHER = Story(
+_IN_TRANSACTION = Story(
     "It is being prepared.",
     "It belongs to transaction {txn}, which has not been committed yet.",
     "Nothing; its creator commits or aborts them all, and RQ aborts a transaction "
@@ -261,17 +261,17 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     script has ended). A fact that is missing reads "?".
     """
     cause = facts.get("cause")
-    known = Cause.__members__.get(str(cause).upper()) if cause else None
-    plain = known is None or state in (State.RUN, State.PREP)
-    template = _PLAIN[state] if plain or known is None else STORIES[known]
+    named = Cause.__members__.get(str(cause).upper()) if cause else None
+    plain = named is None or state in (State.RUN, State.PREP)
+    template = _PLAIN[state] if plain or named is None else STORIES[named]
     if state is State.PREP and "txn" in facts:
-        template = _TOGETHER
+        template = _IN_TRANSACTION
     if state is State.RUN and facts.get("held"):
         template = _HELD
     filled = _Facts(facts)
     why = wording.ended(template.why.format_map(filled))
     waiting = str(facts.get("waiting") or "")
-    if state is State.QUE and known is not None and not _tells(filled, waiting):
+    if state is State.QUE and named is not None and not _tells(filled, waiting):
         why = f"{why.rstrip('.')}. {waiting}"
     needs = str(facts.get("needs") or "") if state is State.QUE else ""
     todo = needs or template.todo.format_map(filled)

@@ -54,10 +54,10 @@ def main() -> int:
 
 def _wanted(root: Root, name: str) -> list[str]:
     """Return the queues that are meant: one by its name, else all."""
-    known = list(_queues(root))
+    queues = list(_queues(root))
     if name in ("", ALL):
-        return known
-    if names.queue_name(name) not in known:
+        return queues
+    if names.queue_name(name) not in queues:
         raise NoSuchQueue(f"there is no queue {name}")
     return [name]
 
@@ -87,27 +87,27 @@ def _days(text: str) -> float:
 
 def clean(root: Root, queues: list[str], before: float) -> Sum:
     """Remove what ended `before` that moment from each queue."""
-    found = Sum()
+    total = Sum()
     for name in queues:
         script.say(Verb.RUN, f"cleaning {name}")
         try:
-            found.removed += _clean_one(root, name, before)
-            found.queues += 1
+            total.removed += _clean_one(root, name, before)
+            total.queues += 1
         except RQError as error:
-            found.left_out.append(f"{name}: {error}")
-    return found
+            total.left_out.append(f"{name}: {error}")
+    return total
 
 
 def _clean_one(root: Root, name: str, before: float) -> int:
     removed = 0
     with client.Connection(root.queue(name).socket, _PATIENCE) as line:
         for state in STATES:
-            asked: dict[str, object] = {"state": state, "before": before}
+            request: dict[str, object] = {"state": state, "before": before}
             if (name, state) == (_RELAY, "relayed"):
-                asked["keep"] = RELAYED_KEPT
+                request["keep"] = RELAYED_KEPT
             more = True
             while more:
-                answer = client.demanded(line.ask("expire", asked))
+                answer = client.demanded(line.ask("expire", request))
                 removed += answer["expired"]
                 more = answer["more"]
     return removed

@@ -25,7 +25,9 @@ _RENUMBERED = frozenset({"overlay", "9p", "cifs", "smb3", "vfat", "exfat", "?"})
 _AT_EMPTY_PATH, _STATX_BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
 _STATX_BYTES, _BTIME_AT = 256, 80  # of struct statx, and of its stx_btime
 
-Made = tuple[int, int | None]  # a file: inode number; when it was made, in ns, if known
+Identity = tuple[
+    int, int | None
+]  # a file: inode number; when it was made, in ns, if known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,23 +109,23 @@ def describe(path: Path) -> FileSystem:
     )
 
 
-def made(fd: int) -> Made:
+def identity(fd: int) -> Identity:
     """Return what tells a file from every copy of it, wherever it is renamed to."""
     return os.fstat(fd).st_ino, _born(fd)
 
 
-def is_made(known: Made, seen: Made, kind: str) -> bool:
-    """Return whether the file that was `known` is the one that is `seen` on a file
-    system of this kind; also when nobody can say.
+def is_same(before: Identity, now: Identity, kind: str) -> bool:
+    """Return whether a file is the same as before, on a file system of this kind; also
+    when nobody can say.
 
     Its number has to be the same, unless the file system gives others after a mount;
     and when it was made, which no program can set, where that is known.
     """
     if kind in _UNMARKED:
         return True
-    if known[1] and seen[1] and known[1] != seen[1]:
+    if before[1] and now[1] and before[1] != now[1]:
         return False
-    return kind in _RENUMBERED or kind.startswith("fuse") or known[0] == seen[0]
+    return kind in _RENUMBERED or kind.startswith("fuse") or before[0] == now[0]
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -133,13 +135,13 @@ def _born(fd: int) -> int | None:
     """Return when a file was made, in ns; None where the file system does not keep it."""
     if not hasattr(_libc, "statx"):
         return None
-    found = ctypes.create_string_buffer(_STATX_BYTES)
-    if _libc.statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, found) != 0:
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    if _libc.statx(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
         return None
-    (mask,) = struct.unpack_from("=I", found, 0)
+    (mask,) = struct.unpack_from("=I", buffer, 0)
     if not mask & _STATX_BTIME:
         return None
-    seconds, nanoseconds = struct.unpack_from("=qI", found, _BTIME_AT)
+    seconds, nanoseconds = struct.unpack_from("=qI", buffer, _BTIME_AT)
     return int(seconds) * 10**9 + int(nanoseconds) or None  # 0: made with the image
 
 
@@ -189,8 +191,7 @@ def _mount_of(path: Path) -> tuple[str, str, str, tuple[str, ...]]:
     number = os.stat(path).st_dev
     wanted = f"{os.major(number)}:{os.minor(number)}"
     real = os.path.realpath(path)
-    found = ("?", "?", "?", ())
-    best: tuple[str, str, str, tuple[str, ...]] = found
+    best: tuple[str, str, str, tuple[str, ...]] = ("?", "?", "?", ())
     for mount, device_number, kind, device, options in _mounts():
         inside = real == mount or real.startswith(mount.rstrip("/") + "/")
         if not inside or (device_number != wanted and kind != "btrfs"):

@@ -19,7 +19,7 @@ URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from bef
 KEY = "_key"
 
 # What a client says of a message.
-ASKED = frozenset(
+SAID_BY_SENDERS = frozenset(
     {
         "dest",
         "due",
@@ -38,7 +38,7 @@ OWN = frozenset({"msg_id", "attempt", "dup", "dups", "attachments", KEY, URLS_CU
 DROPPED = frozenset(
     {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
 )
-KNOWN = ASKED | OWN | DROPPED | {"cloned_from"}
+FIELDS = SAID_BY_SENDERS | OWN | DROPPED | {"cloned_from"}
 
 # What steering a message will be called; until RQ knows it, nobody may rely on it.
 RESERVED = frozenset(
@@ -107,10 +107,10 @@ _MEANS = {
 
 def check(fields: Mapping[str, object]) -> None:
     """BadMessage when a field of a new message is called like one that steers it."""
-    if fields.keys() <= KNOWN:
+    if fields.keys() <= FIELDS:
         return
     for name in fields:
-        if isinstance(name, str) and len(name) <= _LONGEST and name not in KNOWN:
+        if isinstance(name, str) and len(name) <= _LONGEST and name not in FIELDS:
             sentence = _refusal(name)
             if sentence:
                 raise BadMessage(sentence)
@@ -137,10 +137,10 @@ def _refusal(name: str) -> str:
         )
     if ours is not None:
         return f"{name!r} is no field of a message: {_MEANS[ours]}"
-    field = next((one for one in sorted(KNOWN) if _is_like(name, plain, one)), None)
+    field = next((f for f in sorted(FIELDS) if _is_like(name, plain, f)), None)
     if field is None:
         return ""
-    whose = ", which RQ alone writes" if field not in ASKED else ""
+    whose = ", which RQ alone writes" if field not in SAID_BY_SENDERS else ""
     return (
         f"{name!r} is no field of a message; did you mean {field!r}{whose}? A field of "
         f"your own can be called x_{name}"
@@ -160,29 +160,29 @@ def _is_like(name: str, plain: str, field: str) -> bool:
     )
 
 
-def _one_edit(one: str, other: str) -> bool:
+def _one_edit(name: str, other: str) -> bool:
     """Return whether a letter more, less, changed, or two in the other order make one of
     the other.
 
     >>> [_one_edit("max_count", n) for n in ("maxcount", "max_coutn", "max_kount", "max")]
     [True, True, True, False]
     """
-    if len(one) > len(other):
-        one, other = other, one
+    if len(name) > len(other):
+        name, other = other, name
     at = next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None
+        (i for i, (a, b) in enumerate(zip(name, other, strict=False)) if a != b), None
     )
     if at is None:
-        return len(other) - len(one) <= 1
-    if len(one) < len(other):
-        return one[at:] == other[at + 1 :]
-    swapped = one[at : at + 2] == other[at : at + 2][::-1]
-    return one[at + 1 :] == other[at + 1 :] or (
-        swapped and one[at + 2 :] == other[at + 2 :]
+        return len(other) - len(name) <= 1
+    if len(name) < len(other):
+        return name[at:] == other[at + 1 :]
+    swapped = name[at : at + 2] == other[at : at + 2][::-1]
+    return name[at + 1 :] == other[at + 1 :] or (
+        swapped and name[at + 2 :] == other[at + 2 :]
     )
 
 
 _BY_OTHERS = {
     **{_plain(other): ours for ours, others in _OTHERS.items() for other in others},
-    **{_plain(one): one for one in RESERVED},
+    **{_plain(name): name for name in RESERVED},
 }

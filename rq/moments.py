@@ -22,10 +22,12 @@ def duration(text: str) -> float:
     """
     if not _DURATION.fullmatch(text):
         raise BadInput(f"not a duration: {text!r:.80}; say 90, 10m, 1h30m or 2d")
-    found = sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(text))
-    if found > _LONGEST:  # also what is no number any more: JSON would make it nothing
+    seconds = sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(text))
+    if (
+        seconds > _LONGEST
+    ):  # also what is no number any more: JSON would make it nothing
         raise BadInput(f"too long a time: {text!r:.80}; it is a thousand years at most")
-    return found
+    return seconds
 
 
 def due(text: str, now: float, zone: tzinfo | None = None) -> float:
@@ -41,8 +43,8 @@ def due(text: str, now: float, zone: tzinfo | None = None) -> float:
     if _DURATION.fullmatch(text.removeprefix("+")):
         return now + duration(text.removeprefix("+"))
     try:
-        found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         raise BadInput(
             f"not a time: {text!r:.80}; say +10m, epoch seconds or 2026-01-02T03:04"

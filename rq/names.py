@@ -26,7 +26,7 @@ def queue_name(text: object) -> str:
     """Return `text` if a queue may be called that."""
     if isinstance(text, str) and QUEUE_NAME.fullmatch(text):
         return text
-    raise BadInput(f"queue name has invalid characters: {_shown(text)}; use {RULE}")
+    raise BadInput(f"queue name has invalid characters: {_shortened(text)}; use {RULE}")
 
 
 def is_queue_name(text: str) -> bool:
@@ -40,7 +40,7 @@ def msg_id(text: object) -> str:
         if MSG_ID.fullmatch(bare):
             return bare
     raise BadInput(
-        f"not a message id: {_shown(text)}; it looks like 20260102.0304.05.006.7"
+        f"not a message id: {_shortened(text)}; it looks like 20260102.0304.05.006.7"
     )
 
 
@@ -82,7 +82,7 @@ def attachment(text: object) -> str:
     if isinstance(text, str) and is_attachment(text):
         return text
     raise BadInput(
-        f"attachment name has invalid characters: {_shown(text)}; use letters, "
+        f"attachment name has invalid characters: {_shortened(text)}; use letters, "
         f"digits, blanks and _.+=,@()-, at most {ATTACHMENT_BYTES} bytes, "
         "starting with a letter or digit"
     )
@@ -125,9 +125,9 @@ def split_url(text: str) -> tuple[str, str | None]:
     return queue_name(name), (msg_id(short) if short else None)
 
 
-def _shown(text: object) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 80 else shown[:77] + "..."
+def _shortened(text: object) -> str:
+    whole = repr(text)
+    return whole if len(whole) <= 80 else whole[:77] + "..."
 
 
 class IdSource:

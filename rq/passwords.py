@@ -20,8 +20,8 @@ _NOBODY = "scrypt:16384:8:1:AAAAAAAAAAAAAAAAAAAAAA==:" + "A" * 43 + "="
 def make(password: str) -> str:
     """Return a hash for a config file."""
     salt = os.urandom(16)
-    made = _scrypt(password, salt, _N, _R, _P, 32)
-    coded = base64.b64encode(salt).decode(), base64.b64encode(made).decode()
+    digest = _scrypt(password, salt, _N, _R, _P, 32)
+    coded = base64.b64encode(salt).decode(), base64.b64encode(digest).decode()
     return ":".join((_NAME, str(_N), str(_R), str(_P), *coded))
 
 
@@ -47,12 +47,12 @@ def fits(password: str, stored: str | None) -> bool:
 
     `stored` None: there is no such user, which takes as long as a wrong password.
     """
-    known = _NOBODY if stored is None or not is_hash(stored) else stored
-    n, r, p, salt, wanted = _parts(known)
-    made = _scrypt(password, salt, n, r, p, len(wanted))
+    form = _NOBODY if stored is None or not is_hash(stored) else stored
+    n, r, p, salt, wanted = _parts(form)
+    digest = _scrypt(password, salt, n, r, p, len(wanted))
     if stored is not None and not is_hash(stored):
         return hmac.compare_digest(password.encode(), stored.encode())
-    return hmac.compare_digest(made, wanted) and stored is not None
+    return hmac.compare_digest(digest, wanted) and stored is not None
 
 
 def _parts(stored: str) -> tuple[int, int, int, bytes, bytes]:

@@ -30,7 +30,7 @@ class Verb(StrEnum):
 
 SINGLE = b"msg"  # how a line about one message of a batch begins
 ALIASES = {"fail": Verb.ERR, "fails": Verb.ERR}
-_WORDS = {**{str(one): one for one in Verb}, **ALIASES}
+_WORDS = {**{str(verb): verb for verb in Verb}, **ALIASES}
 COMPLETIONS = frozenset(
     {Verb.DONE, Verb.RELAYED, Verb.ERR, Verb.RESEND, Verb.LATER, Verb.FORWARD}
 )
@@ -132,7 +132,7 @@ def parse_dup(text: str) -> Dup:
 def parse_forward(text: str) -> str:
     """Return the destination of `forward DEST`."""
     dest = text.strip()
-    if dest and not any(one.isspace() for one in dest):
+    if dest and not any(character.isspace() for character in dest):
         return dest
     raise BadInput(f"cannot read {text[:200]!r}; say: forward DEST")
 

@@ -49,8 +49,10 @@ def dup(seconds: float, dest: str) -> tuple[bool, str]:
 
 def params() -> tuple[str, str, str, str]:
     """Return the four params of our message; empty where there is none."""
-    one, two, three, four = (os.environ.get(f"RQ_PARAM{n}", "") for n in range(1, 5))
-    return one, two, three, four
+    first, second, third, fourth = (
+        os.environ.get(f"RQ_PARAM{number}", "") for number in range(1, 5)
+    )
+    return first, second, third, fourth
 
 
 def count() -> int:

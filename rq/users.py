@@ -69,7 +69,7 @@ def become(user: User) -> None:
             del os.environ[name]
     directories = os.get_exec_path()
     usable = [
-        one for one in directories if os.path.isabs(one) and os.access(one, os.X_OK)
+        path for path in directories if os.path.isabs(path) and os.access(path, os.X_OK)
     ]
     os.environ["PATH"] = os.pathsep.join(usable)
     os.environ.setdefault("SUDO_USER", before)

@@ -58,7 +58,7 @@ def json_text(dumped: str) -> str:
     >>> json_text('"exe.\u202egpj"')
     '"exe.\\\\u202egpj"'
     """
-    return _IN_TEXT.sub(lambda found: json.dumps(found[0])[1:-1], dumped)
+    return _IN_TEXT.sub(lambda match: json.dumps(match[0])[1:-1], dumped)
 
 
 def uncoloured(written: str) -> str:
@@ -69,7 +69,7 @@ def uncoloured(written: str) -> str:
     '20 %\\nnext'
     """
     lines = SEQUENCE.sub("", written).replace("\r\n", "\n").split("\n")
-    return text("\n".join(one.rstrip("\r").rpartition("\r")[2] for one in lines))
+    return text("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def last_line(written: str, length: int) -> str:
@@ -80,9 +80,9 @@ def last_line(written: str, length: int) -> str:
     'no room'
     """
     lines = SEQUENCE.sub("", written).replace("\t", " ").splitlines()
-    seen = (_IN_LINE.sub("", one).strip() for one in reversed(lines))
-    return next((one for one in seen if one), "")[:length]
+    seen = (_IN_LINE.sub("", line).strip() for line in reversed(lines))
+    return next((line for line in seen if line), "")[:length]
 
 
-def _number(found: re.Match[str]) -> str:
-    return f"<U+{ord(found[0]):04X}>"
+def _number(match: re.Match[str]) -> str:
+    return f"<U+{ord(match[0]):04X}>"

@@ -47,12 +47,12 @@ class Watcher:
         """Watch exactly these directories; one that is not there is left out."""
         if self._observer is None:
             return
-        wanted = {path: found for path in paths if (found := _identity(path))}
-        for path in [one for one in self._watches if one not in wanted]:
+        wanted = {path: there for path in paths if (there := _identity(path))}
+        for path in [path for path in self._watches if path not in wanted]:
             self._drop(path)
         for path, identity in wanted.items():
-            known = self._watches.get(path)
-            if known and known[0] != identity:
+            watch = self._watches.get(path)
+            if watch and watch[0] != identity:
                 self._drop(path)  # another directory has taken its name
             if path not in self._watches:
                 self._add(path, identity)

@@ -13,8 +13,8 @@ from typing import Any
 from rq import sentences
 from rq.kinds import Kind
 
-# Fields of a message that whoever shows it tells in a sentence or a place of their own.
-TOLD = frozenset(
+# Fields of a message that are shown in a sentence or a place of their own.
+SHOWN_APART = frozenset(
     {
         "msg_id",
         "state",
@@ -53,16 +53,16 @@ _DELAY = re.compile(r"\d+(?:-|@(\S+) ?|$)")
 def reason(text: str) -> str:
     """Return why a script asks for another attempt, without the seconds before it.
 
-    >>> [reason(one) for one in ("900-no route", "5-", "5", "2 of 3")]
+    >>> [reason(text) for text in ("900-no route", "5-", "5", "2 of 3")]
     ['no route', '', '', '2 of 3']
     >>> reason("2@http://h:3333 Connection refused")
     'waits for http://h:3333: Connection refused'
     """
-    found = _DELAY.match(text)
-    if found is None:
+    delay = _DELAY.match(text)
+    if delay is None:
         return text
-    said = text[found.end() :]
-    return f"waits for {found[1]}: {said}" if found[1] else said
+    said = text[delay.end() :]
+    return f"waits for {delay[1]}: {said}" if delay[1] else said
 
 
 def improper(text: str) -> tuple[str, str]:
@@ -75,10 +75,10 @@ def improper(text: str) -> tuple[str, str]:
     >>> improper(start + "none but exit status was SIGKILL")
     ('', '')
     """
-    found = _IMPROPER.fullmatch(text)
-    if found is None:
+    match = _IMPROPER.fullmatch(text)
+    if match is None:
         return "", text
-    word, said = found["word"], found["said"] or ""
+    word, said = match["word"], match["said"] or ""
     last = reason(said) if word in ("resend", "later") else said
     return "" if word == "none" else word, last
 
@@ -92,10 +92,10 @@ def shortly(text: str) -> str:
     >>> shortly(start + "done but exit status was 3 - all well")
     'exit status 3, said: all well'
     """
-    found = _IMPROPER.fullmatch(text)
-    if found is None:
+    match = _IMPROPER.fullmatch(text)
+    if match is None:
         return text
-    how = found["exit"]
+    how = match["exit"]
     end = f"exit status {how}" if how.isdigit() else f"ended by {how}"
     said = improper(text)[1]
     return f"{end}, said: {said}" if said else end
@@ -146,7 +146,7 @@ def times(count: object) -> str:
 def ended(sentence: str) -> str:
     """Return a sentence with its full stop, unless it ends with an address or a path.
 
-    >>> [ended(one) for one in ("It ran: ", "It said: why?", "It is at http://h/q/x")]
+    >>> [ended(text) for text in ("It ran: ", "It said: why?", "It is at http://h/q/x")]
     ['It ran.', 'It said: why?', 'It is at http://h/q/x']
     """
     sentence = sentence.rstrip(": ")
@@ -157,19 +157,21 @@ def ended(sentence: str) -> str:
 
 
 def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what is known of an attempt: what, and how much of it.
+    """Return what is facts of an attempt: what, and how much of it.
 
     >>> results({"exit": 1, "run_us": 12_300, "max_rss": 2048})
     [('exit status', '1'), ('ran', '12 ms'), ('memory', '2.0 MiB')]
     """
-    known = {name: value for name, value in result.items() if value is not None}
-    found = [(label, str(known[one])) for one, label in _PLAIN.items() if one in known]
+    facts = {name: value for name, value in result.items() if value is not None}
+    rows = [
+        (label, str(facts[name])) for name, label in _PLAIN.items() if name in facts
+    ]
     for name, label in _TIMES.items():
-        if name in known:
-            found.append((label, duration(float(known[name]) / 1e6)))
-    if known.get("max_rss"):
-        found.append(("memory", size(int(known["max_rss"]) * 1024)))
-    return found
+        if name in facts:
+            rows.append((label, duration(float(facts[name]) / 1e6)))
+    if facts.get("max_rss"):
+        rows.append(("memory", size(int(facts["max_rss"]) * 1024)))
+    return rows
 
 
 def moment(epoch: float) -> str:

@@ -12,7 +12,7 @@ from rq.layout import Root
 from rq.message import PARAMS
 from rq.replies import AttachmentView, MessageView
 
-_TOLD_ELSEWHERE = wording.TOLD | {"queue", "removed_at", *PARAMS}
+_SHOWN_APART = wording.SHOWN_APART | {"queue", "removed_at", *PARAMS}
 
 
 def show(root: Root, words: list[str]) -> int:
@@ -58,7 +58,7 @@ def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
     yield "attempts", message.get("attempt", 0)
     yield "retries", f"{message.get('count', 0)} of {message.get('max_count', 0)}"
     for name, value in fields.items():
-        if name not in _TOLD_ELSEWHERE:
+        if name not in _SHOWN_APART:
             yield name, value
     if message.get("removed_at"):
         yield "will be removed", _when(float(message["removed_at"]))

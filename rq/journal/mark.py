@@ -29,9 +29,9 @@ class Mark:
 
     journal: str  # that is written here
     before: str  # that the last lines are of
-    directory: disk.Made
-    file: disk.Made  # the mark itself
-    accepted: Mapping[str, disk.Made] = field(default_factory=dict)  # segments
+    directory: disk.Identity
+    file: disk.Identity  # the mark itself
+    accepted: Mapping[str, disk.Identity] = field(default_factory=dict)  # segments
 
 
 def read(place: JournalDir) -> Mark | None:
@@ -49,14 +49,14 @@ def _mark(data: Mapping[str, object]) -> Mark:
     return Mark(
         journal=str(data["journal"]),
         before=str(data["before"]),
-        directory=_made(data["directory"]),
-        file=_made(data["file"]),
-        accepted={name: _made(file) for name, file in accepted.items()},
+        directory=_identity(data["directory"]),
+        file=_identity(data["file"]),
+        accepted={name: _identity(file) for name, file in accepted.items()},
     )
 
 
-def _made(data: object) -> disk.Made:
-    number, born = cast("disk.Made", data)
+def _identity(data: object) -> disk.Identity:
+    number, born = cast("disk.Identity", data)
     return number, born
 
 
@@ -67,22 +67,22 @@ def write(place: JournalDir, dir_fd: int, journal: str, before: str) -> None:
     data: dict[str, object] = {
         "journal": journal,
         "before": before,
-        "directory": disk.made(dir_fd),
-        "accepted": {segment.name: _made_of(segment.path) for segment in active},
+        "directory": disk.identity(dir_fd),
+        "accepted": {segment.name: _identity_of(segment.path) for segment in active},
     }
 
     def content(fd: int) -> bytes:
-        return line.sealed(line.body({**data, "file": disk.made(fd)}), _SEED)
+        return line.sealed(line.body({**data, "file": disk.identity(fd)}), _SEED)
 
     durable.crash_point("mark:before-write")
     durable.replace_with(f"{JOURNAL}/mark", content, dir_fd)
     durable.crash_point("mark:written")
 
 
-def _made_of(path: Path) -> disk.Made:
+def _identity_of(path: Path) -> disk.Identity:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return disk.made(fd)
+        return disk.identity(fd)
     finally:
         os.close(fd)
 
@@ -91,22 +91,22 @@ def is_elsewhere(place: JournalDir) -> bool:
     """Return whether the directory is not the one that its journal was written in."""
     kind = disk.describe(place.path).kind
     for path, expected in _expected(place, read(place)):
-        seen = _made_of(path)
-        if expected and not any(disk.is_made(file, seen, kind) for file in expected):
+        seen = _identity_of(path)
+        if expected and not any(disk.is_same(file, seen, kind) for file in expected):
             return True
     return False
 
 
 def _expected(
     place: JournalDir, mark: Mark | None
-) -> Iterator[tuple[Path, list[disk.Made]]]:
+) -> Iterator[tuple[Path, list[disk.Identity]]]:
     """Give each file that may tell a copy, with which files it may be; none: any."""
     if mark is not None:
         yield place.path, [mark.directory]
         yield place.mark, [mark.file]
     for segment in history.active_segments(place):
         header = read_header(segment.path)
-        expected = [_made(header["made"])] if header and "made" in header else []
+        expected = [_identity(header["made"])] if header and "made" in header else []
         if expected and mark is not None and segment.name in mark.accepted:
             expected.append(mark.accepted[segment.name])
         yield segment.path, expected

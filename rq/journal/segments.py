@@ -120,7 +120,7 @@ class Segments:
         fd, size = file
         name = segment_name(last.seq + 1)
         seed = line.seed(self._author.journal, name)
-        header = self._header(name, last, seed, disk.made(fd))
+        header = self._header(name, last, seed, disk.identity(fd))
         try:
             durable.write_at(fd, header, 0)
             durable.sync_data(fd)
@@ -133,7 +133,7 @@ class Segments:
         return OpenSegment(name, fd, size, len(header), seed, time.monotonic())
 
     def _header(
-        self, name: str, last: Position, seed: int, file_id: disk.Made
+        self, name: str, last: Position, seed: int, file_id: disk.Identity
     ) -> bytes:
         record: dict[str, object] = {
             "g": last.g,

@@ -79,7 +79,7 @@ def _message(message: object, path: Path) -> tuple[str, dict[str, Json]]:
 
 def _unknown(key: str) -> str:
     """Return why a timer has no such key."""
-    if key in fieldnames.ASKED:
+    if key in fieldnames.SAID_BY_SENDERS:
         return f"{key!r} is a field of the message: put it into 'msg'"
     close = difflib.get_close_matches(key, _KEYS, 1)
     hint = f"did you mean {close[0]!r}?" if close else "a timer has 'period' and 'msg'"

@@ -57,8 +57,8 @@ def wants_json(form: Form, default: str = "html") -> bool:
 
 def back_of(site: Site, form: Form, default: str) -> str:
     """Return where the asker wants to be next; only a path of this site counts."""
-    asked = form.get("back")
-    return asked if local_path(asked) else site.url(default)
+    wanted = form.get("back")
+    return wanted if local_path(wanted) else site.url(default)
 
 
 def local_path(text: str) -> bool:

@@ -105,15 +105,15 @@ class Refusals:
         else:
             resp.content_type = PROBLEM
             named = {"type": problem} if problem else {}
-            told = {**named, "title": title, "status": status, "detail": text}
-            resp.data = orjson.dumps(told)
+            body = {**named, "title": title, "status": status, "detail": text}
+            resp.data = orjson.dumps(body)
 
 
 def _may_sign_in(req: Request, status: int) -> bool:
     """Return whether the form may help: nobody has signed in, and that is why."""
     nobody = getattr(req.context, "principal", None) is None
-    asked = getattr(req.context, "may_sign_in", False)
-    return asked and nobody and status in (401, 403, 429)
+    may = getattr(req.context, "may_sign_in", False)
+    return may and nobody and status in (401, 403, 429)
 
 
 def _default_text(status: int, req: Request) -> str:

@@ -79,7 +79,7 @@ def test_a_transaction_that_nobody_commits_is_seen_and_aborted(stage):
     stage.open("/q/together")
     chromium.shows(driver, "orders", "#txns")
     chromium.click(driver, "#txns tr[data-row] a")
-    chromium.shows(driver, "with 1 message prepared", "#story")
+    chromium.shows(driver, "with 1 prepared message", "#story")
     chromium.confirm(driver, "#txn-actions button")
     chromium.shows(driver, "It was aborted", "#story")
     stage.open("/q/together/txn")

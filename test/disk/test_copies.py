@@ -461,7 +461,7 @@ SAME, LATER, OTHER = (7, 1), (7, 2), (8, 1)
     ],
 )
 def test_by_what_a_file_is_known_again(kind, seen, same):
-    assert disk.is_made(SAME, seen, kind) is same
+    assert disk.is_same(SAME, seen, kind) is same
 
 
 def test_a_file_keeps_what_it_is_known_by_and_its_copy_has_none_of_it(tmp_path):
@@ -476,4 +476,4 @@ def test_a_file_keeps_what_it_is_known_by_and_its_copy_has_none_of_it(tmp_path):
 
 def made(path):
     with path.open("rb") as file:
-        return disk.made(file.fileno())
+        return disk.identity(file.fileno())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rq import fieldnames
 from rq.errors import BadMessage
-from rq.fieldnames import ASKED, KNOWN, RESERVED, check, is_handed_on
+from rq.fieldnames import FIELDS, RESERVED, SAID_BY_SENDERS, check, is_handed_on
 
 SENT_BY_THE_ANCESTOR = [
     "dest", "src", "count", "max_count", "param1", "param2", "param3", "param4",
@@ -77,7 +77,7 @@ def test_a_field_of_ones_own_is_none_of_rqs_business(name):
     check({"dest": "q", name: 1})
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN))
+@pytest.mark.parametrize("name", sorted(FIELDS))
 def test_no_field_of_rq_is_refused(name):
     check({"dest": "q", name: 1})
 
@@ -92,7 +92,7 @@ def test_what_a_reader_is_told_may_be_sent_again():
 
 
 @given(
-    st.sampled_from(sorted(one for one in ASKED if len(one) >= 5)),
+    st.sampled_from(sorted(one for one in SAID_BY_SENDERS if len(one) >= 5)),
     st.integers(0, 16),
     st.sampled_from(string.ascii_lowercase),
     st.sampled_from(["more", "less", "other", "swapped"]),
@@ -105,7 +105,7 @@ def test_every_name_one_edit_away_from_a_long_field_is_refused(field, at, letter
         "other": field[:at] + letter + field[at + 1 :],
         "swapped": field[:at] + field[at : at + 2][::-1] + field[at + 2 :],
     }[edit]
-    if name in KNOWN or name.startswith("x_"):
+    if name in FIELDS or name.startswith("x_"):
         check({name: 1})
     else:
         refused(name)

@@ -36,7 +36,7 @@ _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
 )  # facts with which nothing can be done
-_TOLD_ELSEWHERE = wording.TOLD | {"acknowledged", *_HELD, *PARAMS}
+_SHOWN_APART = wording.SHOWN_APART | {"acknowledged", *_HELD, *PARAMS}
 
 
 class MessagePage:
@@ -124,7 +124,7 @@ def view_of(message: Message) -> View:
         others=[
             (name, value)
             for name, value in message.items()
-            if name not in _TOLD_ELSEWHERE and not _is_own(name, value, message)
+            if name not in _SHOWN_APART and not _is_own(name, value, message)
         ],
     )
 
