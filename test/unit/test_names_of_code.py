@@ -44,7 +44,6 @@ CLEAN = (
     "scripts",
     "sentences.py",
     "share",
-)
     "states.py",
     "supervisor",
     "timers",
