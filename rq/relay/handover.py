@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rq import config, host_back_off, script
-from rq.errors import BadConfig, RQError
+from rq.errors import RQError
 from rq.host_back_off import Wait
+from rq.kinds import PASSING, Kind
 from rq.layout import Root
 from rq.nesting import Json
 from rq.outbound import addresses, connection, peers
@@ -268,9 +269,13 @@ def _pause(
     return host_back_off.change(task.queue, note)
 
 
+# What keeps an attempt from its beginning, and passes or is mended by a person.
+_WAITS = PASSING | {Kind.BAD_CONFIG}
+
+
 def refused(job: Path, error: RQError) -> Report:
     """Return the report for what can be known to fail before anybody is asked."""
-    if isinstance(error, BadConfig):
+    if error.kind in _WAITS:
         return hindered(job, str(error))
     return Verb.ERR, str(error)
 

@@ -139,7 +139,8 @@ def test_an_admin_makes_queues_only_where_allow_new_queue_says_so(site):
     wanted = {"name": "made", "script": str(site.script)}
     with acting_as(STRANGER, 0, [1]):
         reply = asked(site, "supervisor", "create_queue", wanted)
-    assert reply == ["fail", "queues are not made here: allow_new_queue is not true"]
+    text = "queues cannot be made here: allow_new_queue is not true"
+    assert reply == ["fail", text]
     assert not site.root.queue("made").path.exists()
     settings = json.loads(site.root.config.read_text())
     site.root.config.write_text(json.dumps({**settings, "allow_new_queue": True}))

@@ -12,7 +12,7 @@ from harness import documents
 from harness.waiting import wait_until
 from harness.web_server import served
 
-from rq.errors import NoSuchMessage, NotKnown
+from rq.errors import NoSuchQueue, NotKnown
 from rq.spark.queue_door import Door, Target
 
 pytestmark = pytest.mark.system
@@ -192,5 +192,5 @@ def test_a_client_with_a_password_reaches_it_below_a_prefix(tmp_path):
         with closing(Door(stranger)) as door, pytest.raises(NotKnown, match=r"^http:"):
             door.open("a job")
         nobody = Target(queue="nobody", url=known.url, root=None)
-        with closing(Door(nobody)) as door, pytest.raises(NoSuchMessage):
+        with closing(Door(nobody)) as door, pytest.raises(NoSuchQueue):
             door.open("a job")
