@@ -20,6 +20,7 @@ from rq.errors import BadInput, OutcomeUnknown, Refused, Unreachable
 
 TIMEOUT = 60.0  # seconds for a whole reply
 _READ = 256 * 1024
+LOST = "the request may or may not have been carried out"
 
 
 class Connection:
@@ -72,7 +73,7 @@ class Connection:
                 data = data[sent:]
             self._socket.sendall(data)
         except OSError as error:
-            raise OutcomeUnknown(f"{self._path} hung up: {error}") from None
+            raise OutcomeUnknown(f"{self._path} hung up ({error}): {LOST}") from None
 
     def receive(self) -> Any:
         """Return the next reply, decoded."""
@@ -80,11 +81,15 @@ class Connection:
             try:
                 data = self._socket.recv(_READ)
             except TimeoutError:
-                raise OutcomeUnknown(f"{self._path} did not answer in time") from None
+                raise OutcomeUnknown(
+                    f"{self._path} did not answer in time: {LOST}"
+                ) from None
             except OSError as error:
-                raise OutcomeUnknown(f"{self._path} hung up: {error}") from None
+                raise OutcomeUnknown(
+                    f"{self._path} hung up ({error}): {LOST}"
+                ) from None
             if not data:
-                raise OutcomeUnknown(f"{self._path} closed without an answer")
+                raise OutcomeUnknown(f"{self._path} hung up without an answer: {LOST}")
             self._replies.extend(self._kinds.without(self._frames.feed(data)))
         return orjson.loads(self._replies.pop(0))
 
@@ -160,9 +165,9 @@ async def ask_async(
             while not replies:
                 replies = kinds.without([await _payload(reader)])
     except TimeoutError:
-        raise OutcomeUnknown(f"{path} did not answer in time") from None
+        raise OutcomeUnknown(f"{path} did not answer in time: {LOST}") from None
     except (OSError, asyncio.IncompleteReadError):
-        raise OutcomeUnknown(f"{path} closed without an answer") from None
+        raise OutcomeUnknown(f"{path} hung up without an answer: {LOST}") from None
     finally:
         writer.close()
     return orjson.loads(replies[0])
@@ -177,7 +182,9 @@ def demanded(reply: object, about: str = "") -> Any:
     """Return what follows `ok` in a reply; raise the failure in any other."""
     if isinstance(reply, list) and reply and reply[0] == "ok":
         return reply[1] if len(reply) > 1 else None
-    raise wire.failure_in(reply, about) or Refused(f"{about}{reply}")
+    raise wire.failure_in(reply, about) or Refused(
+        f"{about}RQ does not understand the reply {reply!r:.80}"
+    )
 
 
 def encode_arg(arg: object) -> bytes:
@@ -192,7 +199,7 @@ def encode_arg(arg: object) -> bytes:
         return arg.encode() if isinstance(arg, str) else orjson.dumps(arg)
     except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
         raise BadInput(
-            f"this cannot be sent as JSON ({error}); bytes belong into an attachment"
+            f"this cannot be sent as JSON ({error}); send bytes as an attachment"
         ) from None
 
 

@@ -43,7 +43,9 @@ def start(name: str, argv: list[str] | None) -> Helper:
     logs.open_log(f"rq-{name}", root.log / f"{name}.log" if given else None)
     # Held until the process ends.
     if locks.lock(root.config_dir / f"{name}.lock") is None:
-        raise Refused(f"another {name} process serves {root.path}")
+        raise Refused(
+            f"another {name} process serves {root.path}, and only one can: end that first"
+        )
     return Helper(root, options.ready_fd, options.life_fd)
 
 

@@ -50,6 +50,7 @@ _BEGINNINGS: tuple[tuple[str, Kind], ...] = (
     ("too many connections ", Kind.BUSY),
     ("RQ has no descriptors free", Kind.BUSY),
     ("nobody answers for queue ", Kind.UNREACHABLE),
+    (r"queue \S{1,100} does not answer", Kind.UNREACHABLE),
     ("the command failed", Kind.INTERNAL),
     ("unknown reason", Kind.INTERNAL),  # the ancestor's word for all that it caught
     ("This address is not among the allowed_ips", Kind.NOT_ALLOWED),

@@ -85,7 +85,9 @@ def take_back(root: Root, trashed: Trashed) -> None:
     """Move a queue from the trash to its place; Refused when the place is taken."""
     place = root.queue(trashed.name)
     if place.path.exists():
-        raise Refused(f"{place.path} is there: it cannot come back from the trash")
+        raise Refused(
+            f"{place.path} exists: move it away before the queue comes back from the trash"
+        )
     with _locked(QueueDir(trashed.path)):
         files.move_queue(trashed.path, place.path)
         files.remove_link(place.path / _NOTE)
@@ -146,7 +148,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _locked(queue: QueueDir) -> Iterator[None]:
     held = locks.lock(queue.lock)
     if held is None:
-        raise Refused(f"{queue.path} still has an owner: it is moved when that ends")
+        raise Refused(
+            f"{queue.path} is still in use; RQ moves it to the trash when its process has ended"
+        )
     try:
         yield
     finally:

@@ -52,7 +52,10 @@ class Hashing:
         if len(self._waiting) > WAITING:
             _, _, last = self._waiting.pop()
             last.set_exception(
-                TooOften("Too many logins are tried here at the same time.", 5.0)
+                TooOften(
+                    "Too many people sign in at the same time; try again in a moment.",
+                    5.0,
+                )
             )
         await future
 

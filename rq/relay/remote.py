@@ -125,7 +125,9 @@ class Remote:
     def _send(self, file: IO[bytes], start: int, digests: Attachment) -> None:
         count = digests.size - start
         if os.fstat(file.fileno()).st_size != digests.size:
-            raise Refused(f"attachment {file.name} has not the size it came with")
+            raise Refused(
+                f"attachment {file.name} no longer has the size it was attached with"
+            )
         if self._line.send_file(file, start, count) != count:
             raise Refused(f"attachment {file.name} became shorter while it was sent")
 

@@ -44,7 +44,7 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
     """
     lock = locks.lock(queue.lock)
     if lock is None:
-        raise Refused(f"queue {queue.name} has a running owner: ask it")
+        raise Refused(f"queue {queue.name} is running: stop RQ first (`rq down`)")
     try:
         mended: list[Problem] = []
         if fix:

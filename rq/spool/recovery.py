@@ -77,7 +77,9 @@ def open_spool(
     _make_missing(queue)
     lock = locks.lock(queue.lock)
     if lock is None:
-        raise Busy(f"queue {queue.name} is owned by another process")
+        raise Busy(
+            f"another process runs queue {queue.name}, and only one can: end that first"
+        )
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return _Opening(queue, lock, dir_fd, threads, clock, owes).open(grace)

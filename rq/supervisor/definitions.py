@@ -90,7 +90,7 @@ def define(root: Root, data: Mapping[str, Json]) -> str:
     queue = root.queue(name)
     checked = config.queue_config(settings, queue.config)
     if is_alias(root, name):
-        raise Refused(f"{queue.path} is a link to another queue: remove it")
+        raise Refused(f"{queue.path} is a link to another queue: remove the link")
     if mark_of(queue).get("owner") == "api" and queue.config.exists():
         raise Refused(
             f"queue {name} was made through the API; delete it there or rename the link"

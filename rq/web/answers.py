@@ -102,4 +102,6 @@ def failure_in(reply: object) -> RQError | None:
     """Return the failure of an action, by the reply it got; None: it was done."""
     if isinstance(reply, list) and reply and reply[0] in ("ok", "success"):
         return None
-    return wire.failure_in(reply) or Refused(f"an answer that is none: {reply!r:.80}")
+    return wire.failure_in(reply) or Refused(
+        f"RQ does not understand the reply {reply!r:.80}"
+    )

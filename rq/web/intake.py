@@ -158,7 +158,9 @@ def check_room(site: Site, more: int = 2 * PIECE) -> None:
     """NoRoom when `more` bytes would not leave what is kept to finish with."""
     room = os.statvfs(site.root.uploads)
     if room.f_bavail * room.f_frsize < site.config.min_free_bytes + more:
-        raise NoRoom("there is no room on the disk for this attachment")
+        raise NoRoom(
+            "there is no room on the disk for this attachment: free some, then send it again"
+        )
 
 
 def cannot_take(error: OSError) -> RQError:

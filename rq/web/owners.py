@@ -79,7 +79,7 @@ class Line(asyncio.Protocol):
         data = self._kinds.request() + wire.frame(payload, self._magic)
         if socket.send_fds(sock, [data], [fd]) != len(data):
             sock.close()
-            raise Unreachable(f"{self._path} takes no whole request")
+            raise Unreachable(f"{self._path} did not accept the request as a whole")
         future = self._next_reply(deadline)
         await self._loop.create_unix_connection(lambda: self, sock=sock)
         return await future
@@ -129,7 +129,7 @@ class Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._fail(_Broken(f"{self._path} closed without an answer"))
+        self._fail(_Broken(f"{self._path} hung up without an answer: {client.LOST}"))
 
     def _look_at_clock(self) -> None:
         """Hang up when the oldest request is late: those behind it wait for it too."""
@@ -140,7 +140,9 @@ class Line(asyncio.Protocol):
         if left > 0:
             self._alarm = self._loop.call_later(left, self._look_at_clock)
             return
-        self._fail(OutcomeUnknown(f"{self._path} did not answer in time"))
+        self._fail(
+            OutcomeUnknown(f"{self._path} did not answer in time: {client.LOST}")
+        )
         self.close()
 
     def _fail(self, error: OutcomeUnknown) -> None:

@@ -16,7 +16,7 @@ def check_right(
 ) -> None:
     """Raise NotPermitted unless `principal` may use a route with these fields."""
     if principal is None or right.role is None:
-        raise NotPermitted("Nobody may ask for this.")
+        raise NotPermitted("No role may use this address.")
     if not principal.may(right.role):
         raise NotPermitted(
             f"{principal.name} is {principal.role} here; this needs {right.role}."

@@ -115,7 +115,8 @@ class SignIn:
         self._begun.over(now)
         if not self._begun.count(who, now):
             raise TooOften(
-                f"{who} has signed in {_MOST_A_MINUTE} times within a minute.", PERIOD
+                f"{who} has signed in {_MOST_A_MINUTE} times within a minute: wait a minute.",
+                PERIOD,
             )
 
     def _begin(

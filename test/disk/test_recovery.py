@@ -563,7 +563,7 @@ def test_a_torn_message_of_a_transaction_waits_for_its_decision(owner):
 
 
 def test_a_queue_has_one_owner(owner):
-    with pytest.raises(Refused, match="owned by another process"):
+    with pytest.raises(Refused, match="another process runs queue"):
         open_spool(owner.queue)
     with pytest.raises(Refused):
         check.check(owner.queue)

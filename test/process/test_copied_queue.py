@@ -164,7 +164,7 @@ def test_a_stop_and_a_kill_before_the_word_leave_all_as_it_was(copy):
 def test_the_word_is_one_of_two_and_asked_for_once(copy):
     assert "none of same, copy" in copy.refused("restore", {"as": "yes"})
     assert "as the queue that it was" in accepted(copy, "same")
-    assert "waits for no word" in copy.refused("restore", {"as": "same"})
+    assert "needs no decision" in copy.refused("restore", {"as": "same"})
     assert copy.refused("restore", {"as": 5})
 
 
@@ -252,7 +252,7 @@ def test_an_operator_looks_and_says_at_the_command_line(a, copy, capfd, monkeypa
     assert "a queue of its own" in capfd.readouterr().out
     wait_until(lambda: copy.ok("restored")["why"] is None)
     assert rq(copy, "accept", "c") == cli.REFUSED
-    assert "waits for no word" in capfd.readouterr().err
+    assert "needs no decision" in capfd.readouterr().err
     assert rq(copy, "accept") == 0
     assert rq(copy, "ls") == 0
     assert "no queue waits" in capfd.readouterr().err

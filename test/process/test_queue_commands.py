@@ -351,7 +351,7 @@ def test_sent_round_again_twice_in_one_turn_it_runs_once(queue):
     replies = ask_at_once(queue.dir.socket, queue.pid, asked, asked)
     sent, refused = (
         ["ok", "msg sent round again"],
-        ["fail", "msg is being sent round again"],
+        ["fail", "msg is already being retried"],
     )
     assert sorted(replies) == [refused, sent]
     assert queue.until(msg_id, "done")["result"]["attempt"] == 2

@@ -60,7 +60,7 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
         raise Busy("the batch that it was in has not ended; ask again when it has")
     if msg_id in ctx.owner.retrying:
         # Another search for its old processes would find those of its next attempt.
-        raise WrongState("msg is being sent round again")
+        raise WrongState("msg is already being retried")
     ctx.owner.retrying.add(msg_id)
     return _retried(ctx.owner, msg_id, who)
 
@@ -81,7 +81,9 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
     for one in left:
         os.close(one.pidfd)
     if left:
-        raise Busy("a process of its last attempt does not end")
+        raise Busy(
+            "a process of its last attempt still runs; ask again when it has ended"
+        )
     message = owner.spool.read(msg_id)
     began = int(owner.spool.status(msg_id).get("attempt", 0))
     again = message.with_(
@@ -127,7 +129,9 @@ async def _all_acknowledged(owner: Owner) -> Any:
     def acknowledge(msg_id: str) -> None:
         nonlocal number
         if owner.admission.stopping:
-            raise Closed(f"the queue is stopping; {number} were acknowledged")
+            raise Closed(
+                f"the queue is stopping: {number} were acknowledged, ask again for the rest"
+            )
         if spool.find(msg_id) is State.ERR:  # else somebody was faster
             spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
             number += 1

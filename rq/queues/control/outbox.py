@@ -73,12 +73,12 @@ def resolve_owed(ctx: Context, arg: bytes) -> Any:
     asked = object_in(arg)
     how, by = str(asked.get("as")), asker(ctx, asked)
     if how not in _SAID:
-        raise BadInput(f"'as' is none of {', '.join(_SAID)}")
+        raise BadInput(f"'as' must be one of {', '.join(_SAID)}")
     spool = ctx.owner.spool
     key = str(asked.get("key"))
     of = _find(ctx.owner, key)
     if how != DROPPED and not delivery.in_doubt(ctx.owner, spool.owed[of]):
-        raise WrongState(f"{key} is not in doubt: RQ tries it by itself")
+        raise WrongState(f"{key} is not in doubt: RQ still delivers it by itself")
     if how == AGAIN:
         spool.send_again(*of, by=by)
     else:

@@ -51,11 +51,11 @@ def restore(ctx: Context, arg: bytes) -> Any:
     """Take a person's word on what the directory is; the queue is opened with it."""
     how = object_in(arg).get("as")
     if not isinstance(how, str) or how not in _SAID:
-        raise BadInput(f"'as' is none of {', '.join(_SAID)}")
+        raise BadInput(f"'as' must be one of {', '.join(_SAID)}")
     owner = ctx.owner
     if owner.admission.restored is None:
         raise WrongState(
-            f"queue {owner.name} waits for no word: its directory is the one it ran in"
+            f"queue {owner.name} needs no decision: its directory is the one it ran in"
         )
     spool, copy = owner.spool, how == COPY
     place, journal = owner.queue.journal_dir, spool.journal_id
