@@ -123,7 +123,7 @@ _KEPT = frozenset(
 )
 
 
-def from_request(fields: JsonObject, msg_id: str, now: float, origin: str) -> Message:
+def from_request(fields: Json, msg_id: str, now: float, origin: str) -> Message:
     """Return the message that a client asks for; BadMessage says what is wrong.
 
     `origin` is the full id to remember when the message is the first of its chain.

@@ -8,29 +8,26 @@ user is copied: it could change what it keeps open.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import logging
 import os
-from collections.abc import Awaitable, Callable, Container, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from rq import durable, names
 from rq.causes import Cause
 from rq.errors import BadInput
-from rq.layout import ATTACH, MSG, folder
+from rq.layout import ATTACH, folder
 from rq.logs import fields
-from rq.message import Attachment, Message, from_request
-from rq.nesting import from_json
-from rq.spool import attach as attaching
-from rq.spool import deposits
+from rq.message import Message, from_request
+from rq.spool import arrivals
+from rq.spool.arrivals import Arrival
 from rq.spool.entry import Entry
 from rq.spool.record import Facts, More
 from rq.spool.store import Spool
 from rq.states import Event, Role, State
 
 BATCH = 64  # folders that are looked at together
-LISTED = 2048  # names that one listing gives: each costs as much as there are
 log = logging.getLogger(__name__)
 
 # Calls something in a thread; what it returns or raises comes to whoever awaits it.
@@ -56,19 +53,6 @@ class Look:
     left: dict[str, str] = field(default_factory=dict)  # name: why it stays in new/
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A deposit as a thread has found it: all of it on disk, unless it is foreign."""
-
-    name: str
-    inode: int = 0
-    foreign: bool = False
-    key: str = ""
-    asked: Any = None
-    attachments: dict[str, Attachment] = field(default_factory=dict)
-    error: Exception | None = None
-
-
 async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
     """Take what lies in new/, up to a listing: fires its events, which the caller commits.
 
@@ -76,9 +60,9 @@ async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
     at again in the turn in which it does.
     """
     spool, look = keeper.spool, Look()
-    taken = {one.at_new for one in spool.unsettled.values() if one.at_new}
+    at_door = {entry.at_new for entry in spool.unsettled.values() if entry.at_new}
     place = os.fspath(spool.queue.path / "new")
-    waiting = await keeper.aside(_waiting, place, taken, known_left)
+    waiting = await keeper.aside(arrivals.waiting, place, at_door, known_left)
     for at in range(0, len(waiting), BATCH):
         before = look.taken
         await _adopt_some(keeper, waiting[at : at + BATCH], look)
@@ -95,20 +79,24 @@ async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
 async def _adopt_some(keeper: Keeper, waiting: list[str], look: Look) -> None:
     """Take a batch of what lies in new/."""
     spool, aside = keeper.spool, keeper.aside
-    known = [await _named(keeper, name, look) for name in waiting]
-    coming = [aside(_found, spool.dir_fd, name) for name in known if name is not None]
-    found = [await one for one in coming]
-    unsynced = await _sync_door(keeper, found)
-    for one in found:
+    usable = [await _named(keeper, name, look) for name in waiting]
+    coming = [
+        aside(arrivals.look_at, spool.dir_fd, name)
+        for name in usable
+        if name is not None
+    ]
+    there = [await arrival for arrival in coming]
+    unsynced = await _sync_door(keeper, there)
+    for arrival in there:
         if not keeper.is_open():
             break
         try:
-            look.taken += await _let_in(keeper, one, unsynced)
+            look.taken += await _let_in(keeper, arrival, unsynced)
         except OSError as error:
-            look.left[one.name] = error.strerror or str(error)
+            look.left[arrival.name] = error.strerror or str(error)
         except Exception as error:  # what comes after it must not wait for it
             log.exception("a folder at the door could not be looked at")
-            look.left[one.name] = f"RQ failed over it: {error!r:.200}"
+            look.left[arrival.name] = f"RQ failed over it: {error!r:.200}"
 
 
 async def _named(keeper: Keeper, name: str, look: Look) -> str | None:
@@ -119,7 +107,7 @@ async def _named(keeper: Keeper, name: str, look: Look) -> str | None:
     except UnicodeEncodeError:
         fresh = keeper.spool.new_id()
         try:
-            await keeper.aside(_rename, keeper.spool.dir_fd, name, fresh)
+            await keeper.aside(arrivals.rename, keeper.spool.dir_fd, name, fresh)
         except OSError as error:
             look.left[name] = error.strerror or str(error)
             return None
@@ -131,9 +119,9 @@ async def _named(keeper: Keeper, name: str, look: Look) -> str | None:
     return name
 
 
-async def _sync_door(keeper: Keeper, found: list[_Found]) -> OSError | None:
+async def _sync_door(keeper: Keeper, there: list[Arrival]) -> OSError | None:
     """Make the names of deposits durable, all at once; return why they are not."""
-    if all(one.foreign or one.error for one in found):
+    if all(arrival.foreign or arrival.error for arrival in there):
         return None
     try:
         await keeper.aside(durable.sync_path, "new", keeper.spool.dir_fd)
@@ -142,106 +130,47 @@ async def _sync_door(keeper: Keeper, found: list[_Found]) -> OSError | None:
     return None
 
 
-# ---- aside, in a thread
-
-
-def _waiting(
-    place: str, taken: Container[str], known_left: Container[str]
-) -> list[str]:
-    """Return the first names at the door. What could not be taken the last time must
-    not stand in the way of the others."""
-    names = (name for name in os.listdir(place) if name not in taken)
-    return heapq.nsmallest(LISTED, names, key=lambda one: (one in known_left, one))
-
-
-def _rename(dir_fd: int, name: str, fresh: str) -> None:
-    durable.move(f"new/{name}", f"new/{fresh}", dir_fd)
-    durable.sync_path("new", dir_fd)
-
-
-def _found(dir_fd: int, name: str) -> _Found:
-    """Look at a deposit; one of our own user's is durable then, but for its name."""
-    try:
-        with deposits.opened(dir_fd, f"new/{name}") as deposit:
-            asked = from_json(deposit.msg(), "msg")
-            attachments = {} if deposit.foreign else deposit.digests()
-            if not deposit.foreign:
-                _sync(dir_fd, f"new/{name}", attachments)
-            inode = os.fstat(deposit.fd).st_ino
-            about = inode, deposit.foreign, deposit.key
-            return _Found(name, *about, asked, attachments)
-    except Exception as error:  # noqa: BLE001 - raised again when its turn comes
-        return _Found(name, error=error)
-
-
-def _sync(dir_fd: int, path: str, attachments: dict[str, Attachment]) -> None:
-    """Make the folder durable before its line promises it."""
-    durable.allow(path, durable.DIR_MODE, dir_fd)
-    for name in attachments:
-        durable.allow(f"{path}/{ATTACH}/{name}", durable.ATTACHMENT_MODE, dir_fd)
-        durable.sync_path(f"{path}/{ATTACH}/{name}", dir_fd)
-    if attachments:
-        durable.sync_path(f"{path}/{ATTACH}", dir_fd)
-    durable.sync_path(f"{path}/{MSG}", dir_fd)
-    durable.sync_path(path, dir_fd)
-
-
-def _copied(
-    dir_fd: int, found: _Found, message: Message, attach: str
-) -> dict[str, Attachment]:
-    """Copy another user's attachments, durably; BadInput if they are not those any more
-    that were looked at."""
-    with deposits.opened(dir_fd, f"new/{found.name}") as deposit:
-        if deposit.key != found.key:
-            raise OSError(None, "it changes while it is looked at")
-        if deposit.files:
-            durable.make_dirs(attach, dir_fd)
-        copied = deposit.copied(dir_fd, attach)
-    attaching.verify(dir_fd, message.with_(attachments=copied), deep=False)
-    return copied
-
-
 # ---- in the owner's turn
 
 
-async def _let_in(keeper: Keeper, found: _Found, unsynced: OSError | None) -> bool:
+async def _let_in(keeper: Keeper, arrival: Arrival, unsynced: OSError | None) -> bool:
     """Accept a deposit or send it to err; OSError when it has to stay. Return whether it
     will leave new/."""
-    spool, name = keeper.spool, found.name
+    spool, name = keeper.spool, arrival.name
     try:
-        if found.error is not None:
-            if not _is_there(spool, found):
+        if arrival.error is not None:
+            if not _is_there(spool, arrival):
                 return False  # its depositor has taken it away
-            raise found.error
-        if found.foreign:
-            return await _let_copy_in(keeper, found)
-        if not _is_there(spool, found):
+            raise arrival.error
+        if arrival.foreign:
+            return await _let_copy_in(keeper, arrival)
+        if not _is_there(spool, arrival):
             return False
         if unsynced is not None:
             raise unsynced
-        _take(keeper, found)
+        _take(keeper, arrival)
     except BadInput as error:
         _refuse(spool, name, str(error))
     return True
 
 
-def _is_there(spool: Spool, found: _Found) -> bool:
+def _is_there(spool: Spool, arrival: Arrival) -> bool:
     """Whether a deposit lies where it was found, and no other in its place."""
-    path = f"new/{found.name}"
+    path = f"new/{arrival.name}"
     try:
         info = os.stat(path, dir_fd=spool.dir_fd, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return found.error is not None or info.st_ino == found.inode
+    return arrival.error is not None or info.st_ino == arrival.inode
 
 
-def _take(keeper: Keeper, found: _Found) -> None:
+def _take(keeper: Keeper, arrival: Arrival) -> None:
     """Take the folder itself: whoever made it is our user."""
     spool = keeper.spool
-    message = _message(keeper, found).with_(attachments=found.attachments)
+    message = _message(keeper, arrival).with_(attachments=arrival.attachments)
     message.encode_new()  # BadMessage before anything remembers it
-    with _at_door(spool, message.msg_id, found.name, message.due):
-        source: More = {"via": "door", "from": found.name}
+    with _at_door(spool, message.msg_id, arrival.name, message.due):
+        source: More = {"via": "door", "from": arrival.name}
         spool.submit(message, **source)
     keeper.take(message)
 
@@ -258,19 +187,21 @@ def _at_door(spool: Spool, msg_id: str, name: str, due: float) -> Iterator[None]
         raise
 
 
-async def _let_copy_in(keeper: Keeper, found: _Found) -> bool:
+async def _let_copy_in(keeper: Keeper, arrival: Arrival) -> bool:
     """Take a copy: another user may keep a descriptor of what it has deposited, or a
     second name, and change it at any time. The deposit goes once its line is on disk."""
     spool = keeper.spool
-    if (known := spool.keys.get(found.key)) is not None:
-        _let_go(spool, found.name, known[0])
+    if (msg_id := spool.message_of(arrival.key)) is not None:
+        _let_go(spool, arrival.name, msg_id)
         return False
-    message = _message(keeper, found)
+    message = _message(keeper, arrival)
     attach = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     spool.prepare(message)
     try:
         with spool.working_on(message.msg_id):
-            copied = await keeper.aside(_copied, spool.dir_fd, found, message, attach)
+            copied = await keeper.aside(
+                arrivals.copy, spool.dir_fd, arrival, message, attach
+            )
         message = message.with_(attachments=copied)
         message.encode_new()
         if not keeper.is_open():
@@ -278,7 +209,7 @@ async def _let_copy_in(keeper: Keeper, found: _Found) -> bool:
     except Exception:
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise
-    spool.submit(message, via="door", key=found.key)
+    spool.submit(message, via="door", key=arrival.key)
     keeper.take(message)
     return True
 
@@ -290,12 +221,12 @@ def _let_go(spool: Spool, name: str, msg_id: str) -> None:
         spool.gone.doom(f"new/{name}", f"door.{msg_id}")
 
 
-def _message(keeper: Keeper, found: _Found) -> Message:
-    spool, name = keeper.spool, found.name
+def _message(keeper: Keeper, arrival: Arrival) -> Message:
+    spool, name = keeper.spool, arrival.name
     keeps = names.is_msg_id(name) and spool.free_id(name)
     msg_id = name if keeps else spool.new_id()
     full_id = f"{keeper.origin}{msg_id}"
-    message = from_request(found.asked, msg_id, spool.clock(), full_id)
+    message = from_request(arrival.request, msg_id, spool.clock(), full_id)
     if msg_id != name and names.is_msg_id(name):
         message = message.with_(orig_msg_id=name)
     return message

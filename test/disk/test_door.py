@@ -12,7 +12,7 @@ from harness.limits import free_descriptors
 from harness.spool import ORIGIN, adopt, check_live, deposit, look
 
 from rq.layout import folder
-from rq.spool import door, folders
+from rq.spool import arrivals, deposits, door, folders
 from rq.states import State
 
 FOREIGN = "20200101.0000.00.000.7"
@@ -250,7 +250,7 @@ def test_many_folders_are_taken_in_turns_and_listed_once_for_many_of_them(
 ):
     """A listing costs as much as there is at the door, however few of it are taken."""
     monkeypatch.setattr(door, "BATCH", 4)
-    monkeypatch.setattr(door, "LISTED", 40)
+    monkeypatch.setattr(arrivals, "LISTED", 40)
     for n in range(50):
         deposit(owner, f"n{n:03d}")
     assert len(adopt(owner.spool).messages) == 40
@@ -359,7 +359,7 @@ def test_a_copied_deposit_makes_one_message_though_the_owner_dies(owner):
 def test_a_deposit_that_cannot_be_copied_leaves_nothing_half_made(owner):
     path = deposit(owner, "theirs", attach={"a": b"x"})
     with (path / "attach/b").open("wb") as file:
-        file.truncate(door.deposits.MOST_BYTES)
+        file.truncate(deposits.MOST_BYTES)
     of_another(path)
     assert "another user's attachments" in refused(owner)
     assert folders.list_state(owner.queue, State.PREP) == []

@@ -9,7 +9,7 @@ from harness.spool import adopt, check_live, deposit, look
 
 from rq import offline
 from rq.layout import Root
-from rq.spool import check, door, folders
+from rq.spool import attach, check, door, folders
 from rq.states import State
 
 BYTES = os.fsdecode(b"\xff\xfe caf\xe9")  # no UTF-8
@@ -142,7 +142,7 @@ def test_a_copy_that_nobody_foresaw_leaves_nothing_half_made(owner, monkeypatch)
     def trip(*_):
         raise MemoryError
 
-    monkeypatch.setattr(door.attaching, "verify", trip)
+    monkeypatch.setattr(attach, "verify", trip)
     assert list(adopt(owner.spool).left) == ["theirs"]
     owner.apply()
     assert folders.list_state(owner.queue, State.PREP) == []
