@@ -38,26 +38,26 @@ def digests(place: Path) -> dict[str, Attachment]:
 
     BadInput says which file cannot travel with its message, and why.
     """
-    found = {}
+    attachments = {}
     with beneath.top(place, os.O_NOFOLLOW) as top:
         for name in _listed(ATTACH, top):
             _check(name)
             try:
-                known = content.digests(f"{ATTACH}/{name}", top, linked=True)
+                digest = content.digests(f"{ATTACH}/{name}", top, linked=True)
             except NotPlain as error:
                 raise _not_plain(name, error) from None
-            found[name] = _attachment(known)
-    return found
+            attachments[name] = _attachment(digest)
+    return attachments
 
 
-def take(spool_fd: int, msg_id: str, known: Collection[str]) -> list[Taken]:
+def take(spool_fd: int, msg_id: str, named: Collection[str]) -> list[Taken]:
     """Make the files of a message in prep that are not among the `known` those of RQ:
     with a name of their own, so that no sender changes them any more. For a thread.
 
     What cannot travel is not among those returned; `check` says so.
     """
     place = f"{folder(State.PREP, msg_id)}/{ATTACH}"
-    wanted = [name for name in _listed(place, spool_fd) if name not in known]
+    wanted = [name for name in _listed(place, spool_fd) if name not in named]
     return list(_taken(spool_fd, place, filter(names.is_attachment, wanted)))
 
 
@@ -74,8 +74,8 @@ def _taken(spool_fd: int, place: str, wanted: Iterator[str]) -> Iterator[Taken]:
                 yield Taken(name, _attachment(content.digests(path, spool_fd)), None)
             else:
                 copy = f"{place}/{UPLOAD_PREFIX}own-{os.getpid()}-{next(_numbers)}"
-                found = _attachment(content.copy_hashed(source, copy, spool_fd))
-                yield Taken(name, found, copy)
+                attachment = _attachment(content.copy_hashed(source, copy, spool_fd))
+                yield Taken(name, attachment, copy)
         finally:
             os.close(source)
 
@@ -95,10 +95,10 @@ def adopt(spool_fd: int, place: str, msg_id: str, most: int) -> int:
     if not wanted or _bytes(files, wanted, spool_fd) > most:
         return 0
     taken = _made_own(spool_fd, files, wanted)
-    named = {**message.attachments, **{one.name: one.attachment for one in taken}}
+    named = {**message.attachments, **{file.name: file.attachment for file in taken}}
     body = message.with_(attachments=named).encode()
     durable.replace_durable(f"{place}/{MSG}", body, spool_fd)
-    return sum(one.attachment.size for one in taken)
+    return sum(file.attachment.size for file in taken)
 
 
 def _made_own(spool_fd: int, files: str, wanted: list[str]) -> list[Taken]:
@@ -106,8 +106,8 @@ def _made_own(spool_fd: int, files: str, wanted: list[str]) -> list[Taken]:
     for name in wanted:
         _check(name)
     taken = list(_taken(spool_fd, files, iter(wanted)))
-    copies = {one.copy: one.name for one in taken if one.copy is not None}
-    if missing := set(wanted) - {one.name for one in taken}:
+    copies = {file.copy: file.name for file in taken if file.copy is not None}
+    if missing := set(wanted) - {file.name for file in taken}:
         for copy in copies:
             durable.unlink(copy, spool_fd)
         raise _not_plain(min(missing), "it is not a regular file")
@@ -119,7 +119,7 @@ def _made_own(spool_fd: int, files: str, wanted: list[str]) -> list[Taken]:
 
 def _bytes(files: str, wanted: list[str], dir_fd: int) -> int:
     paths = (f"{files}/{name}" for name in wanted)
-    infos = (os.stat(one, dir_fd=dir_fd, follow_symlinks=False) for one in paths)
+    infos = (os.stat(path, dir_fd=dir_fd, follow_symlinks=False) for path in paths)
     return sum(info.st_size for info in infos)
 
 
@@ -127,13 +127,13 @@ def give_names(spool: Spool, message: Message, taken: Collection[Taken]) -> Mess
     """Put files that were taken into their places; return the message that names them."""
     place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     named = dict(message.attachments)
-    for one in taken:
-        if one.name in named:  # attached again meanwhile
-            drop(spool, [one])
+    for file in taken:
+        if file.name in named:  # attached again meanwhile
+            drop(spool, [file])
             continue
-        if one.copy is not None:
-            durable.move(one.copy, f"{place}/{one.name}", spool.dir_fd)
-        named[one.name] = one.attachment
+        if file.copy is not None:
+            durable.move(file.copy, f"{place}/{file.name}", spool.dir_fd)
+        named[file.name] = file.attachment
     return message.with_(attachments=named)
 
 
@@ -151,9 +151,9 @@ def write_names(spool: Spool, msg_id: str, taken: Collection[Taken]) -> None:
 
 def drop(spool: Spool, taken: Collection[Taken]) -> None:
     """Remove the copies of files that are not to be named."""
-    for one in taken:
-        if one.copy is not None:
-            durable.unlink(one.copy, spool.dir_fd)
+    for file in taken:
+        if file.copy is not None:
+            durable.unlink(file.copy, spool.dir_fd)
 
 
 def check(spool: Spool, message: Message) -> None:
@@ -184,6 +184,6 @@ def _not_plain(name: str, why: object) -> BadInput:
     )
 
 
-def _attachment(found: tuple[str, str, int]) -> Attachment:
-    sha, md5, size = found
+def _attachment(digests: tuple[str, str, int]) -> Attachment:
+    sha, md5, size = digests
     return Attachment(sha256=sha, md5=md5, size=size)

@@ -76,16 +76,14 @@ def known(value: object) -> Attachment | None:
     return None
 
 
-def take_in(
-    spool_fd: int, source: int, upload: Upload, known: Attachment
-) -> Attachment:
+def take_in(spool_fd: int, source: int, upload: Upload, told: Attachment) -> Attachment:
     """Take the open file `source` itself, durably, whose digests are `known`; a copy of
     it where that cannot be. For a thread."""
-    found = os.fstat(source)
-    if not stat.S_ISREG(found.st_mode) or found.st_size != known.size:
+    info = os.fstat(source)
+    if not stat.S_ISREG(info.st_mode) or info.st_size != told.size:
         raise NotWhole(f"attachment {upload.name} is not whole; attach it again")
     if content.take_in(source, upload.path, spool_fd):
-        return known
+        return told
     return copy(spool_fd, source, upload)
 
 

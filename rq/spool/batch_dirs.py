@@ -101,33 +101,35 @@ def clear(spool: Spool, but: Collection[str]) -> None:
             end(spool, name)
 
 
-def members(queue: QueueDir, ghosts: Iterable[Found]) -> list[Found]:
+def members(queue: QueueDir, left: Iterable[Found]) -> list[Found]:
     """Return processes that would not end, once for each message that they have."""
-    found = []
-    for one in ghosts:
-        found.append(one)
-        for msg_id in _ids(queue, one.msg_id):
-            if msg_id != one.msg_id:
-                found.append(replace(one, msg_id=msg_id, pidfd=os.dup(one.pidfd)))
-    return found
+    each = []
+    for process in left:
+        each.append(process)
+        for msg_id in _ids(queue, process.msg_id):
+            if msg_id != process.msg_id:
+                each.append(
+                    replace(process, msg_id=msg_id, pidfd=os.dup(process.pidfd))
+                )
+    return each
 
 
 def with_theirs(
-    ghosts: Iterable[Found], prefix: str, running: Mapping[str, int | None]
+    left: Iterable[Found], prefix: str, running: Mapping[str, int | None]
 ) -> list[Found]:
     """Return processes that would not end, those of long-lived workers once for each
     message that may be theirs: their environment tells none, but their slot.
 
     `running`: all messages in run, with the slot in their claim where that is known.
     """
-    found = []
-    for one in ghosts:
-        found.append(one)
+    each = []
+    for process in left:
+        each.append(process)
         for msg_id in (
-            [] if one.msg_id else _on_slot(slot_of(one.lease, prefix), running)
+            [] if process.msg_id else _on_slot(slot_of(process.lease, prefix), running)
         ):
-            found.append(replace(one, msg_id=msg_id, pidfd=os.dup(one.pidfd)))
-    return found
+            each.append(replace(process, msg_id=msg_id, pidfd=os.dup(process.pidfd)))
+    return each
 
 
 def slot_of(lease: str, prefix: str) -> int | None:
@@ -141,7 +143,11 @@ def slot_of(lease: str, prefix: str) -> int | None:
 
 
 def _on_slot(slot: int | None, running: Mapping[str, int | None]) -> list[str]:
-    return [i for i, one in running.items() if None in (one, slot) or one == slot]
+    return [
+        msg_id
+        for msg_id, claimed in running.items()
+        if None in (claimed, slot) or claimed == slot
+    ]
 
 
 def _ids(queue: QueueDir, batch_id: str) -> list[str]:
@@ -150,7 +156,7 @@ def _ids(queue: QueueDir, batch_id: str) -> list[str]:
     try:
         with beneath.top(queue.path) as top:
             body = read_file(f"{BATCH}/{batch_id}/{BATCH_FILE}", top)
-        return [str(one["msg_id"]) for one in orjson.loads(body)["messages"]]
+        return [str(message["msg_id"]) for message in orjson.loads(body)["messages"]]
     except OSError as error:
         if is_busy(error):
             raise

@@ -51,7 +51,9 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
             if (why := restored.why_waiting(queue)) is not None:
                 raise Refused(f"queue {queue.name}: {why}")
             said = gaps.fill_gaps(queue.journal_dir)
-            mended = [Problem("mended", str(queue.journal), one) for one in said]
+            mended = [
+                Problem("mended", str(queue.journal), sentence) for sentence in said
+            ]
             os.close(lock)
             lock = None
             mended += _replay(queue)
@@ -112,11 +114,11 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
 def _gaps(queue: QueueDir) -> Iterator[Problem]:
     for journal in history.journals(queue.journal_dir):
         last = None
-        for one in history.sealed_segments(queue.journal_dir, journal):
-            if last is not None and one.first > last + 1:
-                text = f"events {last + 1} to {one.first - 1} are missing"
-                yield Problem("gap", str(one.path), text)
-            last = one.last
+        for segment in history.sealed_segments(queue.journal_dir, journal):
+            if last is not None and segment.first > last + 1:
+                text = f"events {last + 1} to {segment.first - 1} are missing"
+                yield Problem("gap", str(segment.path), text)
+            last = segment.last
 
 
 # ---- of a running owner
@@ -145,7 +147,7 @@ async def check_live(spool: Spool, aside: Aside, slices: Slices) -> list[Problem
     """
     await _settled(spool, slices)
     # Of what changes from now on, and of what is on its way: the state at this moment.
-    touched = {msg_id: one.state for msg_id, one in spool.unsettled.items()}
+    touched = {msg_id: entry.state for msg_id, entry in spool.unsettled.items()}
     counted = Counts(dict(spool.counts.by_state))
     spool.watches.append(touched)
     try:
@@ -188,8 +190,8 @@ async def _miscounted(
 ) -> list[Problem]:
     number = survey.number
 
-    def as_before(one: tuple[str, State]) -> None:
-        msg_id, state = one
+    def as_before(change: tuple[str, State]) -> None:
+        msg_id, state = change
         if msg_id in survey.seen:
             number[survey.seen[msg_id]] -= 1
         number[state] += 1
@@ -198,28 +200,28 @@ async def _miscounted(
     for msg_id, state in survey.again:
         number[state] -= msg_id in touched
     return [
-        Problem("count", state, f"counted {counted.of(state)}, there are {found}")
+        Problem("count", state, f"counted {counted.of(state)}, there are {there}")
         for state in COUNTED
-        if counted.of(state) != (found := number[state])
+        if counted.of(state) != (there := number[state])
     ]
 
 
 def _surveyed(queue: QueueDir) -> _Survey:
     """Look at every message folder; for a thread."""
-    found = _Survey()
+    survey = _Survey()
     for state in COUNTED:
         for msg_id in folders.list_state(queue, state):
-            found.number[state] += 1
-            if msg_id in found.seen:
-                found.again.append((msg_id, state))
-                text = f"it lies in {found.seen[msg_id]} and in {state}"
-                found.odd.append((Problem("twice", msg_id, text), state))
+            survey.number[state] += 1
+            if msg_id in survey.seen:
+                survey.again.append((msg_id, state))
+                text = f"it lies in {survey.seen[msg_id]} and in {state}"
+                survey.odd.append((Problem("twice", msg_id, text), state))
             else:
-                found.seen[msg_id] = state
+                survey.seen[msg_id] = state
             odd = _check_message(queue, state, msg_id)
-            found.odd.extend((one, state) for one in odd)
-    found.odd.extend((one, None) for one in _orphans(queue))
-    return found
+            survey.odd.extend((problem, state) for problem in odd)
+    survey.odd.extend((problem, None) for problem in _orphans(queue))
+    return survey
 
 
 def _still(spool: Spool, odd: Problem, state: State | None) -> Iterator[Problem]:
@@ -235,7 +237,7 @@ def _still(spool: Spool, odd: Problem, state: State | None) -> Iterator[Problem]
     if msg_id in spool.unsettled:
         spool.commit()
         spool.settle(msg_id)
-    places = [one for one in COUNTED if os.path.isdir(queue.message(one, msg_id))]
+    places = [place for place in COUNTED if os.path.isdir(queue.message(place, msg_id))]
     now = state if state in places else spool.find(msg_id)
     if odd.kind == "twice":
         yield from [odd] if len(places) > 1 else []
@@ -243,7 +245,7 @@ def _still(spool: Spool, odd: Problem, state: State | None) -> Iterator[Problem]
         yield from [odd] if now is not None and now not in places else []
     elif now is not None and now is not State.RUN:
         again = _check_message(queue, now, msg_id)
-        yield from (one for one in again if one.kind == odd.kind)
+        yield from (problem for problem in again if problem.kind == odd.kind)
 
 
 # ---- folders
@@ -251,7 +253,7 @@ def _still(spool: Spool, odd: Problem, state: State | None) -> Iterator[Problem]
 
 def check_folders(queue: QueueDir) -> Iterator[Problem]:
     """Look at every message folder: one place each, whole, with the right modes."""
-    yield from (one for one, _ in _surveyed(queue).odd)
+    yield from (problem for problem, _ in _surveyed(queue).odd)
 
 
 def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Problem]:
@@ -279,11 +281,11 @@ def _check_message(queue: QueueDir, state: State, msg_id: str) -> Iterator[Probl
 def _check_modes(msg_id: str, path: str) -> Iterator[Problem]:
     for name, mode in ((path, durable.DIR_MODE), (f"{path}/{MSG}", durable.FILE_MODE)):
         try:
-            found = stat.S_IMODE(os.lstat(name).st_mode)
+            actual = stat.S_IMODE(os.lstat(name).st_mode)
         except FileNotFoundError:
             return  # it has moved on
-        if found & ~mode & 0o007:
-            text = f"{os.path.basename(name)} has mode {found:04o}: others may use it"
+        if actual & ~mode & 0o007:
+            text = f"{os.path.basename(name)} has mode {actual:04o}: others may use it"
             yield Problem("mode", msg_id, text)
 
 
@@ -291,7 +293,7 @@ def _orphans(queue: QueueDir) -> Iterator[Problem]:
     for state in ("prep", "que", "run", "err"):
         for name in os.listdir(queue.path / state):
             if not names.is_msg_id(name.removeprefix(".")):
-                shown = visible.line(name)
-                yield Problem("orphan", f"{state}/{shown}", "it is not a message")
+                text = visible.line(name)
+                yield Problem("orphan", f"{state}/{text}", "it is not a message")
     for name in os.listdir(queue.path / "gone"):
         yield Problem("orphan", f"gone/{visible.line(name)}", "it was on its way out")

@@ -49,11 +49,11 @@ class Deposit:
 
     def digests(self) -> dict[str, Attachment]:
         """Return its attachments, as they lie there."""
-        found = {}
+        attachments = {}
         for name in self.files:
             sha, md5, size = content.digests(f"{ATTACH}/{name}", self.fd)
-            found[name] = Attachment(sha256=sha, md5=md5, size=size)
-        return found
+            attachments[name] = Attachment(sha256=sha, md5=md5, size=size)
+        return attachments
 
     def _check_sizes(self) -> None:
         paths = (f"{ATTACH}/{name}" for name in self.files)
@@ -64,7 +64,7 @@ class Deposit:
     def copied(self, dir_fd: int, path: str) -> dict[str, Attachment]:
         """Copy its attachments into the directory `path` below `dir_fd`, durably."""
         self._check_sizes()  # before anything is copied for nothing
-        found, left = {}, MOST_BYTES
+        attachments, left = {}, MOST_BYTES
         for name in self.files:
             source = beneath.open_plain(f"{ATTACH}/{name}", self.fd)
             try:
@@ -75,8 +75,10 @@ class Deposit:
                 copied = content.copy_hashed(source, f"{path}/{name}", dir_fd, size)
             finally:
                 os.close(source)
-            found[name] = Attachment(sha256=copied[0], md5=copied[1], size=copied[2])
-        return found
+            attachments[name] = Attachment(
+                sha256=copied[0], md5=copied[1], size=copied[2]
+            )
+        return attachments
 
 
 def _too_large() -> TooLarge:
@@ -107,13 +109,13 @@ def _looked_at(fd: int) -> Deposit:
     info = os.fstat(fd)
     owners = {info.st_uid}
     for name in _listed(fd):
-        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        owners.add(found.st_uid)
-        if name in (ATTACH, JOB) and stat.S_ISDIR(found.st_mode):
+        entry = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        owners.add(entry.st_uid)
+        if name in (ATTACH, JOB) and stat.S_ISDIR(entry.st_mode):
             continue
         if name != MSG and not name.startswith("."):
             raise BadInput(f"unexpected file {name!r:.80}; it may hold msg and attach/")
-        _check(name, found)
+        _check(name, entry)
     files = _inside(fd, ATTACH, owners)
     for name in files:
         names.attachment(name)
@@ -133,9 +135,9 @@ def _inside(fd: int, directory: str, owners: set[int]) -> list[str]:
     try:
         listed = _listed(below)
         for name in listed:
-            found = os.stat(name, dir_fd=below, follow_symlinks=False)
-            owners.add(found.st_uid)
-            _check(name, found)
+            entry = os.stat(name, dir_fd=below, follow_symlinks=False)
+            owners.add(entry.st_uid)
+            _check(name, entry)
         return listed
     finally:
         os.close(below)
@@ -143,10 +145,10 @@ def _inside(fd: int, directory: str, owners: set[int]) -> list[str]:
 
 def _listed(fd: int) -> list[str]:
     with os.scandir(fd) as entries:
-        found = [one.name for one in islice(entries, MOST_FILES + 1)]
-    if len(found) > MOST_FILES:
+        listed = [entry.name for entry in islice(entries, MOST_FILES + 1)]
+    if len(listed) > MOST_FILES:
         raise BadInput(f"it holds more than {MOST_FILES} files")
-    return found
+    return listed
 
 
 def _check(name: str, info: os.stat_result) -> None:

@@ -52,11 +52,11 @@ class DiskUsage:
     def too_heavy(self, state: State, size: int) -> str | None:
         """Return the newest message that does not fit in `size` bytes with those after
         it; None: there is none."""
-        known = self._known.get(state, {})
+        before = self._known.get(state, {})
         seen: _Hours = {}
         try:
             for minute in _newest_first(self.queue, state):
-                weight = _recalled(known, minute)
+                weight = _recalled(before, minute)
                 if weight is None or weight > size:
                     weight = 0
                     for msg_id in minute.ids():
@@ -70,8 +70,8 @@ class DiskUsage:
             self._known[state] = seen  # whole: another thread may be reading the other
 
 
-def _recalled(known: _Hours, minute: _Minute) -> int | None:
-    hour = known.get(minute.hour)
+def _recalled(before: _Hours, minute: _Minute) -> int | None:
+    hour = before.get(minute.hour)
     if hour is None or not minute.stamp or hour[2 * minute.number] != minute.stamp:
         return None
     return hour[2 * minute.number + 1]
@@ -88,10 +88,10 @@ def _remember(seen: _Hours, minute: _Minute, weight: int) -> None:
 def _newest_first(queue: QueueDir, state: State) -> Iterator[_Minute]:
     if state not in HASHED:
         ids = folders.list_state(queue, state)
-        for when, some in groupby(ids, lambda one: one[:13]):
-            found = list(some)
-            stamp = hash(tuple(found))
-            yield _Minute(when[:11], int(when[11:]), stamp, partial(list, found))
+        for when, some in groupby(ids, lambda msg_id: msg_id[:13]):
+            listed = list(some)
+            stamp = hash(tuple(listed))
+            yield _Minute(when[:11], int(when[11:]), stamp, partial(list, listed))
         return
     for path in folders.minutes(queue, state):
         hour, _, number = path.rpartition("/")

@@ -82,7 +82,7 @@ class Search:
 
     def batch(self, limits: Limits, owned: Owned, most: int = 1000) -> Old:
         """Return up to `most` further messages that have outlived `limits`."""
-        found = Old()
+        old = Old()
         self._weigh(limits.size)
         keep = owned.total if limits.keep is None else limits.keep
         excess = owned.total - keep - self._stayed
@@ -95,15 +95,15 @@ class Search:
             goes = surplus or _is_old(self._queue, self.state, msg_id, limits)
             if not goes or msg_id in owned.owing:
                 self._stayed += 1
-            elif len(found.ids) < most:
-                found.ids.append(msg_id)
+            elif len(old.ids) < most:
+                old.ids.append(msg_id)
             else:
-                self._held, found.more = msg_id, True
+                self._held, old.more = msg_id, True
                 break
             excess -= 1
-        found.empty = list(self._empty)
+        old.empty = list(self._empty)
         self._empty.clear()
-        return found
+        return old
 
     def _next(self) -> str | None:
         held, self._held = self._held, None
@@ -148,17 +148,17 @@ def _inner(queue: QueueDir, path: str, digits: int) -> list[str]:
 
 
 def _messages(queue: QueueDir, minute: str, empty: _Set) -> list[str]:
-    found = [one for one in _listed(queue, minute) if names.is_msg_id(one)]
-    if not found:
+    ids = [name for name in _listed(queue, minute) if names.is_msg_id(name)]
+    if not ids:
         _note_empty(queue, minute, empty)
-    return found
+    return ids
 
 
 def _note_empty(queue: QueueDir, path: str, empty: _Set) -> None:
     hour_ago = datetime.fromtimestamp(time.time() - IN_USE, UTC)
     when = "".join(path.split("/")[1:])
     young = when >= f"{hour_ago:%Y%m%d%H%M}"[: len(when)]
-    if not young and all(f"{path}/{one}" in empty for one in _listed(queue, path)):
+    if not young and all(f"{path}/{name}" in empty for name in _listed(queue, path)):
         empty[path] = None
 
 

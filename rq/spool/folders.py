@@ -51,12 +51,12 @@ def list_state(
     if state in HASHED:
         return _take(_hashed(queue, state, after), limit)
     dotted = state is State.DISMISSED
-    found = (
+    ids = (
         name.removeprefix(".")
         for name in _names(queue.path / ("err" if dotted else state))
         if name.startswith(".") == dotted and names.is_msg_id(name.removeprefix("."))
     )
-    older = (one for one in found if not after or one < after)
+    older = (msg_id for msg_id in ids if not after or msg_id < after)
     if limit is None:
         return sorted(older, reverse=True)
     # Bit by bit: to sort a million in one go would stop all other threads.
@@ -74,12 +74,12 @@ def newest_first(queue: QueueDir, state: State, after: str = "") -> Iterator[str
 
 
 def _take(ids: Iterator[str], limit: int | None) -> list[str]:
-    found: list[str] = []
-    for one in ids:
-        if limit is not None and len(found) >= limit:
+    taken: list[str] = []
+    for msg_id in ids:
+        if limit is not None and len(taken) >= limit:
             break
-        found.append(one)
-    return found
+        taken.append(msg_id)
+    return taken
 
 
 def minutes(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
@@ -101,14 +101,16 @@ def in_minute(queue: QueueDir, path: str) -> list[str]:
 
 def _hashed(queue: QueueDir, state: State, after: str = "") -> Iterator[str]:
     for path in minutes(queue, state, after):
-        for one in in_minute(queue, path):
-            if not after or one < after:
-                yield one
+        for msg_id in in_minute(queue, path):
+            if not after or msg_id < after:
+                yield msg_id
 
 
 def _down(path: os.PathLike[str], length: int, last: str) -> list[str]:
     """Return the directories that are called by a number up to `last`, downwards."""
-    return sorted((one for one in _digits(path, length) if one <= last), reverse=True)
+    return sorted(
+        (name for name in _digits(path, length) if name <= last), reverse=True
+    )
 
 
 def _digits(path: os.PathLike[str], length: int) -> list[str]:
@@ -175,14 +177,14 @@ def read_json(path: str, dir_fd: int) -> dict[str, Any] | None:
     """Return the JSON object in a file that a script's user could touch; None if there
     is none. OSError: RQ lacks what it takes to look."""
     try:
-        found = orjson.loads(read_file(path, dir_fd))
+        value = orjson.loads(read_file(path, dir_fd))
     except OSError as error:
         if is_busy(error):
             raise
         return None
     except orjson.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def read_file(path: str, dir_fd: int) -> bytes:
