@@ -130,19 +130,19 @@ STORIES: dict[Cause, Story] = {
         "`rq retry {id}`.",
     ),
     Cause.SCRIPT: Story(
-        "It waits in que; its script cannot be started.",
+        "It waits in the queue; its script cannot be started.",
         "The start failed: {text}",
         "Mend the script (path, x bit, first line); the message then starts by "
         "itself within seconds.",
     ),
     Cause.SPAWN: Story(
-        "It waits in que; no process could be started for it.",
+        "It waits in the queue; no process could be started for it.",
         "The machine is short of something: {text}",
         "Nothing if it passes; it is tried again with growing pauses. Otherwise "
         "look at memory, process and descriptor limits.",
     ),
     Cause.FOLDER: Story(
-        "It waits in que; its own folder cannot be used, and the others go on.",
+        "It waits in the queue; its own folder cannot be used, and the others go on.",
         "The start failed: {text}",
         "Nothing if it passes; it is tried again with growing pauses, and goes to err "
         "after some. Otherwise see what holds the folder: a mount, a flag, the disk.",
@@ -218,11 +218,11 @@ _PLAIN: dict[State, Story] = {
     State.PREP: Story(
         "It is being prepared.",
         "Its creator has not committed it yet.",
-        "Attach what is missing, then `rq commitmesg --msg_id {id}`; after 36 hours "
-        "without it is removed.",
+        "Attach what is missing, then `rq commitmesg --msg_id {id}`. RQ removes it if it "
+        "is not committed within 36 hours.",
     ),
     State.QUE: Story(
-        "It waits in que.",
+        "It waits in the queue.",
         "{waiting}",
         "Nothing; it starts by itself.",
     ),

@@ -186,8 +186,8 @@ def moment(epoch: float) -> str:
 def duration(seconds: float) -> str:
     """Return seconds as people say them.
 
-    >>> [duration(s) for s in (0.0123, 4.56, 83, 7260, 200000)]
-    ['12 ms', '4.6 s', '1 min 23 s', '2 h 1 min', '2 d 7 h']
+    >>> [duration(s) for s in (0.0123, 4.56, 83, 7260, 200000, 3600)]
+    ['12 ms', '4.6 s', '1 min 23 s', '2 h 1 min', '2 d 7 h', '1 h']
     """
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -195,10 +195,12 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     whole = int(seconds)
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+        parts = (whole // 60, "min"), (whole % 60, "s")
+    elif whole < 86400:
+        parts = (whole // 3600, "h"), (whole % 3600 // 60, "min")
+    else:
+        parts = (whole // 86400, "d"), (whole % 86400 // 3600, "h")
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 
 def size(size_bytes: float) -> str:

@@ -263,7 +263,7 @@ def test_each_cause_tells_its_story(queue, cause):
 
 PLAIN = {
     "prep": "It is being prepared.",
-    "que": "It waits in que.",
+    "que": "It waits in the queue.",
     "run": "It is running, attempt 1.",
 }
 

@@ -32,6 +32,7 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
+_LABELS = {"removed_at": "to be removed"}
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
@@ -122,7 +123,7 @@ def view_of(message: Message) -> View:
         params=[(name, fields[name]) for name in PARAMS if name in message],
         results=wording.results(result),
         others=[
-            (name, value)
+            (_LABELS.get(name, name), value)
             for name, value in message.items()
             if name not in _SHOWN_APART and not _is_own(name, value, message)
         ],
