@@ -46,7 +46,7 @@ def share_log(spool: Spool, batch_id: str, msg_id: str, attempt: int) -> None:
     spool.settle(msg_id)
     source = beneath.open_place(f"{BATCH}/{batch_id}", spool.dir_fd)
     try:
-        job = spool.open_work_dir(msg_id)
+        job = spool.run_folders.open_work_dir(msg_id)
         try:
             _share(source, job, attempt)
         except OSError as error:

@@ -149,11 +149,11 @@ async def check_live(spool: Spool, aside: Aside, slices: Slices) -> list[Problem
     # Of what changes from now on, and of what is on its way: the state at this moment.
     touched = {msg_id: entry.state for msg_id, entry in spool.unsettled.items()}
     counted = Counts(dict(spool.counts.by_state))
-    spool.watches.append(touched)
+    spool.events.watches.append(touched)
     try:
         survey: _Survey = await aside(_surveyed, spool.queue)
     finally:
-        spool.watches.remove(touched)
+        spool.events.watches.remove(touched)
     problems = await _miscounted(counted, survey, touched, slices)
 
     def look(msg_id: str) -> None:

@@ -154,7 +154,7 @@ def _leave_prep(spool: Spool, ids: list[str], event: Event, txn_id: str) -> None
     own line, which recovery would do as well."""
     target = next_state(State.PREP, event, Role.CREATOR)
     for chunk, seq in _tell_of(spool, ids, event, txn_id):
-        spool.all_changed(chunk, State.PREP, target, seq)
+        spool.events.all_changed(chunk, State.PREP, target, seq)
         if spool.journal.full:
             with contextlib.suppress(DiskFailed):  # the turn's own commit says so
                 spool.commit()

@@ -13,27 +13,29 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 
 import orjson
 
-from rq import beneath, durable, names
-from rq.errors import BadMessage, Busy, NoSuchMessage, WrongState
+from rq import durable, names
+from rq.errors import BadMessage, NoSuchMessage
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
-from rq.layout import JOB, MSG, STATUS, QueueDir, folder
+from rq.layout import MSG, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message, from_disk
 from rq.spool import folders, outbox
 from rq.spool.entry import Entry
+from rq.spool.events import Events
 from rq.spool.fold import rider_record
 from rq.spool.gone import Gone
 from rq.spool.lag import Lag
 from rq.spool.memory import Memory
 from rq.spool.mover import Mover
-from rq.spool.record import Facts, More, NoteFields, OutEntry, Record, Word
+from rq.spool.record import Facts, More, OutEntry, Record, Word
+from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
 from rq.states import Event, Note, Role, State, next_state
 
@@ -93,7 +95,12 @@ class Spool:
         self.gone = Gone(queue, dir_fd, journal)
         self.lagging = Lag(entries, counts, Mover(queue, dir_fd, self.gone), self.gone)
         self.unsettled = self.lagging.unsettled
-        self.watches: list[dict[str, State]] = []  # what was changed, since each began
+        self.run_folders = RunFolders(queue.path, dir_fd)
+        self.events = events = Events(
+            queue, dir_fd, journal, memory, self.lagging, clock=clock
+        )
+        # As they are: a call in between would cost at each event.
+        self.fire, self.note, self.expire = events.fire, events.note, events.expire
 
     # ---- looking
 
@@ -318,176 +325,16 @@ class Spool:
 
     # ---- events
 
-    def fire(
-        self,
-        msg_id: str,
-        event: Event,
-        role: Role,
-        *,
-        message: Message | None = None,
-        facts: Facts | None = None,
-        spare: Message | None = None,
-        **more: Unpack[More],
-    ) -> Record:
-        """Change the state of a message: one line in the journal, and memory.
-
-        `message` is its new content, if that changed. `facts` tell of its last attempt
-        and go into the line and its file `status`. `spare` makes the folder again if a
-        hand has removed it. `more` are further fields of the line. Returns the line.
-        """
-        entry, source = self._entry(msg_id, event)
-        target = next_state(source, event, role)
-        now = self.clock()
-        record: Record = {
-            "ts": int(now * 1e6),
-            "queue": self.queue.name,
-            "msg": msg_id,
-            "ev": event,
-            "state": target,
-            "was": source,
-        }
-        body, due = entry.body, entry.due
-        count, attempt = entry.count, entry.attempt
-        if message is not None:
-            new = event is Event.COMMIT
-            body = message.encode_new() if new else message.encode()
-            count, attempt, due = message.count, message.attempt, message.due
-            record["message"] = orjson.Fragment(body)
-        record["count"], record["attempt"] = count, attempt
-        if target is State.QUE:
-            record["due"] = due
-        if facts is not None:
-            record.update(cast("Record", facts))
-        status = entry.status if facts is None else status_file(record)
-        record.update(cast("Record", more))
-        if "out" in record:
-            out = [outbox.stamped(one) for one in record["out"]]
-            record["out"] = outbox.packed(out)
-        # What cannot be written fails here, and has changed nothing.
-        seq = record["seq"] = self.journal.append(record)
-        entry.written = False
-        entry.body, entry.status, entry.due = body, status, due
-        entry.count, entry.attempt = count, attempt
-        if message is not None:
-            entry.said = seq
-        if target is State.QUE:
-            entry.seq, entry.since = seq, now
-        if spare is not None:
-            self.lagging.keep_spare(msg_id, spare)
-        self._note_key(record, msg_id, now)
-        self._note_owed(record, seq, now)
-        self.changed(msg_id, entry, source, target)
-        return record
-
-    def _entry(self, msg_id: str, event: Event) -> tuple[Entry, State]:
-        entry = self.entries.get(msg_id)
-        if entry is not None:
-            if entry.busy:
-                raise Busy(f"message {msg_id} is being worked on; ask again")
-            if event is not Event.PREPARE:
-                self._check_free(msg_id)
-            return entry, entry.state
-        if event in (Event.COMMIT, Event.PREPARE):
-            # An id that is not known here was never given to another message, and the
-            # door asks `free_id` first: no look at the disk is needed.
-            return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
-        state = folders.find_final(self.dir_fd, msg_id)
-        if state is None:
-            return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
-        known = folders.read_status_at(folder(state, msg_id), self.dir_fd)
-        count, attempt = known.get("count", 0), known.get("attempt", 0)
-        return Entry(state, state, 0.0, 0, count, attempt), state
-
-    def _check_free(self, msg_id: str) -> None:
-        """A message of a transaction goes with the others or not at all."""
-        one = self.txns.of(msg_id)
-        if one is not None:
-            raise WrongState(
-                f"transaction {one.txn_id} holds message {msg_id}: commit or abort that"
-            )
-
-    def changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
-        """Let memory follow an event that is in the journal."""
-        entry.state = target
-        self.counts.moved(source, target)
-        self._tell(msg_id, source)
-        self.entries[msg_id] = entry
-        self.lagging.add(msg_id, entry)
-
-    def all_changed(
-        self, ids: Sequence[str], source: State, target: State, seq: int
-    ) -> None:
-        """Let memory follow one event of many messages that are known."""
-        now = self.clock()
-        found = [self.entries[msg_id] for msg_id in ids]
-        for entry in found:
-            entry.state, entry.seq, entry.since = target, seq, now
-            entry.written = False
-        for msg_id in ids if self.watches else ():
-            self._tell(msg_id, source)
-        self.lagging.add_all(ids, found)
-        self.counts.moved(source, target, len(ids))
-
-    def _tell(self, msg_id: str, source: State) -> None:
-        """Tell those who watch in which state a message was before it changed."""
-        for one in self.watches:
-            one.setdefault(msg_id, source)
-
-    def _note_key(self, record: Record, msg_id: str, now: float) -> None:
-        key = record.get("key")
-        if key is not None:
-            self.keys[key] = (msg_id, now)
-
-    def _note_owed(self, record: Record, seq: int, now: float) -> None:
-        for number, one in enumerate(outbox.unpacked(record.get("out", ()))):
-            of, journal = (seq, number), self.journal.journal_id
-            self.owed[of] = outbox.owed(one, record["msg"], now, journal, of)
-
-    def expire(self, state: State, ids: Iterable[str]) -> list[str]:
-        """Remove messages that have ended in `state`, by one line; return which.
-
-        Those that have moved on since somebody listed them stay.
-        """
-        target = next_state(state, Event.EXPIRE, Role.CLEANER)
-        found = [one for one in ids if self._rests(one, state)]
-        if found:
-            now = int(self.clock() * 1e6)
-            said = {"ts": now, "queue": self.queue.name, "ev": Event.EXPIRE}
-            more = {"state": target, "was": state, "msgs": found}
-            self.journal.append({**said, **more})
-        for one in found:
-            self.changed(one, Entry(state, state, 0.0, 0), state, target)
-        return found
-
-    def _rests(self, msg_id: str, state: State) -> bool:
-        """Whether a message has ended in `state`, its folder lies there, and nobody has
-        still to get its attachments."""
-        if msg_id in self.entries or self.owed.taker_of(msg_id) is not None:
-            return False
-        try:
-            os.stat(folder(state, msg_id), dir_fd=self.dir_fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
-
     def remove_empty(self, directories: Iterable[str]) -> None:
         """Remove directories of done and relayed that hold nothing any more; a folder
         on its way into one of them makes it again."""
-        for one in directories:
-            durable.remove_dir(one, self.dir_fd)
+        for path in directories:
+            durable.remove_dir(path, self.dir_fd)
 
     def owing(self, message: Message, facts: Facts) -> More:
         """Return the field of a line that says what the end of a message owes."""
         out = self.owes(message, facts, self.clock())
         return {"out": out} if out else {}
-
-    def note(self, note: Note, **more: Unpack[NoteFields]) -> Record:
-        """Write a line that changes no state of its own; return it."""
-        now = int(self.clock() * 1e6)
-        record: Record = {"ts": now, "queue": self.queue.name, "ev": note}
-        record.update(cast("Record", more))
-        record["seq"] = self.journal.append(record)
-        return record
 
     def sent(self, seq: int, number: int, **word: Unpack[Word]) -> None:
         """Write down that an entry of the outbox was delivered; `word`: who said so."""
@@ -515,7 +362,7 @@ class Spool:
         entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
         self.entries[message.msg_id] = entry
         self.counts.moved(State.NOWHERE, State.PREP)
-        self._tell(message.msg_id, State.NOWHERE)
+        self.events.tell(message.msg_id, State.NOWHERE)
 
     def _take_back(self, msg_id: str) -> None:
         """Remove the half-made folder of a message that is refused; again and again
@@ -567,29 +414,7 @@ class Spool:
         except BadMessage as error:
             _log.error("a rider cannot be read: %s", fields(msg_id=rider, reason=error))
         entry.status = status_file(record)
-        self.changed(rider, entry, source, target)
-
-    # ---- folders of messages that run
-
-    def work_dir(self, msg_id: str) -> str:
-        """Make the worker's directory of a claimed message; return its whole path."""
-        os.close(self.open_work_dir(msg_id))
-        return f"{self.queue.path}/{folder(State.RUN, msg_id)}/{JOB}"
-
-    def open_work_dir(self, msg_id: str) -> int:
-        """As `work_dir`; return a descriptor of it, which is the directory itself and
-        nothing that a link in its place leads to."""
-        place = folder(State.RUN, msg_id)
-        fd = beneath.open_place(place, self.dir_fd)
-        try:
-            with contextlib.suppress(FileExistsError):
-                durable.make_dir(JOB, fd)
-            return beneath.open_place(JOB, fd)
-        except OSError as error:
-            error.filename = f"{place}/{JOB}"
-            raise
-        finally:
-            os.close(fd)
+        self.events.changed(rider, entry, source, target)
 
     def rest(self, msg_id: str) -> None:
         """Let the folder of a message that runs wait for its end, for a while: most
@@ -597,21 +422,6 @@ class Spool:
         entry = self.unsettled.get(msg_id)
         if entry is not None:
             entry.rests_until = time.perf_counter() + REST_SECONDS
-
-    def stamp(self, msg_id: str) -> tuple[int, int] | None:
-        """Return what changes when anybody touches the file `msg` of a running message."""
-        path = f"{folder(State.RUN, msg_id)}/{MSG}"
-        try:
-            found = os.stat(path, dir_fd=self.dir_fd, follow_symlinks=False)
-        except OSError:
-            return None
-        return found.st_ino, found.st_ctime_ns
-
-    def write_progress(self, msg_id: str, text: str) -> None:
-        """Show what a running script has said; not promised."""
-        path = f"{folder(State.RUN, msg_id)}/{STATUS}"
-        with contextlib.suppress(OSError):
-            durable.replace(path, orjson.dumps({"job_status": text}), self.dir_fd)
 
     # ---- commit and settle
 

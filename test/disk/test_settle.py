@@ -25,7 +25,7 @@ def test_directories_are_0750_and_files_0640(owner):
     owner.apply()
     owner.spool.claim(msg_id, 0)
     owner.apply()
-    owner.spool.work_dir(msg_id)
+    owner.spool.run_folders.work_dir(msg_id)
     owner.end(msg_id)
     owner.apply()
     owner.stop()

@@ -271,7 +271,7 @@ class SpoolMachine(RuleBasedStateMachine):
                 self.spool.commit()
             self.promise()
             self.spool.settle(msg_id)
-            self.spool.work_dir(msg_id)
+            self.spool.run_folders.work_dir(msg_id)
 
     def end(self, msg_id: str | int, event: Event, riders: bool, out: bool) -> None:
         if isinstance(msg_id, int):

@@ -190,7 +190,7 @@ class Tale:
         if not self.spool.journal.write() or not accepted:
             self.commit()
         self.spool.settle(msg_id)
-        place = self.spool.work_dir(msg_id)
+        place = self.spool.run_folders.work_dir(msg_id)
         Path(place, "stdio.log").write_text("at work\n")
 
     def end(self, msg_id: str, event: Event = Event.FINISH, **more: Any) -> None:

@@ -184,7 +184,7 @@ class Batches:
         spool, msg_id, message = self.owner.spool, attempt.msg_id, attempt.message
         try:
             batch_dirs.share_log(spool, batch.batch_id, msg_id, message.attempt)
-            attempt.stamp = spool.stamp(msg_id)
+            attempt.stamp = spool.run_folders.stamp(msg_id)
         except OSError as error:
             script = self.owner.config.script
             why = abort.why_not_started(script, message, error)

@@ -101,7 +101,7 @@ def _was_touched(owner: Owner, attempt: Attempt) -> bool:
     folder may not be made yet: then it was not."""
     if attempt.stamp is None and attempt.claim.worker is not None:
         return False
-    return owner.spool.stamp(attempt.msg_id) != attempt.stamp
+    return owner.spool.run_folders.stamp(attempt.msg_id) != attempt.stamp
 
 
 def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:

@@ -39,7 +39,7 @@ class Launcher:
         owner, slot, msg_id = self._owner, attempt.slot, attempt.msg_id
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
         directory = self._opened(msg_id)
-        attempt.stamp = owner.spool.stamp(msg_id)
+        attempt.stamp = owner.spool.run_folders.stamp(msg_id)
         log = self.log(path, directory)
         try:
             plan = self.program().plan(
@@ -91,7 +91,7 @@ class Launcher:
         directory = None
         if self._owner.config.worker_dir or message.attachments:
             directory = self._directory(msg_id)
-            attempt.stamp = self._owner.spool.stamp(msg_id)
+            attempt.stamp = self._owner.spool.run_folders.stamp(msg_id)
         else:
             self._owner.spool.rest(msg_id)
         log = PassedLog(
@@ -107,12 +107,12 @@ class Launcher:
     def _directory(self, msg_id: str) -> str:
         """Make the folder and the worker's directory of a message that runs."""
         self._owner.spool.settle(msg_id)
-        return self._owner.spool.work_dir(msg_id)
+        return self._owner.spool.run_folders.work_dir(msg_id)
 
     def _opened(self, msg_id: str) -> int:
         """As `_directory`; return a descriptor of it."""
         self._owner.spool.settle(msg_id)
-        return self._owner.spool.open_work_dir(msg_id)
+        return self._owner.spool.run_folders.open_work_dir(msg_id)
 
     def _values(self, message: Message, directory: str | None) -> dict[str, str]:
         return environment.of_message(

@@ -57,7 +57,9 @@ class Reports:
             if not attempt.has_ended:
                 with contextlib.suppress(OSError):
                     self._owner.spool.settle(attempt.msg_id)
-                self._owner.spool.write_progress(attempt.msg_id, attempt.said.text)
+                self._owner.spool.run_folders.write_progress(
+                    attempt.msg_id, attempt.said.text
+                )
 
     def _dup(self, attempt: Attempt, text: str) -> None:
         try:

@@ -1,0 +1,232 @@
+"""Events: one line in the open group of the journal, and memory that follows it.
+
+Nothing may be answered between an event and the `commit` that makes its line durable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Unpack, cast
+
+import orjson
+
+from rq.errors import Busy, WrongState
+from rq.journal.dry_run import DryRun
+from rq.journal.writer import Journal
+from rq.layout import QueueDir, folder
+from rq.message import Message
+from rq.spool import folders, outbox
+from rq.spool.entry import Entry
+from rq.spool.lag import Lag
+from rq.spool.memory import Memory
+from rq.spool.record import Facts, More, NoteFields, Record
+from rq.spool.status import status_file
+from rq.states import Event, Note, Role, State, next_state
+
+
+class Events:
+    """Fires the events of one queue."""
+
+    def __init__(
+        self,
+        queue: QueueDir,
+        dir_fd: int,
+        journal: Journal | DryRun,
+        memory: Memory,
+        lagging: Lag,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._queue = queue
+        self._dir_fd = dir_fd
+        self._journal = journal
+        self._memory = memory
+        self._lagging = lagging
+        self._clock = clock
+        # Each is told in which state a message was before it changed.
+        self.watches: list[dict[str, State]] = []
+
+    def fire(
+        self,
+        msg_id: str,
+        event: Event,
+        role: Role,
+        *,
+        message: Message | None = None,
+        facts: Facts | None = None,
+        spare: Message | None = None,
+        **more: Unpack[More],
+    ) -> Record:
+        """Change the state of a message: one line in the journal, and memory.
+
+        `message` is its new content, if that changed. `facts` tell of its last attempt
+        and go into the line and its file `status`. `spare` makes the folder again if a
+        hand has removed it. `more` are further fields of the line. Returns the line.
+        """
+        entry, source = self._entry(msg_id, event)
+        target = next_state(source, event, role)
+        now = self._clock()
+        record: Record = {
+            "ts": int(now * 1e6),
+            "queue": self._queue.name,
+            "msg": msg_id,
+            "ev": event,
+            "state": target,
+            "was": source,
+        }
+        body, due = _add_content(record, entry, message)
+        if target is State.QUE:
+            record["due"] = due
+        status = entry.status
+        if facts is not None:
+            record.update(cast("Record", facts))
+            status = status_file(record)
+        if more:
+            _add_more(record, more)
+        # What cannot be written fails here, and has changed nothing.
+        seq = record["seq"] = self._journal.append(record)
+        entry.written = False
+        entry.body, entry.status, entry.due = body, status, due
+        entry.count, entry.attempt = record["count"], record["attempt"]
+        if message is not None:
+            entry.said = seq
+        if target is State.QUE:
+            entry.seq, entry.since = seq, now
+        if spare is not None:
+            self._lagging.keep_spare(msg_id, spare)
+        if more:
+            self._remember(record, now)
+        self.changed(msg_id, entry, source, target)
+        return record
+
+    def _entry(self, msg_id: str, event: Event) -> tuple[Entry, State]:
+        entry = self._memory.entries.get(msg_id)
+        if entry is not None:
+            if entry.busy:
+                raise Busy(f"message {msg_id} is being worked on; ask again")
+            if event is not Event.PREPARE:
+                self._check_free(msg_id)
+            return entry, entry.state
+        if event in (Event.COMMIT, Event.PREPARE):
+            # An id that is not known here was never given to another message, and the
+            # door asks `free_id` first: no look at the disk is needed.
+            return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
+        state = folders.find_final(self._dir_fd, msg_id)
+        if state is None:
+            return Entry(State.NOWHERE, None, 0.0, 0), State.NOWHERE
+        status = folders.read_status_at(folder(state, msg_id), self._dir_fd)
+        count, attempt = status.get("count", 0), status.get("attempt", 0)
+        return Entry(state, state, 0.0, 0, count, attempt), state
+
+    def _check_free(self, msg_id: str) -> None:
+        """A message of a transaction goes with the others or not at all."""
+        txn = self._memory.txns.of(msg_id)
+        if txn is not None:
+            raise WrongState(
+                f"transaction {txn.txn_id} holds message {msg_id}: commit or abort that"
+            )
+
+    def _remember(self, record: Record, now: float) -> None:
+        """Remember the key of a line, and what it owes."""
+        key = record.get("key")
+        if key is not None:
+            self._memory.keys[key] = (record["msg"], now)
+        for number, entry in enumerate(outbox.unpacked(record.get("out", ()))):
+            of, journal = (record["seq"], number), self._journal.journal_id
+            owed = outbox.owed(entry, record["msg"], now, journal, of)
+            self._memory.owed[of] = owed
+
+    # ---- memory
+
+    def changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
+        """Let memory follow an event that is in the journal."""
+        entry.state = target
+        self._memory.counts.moved(source, target)
+        self.tell(msg_id, source)
+        self._memory.entries[msg_id] = entry
+        self._lagging.add(msg_id, entry)
+
+    def all_changed(
+        self, ids: Sequence[str], source: State, target: State, seq: int
+    ) -> None:
+        """Let memory follow one event of many messages that are remembered."""
+        now = self._clock()
+        entries = [self._memory.entries[msg_id] for msg_id in ids]
+        for entry in entries:
+            entry.state, entry.seq, entry.since = target, seq, now
+            entry.written = False
+        for msg_id in ids if self.watches else ():
+            self.tell(msg_id, source)
+        self._lagging.add_all(ids, entries)
+        self._memory.counts.moved(source, target, len(ids))
+
+    def tell(self, msg_id: str, source: State) -> None:
+        """Tell those who watch in which state a message was before it changed."""
+        for watch in self.watches:
+            watch.setdefault(msg_id, source)
+
+    # ---- lines of many messages, or of none
+
+    def expire(self, state: State, ids: Iterable[str]) -> list[str]:
+        """Remove messages that have ended in `state`, by one line; return which.
+
+        Those that have moved on since somebody listed them stay.
+        """
+        target = next_state(state, Event.EXPIRE, Role.CLEANER)
+        ended = [msg_id for msg_id in ids if self._rests(msg_id, state)]
+        if ended:
+            record: Record = {
+                "ts": int(self._clock() * 1e6),
+                "queue": self._queue.name,
+                "ev": Event.EXPIRE,
+                "state": target,
+                "was": state,
+                "msgs": ended,
+            }
+            self._journal.append(record)
+        for msg_id in ended:
+            self.changed(msg_id, Entry(state, state, 0.0, 0), state, target)
+        return ended
+
+    def _rests(self, msg_id: str, state: State) -> bool:
+        """Whether a message has ended in `state`, its folder lies there, and nobody has
+        still to get its attachments."""
+        memory = self._memory
+        if msg_id in memory.entries or memory.owed.taker_of(msg_id) is not None:
+            return False
+        try:
+            os.stat(folder(state, msg_id), dir_fd=self._dir_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def note(self, note: Note, **more: Unpack[NoteFields]) -> Record:
+        """Write a line that changes no state of its own; return it."""
+        now = int(self._clock() * 1e6)
+        record: Record = {"ts": now, "queue": self._queue.name, "ev": note}
+        record.update(cast("Record", more))
+        record["seq"] = self._journal.append(record)
+        return record
+
+
+def _add_content(
+    record: Record, entry: Entry, message: Message | None
+) -> tuple[bytes | None, float]:
+    """Say the content of a message, if that has changed, and how often it was tried;
+    return what is to be written into its file, and when it is due."""
+    if message is None:
+        record["count"], record["attempt"] = entry.count, entry.attempt
+        return entry.body, entry.due
+    is_new = record["ev"] is Event.COMMIT
+    body = message.encode_new() if is_new else message.encode()
+    record["message"] = orjson.Fragment(body)
+    record["count"], record["attempt"] = message.count, message.attempt
+    return body, message.due
+
+
+def _add_more(record: Record, more: More) -> None:
+    record.update(cast("Record", more))
+    if "out" in record:
+        entries = [outbox.stamped(entry) for entry in record["out"]]
+        record["out"] = outbox.packed(entries)
