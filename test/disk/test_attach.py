@@ -7,7 +7,7 @@ import stat
 import pytest
 from harness.spool import a_message, check_live
 
-from rq.errors import BadInput, WrongState
+from rq.errors import BadInput, NoSuchMessage, NotWhole
 from rq.spool import attach, folders
 from rq.states import State
 
@@ -73,9 +73,9 @@ def test_a_name_outside_the_whitelist_is_refused(owner, msg_id, name):
 
 
 def test_only_a_message_in_prep_takes_files(owner):
-    with pytest.raises(WrongState):
+    with pytest.raises(NoSuchMessage):
         attach.begin(owner.spool, owner.submit(), "a")
-    with pytest.raises(WrongState):
+    with pytest.raises(NoSuchMessage):
         attach.begin(owner.spool, owner.spool.new_id(), "a")
 
 
@@ -109,7 +109,7 @@ def test_a_file_that_is_not_what_was_attached_is_refused(
     take(owner, msg_id, "a", b"right content", tmp_path)
     attach.verify(owner.spool.dir_fd, owner.spool.read(msg_id), deep=True)
     spoil(file_of(owner, msg_id, "a"))
-    with pytest.raises(BadInput, match="attachment a is not whole"):
+    with pytest.raises(NotWhole, match="attachment a is not whole"):
         attach.verify(owner.spool.dir_fd, owner.spool.read(msg_id), deep)
 
 
@@ -117,7 +117,7 @@ def test_an_attachment_can_be_removed(owner, msg_id, tmp_path):
     take(owner, msg_id, "a", b"x", tmp_path)
     attach.remove(owner.spool, msg_id, "a")
     assert folders.attachments(owner.queue, State.PREP, msg_id) == []
-    with pytest.raises(BadInput, match="no attachment a"):
+    with pytest.raises(NoSuchMessage, match="no attachment a"):
         attach.remove(owner.spool, msg_id, "a")
 
 

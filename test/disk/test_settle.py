@@ -9,7 +9,7 @@ from harness.limits import files_of, mounted_on
 from harness.spool import a_message, check_live, deposit, look
 from harness.waiting import wait_until
 
-from rq.errors import BadMessage, NoSuchMessage, WrongState
+from rq.errors import BadMessage, Busy, NoSuchMessage, WrongState
 from rq.layout import folder
 from rq.message import MESSAGE_LIMIT
 from rq.spool import folders, lag, mover
@@ -294,7 +294,7 @@ def test_a_folder_that_a_thread_works_in_is_left_alone(owner):
     msg_id = owner.submit()
     owner.apply()
     owner.spool.entries[msg_id].busy = True
-    with pytest.raises(WrongState, match="being worked on"):
+    with pytest.raises(Busy, match="being worked on"):
         owner.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
 
 
