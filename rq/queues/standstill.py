@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 
 from rq.config.admin import Admin
-from rq.queues.control import message_view
+from rq.config.settings import PERSISTENT
 from rq.queues.owner import Owner
+from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool.store import LAG_MESSAGES
 from rq.wording import duration
 
 PATIENCE = 60.0  # seconds, after which it is told
+SLOW_START = 5.0  # seconds; then it is told which worker has not said `ready`
 _NAMED = 3
 
 
@@ -69,8 +71,8 @@ def _why(owner: Owner) -> str:
         return f"{owner.spool.lag} folders have to be made first"
     if owner.lacks is not None:
         return f"no process could be started: {owner.lacks}"
-    if message_view.lacks_worker(owner):
-        return message_view.why_no_worker(owner)
+    if lacks_worker(owner):
+        return why_no_worker(owner)
     return f"log/queue-{owner.name}.log may say why"
 
 
@@ -82,3 +84,25 @@ def _whom(owner: Owner) -> str:
     more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
     away = max(0.0, until - owner.spool.clock())
     return f"wait for {names}{more}; {name} is tried again in {duration(away)}"
+
+
+def why_no_worker(owner: Owner) -> str:
+    """Return in a sentence why no worker that stays is free."""
+    starting = [
+        one
+        for one in owner.attempts.workers.values()
+        if one.phase is WorkerPhase.STARTING
+    ]
+    age = time.monotonic() - starting[0].began if starting else 0.0
+    if age < SLOW_START:
+        return "No worker is ready yet."
+    return (
+        f"No worker is ready: the one that was started {duration(age)} ago (pid "
+        f"{starting[0].pid}) has not said `ready` yet. Does its script do so?"
+    )
+
+
+def lacks_worker(owner: Owner) -> bool:
+    """Whether messages wait for a worker that stays to be ready."""
+    free = any(one.phase is WorkerPhase.FREE for one in owner.attempts.workers.values())
+    return owner.config.worker == PERSISTENT and not free

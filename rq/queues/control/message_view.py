@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,19 +10,16 @@ from typing import Any
 from rq import names
 from rq.causes import story
 from rq.config.admin import Admin, needed
-from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, Unread
 from rq.layout import folder
 from rq.message import SAID_BY_RQ, Message
-from rq.queues import retention
+from rq.queues import retention, standstill
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.owner import Owner
-from rq.scripts.worker_protocol import WorkerPhase
 from rq.states import State
 from rq.wording import duration, moment
 
-SLOW_START = 5.0  # seconds; then it is told who has not said `ready`
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -240,7 +236,9 @@ def _why_next(owner: Owner, msg_id: str) -> str:
         return _why_gathering(owner, msg_id)
     if owner.lacks is not None:
         return f"No process could be started just now: {owner.lacks}."
-    return why_no_worker(owner) if lacks_worker(owner) else "It is the next to start."
+    if standstill.lacks_worker(owner):
+        return standstill.why_no_worker(owner)
+    return "It is the next to start."
 
 
 def _why_gathering(owner: Owner, msg_id: str) -> str:
@@ -252,25 +250,3 @@ def _why_gathering(owner: Owner, msg_id: str) -> str:
         f"Its batch starts when {quota} messages are there (now {there}), or in "
         f"{duration(away)}."
     )
-
-
-def why_no_worker(owner: Owner) -> str:
-    """Return in a sentence why no worker that stays is free."""
-    starting = [
-        one
-        for one in owner.attempts.workers.values()
-        if one.phase is WorkerPhase.STARTING
-    ]
-    age = time.monotonic() - starting[0].began if starting else 0.0
-    if age < SLOW_START:
-        return "No worker is ready yet."
-    return (
-        f"No worker is ready: the one that was started {duration(age)} ago (pid "
-        f"{starting[0].pid}) has not said `ready` yet. Does its script do so?"
-    )
-
-
-def lacks_worker(owner: Owner) -> bool:
-    """Whether messages wait for a worker that stays to be ready."""
-    free = any(one.phase is WorkerPhase.FREE for one in owner.attempts.workers.values())
-    return owner.config.worker == PERSISTENT and not free
