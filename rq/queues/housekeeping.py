@@ -15,15 +15,16 @@ from rq import config
 from rq.config import files
 from rq.errors import BadConfig, DiskFailed, RQError
 from rq.layout import QueueDir
-from rq.queues import rates, retention, standstill
-from rq.queues.checkpoints import Points
-from rq.queues.clock_trust import Trust
+from rq.queues.concurrency.tasks import Tasks, in_slices
 from rq.queues.control import transactions
 from rq.queues.control.connections import Connections
-from rq.queues.doorkeeper import Doorkeeper
-from rq.queues.owner import Owner
+from rq.queues.maintenance import retention, stall
+from rq.queues.maintenance.checkpoints import Checkpoints
+from rq.queues.maintenance.clock_trust import ClockTrust
+from rq.queues.maintenance.deposits import Deposits
+from rq.queues.owner import rates
+from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
-from rq.queues.tasks import Tasks, in_slices
 from rq.spool import Spool
 from rq.spool.store import PREP_SECONDS
 from rq.states import Event, Note, Role, State
@@ -41,13 +42,17 @@ class Housekeeping:
     """All that recurs in the process of one queue."""
 
     def __init__(
-        self, owner: Owner, runner: Runner, points: Points, connections: Connections
+        self,
+        owner: Owner,
+        runner: Runner,
+        checkpoints: Checkpoints,
+        connections: Connections,
     ) -> None:
         self.owner = owner
         self.runner = runner
-        self.door = Doorkeeper(owner)
+        self.deposits = Deposits(owner)
         self._tasks = Tasks(owner.loop)
-        self._points = points
+        self._checkpoints = checkpoints
         self._connections = connections
         self._config_seen = _stamp(owner.queue.config)
         if not owner.reload():  # it may have changed since this start has read it
@@ -56,7 +61,7 @@ class Housekeeping:
         self._clocks = (time.time(), time.monotonic())
         self._retaining: asyncio.Task[None] | None = None
         self._last_hourly = time.monotonic() - HOUR + SETTLED_IN
-        self._trust = Trust(owner.spool.seen, *self._clocks, HOUR)
+        self._trust = ClockTrust(owner.spool.seen, *self._clocks, HOUR)
         if not self._trust.holds(*self._clocks):
             away = (self._clocks[0] - owner.spool.seen) / HOUR
             log.warning("the clock went %.0f h on: nothing grows old for an hour", away)
@@ -72,7 +77,7 @@ class Housekeeping:
         is taken then, if it does not take long."""
         self.runner.look_at_script()
         self._look_at_files()
-        await self.door.rest(PATIENCE)
+        await self.deposits.rest(PATIENCE)
 
     def _look_at_files(self) -> None:
         """Look at config, admin files and the door."""
@@ -81,7 +86,7 @@ class Housekeeping:
         seen = _stamp(owner.queue.config)
         if seen != self._config_seen:
             self._reload(seen)
-        self.door.look()
+        self.deposits.look()
         owner.wake()
 
     def reload(self) -> None:
@@ -139,7 +144,7 @@ class Housekeeping:
             transactions.mind(self.owner, now, self._tasks.spawn)
 
     def _look_whether_it_stands(self) -> None:
-        standstill.look(self.owner)
+        stall.look(self.owner)
 
     def _save_rates(self) -> None:
         """Save the counters of the hour, once a minute and if they changed."""
@@ -194,7 +199,7 @@ class Housekeeping:
         try:
             await retention.apply(self.owner)
             if await retention.forget_history(self.owner):
-                self._points.start_index()
+                self._checkpoints.start_index()
         except (OSError, RQError) as error:
             log.error("retention failed: %s; RQ tries again in an hour", error)
 

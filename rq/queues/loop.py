@@ -12,10 +12,10 @@ import logging
 from rq import back_off
 from rq.errors import DiskFailed
 from rq.queues import housekeeping
-from rq.queues.checkpoints import Points
 from rq.queues.control.clients import Clients
 from rq.queues.delivery.owed import Delivery
-from rq.queues.owner import Owner
+from rq.queues.maintenance.checkpoints import Checkpoints
+from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
 
 SLICE = 0.005  # seconds of folder work between commits
@@ -26,14 +26,14 @@ WAIT = 1.0  # seconds that folders may wait while requests come in
 log = logging.getLogger(__name__)
 
 
-class Turns:
+class Loop:
     """The loop of one queue, turn by turn."""
 
     def __init__(
         self,
         owner: Owner,
         runner: Runner,
-        points: Points,
+        checkpoints: Checkpoints,
         delivery: Delivery,
         clients: Clients,
     ) -> None:
@@ -42,7 +42,7 @@ class Turns:
         self._replies = clients.replies
         self._pace = clients.pace
         self._status: int | None = None  # with which the process ends
-        self._points = points
+        self._checkpoints = checkpoints
         self._delivery = delivery
         self._alarm: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
@@ -94,7 +94,7 @@ class Turns:
         lag = spool.lag
         more = self._settle()
         self._pace.resume(lag - spool.lag)
-        more = self._points.mind() or more
+        more = self._checkpoints.mind() or more
         if more or spool.pending:
             self._wakeup.ask()
         elif spool.stuck and self._stuck is None:
@@ -158,7 +158,7 @@ class Turns:
             return False
         self._failures = 0
         self._sync_at = None
-        self._points.committed()
+        self._checkpoints.committed()
         return True
 
     def _answer(self) -> None:

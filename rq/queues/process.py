@@ -18,7 +18,6 @@ from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import daemon, descriptors, turnlimit
-from rq.queues.checkpoints import Points
 from rq.queues.control.clients import Clients
 from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Connections
@@ -28,8 +27,9 @@ from rq.queues.control.server import Server
 from rq.queues.control.verbs import Context
 from rq.queues.delivery import owed
 from rq.queues.housekeeping import Housekeeping
-from rq.queues.loop import Turns
-from rq.queues.owner import Owner
+from rq.queues.loop import Loop
+from rq.queues.maintenance.checkpoints import Checkpoints
+from rq.queues.owner.owner import Owner
 from rq.queues.runner import stop
 from rq.queues.runner.runner import Runner
 from rq.spool import Opened, checkpoint, open_spool
@@ -56,9 +56,11 @@ class Process:
             replies=Replies(owner.wake, self._connections.relieve),
             pace=Pace(owner.spool),
         )
-        self.points = Points(owner, self._disk_failed)
-        self.turns = Turns(owner, runner, self.points, self._delivery, clients)
-        self.housekeeping = Housekeeping(owner, runner, self.points, self._connections)
+        self.checkpoints = Checkpoints(owner, self._disk_failed)
+        self.loop = Loop(owner, runner, self.checkpoints, self._delivery, clients)
+        self.housekeeping = Housekeeping(
+            owner, runner, self.checkpoints, self._connections
+        )
         self.server = Server(owner, sock, clients, self._context)
 
     def _context(self, connection: Connection) -> Context:
@@ -94,12 +96,12 @@ class Process:
             await stop.stop(self.runner)
             self._delivery.cancel()
             self.housekeeping.stop_retaining()
-            await self.housekeeping.door.rest()
+            await self.housekeeping.deposits.rest()
             await self.owner.committed()
             await asyncio.sleep(0)
             self.server.close()
-            if self.points.syncing is not None:
-                await asyncio.wrap_future(self.points.syncing)
+            if self.checkpoints.syncing is not None:
+                await asyncio.wrap_future(self.checkpoints.syncing)
             self._close_cleanly()
             self._end(0)
         except (OSError, RQError) as error:
@@ -107,7 +109,7 @@ class Process:
             self._end(FAILED)
 
     def _close_cleanly(self) -> None:
-        self.points.abandon_index()
+        self.checkpoints.abandon_index()
         if self.owner.admission.restored:
             return  # nothing was changed
         if self.owner.admission.disk_failed:
@@ -129,7 +131,7 @@ class Process:
 
     def _end(self, status: int) -> None:
         self.housekeeping.end()
-        self.turns.end(status)
+        self.loop.end(status)
 
     def orphaned(self) -> None:
         """The parent is gone: wait for another one to adopt us, then stop."""
@@ -195,7 +197,7 @@ def _serve(
                 _live(owner, opened, queue, ready, life, null)
             )
         finally:
-            owner.hands.close()
+            owner.pools.close()
             loop.close()
     os.close(opened.lock)
     opened.spool.close()
@@ -233,7 +235,7 @@ async def _live(
     gc.freeze()  # what is here now stays; a million messages are not looked at again
     gc.enable()
     _say(ready, "\n")
-    status = await process.turns.run()
+    status = await process.loop.run()
     files.remove_link(queue.pid)
     files.remove_link(queue.socket)
     return status

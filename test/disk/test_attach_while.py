@@ -100,7 +100,7 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(2) as threads:
             queue = SimpleNamespace(
-                spool=spool, loop=loop, hands=SimpleNamespace(files=threads)
+                spool=spool, loop=loop, pools=SimpleNamespace(files=threads)
             )
 
             def attached(name, take):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rq.queues.checkpoints import Points
+from rq.queues.maintenance.checkpoints import Checkpoints
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def points(owner):
             wake=lambda: None,
             admission=SimpleNamespace(disk_failed=None),
         )
-        yield Points(queue, lambda: None)
+        yield Checkpoints(queue, lambda: None)
     loop.close()
 
 

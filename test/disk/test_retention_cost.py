@@ -12,8 +12,8 @@ from harness.spool import Owner
 from rq import beneath
 from rq.config.settings import QueueConfig
 from rq.layout import QueueDir, folder
-from rq.queues import retention
-from rq.queues.thread_pools import Hands
+from rq.queues.concurrency.thread_pools import ThreadPools
+from rq.queues.maintenance import retention
 from rq.spool.disk_usage import DiskUsage
 from rq.states import State
 
@@ -79,7 +79,7 @@ class Retention:
             queue=self.owner.queue,
             config=QueueConfig(retention=limits),
             weights=DiskUsage(self.owner.queue),
-            hands=Hands(),
+            pools=ThreadPools(),
             admission=SimpleNamespace(stopping=False, disk_failed=None),
             wake=lambda: None,
             committed=self._committed,

@@ -8,8 +8,8 @@ from harness.spool import a_message
 
 from rq.config.settings import QueueConfig
 from rq.errors import Unread
-from rq.queues.backlog import Backlog
 from rq.queues.control import idempotency
+from rq.queues.owner.backlog import Backlog
 from rq.spool import lost_attempts
 from rq.states import State
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from rq import durable
 from rq.journal import segments
-from rq.queues import housekeeping, process, standstill
+from rq.queues import housekeeping, process
 from rq.queues.control import replies
+from rq.queues.maintenance import stall
 from rq.queues.runner import abort
 from rq.spool import checkpoint, transactions
 
@@ -35,7 +36,7 @@ def unknown_seconds(seconds: float) -> None:
 
 
 def patience(seconds: float) -> None:
-    standstill.PATIENCE = seconds
+    stall.PATIENCE = seconds
 
 
 def folder_tries(number: float) -> None:

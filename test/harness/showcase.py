@@ -112,7 +112,7 @@ def hurry(daemon: Daemon, step: float) -> None:
     """Let each of the sixty minutes that owners count last `step` seconds only."""
     directory = daemon.root.path / "hurried"
     directory.mkdir()
-    code = f"import rq.queues.rates as rates\nrates.STEP = {step}\n"
+    code = f"import rq.queues.owner.rates as rates\nrates.STEP = {step}\n"
     (directory / "sitecustomize.py").write_text(code)
     daemon.env["PYTHONPATH"] = str(directory)
 

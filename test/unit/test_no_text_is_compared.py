@@ -14,7 +14,7 @@ FOREIGN = {
     "spark/attachments.py:unreadable",
     "spark/mishaps.py:first_line",
     "spark/mishaps.py:of_round",
-    "queues/owner.py:reload",
+    "queues/owner/owner.py:reload",
 }
 ERRORS = {"Exception", "BaseException", "OSError", "RQError"}
 LOOKS = {

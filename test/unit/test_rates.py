@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rq.queues.rates import KEPT, STEP, Rates
+from rq.queues.owner.rates import KEPT, STEP, Rates
 
 NOW, WALL = 5_000_000.0, 1_800_000_000.0
 

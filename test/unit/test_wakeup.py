@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rq.queues.wakeup import Wakeup
+from rq.queues.concurrency.wakeup import Wakeup
 
 
 def turns_after(act):

@@ -9,11 +9,11 @@ from rq import names
 from rq.access.roles import Role as Access
 from rq.errors import Busy, Closed, NoSuchMessage, WrongState
 from rq.proc import lease_holders
-from rq.queues import retention
+from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list
 from rq.queues.control.verbs import Command, Context, asker, object_in, with_id
-from rq.queues.owner import Owner
-from rq.queues.tasks import in_slices
+from rq.queues.maintenance import retention
+from rq.queues.owner.owner import Owner
 from rq.spool.record import Facts
 from rq.states import Event, Role, State, next_state
 

@@ -6,7 +6,7 @@ its reply leaves, after the group is durable.
 
 from __future__ import annotations
 
-from rq.queues.control import change, create, outbox, query, restored, transactions
+from rq.queues.control import change, create, outbox, query, restore, transactions
 from rq.queues.control.verbs import Command
 
 COMMANDS: dict[str, Command] = {
@@ -15,5 +15,5 @@ COMMANDS: dict[str, Command] = {
     **change.COMMANDS,
     **transactions.COMMANDS,
     **outbox.COMMANDS,
-    **restored.COMMANDS,
+    **restore.COMMANDS,
 }

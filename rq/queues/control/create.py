@@ -29,7 +29,7 @@ from rq.proc import peers
 from rq.queues.control import idempotency, message_list
 from rq.queues.control.verbs import Command, Context, object_in, with_id
 from rq.queues.delivery import copies
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.spool import ancestor_files, attach
 from rq.states import State
 
@@ -141,7 +141,7 @@ async def _take(
     spool = owner.spool
     try:
         with work:
-            taken = await owner.loop.run_in_executor(owner.hands.files, take)
+            taken = await owner.loop.run_in_executor(owner.pools.files, take)
     except OSError as error:
         if is_busy(error):
             raise
@@ -167,7 +167,7 @@ async def _name_all(owner: Owner, msg_id: str) -> None:
     known = set(spool.read(msg_id).attachments)
     take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, known)
     with spool.working_on(msg_id):
-        taken = await owner.loop.run_in_executor(owner.hands.files, take)
+        taken = await owner.loop.run_in_executor(owner.pools.files, take)
     ancestor_files.write_names(spool, msg_id, taken)
 
 
@@ -252,7 +252,7 @@ async def _verified(owner: Owner, msg_id: str) -> Message:
     if names.is_ancestors(msg_id):
         message = await _all_named(owner, message)
     run = owner.loop.run_in_executor
-    await run(owner.hands.files, attach.verify, spool.dir_fd, message, deep)
+    await run(owner.pools.files, attach.verify, spool.dir_fd, message, deep)
     return message
 
 
@@ -262,7 +262,7 @@ async def _all_named(owner: Owner, message: Message) -> Message:
     spool, msg_id = owner.spool, message.msg_id
     known = set(message.attachments)
     take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, known)
-    taken = await owner.loop.run_in_executor(owner.hands.files, take)
+    taken = await owner.loop.run_in_executor(owner.pools.files, take)
     message = ancestor_files.give_names(spool, message, taken)
     ancestor_files.check(spool, message)
     attach.sweep(spool, message)

@@ -11,8 +11,8 @@ from typing import Any
 
 from rq.errors import BadInput, BadMessage, Unread
 from rq.message import Message
-from rq.queues.owner import Owner
-from rq.queues.tasks import in_slices
+from rq.queues.concurrency.tasks import in_slices
+from rq.queues.owner.owner import Owner
 from rq.states import Event, Role, State
 
 KEY = "_key"

@@ -14,9 +14,9 @@ from rq import names
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import PARAMS, Message
+from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_view
-from rq.queues.owner import Owner
-from rq.queues.tasks import in_slices
+from rq.queues.owner.owner import Owner
 from rq.spool import folders
 from rq.spool.entry import COUNTED, Entry
 from rq.states import HASHED, State
@@ -66,7 +66,7 @@ async def _ids(
     unsettled = spool.moving()
     await in_slices(unsettled.items(), look)
     staying = await owner.loop.run_in_executor(
-        owner.hands.looks, _listed, spool.queue, state, limit, after, unsettled
+        owner.pools.looks, _listed, spool.queue, state, limit, after, unsettled
     )
     return sorted({*coming, *staying}, reverse=True)[:limit]
 

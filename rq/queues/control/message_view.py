@@ -13,10 +13,10 @@ from rq.config.admin import Admin, needed
 from rq.errors import BadMessage, Unread
 from rq.layout import folder
 from rq.message import SAID_BY_RQ, Message
-from rq.queues import retention, standstill
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
-from rq.queues.owner import Owner
+from rq.queues.maintenance import retention, stall
+from rq.queues.owner.owner import Owner
 from rq.states import State
 from rq.wording import duration, moment
 
@@ -236,8 +236,8 @@ def _why_next(owner: Owner, msg_id: str) -> str:
         return _why_gathering(owner, msg_id)
     if owner.lacks is not None:
         return f"No process could be started just now: {owner.lacks}."
-    if standstill.lacks_worker(owner):
-        return standstill.why_no_worker(owner)
+    if stall.lacks_worker(owner):
+        return stall.why_no_worker(owner)
     return "It is the next to start."
 
 

@@ -9,7 +9,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, WrongState
 from rq.queues.control.verbs import Command, Context, asker, object_in
 from rq.queues.delivery import owed as delivery
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.spool import outbox
 from rq.spool.outbox import Of, Owed
 

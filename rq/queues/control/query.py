@@ -13,12 +13,12 @@ from rq import wire
 from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import Closed, Torn
-from rq.queues import retention
+from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control import queue_view as details
 from rq.queues.control.verbs import Command, Context, object_in, with_id
-from rq.queues.owner import Owner
-from rq.queues.tasks import in_slices
+from rq.queues.maintenance import retention
+from rq.queues.owner.owner import Owner
 from rq.spool import check
 
 PROBLEMS = 1000  # in an answer of `check`
@@ -148,7 +148,7 @@ def checked(ctx: Context, arg: bytes) -> Any:
 
 
 async def _checked(owner: Owner) -> Any:
-    aside = functools.partial(owner.loop.run_in_executor, owner.hands.looks)
+    aside = functools.partial(owner.loop.run_in_executor, owner.pools.looks)
 
     async def slices(items: Iterable[Any], act: Callable[[Any], Any]) -> None:
         def unless_stopping(item: Any) -> None:

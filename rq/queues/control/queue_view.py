@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from rq import visible
-from rq.queues import standstill
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.worker import Worker
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
-from rq.queues.owner import Owner
+from rq.queues.maintenance import stall
+from rq.queues.owner.owner import Owner
 from rq.spool.entry import COUNTED
 from rq.states import State
 
@@ -33,7 +33,7 @@ def detail(owner: Owner) -> dict[str, Any]:
     spool = owner.spool
     closed = owner.admission.closed()
     first = owner.backlog.first_due()
-    stalled = standstill.told(owner)
+    stalled = stall.told(owner)
     return {
         "name": owner.name,
         "pid": os.getpid(),

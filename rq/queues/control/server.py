@@ -23,7 +23,7 @@ from rq.queues.control.clients import Clients
 from rq.queues.control.commands import COMMANDS
 from rq.queues.control.connection import Connection, Slot, turn_away
 from rq.queues.control.verbs import Command, Context
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, not_done
 from rq.layout import ATTACH, QueueDir
 from rq.logs import fields
 from rq.message import Message
+from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
 from rq.queues.control.verbs import Command, Context, object_in
-from rq.queues.owner import Owner
-from rq.queues.tasks import in_slices
+from rq.queues.owner.owner import Owner
 from rq.spool import attach, decisions, transactions
 from rq.spool.transactions import Transaction
 from rq.states import State
@@ -167,7 +167,7 @@ async def _committed(
         await _make_durable(owner, one, ids)
         others = await _left(owner, one, set(ids))
         run = owner.loop.run_in_executor
-        digest = await run(owner.hands.looks, transactions.digest, ids)
+        digest = await run(owner.pools.looks, transactions.digest, ids)
         owner.admission.check_open()
         decisions.commit(spool, one, ids, others, digest)
     finally:
@@ -209,7 +209,7 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
     spool = owner.spool
     run = owner.loop.run_in_executor
     try:
-        there = await run(owner.hands.files, _with_files, spool.queue, ids)
+        there = await run(owner.pools.files, _with_files, spool.queue, ids)
         # Of those before its start a power cut may have taken the directory itself.
         old = {i for i in ids if spool.entry(i).since < owner.began_at}
         found: list[Message] = []
@@ -223,10 +223,10 @@ async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
         await in_slices([i for i in ids if i in there or i in old], look)
         for message in found:
             deep = message.msg_id in old
-            await run(owner.hands.files, attach.verify, spool.dir_fd, message, deep)
+            await run(owner.pools.files, attach.verify, spool.dir_fd, message, deep)
         if len(ids) > transactions.INLINE:
             write = transactions.write_manifest
-            await run(owner.hands.files, write, spool.queue, one.txn_id, ids)
+            await run(owner.pools.files, write, spool.queue, one.txn_id, ids)
     except OSError as error:
         raise not_done(error) from None
 

@@ -12,7 +12,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput
 from rq.nesting import from_json
 from rq.queues.control.connection import Connection
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
 
 

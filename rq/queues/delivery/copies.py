@@ -26,7 +26,7 @@ from rq.errors import (
 from rq.layout import folder
 from rq.message import Attachment, Message
 from rq.queues.attempts.outcome import Outcome
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.spool import ancestor_files, attach, folders
 from rq.spool.record import OutEntry
 from rq.states import FINAL, Event, Role, State
@@ -80,7 +80,7 @@ async def _unnamed(owner: Owner, source: Path) -> Mapping[str, Attachment]:
     that cannot travel."""
     try:
         run = owner.loop.run_in_executor
-        return await run(owner.hands.files, ancestor_files.digests, source)
+        return await run(owner.pools.files, ancestor_files.digests, source)
     except (OSError, BadInput) as error:
         raise _not_copied(error) from None
 
@@ -92,8 +92,8 @@ async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
     run = owner.loop.run_in_executor
     try:
         with spool.working_on(message.msg_id):
-            await run(owner.hands.files, attach.share, spool, source, message, copied)
-            await run(owner.hands.files, attach.verify, spool.dir_fd, message, False)
+            await run(owner.pools.files, attach.share, spool, source, message, copied)
+            await run(owner.pools.files, attach.verify, spool.dir_fd, message, False)
     except (OSError, NotWhole) as error:
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise _not_copied(error) from None

@@ -26,7 +26,7 @@ from rq.logs import fields
 from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import copies
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.spool.outbox import Of, Owed
 from rq.spool.record import Facts, OutEntry
 

@@ -14,11 +14,11 @@ from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.outcome import Outcome
+from rq.queues.concurrency.tasks import in_slices
 from rq.queues.delivery import owed
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.queues.runner import finish
 from rq.queues.runner.parts import Parts
-from rq.queues.tasks import in_slices
 from rq.scripts.log import last_line
 from rq.spool import batch_dirs
 

@@ -12,12 +12,12 @@ from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.queues.attempts.attempt import Attempt, Claim
 from rq.queues.attempts.batch import Batch
-from rq.queues.owner import Owner
+from rq.queues.concurrency.tasks import in_slices
+from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort, batch_file
 from rq.queues.runner.abort import Abort
 from rq.queues.runner.batch_run import BatchRun
 from rq.queues.runner.parts import Parts
-from rq.queues.tasks import in_slices
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
 from rq.scripts.script import KILL, TERM, Script

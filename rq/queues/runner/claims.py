@@ -11,7 +11,7 @@ from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Claim
 from rq.queues.attempts.worker import Worker
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool

@@ -13,7 +13,7 @@ from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import owed
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.spool.record import Facts, More
 from rq.states import Event, Role, State

@@ -12,7 +12,7 @@ from rq.layout import JOB, folder
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Work
 from rq.queues.attempts.worker import Worker
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
 from rq.queues.runner.script_file import ScriptFile
 from rq.scripts import environment, worker_protocol

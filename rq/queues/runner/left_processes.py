@@ -9,7 +9,7 @@ from rq.causes import Cause
 from rq.errors import Unread
 from rq.proc import lease_holders, processes
 from rq.proc.processes import Found
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.scripts.slots import Slots
 from rq.spool import batch_dirs, lost_attempts
 from rq.states import State

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 
 from rq.logs import fields
-from rq.queues.owner import Owner
-from rq.queues.tasks import Tasks
+from rq.queues.concurrency.tasks import Tasks
+from rq.queues.owner.owner import Owner
 from rq.scripts import children
 from rq.scripts.script import KILL, Script
 from rq.scripts.slots import Slot, Slots

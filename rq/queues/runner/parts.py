@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rq.queues.concurrency.tasks import Tasks
 from rq.queues.runner.abort import FailedStarts
 from rq.queues.runner.launch import Launcher
 from rq.queues.runner.orphans import Orphans
 from rq.queues.runner.reports import Reports
 from rq.queues.runner.script_file import ScriptFile
-from rq.queues.tasks import Tasks
 from rq.scripts.slots import Slots
 
 

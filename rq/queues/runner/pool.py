@@ -15,7 +15,7 @@ from rq import back_off
 from rq.logs import fields
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.worker import Events, Worker
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.script_file import MISSING, SCRIPT_SECONDS
 from rq.scripts import worker_protocol

@@ -10,9 +10,9 @@ from rq import pipe
 from rq.errors import BadInput, RQError
 from rq.pipe import Verb
 from rq.queues.attempts.attempt import Attempt
+from rq.queues.concurrency.tasks import Tasks
 from rq.queues.delivery import copies
-from rq.queues.owner import Owner
-from rq.queues.tasks import Tasks
+from rq.queues.owner.owner import Owner
 
 PROGRESS_SECONDS = 0.2  # at most that often the file `status` of a running message
 

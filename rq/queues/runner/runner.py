@@ -17,7 +17,8 @@ from rq.errors import WrongState
 from rq.logs import fields
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.owner import Owner
+from rq.queues.concurrency.tasks import Tasks
+from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort, finish
 from rq.queues.runner.abort import Abort, FailedStarts
 from rq.queues.runner.batches import Batches
@@ -29,7 +30,6 @@ from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool
 from rq.queues.runner.reports import Reports
 from rq.queues.runner.script_file import ScriptFile
-from rq.queues.tasks import Tasks
 from rq.scripts.script import KILL, TERM
 from rq.scripts.slots import Slots
 from rq.states import Event

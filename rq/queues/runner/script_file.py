@@ -9,7 +9,7 @@ import os
 from rq import back_off
 from rq.causes import Cause
 from rq.logs import fields
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 
 LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
 SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at again

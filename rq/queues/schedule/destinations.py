@@ -22,18 +22,18 @@ _Item = TypeVar("_Item", bound=tuple[object, ...])  # sorts by when it may run
 
 
 @dataclass(slots=True)
-class _Hold(Generic[_Item]):
+class _BackOff(Generic[_Item]):
     until: float  # epoch seconds
     tried: Counter[str] = field(default_factory=Counter)  # by message
     items: list[tuple[int, _Item]] = field(default_factory=list)  # a heap
 
 
-class Holds(Generic[_Item]):
+class BackOffs(Generic[_Item]):
     """What is left alone, with the messages that wait for it."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # dest: what its messages wait for
-        self._holds: dict[str, _Hold[_Item]] = {}
+        self._holds: dict[str, _BackOff[_Item]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._holds)
@@ -57,7 +57,7 @@ class Holds(Generic[_Item]):
     def begin(self, msg_id: str, dest: str, name: str, until: float) -> None:
         """Leave `name` alone, which a message for `dest` has tried in vain."""
         self._names[dest] = name
-        hold = self._holds.setdefault(name, _Hold(until))
+        hold = self._holds.setdefault(name, _BackOff(until))
         hold.until = until
         hold.tried[msg_id] += 1
 
@@ -90,7 +90,7 @@ class Holds(Generic[_Item]):
         hold = self._of(dest)
         return None if hold is None else (self._names[dest], hold.until)
 
-    def _of(self, dest: str) -> _Hold[_Item] | None:
+    def _of(self, dest: str) -> _BackOff[_Item] | None:
         name = self._names.get(dest)
         return None if name is None else self._holds.get(name)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Container, Iterable
 
-from rq.queues.schedule.destinations import Holds
+from rq.queues.schedule.destinations import BackOffs
 from rq.queues.schedule.exclusion import Excluded
 from rq.queues.schedule.item import Item
 
@@ -42,7 +42,7 @@ class Waiting:
         self._heap: list[Item] = []
         self._excluded = Excluded()
         self._riding: dict[str, list[Item]] = {}  # by leader
-        self._holds: Holds[Item] = Holds()
+        self._holds: BackOffs[Item] = BackOffs()
 
     def fill(self, items: Iterable[Item]) -> None:
         """Add many at once."""

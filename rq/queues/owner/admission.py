@@ -6,7 +6,7 @@ from rq.config.admin import Admin, admin_status
 from rq.config.settings import RootConfig
 from rq.errors import Closed, DiskFailed, NoRoom, RQError
 from rq.layout import Root
-from rq.queues.disk_room import Room
+from rq.queues.owner.disk_room import DiskRoom
 from rq.spool import Spool
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES
 
@@ -30,7 +30,7 @@ class Admission:
         self._root = root
         self._name = name
         self._spool = spool
-        self._room = Room(spool.dir_fd, main)
+        self._room = DiskRoom(spool.dir_fd, main)
         self._admin: Admin | None = None
 
     @property

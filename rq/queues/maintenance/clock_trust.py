@@ -10,7 +10,7 @@ from __future__ import annotations
 AWAY = 86400.0  # seconds that may pass between two runs and nobody wonders
 
 
-class Trust:
+class ClockTrust:
     """Trust in the clock; `steady` are seconds of a clock that nobody sets."""
 
     def __init__(self, seen: float, now: float, steady: float, hour: float) -> None:

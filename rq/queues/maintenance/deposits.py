@@ -10,14 +10,14 @@ import logging
 from rq.config.admin import Admin
 from rq.errors import RQError
 from rq.message import Message
-from rq.queues.owner import Owner
-from rq.queues.tasks import Tasks
+from rq.queues.concurrency.tasks import Tasks
+from rq.queues.owner.owner import Owner
 from rq.spool import door
 
 log = logging.getLogger(__name__)
 
 
-class Doorkeeper:
+class Deposits:
     """Lets in what lies in `new/`."""
 
     def __init__(self, owner: Owner) -> None:
@@ -27,7 +27,7 @@ class Doorkeeper:
         self._keeper = door.Keeper(
             owner.spool,
             owner.full_id(""),
-            functools.partial(owner.loop.run_in_executor, owner.hands.looks),
+            functools.partial(owner.loop.run_in_executor, owner.pools.looks),
             self._take,
             self._is_open,
         )

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 FILES, LOOKS = 8, 4  # threads
 
 
-class Hands:
+class ThreadPools:
     """`files` copies, hashes and syncs attachments; `looks` lists and reads folders."""
 
     def __init__(self) -> None:

@@ -20,12 +20,12 @@ from rq.errors import BadConfig, CannotRead, WrongState
 from rq.layout import Root
 from rq.message import Message, from_request
 from rq.proc.family import Family
-from rq.queues.admission import Admission
 from rq.queues.attempts.registry import Attempts
-from rq.queues.backlog import Backlog
-from rq.queues.rates import Rates
-from rq.queues.thread_pools import Hands
-from rq.queues.wakeup import Wakeup
+from rq.queues.concurrency.thread_pools import ThreadPools
+from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.owner.admission import Admission
+from rq.queues.owner.backlog import Backlog
+from rq.queues.owner.rates import Rates
 from rq.scripts import environment
 from rq.spool import Opened
 from rq.spool.disk_usage import DiskUsage
@@ -58,7 +58,7 @@ class Owner:
         self.family = Family()
         self.loop = loop
         self.threads = threads  # the journal's
-        self.hands = Hands()
+        self.pools = ThreadPools()
         self.weights = DiskUsage(opened.spool.queue)
         self.wakeup = Wakeup(loop)
         self.wake = self.wakeup.ask

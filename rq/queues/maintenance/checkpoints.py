@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 from rq.errors import Refused
 from rq.proc import processes
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.spool import checkpoint, index
 from rq.states import Note
 
@@ -18,7 +18,7 @@ INDEX_EVENTS = 500_000
 log = logging.getLogger(__name__)
 
 
-class Points:
+class Checkpoints:
     """From where a start would have to read the journal."""
 
     def __init__(self, owner: Owner, on_failure: Callable[[], None]) -> None:

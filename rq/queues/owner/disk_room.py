@@ -10,7 +10,7 @@ from rq.config.settings import RootConfig
 HOLDS = 1.0  # seconds that an answer holds
 
 
-class Room:
+class DiskRoom:
     """Looks at the disk of a queue, not too often."""
 
     def __init__(self, dir_fd: int, kept: RootConfig) -> None:

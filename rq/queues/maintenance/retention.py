@@ -15,7 +15,7 @@ from typing import Any
 from rq.errors import BadInput
 from rq.journal import sealing
 from rq.logs import fields
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.spool import Spool, checkpoint, expiry, index
 from rq.spool.expiry import Limits, Owned, Search
 from rq.spool.store import PREP_SECONDS
@@ -111,7 +111,7 @@ async def forget_history(owner: Owner) -> int | None:
         before=owner.spool.clock() - kept["days"] * DAY if "days" in kept else None,
         size=int(kept["bytes"]) if "bytes" in kept else None,
     )
-    removed, held = await owner.loop.run_in_executor(owner.hands.looks, forget)
+    removed, held = await owner.loop.run_in_executor(owner.pools.looks, forget)
     if removed:
         log.info("retention: %s", fields(removed_segments=removed))
     return done if held and indexed < done else None
@@ -140,7 +140,7 @@ async def _expire(
         going=frozenset(i for i, one in spool.moving().items() if one.at is state),
     )
     found = await owner.loop.run_in_executor(
-        owner.hands.looks, search.batch, limits, owned, most
+        owner.pools.looks, search.batch, limits, owned, most
     )
     if owner.admission.stopping or owner.admission.disk_failed:
         return 0, False

@@ -10,7 +10,7 @@ import time
 
 from rq.config.admin import Admin
 from rq.config.settings import PERSISTENT
-from rq.queues.owner import Owner
+from rq.queues.owner.owner import Owner
 from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool.store import LAG_MESSAGES
 from rq.wording import duration

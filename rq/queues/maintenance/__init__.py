@@ -1,0 +1,1 @@
+"""What a queue sees to beside its messages: checkpoints, deposits, retention, stalls."""

@@ -1,0 +1,1 @@
+"""What the process of a queue knows: what it admits, what waits, and how it goes."""
