@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from harness.spool import a_message
 
-from rq.errors import WrongState
+from rq.errors import Busy, NoSuchMessage, WrongState
 from rq.queues.control import create
 from rq.spool import attach, decisions
 from rq.states import Event, Role, State
@@ -40,7 +40,7 @@ def test_what_comes_after_the_commit_is_refused_and_leaves_nothing(owner, letter
     spool.submit(spool.read(msg_id))
     spool.commit()
     spool.settle_all()
-    with pytest.raises(WrongState):
+    with pytest.raises(NoSuchMessage):
         attach.end(spool, upload, taken)
     assert os.listdir(owner.queue.path / "prep") == []
     assert spool.find(msg_id) is State.QUE
@@ -54,7 +54,7 @@ def test_what_comes_after_the_removal_is_refused_and_leaves_nothing(owner, lette
     spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
     spool.commit()
     spool.settle_all()
-    with pytest.raises(WrongState):
+    with pytest.raises(NoSuchMessage):
         attach.end(spool, upload, taken)
     assert os.listdir(owner.queue.path / "prep") == []
 
@@ -115,7 +115,7 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
                 await attached(
                     "quick", functools.partial(attach.copy, spool.dir_fd, letter)
                 )
-                with pytest.raises(WrongState, match="being worked on"):
+                with pytest.raises(Busy, match="being worked on"):
                     spool.fire(msg_id, Event.COMMIT, Role.CREATOR)
             finally:
                 go_on.set()

@@ -18,6 +18,7 @@ from harness.waiting import wait_until
 
 from rq import client
 from rq.errors import RQError
+from rq.kinds import Kind
 from rq.supervisor.children import DO_NOT_RESTART
 
 pytestmark = pytest.mark.process
@@ -84,10 +85,11 @@ def test_an_attachment_that_needs_a_descriptor_too_many_may_be_sent_again(queue)
     with client.Connection(queue.dir.socket, 20) as line:
         line.ask("ping")
         with starved(queue, 0):
-            word, text = line.ask("attach_message", asked)
+            word, text, kind = line.ask("attach_message", asked)
             assert (word, "RQ lacks descriptors" in text) == ("fail", True), text
+            assert kind == Kind.BUSY
             with open("/etc/hostname") as file, contextlib.suppress(RQError):
-                word, text = line.ask("attach_message", asked, [file.fileno()])
+                _, text, *_ = line.ask("attach_message", asked, [file.fileno()])
                 # A thread that has just closed its own leaves room for this one.
                 assert re.search("RQ (has no|lacks) descriptors", text), text
         assert queue.ok("attach_message", asked).endswith("successfully")
