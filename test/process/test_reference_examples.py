@@ -207,6 +207,11 @@ def test_the_example_of_a_queues_command_is_one():
     assert found.to_json() == json.loads(text)
 
 
+def test_the_example_of_a_job_on_spark_is_python():
+    [text] = examples_of("python", "job")
+    compile(text, "job", "exec")
+
+
 def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
     known |= {("json", name) for name in ("root", "queue", "timer")}
