@@ -16,15 +16,21 @@ import lzma
 import re
 import urllib.request
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from rq.errors import BadInput
 from rq.spark.given import Given
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+    from typing_extensions import Buffer
 
 FORMAT = "rq_lines"
 SCHEMA = "msg_id string, src string, file string, lineno long, line string"
@@ -44,6 +50,16 @@ _SPOILED = (
 )
 
 
+class _Source(Protocol):
+    """What is read from: an answer over HTTP, or a stream of Arrow."""
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes; none at the end."""
+
+    def close(self) -> None:
+        """Give the connection back."""
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A file of a message."""
@@ -57,7 +73,7 @@ class File:
 
 def files(messages: Iterable[Given]) -> list[File]:
     """List the attachments of messages, and what their `param1` leads to."""
-    return [file for one in messages for file in _of(one)]
+    return [file for message in messages for file in _of(message)]
 
 
 def _of(given: Given) -> Iterator[File]:
@@ -79,17 +95,17 @@ def _under(where: str) -> list[str]:
     from pyarrow import fs
 
     system, path = fs.FileSystem.from_uri(where)
-    found = system.get_file_info(fs.FileSelector(path, recursive=True))
-    names = sorted(one.path for one in found if one.type == fs.FileType.File)
+    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    names = sorted(info.path for info in infos if info.type == fs.FileType.File)
     return [f"s3://{name}{question}{query}" for name in names]
 
 
-def rows(spark: Any, found: Sequence[File]) -> Any:
+def rows(spark: SparkSession, every: Sequence[File]) -> DataFrame:
     """Return the lines of files as a DataFrame of SCHEMA."""
     spark.dataSource.register(Lines)
     groups = max(1, spark.sparkContext.defaultParallelism) * 4
     text = json.dumps(
-        [[one.msg_id, one.src, one.name, one.where, one.size] for one in found]
+        [[file.msg_id, file.src, file.name, file.where, file.size] for file in every]
     )
     reader = spark.read.format(FORMAT).option("files", text)
     return reader.option("groups", str(groups)).load()
@@ -105,39 +121,39 @@ class Lines(DataSource):
     def schema(self) -> str:
         return SCHEMA
 
-    def reader(self, schema: Any) -> DataSourceReader:
-        found = [File(*one) for one in json.loads(self.options["files"])]
-        return Reader(found, int(self.options["groups"]))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        every = [File(*fields) for fields in json.loads(self.options["files"])]
+        return Reader(every, int(self.options["groups"]))
 
 
 class Group(InputPartition):
     """The files of one task."""
 
-    def __init__(self, found: Sequence[File]) -> None:
-        super().__init__(tuple(found))
+    def __init__(self, members: Sequence[File]) -> None:
+        super().__init__(tuple(members))
 
 
 class Reader(DataSourceReader):
     """Reads groups of files of about the same size."""
 
-    def __init__(self, found: Sequence[File], groups: int) -> None:
-        self.files = found
+    def __init__(self, every: Sequence[File], groups: int) -> None:
+        self.files = every
         self.groups = groups
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [Group(one) for one in grouped(self.files, self.groups)]
+        return [Group(members) for members in grouped(self.files, self.groups)]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for file in partition.value:
             yield from _batches(file)
 
 
-def grouped(found: Sequence[File], count: int) -> list[list[File]]:
+def grouped(every: Sequence[File], count: int) -> list[list[File]]:
     """Share files out to at most `count` groups: the largest first, to the smallest."""
     heap: list[tuple[int, int, list[File]]] = [
-        (0, number, []) for number in range(min(count, len(found)) or 1)
+        (0, number, []) for number in range(min(count, len(every)) or 1)
     ]
-    for file in sorted(found, key=lambda one: -one.size):
+    for file in sorted(every, key=lambda file: -file.size):
         size, number, group = heapq.heappop(heap)
         group.append(file)
         heapq.heappush(heap, (size + file.size, number, group))
@@ -146,14 +162,14 @@ def grouped(found: Sequence[File], count: int) -> list[list[File]]:
 
 def unreadable(error: Exception) -> tuple[str, str] | None:
     """Return (message, why) if an error of Spark tells of a file that cannot be read."""
-    found = re.search(r"BadInput: \[(.+?)\] (.*)", str(error))
-    return (found[1], found[2]) if found else None
+    parts = re.search(r"BadInput: \[(.+?)\] (.*)", str(error))
+    return (parts[1], parts[2]) if parts else None
 
 
 # ---- reading one
 
 
-def _batches(file: File) -> Iterator[Any]:
+def _batches(file: File) -> Iterator[pa.RecordBatch]:
     """Give the lines of a file as Arrow batches of SCHEMA."""
     import pyarrow as pa
 
@@ -177,7 +193,7 @@ def _batches(file: File) -> Iterator[Any]:
         raise BadInput(f"[{file.msg_id}] {file.name}: {why}") from error
 
 
-def _blocks(stream: IO[bytes]) -> Iterator[list[str]]:
+def _blocks(stream: _Source) -> Iterator[list[str]]:
     rest = b""
     while block := stream.read(_BLOCK):
         *whole, rest = (rest + block).split(b"\n")
@@ -194,7 +210,7 @@ def _text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def opened(where: str) -> Iterator[Any]:
+def opened(where: str) -> Iterator[_Source]:
     """Open a file, decompressed."""
     with io.BufferedReader(_raw(where), _BLOCK) as raw:
         head = raw.peek(_MAGIC)
@@ -206,7 +222,7 @@ def opened(where: str) -> Iterator[Any]:
         yield raw
 
 
-def _raw(where: str) -> Any:
+def _raw(where: str) -> io.RawIOBase:
     if where.startswith("s3://"):
         from pyarrow import fs
 
@@ -220,13 +236,14 @@ def _raw(where: str) -> Any:
 class _Readable(io.RawIOBase):
     """What has only `read`, as the standard library wants it."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: _Source) -> None:
         self._stream = stream
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, into: Any) -> int:
+    def readinto(self, buffer: Buffer) -> int:
+        into = memoryview(buffer)
         data = self._stream.read(len(into))
         # http.client takes a connection that is cut for the end of the file.
         missing = getattr(self._stream, "length", None) if not data else None
@@ -241,13 +258,18 @@ class _Readable(io.RawIOBase):
         super().close()
 
 
-def _zstd(raw: IO[bytes]) -> Any:
+def _zstd(raw: IO[bytes]) -> IO[bytes]:
     import pyarrow as pa
 
-    return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+    return cast(
+        IO[bytes], pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
+    )
 
 
-_KINDS: tuple[tuple[bytes, Any], ...] = (
+_KINDS: tuple[
+    tuple[bytes, Callable[[IO[bytes]], contextlib.AbstractContextManager[_Source]]],
+    ...,
+] = (
     (b"\x1f\x8b", lambda raw: gzip.GzipFile(fileobj=raw)),
     (b"\x28\xb5\x2f\xfd", _zstd),
     (b"BZh", bz2.BZ2File),

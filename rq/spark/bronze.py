@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from rq import config
 from rq.errors import Damaged
 from rq.layout import Root
+from rq.nesting import Json
 from rq.spark import mishaps
 from rq.spark.journal_source import SCHEMA
 
@@ -40,7 +41,7 @@ class Current:
     merged: dict[str, int] = field(default_factory=dict)  # date: up to which batch
     before: Current | None = None  # what is still to be taken over from
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         before = {"before": self.before.to_json()} if self.before else {}
         return {"number": self.number, "merged": self.merged, **before}
 
@@ -48,7 +49,15 @@ class Current:
         return replace(self, merged={**self.merged, date: upto})
 
 
-def _current(data: dict[str, Any]) -> Current:
+class _Data(TypedDict, total=False):
+    """What `current.json` holds."""
+
+    number: str
+    merged: dict[str, int]
+    before: _Data
+
+
+def _current(data: _Data) -> Current:
     before = _current(data["before"]) if "before" in data else None
     return Current(str(data["number"]), dict(data["merged"]), before)
 
@@ -74,7 +83,7 @@ class Place:
         """
         if not self.current_file.exists():
             return Current()
-        return _current(config.read_json(self.current_file))
+        return _current(cast(_Data, config.read_json(self.current_file)))
 
     def checkpoint(self, number: str) -> Path:
         return self.path / number / "checkpoint"
@@ -84,8 +93,8 @@ class Place:
 
     def others(self, number: str) -> list[Path]:
         """Return the directories of earlier histories."""
-        names = [one for one in _names(self.path, "") if one.isdecimal()]
-        return [self.path / one for one in names if one != number]
+        names = [name for name in _names(self.path, "") if name.isdecimal()]
+        return [self.path / name for name in names if name != number]
 
     def gold(self, number: str) -> Path:
         return self.path / number / "gold"
@@ -113,21 +122,21 @@ def batches(bronze: Path, date: str, current: Current) -> list[Batch]:
     """Return the directories that make up a day."""
     upto = current.merged.get(date, NOTHING)
     return [
-        one
-        for one in every_batch(bronze, date)
-        if (one.number == upto if one.merged else one.number > upto)
+        batch
+        for batch in every_batch(bronze, date)
+        if (batch.number == upto if batch.merged else batch.number > upto)
     ]
 
 
 def every_batch(bronze: Path, date: str) -> list[Batch]:
     """Return all directories of a day, those that no longer count, too."""
     day = bronze / f"{_DATE}{date}"
-    found = []
+    every = []
     for name in _names(day, _BATCH):
         number = _NUMBER.fullmatch(name.removeprefix(_BATCH))
         if number:
-            found.append(Batch(day / name, int(number[2]), bool(number[1])))
-    return sorted(found, key=lambda one: (one.number, one.merged))
+            every.append(Batch(day / name, int(number[2]), bool(number[1])))
+    return sorted(every, key=lambda batch: (batch.number, batch.merged))
 
 
 def merged_path(bronze: Path, date: str, upto: int) -> Path:
@@ -165,12 +174,12 @@ def read(spark: SparkSession, bronze: Path, paths: Iterable[Path]) -> DataFrame:
 
     Damaged: a file is empty. Spark takes it for one without rows; a power cut made it.
     """
-    read = list(paths)
-    for file in (file for one in read for file in one.glob("*.parquet")):
+    directories = list(paths)
+    for file in (file for path in directories for file in path.glob("*.parquet")):
         if not file.stat().st_size:
             raise Damaged(mishaps.damaged(file))
     return (
         spark.read.schema(_PART_SCHEMA)
         .option("basePath", str(bronze))
-        .parquet(*[str(one) for one in read])
+        .parquet(*map(str, directories))
     )

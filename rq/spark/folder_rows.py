@@ -6,10 +6,9 @@ are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -60,7 +59,7 @@ _ARROW = {
 }
 ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
 
-Row = tuple[Any, ...]
+Row = tuple[object, ...]
 
 
 @dataclass(slots=True)
@@ -102,8 +101,8 @@ def batches(
 def _batch(rows: list[Row]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [
-        pa.array(column, one.type)
-        for column, one in zip(columns, ARROW_SCHEMA, strict=True)
+        pa.array(column, field.type)
+        for column, field in zip(columns, ARROW_SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
@@ -154,14 +153,14 @@ def _of_message(message: Message) -> Row:
         message.attempt,
         message.dest,
         message.src,
-        *[param_text(params[one]) if one in params else None for one in PARAMS],
+        *[param_text(params[name]) if name in params else None for name in PARAMS],
         message.orig_msg_id,
         sorted(message.attachments) if message.attachments else None,
         orjson.dumps(message.extra).decode() if message.extra else None,
     )
 
 
-def _of_status(status: dict[str, Any]) -> Row:
+def _of_status(status: Mapping[str, object]) -> Row:
     if not status:
         return (None,) * 6
     finished = status.get("finished")

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rq.errors import BadInput, is_busy
 from rq.layout import ATTACH, JOB, MSG
 from rq.message import PARAMS
+from rq.nesting import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class Given:
 
     msg_id: str
     folder: Path
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Json] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Json:
         """Return a field; None if the message does not say it."""
         return self.fields.get(name)
 
@@ -40,8 +40,8 @@ class Given:
         if self.folder.is_file():
             return [self.folder]
         directory = self.folder / ATTACH
-        found = directory.iterdir() if directory.is_dir() else ()
-        return sorted(one for one in found if one.is_file() and not one.is_symlink())
+        entries = directory.iterdir() if directory.is_dir() else ()
+        return sorted(e for e in entries if e.is_file() and not e.is_symlink())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Batch:
 
     @property
     def ids(self) -> list[str]:
-        return [one.msg_id for one in self.messages]
+        return [message.msg_id for message in self.messages]
 
 
 def from_queue(env: Mapping[str, str]) -> Batch:
@@ -68,18 +68,19 @@ def from_queue(env: Mapping[str, str]) -> Batch:
             "`rq spark try SCRIPT --messages DIR`"
         )
     folder = Path(env["RQ_MSG_DIR"]).parent
-    said = {name: env.get(f"RQ_{name.upper()}", "") for name in PARAMS}
-    one = Given(env["RQ_MSG_ID"], folder, {**_fields(folder), **said})
+    params = {name: env.get(f"RQ_{name.upper()}", "") for name in PARAMS}
+    message = Given(env["RQ_MSG_ID"], folder, {**_fields(folder), **params})
     queue = env["RQ_FULL_MSG_ID"].rpartition("/q/")[2].partition("/")[0]
-    return Batch(one.msg_id, queue, (one,), is_one=True)
+    return Batch(message.msg_id, queue, (message,), is_one=True)
 
 
 def _batch(path: Path) -> Batch:
-    found = json.loads(path.read_text("utf-8"))
+    batch = json.loads(path.read_text("utf-8"))
     messages = [
-        Given(one["msg_id"], Path(one["dir"]), one) for one in found["messages"]
+        Given(fields["msg_id"], Path(fields["dir"]), fields)
+        for fields in batch["messages"]
     ]
-    return Batch(found["batch_id"], found["queue"], tuple(messages))
+    return Batch(batch["batch_id"], batch["queue"], tuple(messages))
 
 
 def from_folder(directory: Path) -> Batch:
@@ -87,27 +88,27 @@ def from_folder(directory: Path) -> Batch:
     else each file is one, from the host that its directory is called by."""
     if not directory.is_dir():
         raise BadInput(f"there is no directory {directory}")
-    folders = sorted({one.parent for one in directory.rglob(MSG) if one.is_file()})
-    found = [Given(one.name, one, _fields(one)) for one in folders]
-    if not found:
-        files = sorted(one for one in directory.rglob("*") if one.is_file())
-        found = [_plain(one, one.relative_to(directory)) for one in files]
-    if not found:
+    folders = sorted({file.parent for file in directory.rglob(MSG) if file.is_file()})
+    messages = [Given(folder.name, folder, _fields(folder)) for folder in folders]
+    if not messages:
+        files = sorted(path for path in directory.rglob("*") if path.is_file())
+        messages = [_plain(file, file.relative_to(directory)) for file in files]
+    if not messages:
         raise BadInput(f"there are neither messages nor files in {directory}")
-    return Batch("try", "try", tuple(found))
+    return Batch("try", "try", tuple(messages))
 
 
 def _plain(file: Path, name: Path) -> Given:
     return Given(str(name), file, {"src": name.parent.name})
 
 
-def _fields(folder: Path) -> dict[str, Any]:
+def _fields(folder: Path) -> Mapping[str, Json]:
     try:
-        found = json.loads((folder / MSG).read_text("utf-8"))
+        fields: Json = json.loads((folder / MSG).read_text("utf-8"))
     except OSError as error:
         if is_busy(error):  # what it says is not known
             raise
         return {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from rq.causes import Cause
+from rq.nesting import Json
 from rq.published import BUCKETS, COUNTS, PERCENTS
 from rq.states import Event, State
 
@@ -88,7 +88,7 @@ class Day:
 
     parts: dict[_Key, Part] = field(default_factory=dict)
     moves: dict[str, dict[str, int]] = field(default_factory=dict)  # by journal
-    slowest: list[dict[str, Any]] = field(default_factory=list)
+    slowest: list[dict[str, Json]] = field(default_factory=list)
     lines: int = 0
 
     def of(self, queue: str | None, hour: int | None) -> list[Part]:

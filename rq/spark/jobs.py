@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 from rq import config
 from rq.errors import BadInput, Refused, RQError
@@ -23,6 +23,9 @@ from rq.spark.progress import Progress
 from rq.spark.queue_door import AGAIN
 from rq.spark.sending import Prepared
 from rq.spark.work import Outlet, Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Function = Callable[[Work], object]
 _PAUSE = 60  # seconds until a queue that takes nothing now is asked again
@@ -39,7 +42,7 @@ class Job:
         self.conf = conf
         self.__doc__ = function.__doc__
 
-    def session(self) -> Any:
+    def session(self) -> SparkSession:
         """Start its session; what the queue's config says comes before the script."""
         master = os.environ.get("RQ_SPARK_MASTER") or self.master
         name = getattr(self.function, "__name__", "job")
@@ -68,10 +71,9 @@ def load(script: Path) -> Job:
     """Return the one job of a script."""
     if not script.is_file():
         raise BadInput(f"there is no script {script}")
-    found = runpy.run_path(str(script), run_name="rq_spark_script")
-    jobs = list(
-        {id(one): one for one in found.values() if isinstance(one, Job)}.values()
-    )
+    names = runpy.run_path(str(script), run_name="rq_spark_script")
+    by_id = {id(value): value for value in names.values() if isinstance(value, Job)}
+    jobs = list(by_id.values())
     if len(jobs) != 1:
         raise BadInput(f"{script} has {len(jobs)} functions with @job: it needs one")
     return jobs[0]
@@ -84,16 +86,17 @@ def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> W
     without it, so that one bad file does not keep the others.
     """
     spoiled: dict[str, tuple[Verb, str]] = {}
-    while left := [one for one in messages if one.msg_id not in spoiled]:
+    while left := [message for message in messages if message.msg_id not in spoiled]:
         q = Work(batch, outlet, left)
         try:
             job.function(q)
             q.check_sent()
         except Exception as error:
-            found = attachments.unreadable(error)
-            if found is None or found[0] not in [one.msg_id for one in left]:
+            bad = attachments.unreadable(error)
+            if bad is None or bad[0] not in [message.msg_id for message in left]:
                 raise
-            spoiled[found[0]] = Verb.ERR, found[1]
+            msg_id, why = bad
+            spoiled[msg_id] = Verb.ERR, why
         else:
             break
     else:
@@ -114,7 +117,7 @@ class Pipe:
         self._turn = threading.Lock()
         self.progress = Progress(self.tell)
         self.job: Job | None = None
-        self._session: Any = None
+        self._session: SparkSession | None = None
 
     def say(self, verb: Verb, text: str) -> None:
         self._write(f"{verb} {_one_line(text)}")
@@ -126,7 +129,7 @@ class Pipe:
     def tell(self, text: str) -> None:
         self.say(Verb.RUN, text)
 
-    def session(self) -> Any:
+    def session(self) -> SparkSession:
         if self._session is None:
             assert self.job is not None
             self.tell("starting Spark")
@@ -184,7 +187,7 @@ def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
     before = sender.sent_before(batch)
     for msg_id, sent in before.items():
         pipe.say_of(msg_id, Verb.DONE, _summary(sent))
-    left = [one for one in batch.messages if one.msg_id not in before]
+    left = [message for message in batch.messages if message.msg_id not in before]
     if not left:
         return None
     pipe.job = load(script)
@@ -200,7 +203,7 @@ def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
 
 
 def _summary(sent: Sequence[Prepared]) -> str:
-    return f"sent {', '.join(one.name for one in sent)}" if sent else ""
+    return f"sent {', '.join(entry.name for entry in sent)}" if sent else ""
 
 
 def _failure(error: Exception) -> tuple[Verb, str]:
@@ -216,8 +219,8 @@ def _failure(error: Exception) -> tuple[Verb, str]:
 
 def last_line(error: Exception) -> str:
     """Return what went wrong in one line; of a Python worker, its own last line."""
-    if found := mishaps.known(error):
-        return found
+    if sentence := mishaps.known(error):
+        return sentence
     lines = [line for line in str(error).splitlines() if line.strip()]
     traced = [n for n, line in enumerate(lines) if line.startswith("Traceback ")]
     if traced:

@@ -10,19 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from rq import names
 from rq.errors import Damaged
 from rq.journal import history, line, mark
 from rq.journal.segment_file import Segment
 from rq.layout import QueueDir, Root
+from rq.nesting import Json
 
 Offset = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Journal:
     """A journal as it lies on disk."""
 
     queue: QueueDir
@@ -49,40 +50,42 @@ class Stretch:
         return self.last - self.first + 1
 
 
-def look(root: Root, queue: str | None = None) -> list[Found]:
+def look(root: Root, queue: str | None = None) -> list[Journal]:
     """Return the journals of all queues, or of one."""
-    found: list[Found] = []
+    journals: list[Journal] = []
     for path in _queue_dirs(root):
         if queue is None or path.name == queue:
-            found += _journals(QueueDir(path))
-    return _once(found)
+            journals += _journals(QueueDir(path))
+    return _without_copies(journals)
 
 
-def _once(every: list[Found]) -> list[Found]:
+def _without_copies(every: list[Journal]) -> list[Journal]:
     """Leave out what was copied with a queue: a journal is read where it is written."""
-    kept: dict[str, Found] = {}
-    for one in every:
-        known = kept.get(one.journal)
-        if known is None or _goes_on(one) > _goes_on(known):
-            kept[one.journal] = one
-    return [one for one in every if kept[one.journal] is one]
+    written: dict[str, Journal] = {}
+    for candidate in every:
+        other = written.get(candidate.journal)
+        if other is None or _rank(candidate) > _rank(other):
+            written[candidate.journal] = candidate
+    return [journal for journal in every if written[journal.journal] is journal]
 
 
-def _goes_on(found: Found) -> tuple[bool, int]:
+def _rank(journal: Journal) -> tuple[bool, int]:
     """Return what is greater of the queue that writes the journal."""
-    return mark.is_written(found.queue.journal_dir, found.journal), found.sealed[
-        -1
-    ].last or 0
+    is_written = mark.is_written(journal.queue.journal_dir, journal.journal)
+    return is_written, journal.sealed[-1].last or 0
 
 
 def names_of(root: Root) -> dict[str, str]:
     """Return the queue of each journal that there is, sealed or not yet."""
     dirs = [QueueDir(path) for path in _queue_dirs(root)]
-    places = [(one, one.journal_dir) for one in dirs]
-    found = [(one, each) for one, place in places for each in history.journals(place)]
+    pairs = [
+        (queue, journal)
+        for queue in dirs
+        for journal in history.journals(queue.journal_dir)
+    ]
     # What was copied with a queue is of the one that writes it: it comes last.
-    found.sort(key=lambda pair: mark.is_written(pair[0].journal_dir, pair[1]))
-    return {journal: queue.name for queue, journal in found}
+    pairs.sort(key=lambda pair: mark.is_written(pair[0].journal_dir, pair[1]))
+    return {journal: queue.name for queue, journal in pairs}
 
 
 def _queue_dirs(root: Root) -> list[Path]:
@@ -90,50 +93,50 @@ def _queue_dirs(root: Root) -> list[Path]:
         every = sorted(root.queues.iterdir())
     except FileNotFoundError:
         return []
-    return [one for one in every if names.is_queue_name(one.name)]
+    return [path for path in every if names.is_queue_name(path.name)]
 
 
-def _journals(queue: QueueDir) -> Iterator[Found]:
+def _journals(queue: QueueDir) -> Iterator[Journal]:
     # What is not sealed is looked at first: a segment that moves meanwhile is seen twice,
     # never not at all.
     place = queue.journal_dir
-    unsealed = [one.first for one in history.active_segments(place)]
+    unsealed = [segment.first for segment in history.active_segments(place)]
     for journal in history.journals(place):
         sealed = history.sealed_segments(place, journal)
         if sealed:
-            yield Found(queue, journal, sealed, unsealed)
+            yield Journal(queue, journal, sealed, unsealed)
 
 
-def reach(found: Found, after: int, *, skip_gaps: bool = False) -> int:
+def reach(journal: Journal, after: int, *, skip_gaps: bool = False) -> int:
     """Return up to which event a journal can be read without a gap, `after` that one.
 
     Of a journal that nobody has read yet (0) the oldest may have outlived its retention.
     Damaged: events lie in no file.
     """
     at = after
-    for one in found.sealed:
-        last = one.last or 0
+    for segment in journal.sealed:
+        last = segment.last or 0
         if last <= at:
             continue
-        if one.first > at + 1:
-            if any(first < one.first and first > 0 for first in found.unsealed):
+        if segment.first > at + 1:
+            if any(0 < first < segment.first for first in journal.unsealed):
                 break  # it will be sealed before what follows is read
             if at and not skip_gaps:
-                raise Damaged(_gap(found, at + 1, one.first - 1))
+                raise Damaged(_gap(journal, at + 1, segment.first - 1))
         at = last
     return at
 
 
-def _gap(found: Found, first: int, last: int) -> str:
+def _gap(journal: Journal, first: int, last: int) -> str:
     return (
-        f"queue {found.name}: events {first} to {last} of journal {found.journal} lie in "
-        "no file: lost, or removed by the queue's retention before they were read; "
-        "`rq spark history --skip-gaps` goes on behind them"
+        f"queue {journal.name}: events {first} to {last} of journal {journal.journal} are "
+        "in no file: lost, or removed by the queue's retention before they were read; "
+        "`rq spark history --skip-gaps` goes on after them"
     )
 
 
 def latest(
-    journals: Sequence[Found],
+    journals: Sequence[Journal],
     start: Offset,
     *,
     rows: int | None = None,
@@ -144,55 +147,55 @@ def latest(
     nothing behind `until`."""
     end = dict(start)
     left = rows
-    for one in journals:
-        begin = start.get(one.journal, 0)
-        last = reach(one, begin, skip_gaps=skip_gaps)
+    for journal in journals:
+        begin = start.get(journal.journal, 0)
+        last = reach(journal, begin, skip_gaps=skip_gaps)
         if until is not None:
-            last = min(last, until.get(one.journal, 0))
+            last = min(last, until.get(journal.journal, 0))
         if left is not None:
-            last = min(last, max(begin, one.sealed[0].first - 1) + left)
+            last = min(last, max(begin, journal.sealed[0].first - 1) + left)
         if last <= begin:
             continue
-        end[one.journal] = last
+        end[journal.journal] = last
         if left is not None:
-            left -= sum(part.rows for part in _parts(one, begin, last))
+            left -= sum(part.rows for part in _parts(journal, begin, last))
             if left <= 0:
                 break
     return end
 
 
 def stretches(
-    journals: Sequence[Found], start: Offset, end: Offset, most: int
+    journals: Sequence[Journal], start: Offset, end: Offset, most: int
 ) -> list[Stretch]:
     """Return what lies between two offsets, in stretches of at most `most` events.
 
     Damaged: some of it is no longer there.
     """
-    by_id = {one.journal: one for one in journals}
-    found: list[Stretch] = []
-    for journal, last in end.items():
-        begin = start.get(journal, 0)
+    by_id = {journal.journal: journal for journal in journals}
+    parts: list[Stretch] = []
+    for journal_id, last in end.items():
+        begin = start.get(journal_id, 0)
         if last <= begin:
             continue
-        if journal not in by_id:
+        if journal_id not in by_id:
             raise Damaged(
-                f"journal {journal} was planned to be read up to event {last}, and its "
+                f"journal {journal_id} was planned to be read up to event {last}, and its "
                 "queue is gone: bring it back with `rq trash keep`, or start the history "
                 "anew with `rq spark history --rebuild`"
             )
-        for part in _parts(by_id[journal], begin, last):
-            found += _cut(part, most)
-    return found
+        for part in _parts(by_id[journal_id], begin, last):
+            parts += _cut(part, most)
+    return parts
 
 
-def _parts(found: Found, begin: int, last: int) -> Iterator[Stretch]:
+def _parts(journal: Journal, begin: int, last: int) -> Iterator[Stretch]:
     """Give what the segments hold of the events behind `begin` up to `last`, each
     event once."""
     at = begin
-    for one in found.sealed:
-        first, end = max(one.first, at + 1), min(one.last or 0, last)
+    for segment in journal.sealed:
+        first, end = max(segment.first, at + 1), min(segment.last or 0, last)
         if first <= end:
-            yield Stretch(str(found.queue.path), found.journal, first, end)
+            yield Stretch(str(journal.queue.path), journal.journal, first, end)
             at = end
 
 
@@ -205,30 +208,30 @@ def _cut(part: Stretch, most: int) -> Iterator[Stretch]:
 # ---- reading
 
 
-def read(part: Stretch) -> Iterator[dict[str, Any]]:
+def read(part: Stretch) -> Iterator[Mapping[str, Json]]:
     """Give the events of a stretch, each proved by its checksum.
 
     The files are chosen anew by their numbers: a merged one may have taken the place of
     those that were planned. Damaged: an event is not there or not whole.
     """
-    wanted = part.first
+    seq = part.first  # of the next event
     place = QueueDir(Path(part.queue)).journal_dir
-    for one in history.sealed_segments(place, part.journal):
-        if (one.last or 0) < wanted or one.first > part.last:
+    for segment in history.sealed_segments(place, part.journal):
+        if (segment.last or 0) < seq or segment.first > part.last:
             continue
-        for record in _events(one, wanted, part.last):
-            if record["seq"] != wanted:
+        for record in _events(segment, seq, part.last):
+            if record["seq"] != seq:
                 break
             yield record
-            wanted += 1
-    if wanted <= part.last:
+            seq += 1
+    if seq <= part.last:
         raise Damaged(
-            f"{part.queue}/history/{part.journal}: event {wanted} is missing or not "
+            f"{part.queue}/history/{part.journal}: event {seq} is missing or not "
             "whole; `rq check` shows more"
         )
 
 
-def _events(segment: Segment, first: int, last: int) -> Iterator[dict[str, Any]]:
+def _events(segment: Segment, first: int, last: int) -> Iterator[Mapping[str, Json]]:
     """Give the events from `first` to `last` of a segment, up to a line that is bad."""
     with segment.path.open("rb") as file:
         claimed = line.peek(file.readline())
@@ -241,4 +244,4 @@ def _events(segment: Segment, first: int, last: int) -> Iterator[dict[str, Any]]
             record = line.read(text[:-1], start)
             if record is None:
                 return
-            yield cast("dict[str, Any]", record)
+            yield cast(Mapping[str, Json], record)

@@ -7,11 +7,10 @@ meanwhile. Options: `root`; `queue` (one only); `rows` (of a batch, at most); `s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -25,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from rq.layout import Root
+from rq.nesting import Json
 from rq.spark import journal_plan
 from rq.spark.journal_plan import Stretch
 
@@ -149,34 +149,36 @@ def _shares(parts: list[Stretch]) -> list[Share]:
     """Give each task about as many events; the small ones go together."""
     shares: list[Share] = []
     held: list[Stretch] = []
-    for one in parts:
-        if held and sum(part.rows for part in held) + one.rows > _TASK_ROWS:
+    for stretch in parts:
+        if held and sum(part.rows for part in held) + stretch.rows > _TASK_ROWS:
             shares.append(Share(tuple(held)))
             held = []
-        held.append(one)
+        held.append(stretch)
     if held:
         shares.append(Share(tuple(held)))
     return shares
 
 
-def _batch(journal: str, rows: list[dict[str, Any]], payload: bool) -> pa.RecordBatch:
-    columns: dict[str, list[Any]] = {
+def _batch(
+    journal: str, rows: Sequence[Mapping[str, Json]], payload: bool
+) -> pa.RecordBatch:
+    columns: dict[str, Sequence[Json]] = {
         name: [row.get(name) for row in rows] for name in _PLAIN
     }
     columns["journal"] = [journal] * len(rows)
     columns["message"] = [_message(row) if payload else None for row in rows]
     columns["extra"] = [_extra(row) for row in rows]
-    arrays = [pa.array(columns[one.name], one.type) for one in _ARROW_SCHEMA]
+    arrays = [pa.array(columns[field.name], field.type) for field in _ARROW_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
 
 
-def _message(row: dict[str, Any]) -> str | None:
-    found = row.get("message")
-    return None if found is None else orjson.dumps(found).decode()
+def _message(row: Mapping[str, Json]) -> str | None:
+    message = row.get("message")
+    return None if message is None else orjson.dumps(message).decode()
 
 
-def _extra(row: dict[str, Any]) -> str | None:
+def _extra(row: Mapping[str, Json]) -> str | None:
     others = row.keys() - _KNOWN
     if not others:
         return None
-    return orjson.dumps({one: row[one] for one in sorted(others)}).decode()
+    return orjson.dumps({name: row[name] for name in sorted(others)}).decode()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 _QUOTED = r'"(?P<{}>(?:[^"\\]|\\.)*)"'
 _COMMON = (
@@ -23,7 +26,7 @@ _TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 _TYPES = {"status": "int", "bytes": "long"}
 
 
-def split(lines: Any, form: str) -> tuple[Any, Any]:
+def split(lines: DataFrame, form: str) -> tuple[DataFrame, DataFrame]:
     """Return (lines as columns, lines that the expression does not fit)."""
     from pyspark.sql import functions
 
@@ -43,21 +46,21 @@ def split(lines: Any, form: str) -> tuple[Any, Any]:
 
 def _names(expression: str) -> dict[str, int]:
     try:
-        found = dict(re.compile(expression).groupindex)
+        groups = dict(re.compile(expression).groupindex)
     except re.error as error:
         raise BadInput(
-            f"{expression!r:.200} is no regular expression: {error}"
+            f"{expression!r:.200} is not a regular expression: {error}"
         ) from None
-    if not found:
-        known = ", ".join(sorted(KNOWN))
+    if not groups:
+        forms = ", ".join(sorted(KNOWN))
         raise BadInput(
             f"{expression!r:.200} has no named groups (?P<name>…) that could become "
-            f"columns; known forms: {known}"
+            f"columns; known forms: {forms}"
         )
-    return found
+    return groups
 
 
-def _typed(name: str, column: Any, is_known: bool) -> Any:
+def _typed(name: str, column: Column, is_known: bool) -> Column:
     from pyspark.sql import functions
 
     if is_known and name == "time":

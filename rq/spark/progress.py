@@ -7,7 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import StatusTracker
+    from pyspark.sql import SparkSession
 
 PAUSE = 0.5  # seconds between looks: two lines a second at most
 PATIENCE = 5.0  # seconds for the job's own code to notice that it was cancelled
@@ -20,8 +24,8 @@ class Progress:
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._session: Any = None
-        self._told = ""
+        self._session: SparkSession | None = None
+        self._last = ""
         self._ended = threading.Event()
         self.cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -29,7 +33,7 @@ class Progress:
     def start(self) -> None:
         self._thread.start()
 
-    def watch(self, session: Any) -> None:
+    def watch(self, session: SparkSession) -> None:
         """Look at a session from now on."""
         self._session = session
 
@@ -47,19 +51,19 @@ class Progress:
                 self._look(since)
             except Exception as error:  # noqa: BLE001 - a loop iteration
                 self._session = None
-                sys.stderr.write(f"no more progress is shown: {error}\n")
+                sys.stderr.write(f"progress cannot be shown any more: {error}\n")
 
     def _look(self, since: float | None) -> None:
         session = self._session
         if since is not None:
             self._cancel(session, since)
         elif session is not None:
-            text = shown(session.sparkContext.statusTracker())
-            if text not in ("", self._told):
-                self._told = text
+            text = summary(session.sparkContext.statusTracker())
+            if text not in ("", self._last):
+                self._last = text
                 self._say(text)
 
-    def _cancel(self, session: Any, since: float) -> None:
+    def _cancel(self, session: SparkSession | None, since: float) -> None:
         """End what runs, again and again: the job may start another."""
         if time.monotonic() - since > PATIENCE:
             # Nothing else ends the main thread while it waits in foreign code; Java ends
@@ -69,7 +73,7 @@ class Progress:
             session.sparkContext.cancelAllJobs()
 
 
-def shown(tracker: Any) -> str:
+def summary(tracker: StatusTracker) -> str:
     """Return `2/4 stages, 120/200 tasks, 1 failed`; nothing before the first stage."""
     stages = ended = tasks = completed = failed = 0
     for number, is_over in _stages(tracker).items():
@@ -88,11 +92,11 @@ def shown(tracker: Any) -> str:
     return f"{text}, {failed} failed" if failed else text
 
 
-def _stages(tracker: Any) -> dict[int, bool]:
+def _stages(tracker: StatusTracker) -> dict[int, bool]:
     """Return the stages of all jobs, and whether a job of theirs has succeeded."""
-    found: dict[int, bool] = {}
+    stages: dict[int, bool] = {}
     for job in tracker.getJobIdsForGroup(None):
         info = tracker.getJobInfo(job)
         for stage in info.stageIds if info is not None else ():
-            found[stage] = found.get(stage, False) or info.status == "SUCCEEDED"
-    return found
+            stages[stage] = stages.get(stage, False) or info.status == "SUCCEEDED"
+    return stages

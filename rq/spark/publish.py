@@ -7,10 +7,10 @@ day was made of: a round that was cut off is made up for by the next.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import orjson
 import pyarrow as pa
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from rq import config, published
 from rq.config import files
 from rq.errors import BadConfig
+from rq.nesting import Json
 from rq.spark import gold
 from rq.spark.bronze import NOTHING
 from rq.spark.gold import Day, Part
@@ -36,24 +37,39 @@ _SLOWEST = pa.schema(
 )
 
 
+class BuiltDay(TypedDict):
+    """What of a day was published."""
+
+    upto: int  # the last batch
+    lines: int
+    moves: Mapping[str, Mapping[str, int]]
+
+
+class _Days(TypedDict):
+    """The file `days.json`."""
+
+    number: str
+    days: Mapping[str, BuiltDay]
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """What of each day was published: up to which batch, and what it moved."""
 
     number: str  # of the directory that it came from
-    days: dict[str, dict[str, Any]]
+    days: Mapping[str, BuiltDay]
 
     def upto(self, date: str) -> int:
-        return int(self.days.get(date, {}).get("upto", NOTHING))
+        return self.days[date]["upto"] if date in self.days else NOTHING
 
 
 def built(place: published.Place, number: str) -> Built:
     """Return what was published from the directory `number`."""
     try:
-        found = config.read_json(place.days)
+        file = cast(_Days, config.read_json(place.days))
     except BadConfig:
         return Built(number, {})
-    return Built(number, dict(found["days"]) if found["number"] == number else {})
+    return Built(number, file["days"] if file["number"] == number else {})
 
 
 def publish(
@@ -69,17 +85,17 @@ def publish(
     `journals` names the queues of those that there are: the messages of a queue that was
     removed went with it, though the history goes on telling what it did.
     """
-    known = dict(before.days)
+    built_days = dict(before.days)
     for date, day in days.items():
         _write(place.day(date), _day_json(date, day, as_of))
-        known[date] = {"upto": upto[date], "lines": day.lines, "moves": day.moves}
-    _write(place.days, {"number": before.number, "days": known})
-    counts = gold.summed((one["moves"] for one in known.values()), journals)
+        built_days[date] = {"upto": upto[date], "lines": day.lines, "moves": day.moves}
+    _write(place.days, {"number": before.number, "days": built_days})
+    counts = gold.summed((day["moves"] for day in built_days.values()), journals)
     index = {
         "as_of": as_of,
         "written": time.time(),
-        "days": sorted(known),
-        "events": sum(one["lines"] for one in known.values()),
+        "days": sorted(built_days),
+        "events": sum(day["lines"] for day in built_days.values()),
         "counts": {name: counts[name] for name in sorted(counts)},
     }
     _write(place.index, index)
@@ -90,16 +106,20 @@ def _write(path: Path, data: object) -> None:
     files.write_text(path, orjson.dumps(data).decode() + "\n")
 
 
-def _day_json(date: str, day: Day, as_of: float) -> dict[str, Any]:
+def _day_json(date: str, day: Day, as_of: float) -> dict[str, Json]:
     return {
         "date": date,
         "as_of": as_of,
-        "parts": [
-            {"queue": queue, "hour": hour, **_part_json(part)}
-            for (queue, hour), part in sorted(day.parts.items(), key=_order)
-        ],
+        "parts": _parts_json(day),
         "slowest": day.slowest,
     }
+
+
+def _parts_json(day: Day) -> list[dict[str, Json]]:
+    return [
+        {"queue": queue, "hour": hour, **_part_json(part)}
+        for (queue, hour), part in sorted(day.parts.items(), key=_order)
+    ]
 
 
 def _order(item: tuple[tuple[str | None, int | None], Part]) -> tuple[str, int]:
@@ -107,7 +127,7 @@ def _order(item: tuple[tuple[str | None, int | None], Part]) -> tuple[str, int]:
     return queue or "", -1 if hour is None else hour
 
 
-def _part_json(part: Part) -> dict[str, Any]:
+def _part_json(part: Part) -> dict[str, Json]:
     return {
         **part.counts,
         "attempts": part.attempts,
@@ -131,13 +151,10 @@ def _short(histogram: list[int]) -> list[int]:
 def write_parquet(path: Path, days: Mapping[str, Day]) -> None:
     """Replace these days in `hourly`, `totals` and `slowest`: a file for each day."""
     for date, day in days.items():
-        parts = [
-            {"queue": queue, "hour": hour, **_part_json(part)}
-            for (queue, hour), part in sorted(day.parts.items(), key=_order)
-        ]
+        parts = _parts_json(day)
         for table, rows, columns in (
-            ("hourly", [one for one in parts if _is_hour(one)], _PART),
-            ("totals", [one for one in parts if not _is_hour(one)], _PART),
+            ("hourly", [part for part in parts if _is_hour(part)], _PART),
+            ("totals", [part for part in parts if not _is_hour(part)], _PART),
             ("slowest", day.slowest, _SLOWEST),
         ):
             directory = path / table / f"date={date}"
@@ -145,14 +162,16 @@ def write_parquet(path: Path, days: Mapping[str, Day]) -> None:
             files.write_bytes(directory / "part.parquet", _parquet(rows, columns))
 
 
-def _is_hour(part: Mapping[str, Any]) -> bool:
+def _is_hour(part: Mapping[str, Json]) -> bool:
     return part["queue"] is not None and part["hour"] is not None
 
 
-def _parquet(rows: list[dict[str, Any]], columns: pa.Schema) -> bytes:
+def _parquet(rows: Sequence[Mapping[str, Json]], columns: pa.Schema) -> bytes:
     sink = pa.BufferOutputStream()
     shaped = [
-        {**row, "causes": list(row["causes"].items())} if "causes" in row else row
+        {**row, "causes": list(causes.items())}
+        if isinstance(causes := row.get("causes"), dict)
+        else row
         for row in rows
     ]
     pq.write_table(pa.Table.from_pylist(shaped, columns), sink, compression="zstd")

@@ -10,10 +10,10 @@ import base64
 import contextlib
 import http.client
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import orjson
@@ -22,6 +22,11 @@ from rq import back_off, client, wire
 from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.kinds import PASSING, URN, Kind, kind_of
 from rq.layout import Root
+from rq.nesting import Json
+from rq.replies import TransactionView
+
+Request = Mapping[str, Json]
+_Reply = TypeVar("_Reply")
 
 _ANSWER = 60.0  # seconds for a reply
 # What is asked again: what may pass, and what a rule forbids that somebody may change.
@@ -60,21 +65,20 @@ class Door:
     def close(self) -> None:
         self._way.close()
 
-    def open(self, key: str) -> dict[str, Any]:
+    def open(self, key: str) -> TransactionView:
         """Open the transaction of a key, or find it; return how it stands."""
-        asked = {"key": key, "ttl": self._target.ttl}
-        found: dict[str, Any] = self._insist(lambda: self._way.open(asked))
-        return found
+        request: Request = {"key": key, "ttl": self._target.ttl}
+        reply = self._insist(lambda: self._way.open(request))
+        return cast(TransactionView, reply)
 
-    def show(self, txn: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._insist(lambda: self._way.show(txn))
-        return found
+    def show(self, txn: str) -> TransactionView:
+        return cast(TransactionView, self._insist(lambda: self._way.show(txn)))
 
-    def prepare(self, txn: str, messages: list[dict[str, Any]]) -> list[str]:
+    def prepare(self, txn: str, messages: Sequence[Request]) -> list[str]:
         """Prepare messages; return their ids. What an attempt without an answer has
         prepared is named by nobody, and goes with the decision."""
-        found: list[str] = self._insist(lambda: self._way.prepare(txn, messages))
-        return found
+        ids = self._insist(lambda: self._way.prepare(txn, messages))
+        return cast(list[str], ids)
 
     def commit(self, txn: str, ids: list[str]) -> None:
         self._insist(lambda: self._way.commit(txn, ids))
@@ -82,7 +86,7 @@ class Door:
     def abort(self, txn: str) -> None:
         self._insist(lambda: self._way.abort(txn))
 
-    def _insist(self, ask: Callable[[], Any]) -> Any:
+    def _insist(self, ask: Callable[[], _Reply]) -> _Reply:
         """Ask until there is an answer, or it has taken too long."""
         until = time.monotonic() + self._target.timeout
         tries = 0
@@ -108,19 +112,19 @@ class _Local:
         self._socket = Root(Path(target.root)).queue(target.queue).socket
         self._line: client.Connection | None = None
 
-    def open(self, asked: dict[str, Any]) -> Any:
-        return self._ask("open_txn", asked)
+    def open(self, request: Request) -> Json:
+        return self._ask("open_txn", request)
 
-    def show(self, txn: str) -> Any:
+    def show(self, txn: str) -> Json:
         return self._ask("show_txn", {"txn": txn})
 
-    def prepare(self, txn: str, messages: list[dict[str, Any]]) -> Any:
+    def prepare(self, txn: str, messages: Sequence[Request]) -> Json:
         return self._ask("prepare_txn", {"txn": txn, "messages": messages})
 
-    def commit(self, txn: str, ids: list[str]) -> Any:
+    def commit(self, txn: str, ids: list[str]) -> Json:
         return self._ask("commit_txn", {"txn": txn, "ids": ids})
 
-    def abort(self, txn: str) -> Any:
+    def abort(self, txn: str) -> Json:
         return self._ask("abort_txn", {"txn": txn})
 
     def close(self) -> None:
@@ -128,10 +132,10 @@ class _Local:
             self._line.close()
             self._line = None
 
-    def _ask(self, command: str, asked: dict[str, Any]) -> Any:
+    def _ask(self, command: str, request: Request) -> Json:
         if self._line is None:
             self._line = client.Connection(self._socket, _ANSWER)
-        return client.demanded(self._line.ask(command, asked))
+        return cast(Json, client.demanded(self._line.ask(command, request)))
 
 
 class _Http:
@@ -151,26 +155,27 @@ class _Http:
             encoded = base64.b64encode(login.encode()).decode()
             self._headers["Authorization"] = f"Basic {encoded}"
 
-    def open(self, asked: dict[str, Any]) -> Any:
-        return self._post("", orjson.dumps(asked))
+    def open(self, request: Request) -> Json:
+        return self._post("", orjson.dumps(request))
 
-    def show(self, txn: str) -> Any:
+    def show(self, txn: str) -> Json:
         return self._ask("GET", f"/{txn}")
 
-    def prepare(self, txn: str, messages: list[dict[str, Any]]) -> Any:
-        body = b"\n".join(orjson.dumps(one) for one in messages)
-        return self._post(f"/{txn}/messages", body, _LINES)["ids"]
+    def prepare(self, txn: str, messages: Sequence[Request]) -> Json:
+        body = b"\n".join(orjson.dumps(message) for message in messages)
+        reply = self._post(f"/{txn}/messages", body, _LINES)
+        return cast(Mapping[str, Json], reply)["ids"]
 
-    def commit(self, txn: str, ids: list[str]) -> Any:
+    def commit(self, txn: str, ids: list[str]) -> Json:
         return self._post(f"/{txn}/commit", orjson.dumps({"ids": ids}))
 
-    def abort(self, txn: str) -> Any:
+    def abort(self, txn: str) -> Json:
         return self._post(f"/{txn}/abort", b"")
 
     def close(self) -> None:
         self._line.close()
 
-    def _post(self, place: str, body: bytes, kind: str = _JSON) -> Any:
+    def _post(self, place: str, body: bytes, kind: str = _JSON) -> Json:
         return self._ask("POST", place, body, {"Content-Type": kind})
 
     def _ask(
@@ -179,10 +184,10 @@ class _Http:
         place: str,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
-    ) -> Any:
-        named = {**self._headers, **(headers or {})}
+    ) -> Json:
+        every = {**self._headers, **(headers or {})}
         try:
-            self._line.request(method, self._place + place, body, named)
+            self._line.request(method, self._place + place, body, every)
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"{self._name} cannot be asked: {error}") from None
         try:
@@ -193,14 +198,14 @@ class _Http:
             raise OutcomeUnknown(text) from None
         if reply.status != 200:
             raise self._failure(reply.status, data)
-        return orjson.loads(data)
+        return cast(Json, orjson.loads(data))
 
     def _failure(self, status: int, data: bytes) -> RQError:
-        problem: Any = {}
+        body: Json = None
         with contextlib.suppress(ValueError):
-            problem = orjson.loads(data)
-        told = problem if isinstance(problem, dict) else {}
-        text = f"{self._name}: {told.get('detail', f'status {status}')}"
-        kind = kind_of(str(told.get("type", "")).removeprefix(URN))
+            body = orjson.loads(data)
+        problem = body if isinstance(body, dict) else {}
+        text = f"{self._name}: {problem.get('detail', f'status {status}')}"
+        kind = kind_of(str(problem.get("type", "")).removeprefix(URN))
         other = Kind.BAD_INPUT if status < 500 else Kind.BUSY
         return wire.error_of(kind or _KIND_OF.get(status, other), text)

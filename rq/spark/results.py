@@ -6,42 +6,46 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING
 
 from rq import names
 from rq.errors import BadInput
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
-def write(found: Any, path: Path) -> Path:
+def write(result: DataFrame | str | bytes | Path, path: Path) -> Path:
     """Write a DataFrame, text or bytes, or copy a file, to `path`; return it."""
     names.attachment(path.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # never into what a link leads to
-    if isinstance(found, Path):
-        path.write_bytes(found.read_bytes())
-    elif isinstance(found, str):
-        path.write_text(found, "utf-8")
-    elif isinstance(found, bytes):
-        path.write_bytes(found)
+    if isinstance(result, Path):
+        path.write_bytes(result.read_bytes())
+    elif isinstance(result, str):
+        path.write_text(result, "utf-8")
+    elif isinstance(result, bytes):
+        path.write_bytes(result)
     else:
-        _kind(path)(found.toArrow(), path)
+        _kind(path)(result.toArrow(), path)
     return path
 
 
-def _kind(path: Path) -> Callable[[Any, Path], None]:
-    suffixes = [one for one in path.suffixes if one not in _COMPRESSED]
+def _kind(path: Path) -> Callable[[pa.Table, Path], None]:
+    suffixes = [suffix for suffix in path.suffixes if suffix not in _COMPRESSED]
     writer = _KINDS.get(suffixes[-1] if suffixes else "")
     if writer is None:
-        known = ", ".join(_KINDS)
+        kinds = ", ".join(_KINDS)
         raise BadInput(
-            f"{path.name}: a table is written as one of {known}, perhaps .gz"
+            f"{path.name}: a table is written as one of {kinds}, perhaps with .gz"
         )
     return writer
 
 
-def _csv(table: Any, path: Path, delimiter: str = ",") -> None:
+def _csv(table: pa.Table, path: Path, delimiter: str = ",") -> None:
     from pyarrow import csv
 
     options = csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
@@ -49,25 +53,25 @@ def _csv(table: Any, path: Path, delimiter: str = ",") -> None:
         csv.write_csv(table, stream, options)
 
 
-def _tsv(table: Any, path: Path) -> None:
+def _tsv(table: pa.Table, path: Path) -> None:
     _csv(table, path, "\t")
 
 
-def _lines(table: Any, path: Path) -> None:
+def _lines(table: pa.Table, path: Path) -> None:
     with _stream(path) as stream:
         for row in table.to_pylist():
             text = json.dumps(row, ensure_ascii=False, default=str)
             stream.write(text.encode() + b"\n")
 
 
-def _parquet(table: Any, path: Path) -> None:
+def _parquet(table: pa.Table, path: Path) -> None:
     from pyarrow import parquet
 
     parquet.write_table(table, path, compression="zstd")
 
 
 @contextlib.contextmanager
-def _stream(path: Path) -> Iterator[Any]:
+def _stream(path: Path) -> Iterator[IO[bytes]]:
     import pyarrow as pa
 
     kind = _COMPRESSED.get(path.suffix)
@@ -79,7 +83,7 @@ def _stream(path: Path) -> Iterator[Any]:
             yield stream
 
 
-_KINDS: dict[str, Callable[[Any, Path], None]] = {
+_KINDS: dict[str, Callable[[pa.Table, Path], None]] = {
     ".csv": _csv,
     ".tsv": _tsv,
     ".jsonl": _lines,

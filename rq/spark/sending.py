@@ -15,11 +15,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from rq import client, names
 from rq.errors import BadInput
 from rq.layout import JOB, Root
+from rq.nesting import Json
 from rq.spark.given import Batch, Given
 from rq.spool import script_files
 
@@ -33,7 +34,7 @@ class Letter:
     """A message that a job wants to send when all else is done."""
 
     dest: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Json] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
 
     @property
@@ -71,50 +72,52 @@ class Sender:
         # Of this start alone: a message that an earlier one has prepared may say
         # something else.
         base = f"spark/{self._queue}/{secrets.token_hex(16)}"
-        made = [self._prepare(one, f"{base}/{n}") for n, one in enumerate(letters)]
+        prepared = [
+            self._prepare(letter, f"{base}/{n}") for n, letter in enumerate(letters)
+        ]
         note = {
             "time": time.time(),
-            "sent": [[one.queue, one.msg_id, one.key] for one in made],
+            "sent": [[entry.queue, entry.msg_id, entry.key] for entry in prepared],
         }
-        for one in given:
-            one.job.mkdir(exist_ok=True)
-            script_files.write_json(one.folder, f"{JOB}/{NOTE}", note)
-        return made
+        for message in given:
+            message.job.mkdir(exist_ok=True)
+            script_files.write_json(message.folder, f"{JOB}/{NOTE}", note)
+        return prepared
 
     def commit(self, prepared: Iterable[Prepared]) -> None:
         """Let prepared messages be accepted; harmless when they have been."""
-        for one in prepared:
-            about = {"msg_id": one.msg_id, "_key": one.key}
-            self._ask(one.queue, "commit_message", about)
+        for entry in prepared:
+            request = {"msg_id": entry.msg_id, "_key": entry.key}
+            self._ask(entry.queue, "commit_message", request)
 
     def sent_before(self, batch: Batch) -> dict[str, list[Prepared]]:
         """Return the messages that an earlier start has dealt with, and what it sent.
 
         Ensures that all of that is accepted.
         """
-        known: dict[str, list[Prepared]] = {}
-        found = {}
-        for one in batch.messages:
-            noted = _noted(one)
+        settled: dict[str, list[Prepared]] = {}  # by the key of the first
+        sent = {}
+        for message in batch.messages:
+            noted = _noted(message)
             if not noted:
                 continue
             first = noted[0].key
-            if first not in known:
-                known[first] = self._settled(noted)
-            if known[first]:
-                found[one.msg_id] = known[first]
-        return found
+            if first not in settled:
+                settled[first] = self._settled(noted)
+            if settled[first]:
+                sent[message.msg_id] = settled[first]
+        return sent
 
     def _prepare(self, letter: Letter, key: str) -> Prepared:
         fields = {"dest": letter.dest, **letter.fields, "_key": key}
         full, _state = self._begin(letter.queue, fields)
         for path in letter.files:
-            about = {
+            request = {
                 "msg_id": full,
                 "pathname": str(path.absolute()),
                 "name": path.name,
             }
-            self._ask(letter.queue, "attach_message", about)
+            self._ask(letter.queue, "attach_message", request)
         return Prepared(letter.queue, full, key)
 
     def _settled(self, noted: list[Prepared]) -> list[Prepared]:
@@ -124,23 +127,26 @@ class Sender:
         if self._begin(first.queue, fields)[1] != "prep":
             self.commit(noted)
             return noted
-        for one in noted:
-            self._reply(one.queue, "delete_message", {"msg_id": one.msg_id})
+        for entry in noted:
+            self._reply(entry.queue, "delete_message", {"msg_id": entry.msg_id})
         return []
 
-    def _begin(self, queue: str, fields: Mapping[str, Any]) -> tuple[str, str]:
+    def _begin(self, queue: str, fields: Mapping[str, Json]) -> tuple[str, str]:
         """Prepare a message under its key; return its id and what it is now."""
         reply = self._reply(queue, "prep_message", fields)
         client.demanded(reply, f"{queue}: ")
         return names.msg_id(str(reply[1]).rpartition("/")[2]), str(reply[2])
 
-    def _ask(self, queue: str, command: str, about: Mapping[str, Any]) -> Any:
-        return client.demanded(self._reply(queue, command, about), f"{queue}: ")
+    def _ask(self, queue: str, command: str, request: Mapping[str, Json]) -> None:
+        client.demanded(self._reply(queue, command, request), f"{queue}: ")
 
-    def _reply(self, queue: str, command: str, about: Mapping[str, Any]) -> Any:
+    def _reply(
+        self, queue: str, command: str, request: Mapping[str, Json]
+    ) -> Sequence[Json]:
         if not self._root.queue(queue).path.is_dir():
             raise BadInput(f"there is no queue {queue} to send to")
-        return client.ask(self._root.queue(queue).socket, command, dict(about))
+        reply = client.ask(self._root.queue(queue).socket, command, dict(request))
+        return cast(Sequence[Json], reply)
 
 
 def _noted(given: Given) -> list[Prepared]:
@@ -150,4 +156,4 @@ def _noted(given: Given) -> list[Prepared]:
         return []  # none, or torn: then nothing was committed
     if time.time() - float(note.get("time", 0)) > REMEMBERED:
         return []
-    return [Prepared(*one) for one in note.get("sent", [])]
+    return [Prepared(*entry) for entry in note.get("sent", [])]

@@ -17,13 +17,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rq import config
 from rq.config import files, secrets
 from rq.errors import BadConfig, Refused
 from rq.layout import Root
 from rq.logs import ROTATE_BYTES
+from rq.nesting import Json
 from rq.spark import java, mishaps, scratch
 
 if TYPE_CHECKING:
@@ -57,21 +58,21 @@ def session(
     where = master or os.environ.get("RQ_SPARK_MASTER") or DEFAULT_MASTER
     os.environ.update(environment())
     wanted = all_settings(root, where, conf or {})
-    os.environ["SPARK_SUBMIT_OPTS"] = _java_options(wanted["spark.local.dir"])
+    os.environ["SPARK_SUBMIT_OPTS"] = _java_options(str(wanted["spark.local.dir"]))
     log = root.log / "spark.log" if quiet else None
     begun = log.stat().st_size if log is not None and log.exists() else 0
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        with _told_to(log):
+        with _output_to(log):
             return _started(app, where, wanted)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        said = "" if log is None else log.read_bytes()[begun:].decode(errors="replace")
-        raise Refused(mishaps.not_started(error, said)) from error
+        text = "" if log is None else log.read_bytes()[begun:].decode(errors="replace")
+        raise Refused(mishaps.not_started(error, text)) from error
 
 
-def _started(app: str, master: str, wanted: Mapping[str, Any]) -> SparkSession:
+def _started(app: str, master: str, wanted: Mapping[str, Json]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     _start_java({"spark.app.name": app, "spark.master": master, **wanted})
@@ -85,7 +86,7 @@ def _started(app: str, master: str, wanted: Mapping[str, Any]) -> SparkSession:
     return spark
 
 
-def _start_java(wanted: Mapping[str, Any]) -> None:
+def _start_java(wanted: Mapping[str, Json]) -> None:
     """Start the Java of this process, if there is none.
 
     Its command line is for all on this machine to read, so no secret is on it: these
@@ -101,7 +102,7 @@ def _start_java(wanted: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _told_to(log: Path | None) -> Iterator[None]:
+def _output_to(log: Path | None) -> Iterator[None]:
     """Let what is started meanwhile write what it has to say into a file, for good."""
     if log is None:
         yield
@@ -197,7 +198,7 @@ def environment() -> dict[str, str]:
     }
 
 
-def all_settings(root: Root, master: str, conf: Mapping[str, str]) -> dict[str, Any]:
+def all_settings(root: Root, master: str, conf: Mapping[str, str]) -> dict[str, Json]:
     """Return the settings of a session; the queue's config has the last word."""
     return {**settings(root, master), **conf, **_from_environment()}
 
@@ -256,14 +257,14 @@ def _loopback() -> dict[str, str]:
     return {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 
-def _from_environment() -> dict[str, Any]:
+def _from_environment() -> dict[str, Json]:
     text = os.environ.get("RQ_SPARK_CONF", "")
     if not text:
         return {}
     try:
-        found = json.loads(text)
+        conf: Json = json.loads(text)
     except json.JSONDecodeError as error:
         raise BadConfig(f"RQ_SPARK_CONF is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise BadConfig('RQ_SPARK_CONF is no object: {"spark.NAME": "VALUE"}')
-    return found
+    if not isinstance(conf, dict):
+        raise BadConfig('RQ_SPARK_CONF is not an object: {"spark.NAME": "VALUE"}')
+    return conf

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import cast
 
 import orjson
 from pyspark import TaskContext
@@ -28,7 +28,8 @@ from pyspark.sql.datasource import (
 
 from rq import config, names
 from rq.errors import BadInput, Refused, WrongState
-from rq.spark.queue_door import Door, Target
+from rq.nesting import Json
+from rq.spark.queue_door import Door, Request, Target
 
 _AT_ONCE = 500  # rows of a request
 _REQUEST = 1024 * 1024  # bytes of it, about
@@ -51,8 +52,8 @@ class QueueWriter(DataSourceWriter):
     def __init__(self, target: Target) -> None:
         self._target = target
         with closing(Door(target)) as door:
-            found = door.open(target.key or f"spark/{uuid.uuid4().hex}")
-        self._txn, self._sent = found["txn"], found["state"] == COMMITTED
+            view = door.open(target.key or f"spark/{uuid.uuid4().hex}")
+        self._txn, self._sent = view["txn"], view["state"] == COMMITTED
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         if self._sent:
@@ -81,10 +82,10 @@ class QueueStreamWriter(DataSourceStreamWriter):
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
         with closing(Door(self._target)) as door:
-            found = door.open(_batch_key())
-            if found["state"] == COMMITTED:
-                return Prepared(found["txn"], sent=True)
-            return _prepare(door, found["txn"], iterator)
+            view = door.open(_batch_key())
+            if view["state"] == COMMITTED:
+                return Prepared(view["txn"], sent=True)
+            return _prepare(door, view["txn"], iterator)
 
     def commit(
         self,
@@ -99,7 +100,7 @@ class QueueStreamWriter(DataSourceStreamWriter):
         batchId: int,  # noqa: N803
     ) -> None:
         with closing(Door(self._target)) as door:
-            for txn in {one.txn for one in _known(messages) if not one.sent}:
+            for txn in {part.txn for part in _prepared(messages) if not part.sent}:
                 door.abort(txn)
 
 
@@ -125,13 +126,13 @@ def _prepare(door: Door, txn: str, rows: Iterator[Row]) -> Prepared:
     return Prepared(txn, tuple(ids))
 
 
-def requests(rows: Iterable[Row]) -> Iterator[list[dict[str, Any]]]:
+def requests(rows: Iterable[Row]) -> Iterator[list[Request]]:
     """Cut rows into what one request can hold, as messages."""
     messages = (message_of(row) for row in rows)
     while taken := list(islice(messages, _AT_ONCE)):
         at = size = 0
-        for here, one in enumerate(taken):
-            length = len(orjson.dumps(one))
+        for here, message in enumerate(taken):
+            length = len(orjson.dumps(message))
             if size and size + length > _REQUEST:
                 yield taken[at:here]
                 at, size = here, 0
@@ -143,40 +144,43 @@ def _commit(
     target: Target,
     messages: list[WriterCommitMessage | None],
 ) -> None:
-    known = _known(messages)
-    if not known or any(one.sent for one in known):
+    parts = _prepared(messages)
+    if not parts or any(part.sent for part in parts):
         return
-    ids = [msg_id for one in known for msg_id in one.ids]
+    ids = [msg_id for part in parts for msg_id in part.ids]
     with closing(Door(target)) as door:
-        door.commit(known[0].txn, ids)
+        door.commit(parts[0].txn, ids)
 
 
-def _known(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
-    return [one for one in messages if isinstance(one, Prepared)]
+def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
+    return [message for message in messages if isinstance(message, Prepared)]
 
 
 # ---- rows
 
 
-def message_of(row: Row) -> dict[str, Any]:
+def message_of(row: Row) -> Request:
     """Return the message that a row stands for."""
     fields = row.asDict(recursive=True)
-    return {name: _value(one) for name, one in fields.items() if one is not None}
+    return {k: _value(value) for k, value in fields.items() if value is not None}
 
 
-def _value(one: Any) -> Any:
+def _value(value: object) -> Json:
     """Return a value as JSON has it: moments as epoch seconds, the rest as text."""
-    if isinstance(one, datetime.datetime):
-        return one.timestamp()
-    if isinstance(one, dict):
-        return {str(name): _value(value) for name, value in one.items()}
-    if isinstance(one, list | tuple):
-        return [_value(value) for value in one]
-    if isinstance(one, bytes | bytearray):
-        raise BadInput("a column holds bytes, which JSON cannot: encode it, say base64")
-    if isinstance(one, datetime.date | decimal.Decimal):
-        return str(one)
-    return one
+    match value:
+        case datetime.datetime():
+            return value.timestamp()
+        case dict():
+            return {str(name): _value(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_value(inner) for inner in value]
+        case bytes() | bytearray():
+            raise BadInput(
+                "a column holds bytes, which JSON cannot: encode them (base64)"
+            )
+        case datetime.date() | decimal.Decimal():
+            return str(value)
+    return cast(Json, value)  # orjson says so if it is something else
 
 
 # ---- options
@@ -206,4 +210,4 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     try:
         return default if text is None else float(text)
     except ValueError:
-        raise BadInput(f"{name}: {text!r:.60} is not seconds") from None
+        raise BadInput(f"{name}: {text!r:.60} is not a number of seconds") from None

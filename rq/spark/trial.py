@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rq.errors import Refused, RQError
 from rq.pipe import Verb
@@ -16,22 +16,25 @@ from rq.spark import session as sessions
 from rq.spark.progress import Progress
 from rq.spark.sending import Letter
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 Print = Callable[[str], None]
 
 
-class Shown:
+class Console:
     """The outlet of a job that is tried: a person reads what it says."""
 
-    def __init__(self, made: jobs.Job, tell: Print) -> None:
-        self._job = made
+    def __init__(self, job: jobs.Job, tell: Print) -> None:
+        self._job = job
         self._tell = tell
-        self._session: Any = None
+        self._session: SparkSession | None = None
         self.progress = Progress(lambda text: tell(f"run {text}"))
 
     def say(self, verb: Verb, text: str) -> None:
         self._tell(f"{verb} {text}")
 
-    def session(self) -> Any:
+    def session(self) -> SparkSession:
         if self._session is None:
             self._session = self._job.session()
             self.progress.start()
@@ -46,15 +49,15 @@ class Shown:
 
 def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
     """Run a script on the messages in a folder; what it would send goes to `out`."""
-    made = jobs.load(script)
+    job = jobs.load(script)
     batch = given.from_folder(messages.absolute())
     tell(f"{len(batch.messages)} messages from {messages}")
     out.mkdir(parents=True, exist_ok=True)
     before = Path.cwd()
-    shown = Shown(made, tell)
+    console = Console(job, tell)
     os.chdir(out)  # where a queue's script finds itself: in a directory of its own
     try:
-        q = jobs.call(made, batch, shown, batch.messages)
+        q = jobs.call(job, batch, console, batch.messages)
     except RQError:
         raise
     except Exception as error:  # noqa: BLE001 - what a queue would say with err
@@ -63,7 +66,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
         raise Refused(f"err {jobs.last_line(error)}") from None
     finally:
         os.chdir(before)
-        shown.close()
+        console.close()
     for msg_id, (verb, text) in q.endings.items():
         tell(f"msg {msg_id} {verb} {text}")
     for letter in q.letters:
@@ -75,7 +78,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
 def _described(letter: Letter) -> str:
     fields = f" {json.dumps(letter.fields)}" if letter.fields else ""
     files = "".join(
-        f"\n  {os.path.relpath(one)} ({one.stat().st_size:,} bytes)"
-        for one in letter.files
+        f"\n  {os.path.relpath(file)} ({file.stat().st_size:,} bytes)"
+        for file in letter.files
     )
     return f"would send to {letter.dest}{fields}{files}"

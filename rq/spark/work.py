@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rq.errors import BadInput
 from rq.message import PARAMS
+from rq.nesting import Json
 from rq.pipe import Verb
 from rq.spark import attachments, parsing, results
 from rq.spark.given import Batch, Given
 from rq.spark.sending import Letter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 RESULTS = "results"  # directory of attachments, in the working directory
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -26,7 +30,7 @@ class Outlet(Protocol):
     def say(self, verb: Verb, text: str) -> None:
         """Say something of all messages."""
 
-    def session(self) -> Any:
+    def session(self) -> SparkSession:
         """Return the SparkSession, started now if need be."""
 
 
@@ -40,34 +44,34 @@ class Work:
         self.letters: list[Letter] = []
         self._outlet = outlet
         self._files: list[Path] = []
-        self._rejects: list[Any] = []
+        self._rejects: list[DataFrame] = []
         # How single messages end: said when the job's own code is through, for then
         # nobody reads their attachments any more.
         self.endings: dict[str, tuple[Verb, str]] = {}
 
     @property
-    def spark(self) -> Any:
+    def spark(self) -> SparkSession:
         """The SparkSession."""
         return self._outlet.session()
 
     @property
     def ids(self) -> list[str]:
         """The ids of the messages that have not ended."""
-        return [one.msg_id for one in self.remaining]
+        return [message.msg_id for message in self.remaining]
 
     @property
     def remaining(self) -> list[Given]:
         """The messages of which neither err nor resend was said."""
-        return [one for one in self.messages if one.msg_id not in self.endings]
+        return [m for m in self.messages if m.msg_id not in self.endings]
 
     # ---- reading
 
-    def lines(self) -> Any:
+    def lines(self) -> DataFrame:
         """Return the lines of all attachments, and of what each `param1` leads to, as
         a DataFrame: msg_id, src, file, lineno, line."""
         return attachments.rows(self.spark, attachments.files(self.messages))
 
-    def parse(self, lines: Any, form: str) -> Any:
+    def parse(self, lines: DataFrame, form: str) -> DataFrame:
         """Return lines as columns; `form` is `combined`, `common`, or a regular
         expression with named groups. Lines that do not fit are in `rejects`."""
         fitting, rest = parsing.split(lines, form)
@@ -75,11 +79,13 @@ class Work:
         return fitting
 
     @property
-    def rejects(self) -> Any:
+    def rejects(self) -> DataFrame:
         """The lines that `parse` could not read."""
         if not self._rejects:
-            raise BadInput("q.rejects is what q.parse leaves: call that first")
-        return reduce(lambda one, other: one.unionByName(other), self._rejects)
+            raise BadInput(
+                "q.rejects holds the lines that q.parse could not read: call q.parse first"
+            )
+        return reduce(lambda rows, more: rows.unionByName(more), self._rejects)
 
     # ---- saying
 
@@ -87,13 +93,13 @@ class Work:
         """Say how far it is, as progress of all messages."""
         self._outlet.say(Verb.RUN, text)
 
-    def attach(self, found: Any, name: str) -> Path:
+    def attach(self, result: DataFrame | str | bytes | Path, name: str) -> Path:
         """Attach a DataFrame, text, bytes or a file to the next message that is sent;
         the suffix of `name` says how a DataFrame is written."""
         path = self._results() / name
         if path in self._files:
             raise BadInput(f"{name} is attached to the next message already")
-        self._files.append(results.write(found, path))
+        self._files.append(results.write(result, path))
         return path
 
     def _results(self) -> Path:
@@ -102,13 +108,15 @@ class Work:
         first = Path.cwd() / RESULTS
         return first / str(len(self.letters) + 1) if self.letters else first
 
-    def send(self, dest: str, **fields: Any) -> None:
+    def send(self, dest: str, **fields: Json) -> None:
         """Send a message, with all that was attached before, once the job has succeeded;
         it is sent once, however often the job must begin anew."""
         unknown = fields.keys() - _FIELDS
         if unknown:
             can = ", ".join(sorted(_FIELDS))
-            raise BadInput(f"q.send: no {', '.join(sorted(unknown))}; there are: {can}")
+            raise BadInput(
+                f"q.send: {', '.join(sorted(unknown))} cannot be set; these can: {can}"
+            )
         self.letters.append(Letter(dest, fields, tuple(self._files)))
         self._files = []
 
@@ -122,9 +130,9 @@ class Work:
 
     def _end(self, ids: Iterable[str] | str, verb: Verb, text: str) -> None:
         named = [ids] if isinstance(ids, str) else list(ids)
-        strange = set(named) - {one.msg_id for one in self.messages}
+        strange = set(named) - {message.msg_id for message in self.messages}
         if strange:
-            raise BadInput(f"{min(strange)} is no message of this batch")
+            raise BadInput(f"{min(strange)} is not a message of this batch")
         for msg_id in named:
             self.endings.setdefault(msg_id, (verb, text))
 
@@ -132,12 +140,12 @@ class Work:
         """Raise BadInput if something was attached to nothing."""
         if self._files:
             names = ", ".join(path.name for path in self._files)
-            raise BadInput(f"{names}: attached, and no q.send after it")
+            raise BadInput(f"{names}: attached, but no q.send follows")
 
 
 def seconds(delay: str | float) -> int:
     """Return a delay such as `5m` in whole seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", str(delay).strip())
-    if found is None:
-        raise BadInput(f"{delay!r} is no delay: say 30, 30s, 5m, 2h or 1d")
-    return round(float(found[1]) * _SECONDS[found[2]])
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", str(delay).strip())
+    if parts is None:
+        raise BadInput(f"{delay!r} is not a delay: say 30, 30s, 5m, 2h or 1d")
+    return round(float(parts[1]) * _SECONDS[parts[2]])
