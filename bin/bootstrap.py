@@ -218,7 +218,11 @@ def install(extras: set[str], lacking: list[str]) -> None:
     else:
         STAMP.unlink(missing_ok=True)
         groups = pins.groups(PYPROJECT)
-        named = [one for group in (pins.BASE, *extras) for one in groups.get(group, [])]
+        named = [
+            requirement
+            for group in (pins.BASE, *extras)
+            for requirement in groups.get(group, [])
+        ]
         say("installing " + ", ".join(sorted(set(named))))
         pip("install", "--quiet", "--require-hashes", lacking=lacking)
     for cache in (CHECKOUT / "rq").rglob("__pycache__"):
@@ -228,7 +232,7 @@ def install(extras: set[str], lacking: list[str]) -> None:
     os.sync()  # after a power cut, too, a stamp means that the packages are there
 
 
-def pip(*words: str | Path, lacking: list[str], shown: bool = False) -> None:
+def pip(*words: str | Path, lacking: list[str], visible: bool = False) -> None:
     """Let pip do something with pinned packages, and with none but these."""
     wanted = VENV / "rq.wanted.txt"
     with fresh(wanted) as file:
@@ -236,7 +240,7 @@ def pip(*words: str | Path, lacking: list[str], shown: bool = False) -> None:
     verb, *options = words
     command = [PYTHON, "-I", "-m", "pip", verb, "--no-input", "--no-deps", *options]
     why = "the packages could not be installed"
-    run([*command, "--requirement", wanted], why, LOG, shown=shown)
+    run([*command, "--requirement", wanted], why, LOG, visible=visible)
     wanted.unlink()
 
 
@@ -259,10 +263,10 @@ def install_large(lacking: list[str]) -> None:
     fetch = ("--no-build-isolation", "--wheel-dir", wheels)
     offline = ("--no-cache-dir", "--no-index", "--find-links", wheels)
     try:
-        pip("install", *checked, "--target", build, lacking=builders, shown=True)
-        pip("wheel", *checked, *fetch, lacking=lacking, shown=True)
+        pip("install", *checked, "--target", build, lacking=builders, visible=True)
+        pip("wheel", *checked, *fetch, lacking=lacking, visible=True)
         STAMP.unlink(missing_ok=True)
-        pip("install", *offline, lacking=named, shown=True)
+        pip("install", *offline, lacking=named, visible=True)
     finally:
         shutil.rmtree(TMP, ignore_errors=True)
 

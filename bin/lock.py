@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
     if not set(words) <= {"--check", "--upgrade"}:
         print(__doc__, file=sys.stderr)
         return 2
-    new = made("--upgrade" in words)
+    new = new_lock("--upgrade" in words)
     if "--check" not in words:
         LOCK.write_text(new)
         return 0
@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
     return 1
 
 
-def made(upgrade: bool) -> str:
+def new_lock(upgrade: bool) -> str:
     """Return the lock that pyproject.toml gives, near to the one there is."""
     wanted = pins.groups(PYPROJECT)
     with tempfile.TemporaryDirectory(prefix="rq-lock-") as place:
@@ -49,9 +49,7 @@ def made(upgrade: bool) -> str:
         everything = Path(place, "all.txt")
         if LOCK.exists() and not upgrade:
             everything.write_text(LOCK.read_text())
-        every = sorted(
-            {one for requirements in wanted.values() for one in requirements}
-        )
+        every = sorted({name for names in wanted.values() for name in names})
         resolve(uv, every, everything, "--generate-hashes")
         owners = {
             group: set(resolved(uv, requirements, everything))
@@ -94,7 +92,9 @@ def named(block: str) -> str:
 
 def blocks(text: str) -> list[str]:
     """Return the packages of a file of requirements, each with its hashes."""
-    return [one.rstrip(" \\\n") for one in text.replace("\n    ", "\0").splitlines()]
+    return [
+        block.rstrip(" \\\n") for block in text.replace("\n    ", "\0").splitlines()
+    ]
 
 
 def text(

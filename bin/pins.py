@@ -19,19 +19,19 @@ _ASKED = re.compile(r"# ([a-z][a-z-]*): (.*)")
 
 def groups(pyproject: Path) -> dict[str, list[str]]:
     """Return what pyproject.toml asks for: group -> requirements."""
-    project = tomllib.loads(pyproject.read_text())
-    found = project["project"]
+    data = tomllib.loads(pyproject.read_text())
+    project = data["project"]
     return {
-        BASE: sorted(found["dependencies"]),
-        BUILD: sorted([*project.get("build-system", {}).get("requires", []), "wheel"]),
+        BASE: sorted(project["dependencies"]),
+        BUILD: sorted([*data.get("build-system", {}).get("requires", []), "wheel"]),
         **{
             name: sorted(wanted)
-            for name, wanted in sorted(found["optional-dependencies"].items())
+            for name, wanted in sorted(project["optional-dependencies"].items())
         },
     }
 
 
-def asked(lock: str) -> dict[str, list[str]]:
+def recorded(lock: str) -> dict[str, list[str]]:
     """Return what was asked for when the lock was made: group -> requirements."""
     head = lock.partition(_FOR)[0]
     lines = (_ASKED.fullmatch(line) for line in head.splitlines())
@@ -40,12 +40,12 @@ def asked(lock: str) -> dict[str, list[str]]:
 
 def pins(lock: str, wanted: set[str]) -> list[str]:
     """Return the packages of these groups, each as pip reads it, with its hashes."""
-    found = []
+    packages = []
     for block in lock.split(_FOR)[1:]:
         owners, _, text = block.partition("\n")
         if wanted & set(owners.split(", ")):
-            found.append(text.strip())
-    return found
+            packages.append(text.strip())
+    return packages
 
 
 def without_hashes(pin: str) -> str:
@@ -55,7 +55,7 @@ def without_hashes(pin: str) -> str:
 
 def not_pinned(pyproject: Path, lock: str, wanted: set[str]) -> list[str]:
     """List what pyproject.toml asks for, and did not when the lock was made."""
-    there = asked(lock)
+    there = recorded(lock)
     return sorted(
         requirement
         for group, requirements in groups(pyproject).items()

@@ -20,7 +20,7 @@ class Refused(Exception):
     """The set-up cannot go on; the text says why and what to do."""
 
 
-def run(command: list, why: str, log_file: Path, *, shown: bool = False) -> None:
+def run(command: list, why: str, log_file: Path, *, visible: bool = False) -> None:
     """Run `command` with its output in log_file; raise Refused with `why` if it fails."""
     with fresh(log_file) as log:
         child = subprocess.Popen(
@@ -32,7 +32,7 @@ def run(command: list, why: str, log_file: Path, *, shown: bool = False) -> None
             close_fds=False,
         )
     try:
-        status = watch(child, log_file) if shown else child.wait()
+        status = watch(child, log_file) if visible else child.wait()
     except KeyboardInterrupt:
         child.wait()  # it has the same terminal, and writes into the venv
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from rq import back_off, config
 from rq.config import files
 from rq.errors import BadConfig
 from rq.layout import QueueDir
+from rq.nesting import Json
 from rq.proc import locks
 
 FILE = "backoff.json"
@@ -33,7 +34,7 @@ class Row:
 
     failures: int = 0
     noted: float = 0.0  # when the last failure was noted
-    asked: float = 0.0  # when a message began to try it; 0 when none does
+    tried: float = 0.0  # when a message began to try it; 0 when none does
     until: float = 0.0  # nobody asks before that
     reason: str = ""
 
@@ -51,13 +52,13 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class BackOff:
     """A host, or a queue of it, that did not answer or could not take a message."""
 
     name: str  # http://HOST:PORT, or that and the path of a queue
     failures: int
     until: float  # epoch seconds; from then on one message asks
-    asked: bool  # one does at this moment
+    is_tried: bool  # one does at this moment
     reason: str
 
 
@@ -75,10 +76,10 @@ def begin(table: Table, names: Iterable[str], now: float) -> Wait | None:
         name, row = max(waiting.items(), key=lambda pair: pair[1].until)
         return Wait(math.ceil(row.until - now), row.reason, name)
     for name, row in rows.items():
-        if now < row.asked + PROBE <= last:
+        if now < row.tried + PROBE <= last:
             return Wait(math.ceil(LOOK), row.reason, name)
     for row in rows.values():
-        row.asked = now
+        row.tried = now
     return None
 
 
@@ -88,7 +89,7 @@ def failed(table: Table, name: str, begun: float, now: float, reason: str) -> in
     if row.noted <= begun:  # those who failed together have failed once
         row.failures += 1
     pause = back_off.delay(row.failures, 1.0, CEILING)
-    row.noted, row.asked, row.until, row.reason = now, 0.0, now + pause, reason
+    row.noted, row.tried, row.until, row.reason = now, 0.0, now + pause, reason
     return math.ceil(pause)
 
 
@@ -96,7 +97,7 @@ def ended(table: Table, names: Iterable[str]) -> None:
     """Note that the message that tried `names` has its answer."""
     for name in names:
         if name in table:
-            table[name].asked = 0.0
+            table[name].tried = 0.0
 
 
 # ---- the file
@@ -110,21 +111,21 @@ def change(queue: QueueDir, act: Callable[[Table], _Result]) -> _Result:
         before = repr(table)
         result = act(table)
         if repr(table) != before:
-            rows = {name: asdict(row) for name, row in table.items()}
+            rows = {name: _to_json(row) for name, row in table.items()}
             files.write_cache(_path(queue), rows)
         return result
     finally:
         os.close(turn)
 
 
-def ls(queue: QueueDir, now: float) -> list[Left]:
+def ls(queue: QueueDir, now: float) -> list[BackOff]:
     """Return which hosts and queues are not asked now, those that failed most first."""
     entries = [
-        Left(
+        BackOff(
             name=name,
             failures=row.failures,
             until=row.until,
-            asked=row.until <= now < row.asked + PROBE,
+            is_tried=row.until <= now < row.tried + PROBE,
             reason=row.reason,
         )
         for name, row in read(queue).items()
@@ -157,6 +158,16 @@ def read(queue: QueueDir) -> Table:
     return {name: row for name, row in rows.items() if row is not None}
 
 
+def _to_json(row: Row) -> dict[str, Json]:
+    return {
+        "failures": row.failures,
+        "noted": row.noted,
+        "asked": row.tried,
+        "until": row.until,
+        "reason": row.reason,
+    }
+
+
 def _row(value: object) -> Row | None:
     """Return a row of the file, None when it is none."""
     if not isinstance(value, dict):
@@ -165,7 +176,7 @@ def _row(value: object) -> Row | None:
         return Row(
             failures=int(value["failures"]),
             noted=float(value["noted"]),
-            asked=float(value["asked"]),
+            tried=float(value["asked"]),
             until=float(value["until"]),
             reason=str(value["reason"]),
         )

@@ -18,7 +18,7 @@ def say(verb: Verb, text: str) -> None:
 
 
 def messages() -> Iterator[dict[str, str]]:
-    """Give the values of message after message, as a worker that stays is handed them."""
+    """Give the values of message after message, as a long-lived worker is handed them."""
     with open(_HEAR, "rb", closefd=False) as lines:
         say_line("ready")
         for line in lines:

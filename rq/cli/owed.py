@@ -94,12 +94,12 @@ def _of_all(root: Root) -> list[OwedRow]:
 def _resolve(root: Root, key: str, how: str) -> int:
     place.demand_running(root)
     request = {"key": key, "as": how, "who": "rq owed"}
-    answer = owner.demand(root, _owing(root, key), "resolve_owed", request)
+    answer = owner.demand(root, _queue_with(root, key), "resolve_owed", request)
     print(f"{key}: {answer}")
     return 0
 
 
-def _owing(root: Root, key: str) -> str:
+def _queue_with(root: Root, key: str) -> str:
     """Return the queue that owes something under a key."""
     silent = []
     for name in place.queue_names(root):

@@ -109,16 +109,16 @@ class Script:
         begun = _OPEN.search(bare, max(0, len(bare) - _LONGEST))
         end = begun.start() if begun and bare == text else len(bare)
         self._rest = text[end:]
-        return self._shown(text[:end])
+        return self._visible(text[:end])
 
     def end(self) -> str:
         """Return what still waits, and the end of a colour that was left on."""
         text = self._rest + self._decoder.decode(b"", final=True)
         self._rest = ""
-        last = self._shown(text)
+        last = self._visible(text)
         return last + _RESET if self._coloured else last
 
-    def _shown(self, text: str) -> str:
+    def _visible(self, text: str) -> str:
         parts: list[str] = []
         at = 0
         for token in _TOKEN.finditer(text):

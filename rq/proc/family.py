@@ -57,13 +57,13 @@ def _children() -> set[int] | None:
     The list is read while nobody here waits for a child, so none leaves it meanwhile,
     and who is added comes at its end: whoever lives all the while is seen, or its child.
     """
-    found: set[int] = set()
+    children: set[int] = set()
     try:
         for task in os.listdir(_TASKS):
-            found.update(map(int, (_TASKS / task / "children").read_text().split()))
+            children.update(map(int, (_TASKS / task / "children").read_text().split()))
     except OSError:  # no such list, or a thread has ended while we looked
         return None
-    return found
+    return children
 
 
 def _wait_for(pid: int) -> bool:
@@ -79,5 +79,5 @@ def wait_for_group(group: int) -> None:
     script may have its number."""
     look = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with contextlib.suppress(ChildProcessError):
-        while (one := os.waitid(os.P_PGID, group, look)) and one.si_pid != group:
-            _wait_for(one.si_pid)
+        while (ended := os.waitid(os.P_PGID, group, look)) and ended.si_pid != group:
+            _wait_for(ended.si_pid)

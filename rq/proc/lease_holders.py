@@ -30,49 +30,50 @@ def prefix_of(queue: QueueDir, journal: str) -> str:
     return f"{queue.name}/{journal}{place:08x}/"
 
 
-def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Found]:
+def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Holder]:
     """End every process that an earlier owner left; return those that do not end, and
     for a slot whose holder cannot be found the lock of that slot.
     """
     slots = [queue.path / "lease" / name for name in os.listdir(queue.path / "lease")]
     held = [slot for slot in slots if locks.is_locked(slot)]
-    for one in processes.find_leases(prefix, held):
+    for holder in processes.find_leases(prefix, held):
         _log.warning(
             "a process of an earlier owner is still at work; RQ ends it: %s",
-            fields(pid=one.pid, msg_id=one.msg_id),
+            fields(pid=holder.pid, msg_id=holder.msg_id),
         )
-        os.close(one.pidfd)
+        os.close(holder.pidfd)
     left = end_processes(prefix, held, grace)
     return left + _hidden_in(held, prefix)
 
 
-def _hidden_in(held: list[Path], prefix: str) -> list[processes.Found]:
-    """Return one for each slot that is locked though nobody was found who holds it."""
-    found = []
+def _hidden_in(held: list[Path], prefix: str) -> list[processes.Holder]:
+    """Return a stand-in for the holder of each slot that is locked by nobody who was
+    found: the lock file of the slot."""
+    hidden = []
     for slot in held:
         if locks.is_locked(slot):
             fd = os.open(slot, os.O_RDWR | os.O_CLOEXEC)
-            found.append(processes.Found(0, fd, f"{prefix}{slot.name}/", ""))
-    return found
+            hidden.append(processes.Holder(0, fd, f"{prefix}{slot.name}/", ""))
+    return hidden
 
 
-def of_ancestor(queue: QueueDir) -> list[processes.Found]:
+def of_ancestor(queue: QueueDir) -> list[processes.Holder]:
     """Return the scripts of the Ruby RQ that still run, by the `pid` in the folders of
     their messages: its stop leaves them, and they hold no lease."""
-    found = []
+    scripts = []
     run = queue.path / str(State.RUN)
     # Not by glob: from Python 3.13 on it finds nothing where it cannot look.
     for place in (run / name for name in os.listdir(run) if names.is_msg_id(name)):
         number = _number_in(place / "pid")
         if number is None:
             continue
-        if one := processes.find_worker(number, place.name, place / JOB):
+        if script := processes.find_worker(number, place.name, place / JOB):
             _log.warning(
                 "a script of the Ruby RQ still runs; its message waits for its end: %s",
-                fields(pid=one.pid, msg_id=one.msg_id),
+                fields(pid=script.pid, msg_id=script.msg_id),
             )
-            found.append(replace(one, lease=OF_ANCESTOR))
-    return found
+            scripts.append(replace(script, lease=OF_ANCESTOR))
+    return scripts
 
 
 def _number_in(path: Path) -> int | None:
@@ -111,9 +112,9 @@ def hidden_sentence(since: float) -> str:
 
 def _holders(
     prefix: str, slots: Sequence[Path], msg_id: str | None
-) -> list[processes.Found]:
+) -> list[processes.Holder]:
     """Return all that `find_leases` finds; none stays open when it cannot go on."""
-    holders: list[processes.Found] = []
+    holders: list[processes.Holder] = []
     try:
         for holder in processes.find_leases(prefix, slots, msg_id):
             holders.append(holder)
@@ -130,7 +131,7 @@ def end_processes(
     grace: float,
     msg_id: str | None = None,
     patience: float = 5.0,
-) -> list[processes.Found]:
+) -> list[processes.Holder]:
     """TERM, wait, KILL all holders of a lease until none is left; return those that stay.
 
     Blocks; meant for starts and for threads. One look that finds nobody proves nothing:
@@ -147,7 +148,7 @@ def end_processes(
         for holder in left:
             if late or holder.pid not in signalled:
                 number = signal.SIGKILL if late else signal.SIGTERM
-                processes.signal_found(holder, number)
+                processes.signal_holder(holder, number)
                 signalled.add(holder.pid)
         clear = 0 if left else clear + 1
         free = clear > 1 and not any(locks.is_locked(slot) for slot in slots)

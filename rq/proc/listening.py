@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 AT_ONCE = 64  # connections that are taken before others on the loop have their turn
 REST = 1.0  # seconds without another try, after a failure
-TOLD = 60.0  # seconds between two lines about failures
+LOG_EVERY = 60.0  # seconds between two lines about failures
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Listener:
         self._sock = sock
         self._loop = loop
         self._on_connection = on_connection
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         loop.add_reader(sock, self._accept)
 
     def close(self) -> None:
@@ -54,8 +54,8 @@ class Listener:
         """Try again in a while: until then the connection stays in the backlog, and the
         socket readable, so that the loop would spin."""
         now = time.monotonic()
-        if now - self._told_at >= TOLD:
-            self._told_at = now
+        if now - self._logged_at >= LOG_EVERY:
+            self._logged_at = now
             log.error(
                 "no connection can be taken: %s; RQ tries again each second", error
             )

@@ -51,8 +51,8 @@ def _stat(pid: int) -> list[str] | None:
 def open_pidfd(pid: int) -> int:
     """Return a descriptor that stands for `pid` and no later process of its number; it
     is readable once that has ended."""
-    found = standin.pidfd(pid)
-    return standin.end_of(pid) if found is None else found
+    pidfd = standin.pidfd(pid)
+    return standin.end_of(pid) if pidfd is None else pidfd
 
 
 def has_ended(pidfd: int) -> bool:
@@ -68,7 +68,7 @@ def has_ended(pidfd: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Holder:
     """A process that holds a lease; the pidfd is the finder's to close."""
 
     pid: int
@@ -79,7 +79,7 @@ class Found:
 
 def find_leases(
     prefix: str, slots: Sequence[Path] = (), msg_id: str | None = None
-) -> Iterator[Found]:
+) -> Iterator[Holder]:
     """Find processes of our user whose RQ_LEASE starts with `prefix` (and RQ_MSG_ID is
     `msg_id`, if one is given), or that hold one of the files `slots` open.
 
@@ -92,13 +92,13 @@ def find_leases(
     for name in os.listdir(_PROC) if _PROC.is_dir() else []:
         if not name.isdigit() or int(name) in own:
             continue
-        found = _look(int(name), prefix, wanted)
-        if found is None:
+        holder = _look(int(name), prefix, wanted)
+        if holder is None:
             continue
-        if msg_id is None or found.msg_id == msg_id:
-            yield found
+        if msg_id is None or holder.msg_id == msg_id:
+            yield holder
         else:
-            os.close(found.pidfd)
+            os.close(holder.pidfd)
 
 
 def _stats(paths: Sequence[Path]) -> Iterator[os.stat_result]:
@@ -107,10 +107,10 @@ def _stats(paths: Sequence[Path]) -> Iterator[os.stat_result]:
             yield path.stat()
 
 
-def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
+def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Holder | None:
     try:
-        found = standin.pidfd(pid)
-        pidfd = standin.place_of(pid) if found is None else found
+        number = standin.pidfd(pid)
+        pidfd = standin.place_of(pid) if number is None else number
     except OSError as error:
         _check_seen(error)
         return None
@@ -122,7 +122,7 @@ def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Found | None:
     lease = environment.get(LEASE_NAME, "")
     if lease.startswith(prefix) or (slots and _holds(pid, slots)):
         whose = environment.get("RQ_MSG_ID") or environment.get("RQ_BATCH_ID", "")
-        return Found(pid, pidfd, lease, whose)
+        return Holder(pid, pidfd, lease, whose)
     os.close(pidfd)
     return None
 
@@ -141,11 +141,11 @@ def _environment(pid: int) -> dict[str, str]:
         return {}
     if LEASE_NAME.encode() not in data:
         return {}
-    pairs = (one.partition(b"=") for one in data.split(b"\0"))
+    pairs = (entry.partition(b"=") for entry in data.split(b"\0"))
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, _, v in pairs}
 
 
-def find_worker(pid: int, msg_id: str, directory: Path) -> Found | None:
+def find_worker(pid: int, msg_id: str, directory: Path) -> Holder | None:
     """Return process `pid` if it works on a message: in its directory, or with its id in
     the environment. So it is no other that was given the number since."""
     try:
@@ -154,12 +154,12 @@ def find_worker(pid: int, msg_id: str, directory: Path) -> Found | None:
         _check_seen(error)
         return None
     try:
-        found = _works_on(pid, msg_id, directory) and not has_ended(pidfd)
+        works = _works_on(pid, msg_id, directory) and not has_ended(pidfd)
     except BaseException:
         os.close(pidfd)
         raise
-    if found:
-        return Found(pid, pidfd, "", msg_id)
+    if works:
+        return Holder(pid, pidfd, "", msg_id)
     os.close(pidfd)
     return None
 
@@ -187,8 +187,8 @@ def find_hidden(since: float) -> list[Hidden]:
     """Find processes of our user, started no earlier than `since` (seconds since boot),
     that may hold a lease and hide it: those that made themselves undumpable."""
     names = os.listdir(_PROC) if _PROC.is_dir() else []
-    found = (_look_hidden(int(one), since) for one in names if one.isdigit())
-    return [one for one in found if one is not None]
+    looks = (_look_hidden(int(name), since) for name in names if name.isdigit())
+    return [hidden for hidden in looks if hidden is not None]
 
 
 def _look_hidden(pid: int, since: float) -> Hidden | None:
@@ -203,13 +203,13 @@ def _look_hidden(pid: int, since: float) -> Hidden | None:
         lines = (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
     except OSError:
         return None
-    told = dict(one.split(":\t", 1) for one in lines if ":\t" in one)
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     began = start_time(pid)
     if began is None or began < int(since * _TICKS) - 1:
         return None
-    ours = told.get("Uid", "").split()[:1] == [str(os.getuid())]
-    gone = told.get("State", "")[:1] in _ENDED
-    return Hidden(pid, told.get("Name", "?")) if ours and not gone else None
+    ours = status.get("Uid", "").split()[:1] == [str(os.getuid())]
+    gone = status.get("State", "")[:1] in _ENDED
+    return Hidden(pid, status.get("Name", "?")) if ours and not gone else None
 
 
 def _holds(pid: int, slots: set[tuple[int, int]]) -> bool:
@@ -225,9 +225,9 @@ def _holds(pid: int, slots: set[tuple[int, int]]) -> bool:
     return False
 
 
-def signal_found(found: Found, sig: int) -> None:
+def signal_holder(holder: Holder, sig: int) -> None:
     """Signal exactly the process that was found."""
-    signal_one(found.pidfd, found.pid, sig)
+    signal_one(holder.pidfd, holder.pid, sig)
 
 
 def signal_one(pidfd: int, pid: int, sig: int) -> None:

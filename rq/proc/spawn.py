@@ -62,7 +62,7 @@ def be_nice(pid: int, nice: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Termination:
     """How a process ended."""
 
     exit: int | None  # status, or None when a signal ended it
@@ -71,7 +71,7 @@ class Ending:
     max_rss: int | None  # KiB
 
 
-def reap(pid: int) -> Ending | None:
+def reap(pid: int) -> Termination | None:
     """Return how `pid` ended; None when it has not."""
     ended, status, usage = os.wait4(pid, os.WNOHANG)
     if ended == 0:
@@ -79,8 +79,8 @@ def reap(pid: int) -> Ending | None:
     cpu = int((usage.ru_utime + usage.ru_stime) * 1e6)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return Ending(None, signal_name(number), cpu, usage.ru_maxrss)
-    return Ending(os.WEXITSTATUS(status), None, cpu, usage.ru_maxrss)
+        return Termination(None, signal_name(number), cpu, usage.ru_maxrss)
+    return Termination(os.WEXITSTATUS(status), None, cpu, usage.ru_maxrss)
 
 
 def signal_name(number: int) -> str:

@@ -13,7 +13,7 @@ import time
 from rq.logs import fields
 
 LIMIT = "RQ_TURN_LIMIT"  # seconds, in the environment
-TOLD = "the loop was held"
+HELD = "the loop was held"
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def _watch(most: float) -> None:
         run(self)
         took = time.thread_time() - began
         if took > most:
-            log.error("%s: %s", TOLD, fields(seconds=round(took, 3), by=_name(self)))
+            log.error("%s: %s", HELD, fields(seconds=round(took, 3), by=_name(self)))
 
     asyncio.Handle._run = timed  # type: ignore[method-assign]
 

@@ -37,13 +37,13 @@ def prepared(reply: Reply) -> Answer:
     remote = values[1]
     if not isinstance(remote, str) or not _is_full_id(remote):
         return Answer(Heard.SILENT, words.NO_ANSWER)
-    keyed = len(values) > 2
-    past = keyed and values[2] != "prep"
+    knows_keys = len(values) > 2
+    past = knows_keys and values[2] != "prep"
     heard = Heard.COMMITTED if past else Heard.PREP
-    return Answer(heard, remote=remote, keyed=keyed)
+    return Answer(heard, remote=remote, knows_keys=knows_keys)
 
 
-def asked(reply: Reply) -> Answer:
+def looked_up(reply: Reply) -> Answer:
     """Return what the answer to `GET ID/state.json` means."""
     values = _listed(reply)
     if values is None:

@@ -182,21 +182,24 @@ class _Attempt:
     def _prepare(self) -> Answer:
         answer = self._remote.prepare(self._outgoing.fields, self._outgoing.key)
         if answer.remote is not None:
-            notes: dict[str, Json] = {"remote": answer.remote, "keyed": answer.keyed}
+            notes: dict[str, Json] = {
+                "remote": answer.remote,
+                "keyed": answer.knows_keys,
+            }
             if any(self._store.data.get(name) != notes[name] for name in notes):
                 self._store.keep(**notes, committing=False, peer=self._peer)
         return answer
 
     def _ask(self) -> Answer:
         stored = self._store.stored
-        if stored.keyed and not stored.forgotten:
+        if stored.knows_keys and not stored.forgotten:
             return self._prepare()
         return self._remote.ask(stored.remote or "")
 
     def _attach(self) -> Answer:
         stored = self._store.stored
         send = self._remote.attach
-        if stored.keyed:
+        if stored.knows_keys:
             # After a first try, some of it may be there; unless that was damaged.
             send = self._remote.resume if self._is_retry else self._remote.put
         for name, digests in self._task.attachments.items():
@@ -210,7 +213,7 @@ class _Attempt:
 
     def _commit(self) -> Answer:
         stored = self._store.stored
-        if not stored.keyed and not stored.committing:
+        if not stored.knows_keys and not stored.committing:
             self._store.keep(committing=True)
         answer = self._remote.commit(stored.remote or "", self._outgoing.key)
         if answer.heard is Heard.DAMAGED:

@@ -44,12 +44,12 @@ class Remote:
                 # One that hangs up as we ask must not make us ask it twice.
                 self._line.close()
             answer = answers.prepared(self._post(f"{self._to.queue}/new_message", form))
-        self._line.knows_keys = answer.keyed
+        self._line.knows_keys = answer.knows_keys
         return answer
 
     def ask(self, remote: str) -> Answer:
         with self._line.within(SHORT):
-            answer = answers.asked(self._get(f"{_local(remote)}/state.json"))
+            answer = answers.looked_up(self._get(f"{_local(remote)}/state.json"))
             if answer.heard is Heard.UNKNOWN and self._is_down():
                 return Answer(Heard.SILENT, "the queue is DOWN there")
         return answer

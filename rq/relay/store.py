@@ -48,7 +48,7 @@ class Store:
         old = time.time() - self.since > REMEMBERED
         return Stored(
             remote=remote if isinstance(remote, str) else None,
-            keyed=bool(self.data.get("keyed")),
+            knows_keys=bool(self.data.get("keyed")),
             committing=bool(self.data.get("committing")),
             forgotten=old and remote is not None,
             again=again if isinstance(again, int) else 0,

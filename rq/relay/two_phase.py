@@ -45,7 +45,7 @@ class Answer:
     heard: Heard
     text: str = ""
     remote: str | None = None  # full id of the message at the receiver
-    keyed: bool = False  # the receiver knows keys
+    knows_keys: bool = False  # the receiver knows keys
     reached: bool = True  # the host answered at all
 
 
@@ -54,7 +54,7 @@ class Stored:
     """What is durable here of the hand-over of a message."""
 
     remote: str | None = None  # full id of the message at the receiver
-    keyed: bool = False  # preparing again answers the same id
+    knows_keys: bool = False  # preparing again answers the same id
     committing: bool = False  # a receiver without keys may have been told to commit
     forgotten: bool = False  # begun so long ago that the receiver's keys have gone
     again: int = 0  # how often a person has said that it did not arrive

@@ -52,7 +52,7 @@ class Script:
         on_exit: Callable[[], None],
     ) -> None:
         """Start it; OSError as execve gives it."""
-        self.termination: spawn.Ending | None = None
+        self.termination: spawn.Termination | None = None
         self._loop = loop
         self._on_line = on_line
         self._on_exit = on_exit

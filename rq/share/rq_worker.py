@@ -19,7 +19,7 @@ import json
 import os
 import sys
 import traceback
-from typing import Any, Callable, Dict, Iterator
+from typing import Callable, Dict, Iterator
 
 _SAY, _HEAR = 3, 4
 _held = b""  # a last word goes with the `ready` behind it, in one piece
@@ -88,7 +88,7 @@ def messages() -> Iterator[Message]:
         _write(word)
 
 
-def serve(work: Callable[[Message], Any]) -> None:
+def serve(work: Callable[[Message], object]) -> None:
     """Call `work` with each message: what it returns is told with done, unless it has
     said another word; an exception is err, and its trace stands in the log."""
     for message in messages():

@@ -7,15 +7,14 @@ costs nothing; what needs pyspark is imported when it is asked for.
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 _OFFERED = {"job": ("rq.spark.jobs", "job"), "F": ("pyspark.sql.functions", "")}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Give `job` and `F` to one-file jobs, and load Spark no sooner."""
     if name not in _OFFERED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _OFFERED[name]
-    found = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
+    loaded = importlib.import_module(module)
+    return getattr(loaded, attribute) if attribute else loaded

@@ -12,8 +12,8 @@ from rq.pipe import Verb
 
 
 def main() -> int:
-    for told in script.messages():
-        os.environ.update(told)
+    for values in script.messages():
+        os.environ.update(values)
         _handle(int(script.params()[0]), script.count())
     return 0
 

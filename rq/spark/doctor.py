@@ -21,10 +21,10 @@ _GROUPS = 4
 
 
 def examine() -> Iterator[tuple[str, str]]:
-    """Give what was found, thing by thing; Refused or NoJava when one is wrong."""
+    """Give each finding and its name; Refused or NoJava at the first that is wrong."""
     sessions.demand_spark()
-    found = java.find(os.environ)
-    yield "java", _of_java(found)
+    usable = java.find(os.environ)
+    yield "java", _of_java(usable)
     yield "versions", ", ".join(_versions())
     begun = time.monotonic()
     spark = sessions.session("rq spark doctor", quiet=True)
@@ -39,9 +39,9 @@ def examine() -> Iterator[tuple[str, str]]:
         sessions.close(spark)
 
 
-def _of_java(found: java.Java) -> str:
-    shimmed = "" if found.has_vector else f", without {java.VECTOR}: by a shim"
-    return f"{found.version} in {found.home} ({found.place}{shimmed})"
+def _of_java(usable: java.Java) -> str:
+    shimmed = "" if usable.has_vector else f", without {java.VECTOR}: by a shim"
+    return f"{usable.version} in {usable.home} ({usable.place}{shimmed})"
 
 
 def _versions() -> Iterator[str]:
@@ -68,10 +68,11 @@ def _job(spark: SparkSession) -> str:
 
 
 def _ports(master: str) -> str:
-    """Tell what listens; Refused when something does off loopback."""
-    found = listening.sockets()
-    outside = [one for one in found if not one.on_loopback]
+    """Return what listens; Refused when other hosts could connect."""
+    every = listening.sockets()
+    outside = [sock for sock in every if not sock.on_loopback]
     if outside and sessions.is_here(master):
-        shown = ", ".join(f"{one.address}:{one.port}" for one in outside)
-        raise Refused(f"Spark listens off loopback, at {shown}")
-    return f"{len(found)} on loopback, {len(outside)} off it"
+        places = ", ".join(f"{sock.address}:{sock.port}" for sock in outside)
+        raise Refused(f"Spark listens for other hosts, at {places}")
+    inside = len(every) - len(outside)
+    return f"{inside} on loopback, {len(outside)} for other hosts"

@@ -87,36 +87,36 @@ class Planning:
 
 def plan(root: Root, wanted: Wanted, slices: int = 1) -> Planning:
     """Find the directories that may hold what is wanted; a large one is cut in slices."""
-    found = Planning()
-    known = [state for state in COUNTED if wanted.has_state(state)]
-    for name in found.list(str(root.queues), names.is_queue_name):
+    planning = Planning()
+    states = [state for state in COUNTED if wanted.has_state(state)]
+    for name in planning.list(str(root.queues), names.is_queue_name):
         place = root.queues / name
         if not wanted.has_queue(name) or not (place / "config.json").is_file():
             continue
-        for state in known:
+        for state in states:
             if state in HASHED:
-                _hashed(found, place, state, wanted)
+                _hashed(planning, place, state, wanted)
             else:
-                _flat(found, place, state, slices)
-    return found
+                _flat(planning, place, state, slices)
+    return planning
 
 
-def _flat(found: Planning, place: Path, state: State, slices: int) -> None:
+def _flat(planning: Planning, place: Path, state: State, slices: int) -> None:
     path = str(place / (State.ERR if state is State.DISMISSED else state))
-    number = slices if len(found.list(path, names.is_msg_id)) > _LARGE else 1
-    for one in range(number):
-        found.leaves.append(Leaf(place.name, state, path, one, number))
+    number = slices if len(planning.list(path, names.is_msg_id)) > _LARGE else 1
+    for part in range(number):
+        planning.leaves.append(Leaf(place.name, state, path, part, number))
 
 
-def _hashed(found: Planning, place: Path, state: State, wanted: Wanted) -> None:
+def _hashed(planning: Planning, place: Path, state: State, wanted: Wanted) -> None:
     top = str(place / state)
-    for date in found.list(top, _is_date):
+    for date in planning.list(top, _is_date):
         if not wanted.has_date(date):
             continue
-        for hour in found.list(f"{top}/{date}", _is_two):
-            for minute in found.list(f"{top}/{date}/{hour}", _is_two):
+        for hour in planning.list(f"{top}/{date}", _is_two):
+            for minute in planning.list(f"{top}/{date}/{hour}", _is_two):
                 path = f"{top}/{date}/{hour}/{minute}"
-                found.leaves.append(Leaf(place.name, state, path))
+                planning.leaves.append(Leaf(place.name, state, path))
 
 
 def _is_date(name: str) -> bool:

@@ -119,7 +119,7 @@ def compute(spark: SparkSession, events: DataFrame) -> dict[str, Day]:
 
 
 def _whole(values: Sequence[float] | None) -> list[int]:
-    return [round(one) for one in values or ()]
+    return [round(value) for value in values or ()]
 
 
 def _count(day: Day, row: Row) -> None:

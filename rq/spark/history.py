@@ -124,7 +124,7 @@ def _run(
 
 @contextlib.contextmanager
 def _alone(path: Path, patience: float = 0.0) -> Iterator[None]:
-    """Let one round at a time be at work in a root."""
+    """Let one round at a time run in a root."""
     end = time.monotonic() + patience
     while (fd := locks.lock(path)) is None:
         if time.monotonic() >= end:
@@ -189,8 +189,8 @@ def _take_in(
 
 
 def _progress(query: StreamingQuery) -> tuple[int, int]:
-    done = [one for one in query.recentProgress if one.numInputRows]
-    return len(done), sum(one.numInputRows for one in done)
+    batches = [batch for batch in query.recentProgress if batch.numInputRows]
+    return len(batches), sum(batch.numInputRows for batch in batches)
 
 
 # ---- gold
@@ -217,9 +217,9 @@ def _build(
             f"computing {len(touched)} days" if len(touched) > 1 else "computing a day"
         )
         paths = [
-            one.path
+            batch.path
             for date in touched
-            for one in bronze.batches(source, date, current)
+            for batch in bronze.batches(source, date, current)
         ]
         days = gold.compute(spark, bronze.read(spark, source, paths))
         publish.write_parquet(place.gold(current.number), days)
@@ -230,12 +230,12 @@ def _build(
 
 def _newest(source: Path, current: Current) -> dict[str, int]:
     """Return the newest batch of each day."""
-    found = {}
+    newest = {}
     for date in bronze.dates(source):
         parts = bronze.batches(source, date, current)
         if parts:
-            found[date] = parts[-1].number
-    return found
+            newest[date] = parts[-1].number
+    return newest
 
 
 # ---- merging
@@ -265,7 +265,7 @@ def _merge(
     parts = bronze.batches(source, date, current)
     upto = parts[-1].number
     (
-        bronze.read(spark, source, [one.path for one in parts])
+        bronze.read(spark, source, [batch.path for batch in parts])
         .drop("date", "batch")
         .coalesce(1)
         .sortWithinPartitions("queue", "journal", "seq")
@@ -287,6 +287,6 @@ def _remove_old(
         files.remove_dir(path)
     for date in current.merged:
         used = bronze.batches(source, date, current)
-        for one in bronze.every_batch(source, date):
-            if one not in used and one.number <= current.merged[date]:
-                files.remove_dir(one.path)
+        for batch in bronze.every_batch(source, date):
+            if batch not in used and batch.number <= current.merged[date]:
+                files.remove_dir(batch.path)

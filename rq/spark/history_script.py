@@ -1,4 +1,4 @@
-"""The script of the queue `spark-history`: one round, told as it goes on.
+"""The script of the queue `spark-history`: one round of the history, with its progress.
 
 A round may be cut off at any instant, so nobody need wait for its end: it leaves when
 TERM comes, and by itself when its queue stops.
@@ -31,7 +31,7 @@ class LastWord:
         self._free = threading.Lock()
 
     @property
-    def said(self) -> bool:
+    def is_said(self) -> bool:
         return self._free.locked()
 
     def say(self, verb: Verb, text: str) -> bool:
@@ -63,17 +63,17 @@ def _round(root: Root, last: LastWord) -> int:
     from rq.spark import history
 
     spark = session("rq-history")
-    told = Progress(_tell)
-    told.start()
-    told.watch(spark)
+    progress = Progress(_tell)
+    progress.start()
+    progress.watch(spark)
     try:
         done = history.run_round(spark, root, tell=_tell)
-        told.stop()  # progress that is told after the last word would hide it
+        progress.stop()  # progress that is reported after the last word would hide it
         last.say(Verb.DONE, history.sentence(done))
     except history.AtWork as error:
         last.say(Verb.LATER, f"{_AGAIN}-{error}")
     finally:
-        told.stop()
+        progress.stop()
         close(spark)
     return 0
 
@@ -108,7 +108,7 @@ def _leave(last: LastWord) -> None:
         kill_java()
     finally:
         # Not by an exception: it would be taken for one of the round.
-        os._exit(0 if last.said else 1)
+        os._exit(0 if last.is_said else 1)
 
 
 if __name__ == "__main__":

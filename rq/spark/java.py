@@ -57,10 +57,10 @@ def find(env: Mapping[str, str]) -> Java:
             refusals.append(f"{place}: the same as above")
             continue
         seen.add(real)
-        found = look(place, program)
-        if isinstance(found, Java):
-            return found
-        refusals.append(f"{place}: {found}")
+        result = look(place, program)
+        if isinstance(result, Java):
+            return result
+        refusals.append(f"{place}: {result}")
     tried = "\n".join(f"  {line}" for line in refusals)
     raise NoJava(
         f"Spark needs Java {LOWEST} to {HIGHEST} and none was found. Tried:\n"
@@ -93,10 +93,10 @@ def _named(name: str, home: str) -> tuple[str, Path | str]:
 def _installed(directory: Path) -> Iterator[tuple[str, Path | str]]:
     homes = sorted(directory.glob("*")) if directory.is_dir() else []
     programs = [(home, _program(home)) for home in homes]
-    found = [(str(home), program) for home, program in programs if program]
-    if not found:
+    present = [(str(home), program) for home, program in programs if program]
+    if not present:
         yield f"{directory}/*", "nothing there"
-    yield from found
+    yield from present
 
 
 def _packaged() -> tuple[str, Path | str]:
@@ -120,8 +120,8 @@ def _program(home: Path) -> Path | None:
 def look(place: str, program: Path) -> Java | str:
     """Return what Java a program is, or why Spark cannot use it."""
     try:
-        said = _ask(program, "-XshowSettings:properties", "-version")
-        version = _property(said, "java.version")
+        output = _ask(program, "-XshowSettings:properties", "-version")
+        version = _property(output, "java.version")
         if not version:
             return f"{program} does not tell its version"
         if reason := refusal(version):
@@ -129,7 +129,7 @@ def look(place: str, program: Path) -> Java | str:
         modules = _ask(program, "--list-modules")
     except (OSError, subprocess.SubprocessError) as error:
         return f"{program} does not run: {_short(error)}"
-    home = Path(_property(said, "java.home") or program.resolve().parent.parent)
+    home = Path(_property(output, "java.home") or program.resolve().parent.parent)
     return Java(home, version, place, has_vector=VECTOR in modules)
 
 
@@ -147,10 +147,10 @@ def refusal(version: str) -> str | None:
 
 def numbers(version: str) -> tuple[int, int, int]:
     """Return `17.0.15` as numbers; `1.8.0_312` is 8, `25-ea` is 25.0.0."""
-    found = [int(part) for part in re.findall(r"\d+", version.partition("-")[0])]
-    if found[:1] == [1]:
-        found = found[1:]
-    first, second, third = [*found, 0, 0, 0][:3]
+    parts = [int(part) for part in re.findall(r"\d+", version.partition("-")[0])]
+    if parts[:1] == [1]:
+        parts = parts[1:]
+    first, second, third = [*parts, 0, 0, 0][:3]
     return first, second, third
 
 
@@ -166,9 +166,9 @@ def _ask(program: Path, *words: str) -> str:
     return ended.stdout.decode("utf-8", "replace")
 
 
-def _property(said: str, name: str) -> str:
-    found = re.search(rf"^\s*{re.escape(name)} = (.*)$", said, re.MULTILINE)
-    return found[1].strip() if found else ""
+def _property(output: str, name: str) -> str:
+    line = re.search(rf"^\s*{re.escape(name)} = (.*)$", output, re.MULTILINE)
+    return line[1].strip() if line else ""
 
 
 def _short(error: Exception) -> str:

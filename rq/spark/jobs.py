@@ -219,8 +219,8 @@ def _failure(error: Exception) -> tuple[Verb, str]:
 
 def last_line(error: Exception) -> str:
     """Return what went wrong in one line; of a Python worker, its own last line."""
-    if sentence := mishaps.known(error):
-        return sentence
+    if text := mishaps.sentence(error):
+        return text
     lines = [line for line in str(error).splitlines() if line.strip()]
     traced = [n for n, line in enumerate(lines) if line.startswith("Traceback ")]
     if traced:

@@ -72,7 +72,7 @@ _ARROW = {
 _ARROW_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
 _PLAIN = [name for name, _ in COLUMNS if name not in ("journal", "message", "extra")]
 # What a line says of its file, and what has a column.
-_KNOWN = frozenset({"crc", "g", "end", "message", *_PLAIN})
+_COLUMNS_OF_LINES = frozenset({"crc", "g", "end", "message", *_PLAIN})
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _message(row: Mapping[str, Json]) -> str | None:
 
 
 def _extra(row: Mapping[str, Json]) -> str | None:
-    others = row.keys() - _KNOWN
+    others = row.keys() - _COLUMNS_OF_LINES
     if not others:
         return None
     return orjson.dumps({name: row[name] for name in sorted(others)}).decode()

@@ -22,18 +22,18 @@ class Listening:
 
     @property
     def on_loopback(self) -> bool:
-        found = ipaddress.ip_address(self.address)
-        mapped = getattr(found, "ipv4_mapped", None)
-        return (mapped or found).is_loopback
+        address = ipaddress.ip_address(self.address)
+        mapped = getattr(address, "ipv4_mapped", None)
+        return (mapped or address).is_loopback
 
 
 def sockets() -> list[Listening]:
     """List the sockets; none where there is no /proc."""
     inodes = {inode for pid in _family(os.getpid()) for inode in _inodes(pid)}
     return sorted(
-        one
+        sock
         for name in ("tcp", "tcp6")
-        for inode, one in _table(Path("/proc/net") / name)
+        for inode, sock in _table(Path("/proc/net") / name)
         if inode in inodes
     )
 
@@ -54,8 +54,8 @@ def _inodes(pid: int) -> Iterator[str]:
     for name in names:
         with contextlib.suppress(OSError):
             target = os.readlink(f"/proc/{pid}/fd/{name}")
-            if found := re.fullmatch(r"socket:\[(\d+)\]", target):
-                yield found[1]
+            if link := re.fullmatch(r"socket:\[(\d+)\]", target):
+                yield link[1]
 
 
 def _table(path: Path) -> Iterator[tuple[str, Listening]]:

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -65,12 +64,12 @@ class RqSource(DataSource):
         return journal_source.SCHEMA if history else folder_rows.SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        asked = asked_for(self.options)
-        if asked.history:
-            return HistoryReader(asked)
-        if asked.pushdown and may_push(sys.argv):
-            return PushingReader(asked)
-        return MessagesReader(asked)
+        options = parse_options(self.options)
+        if options.history:
+            return HistoryReader(options)
+        if options.pushdown and may_push(sys.argv):
+            return PushingReader(options)
+        return MessagesReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -95,7 +94,7 @@ def may_push(argv: list[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Options:
     """The options of a reader, checked."""
 
     root: str
@@ -107,18 +106,18 @@ class Asked:
     pushdown: bool = True
 
 
-def asked_for(options: Mapping[str, str]) -> Asked:
+def parse_options(options: Mapping[str, str]) -> Options:
     """Return what options ask for; BadInput names the wrong one."""
     of = _one_of(options, "of", (_MESSAGES, _HISTORY))
     queues = _list(options, "queue")
     states = _list(options, "states")
     unknown = (states or frozenset()) - frozenset(COUNTED)
     if unknown:
-        known = ", ".join(COUNTED)
-        raise BadInput(f"states: {min(unknown)!r} is not one of {known}")
+        choices = ", ".join(COUNTED)
+        raise BadInput(f"states: {min(unknown)!r} is not one of {choices}")
     if of == _HISTORY and queues is not None and len(queues) > 1:
         raise BadInput("queue: history is read of one queue, or of all")
-    return Asked(
+    return Options(
         root=str(config.find_root(options.get("root")).path),
         reading=Reading(
             Wanted(queues, states),
@@ -133,15 +132,15 @@ def asked_for(options: Mapping[str, str]) -> Asked:
     )
 
 
-def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
-    value = options.get(name, known[0]).lower()
-    if value not in known:
-        raise BadInput(f"{name}: {value!r:.60} is not {' or '.join(known)}")
+def _one_of(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = options.get(name, choices[0]).lower()
+    if value not in choices:
+        raise BadInput(f"{name}: {value!r:.60} is not {' or '.join(choices)}")
     return value
 
 
 def _list(options: Mapping[str, str], name: str) -> frozenset[str] | None:
-    parts = [one.strip() for one in options.get(name, "").split(",")]
+    parts = [part.strip() for part in options.get(name, "").split(",")]
     return frozenset(filter(None, parts)) or None
 
 
@@ -166,83 +165,87 @@ class Share(InputPartition):
 class MessagesReader(DataSourceReader):
     """Reads message folders as they lie there now."""
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, options: Options) -> None:
+        self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        asked, wanted = self.asked, self.asked.reading.wanted
-        tasks = asked.partitions or 2 * (os.cpu_count() or 1)
-        found = folders_plan.plan(Root(Path(asked.root)), wanted, tasks)
-        dealt = folders_plan.shares(found.leaves, tasks)
-        _count(asked, {"listed": found.listed, "leaves": len(found.leaves)})
-        return [Share(tuple(one), wanted) for one in dealt] or [Share((), wanted)]
+        options, wanted = self.options, self.options.reading.wanted
+        tasks = options.partitions or 2 * (os.cpu_count() or 1)
+        planned = folders_plan.plan(Root(Path(options.root)), wanted, tasks)
+        dealt = folders_plan.shares(planned.leaves, tasks)
+        _count(options, {"listed": planned.listed, "leaves": len(planned.leaves)})
+        return [Share(tuple(leaves), wanted) for leaves in dealt] or [Share((), wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
         counted = Counted()
-        reading = replace(self.asked.reading, wanted=partition.wanted)
+        reading = replace(self.options.reading, wanted=partition.wanted)
         yield from folder_rows.batches(list(partition.leaves), reading, counted)
-        _count(self.asked, counted.to_json())
+        _count(self.options, counted.to_json())
         if counted.malformed or counted.moved:
             words = f"{counted.malformed} malformed, {counted.moved} moved meanwhile"
             print(f"rq: folders without a row: {words}", file=sys.stderr)  # noqa: T201
 
 
-def _count(asked: Asked, numbers: Mapping[str, int]) -> None:
-    """Tell whoever asked for it what was done."""
-    if asked.counts:
-        with Path(asked.counts).open("ab", buffering=0) as file:
+def _count(options: Options, numbers: Mapping[str, int]) -> None:
+    """Write what was done into the file that the option `counts` names."""
+    if options.counts:
+        with Path(options.counts).open("ab", buffering=0) as file:
             file.write(orjson.dumps(numbers) + b"\n")
 
 
 class PushingReader(DataSourceReader):
     """As MessagesReader, and takes filters."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, options: Options) -> None:
+        self._options = options
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        reading = self._asked.reading
-        for one in filters:
-            wanted = narrowed(reading.wanted, one)
+        reading = self._options.reading
+        for condition in filters:
+            wanted = narrowed(reading.wanted, condition)
             if wanted is None:
-                yield one
+                yield condition
             else:
                 reading = replace(reading, wanted=wanted)
-        self._asked = replace(self._asked, reading=reading)
+        self._options = replace(self._options, reading=reading)
 
     def partitions(self) -> list[InputPartition]:
-        return MessagesReader(self._asked).partitions()
+        return MessagesReader(self._options).partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return MessagesReader(self._asked).read(partition)
+        return MessagesReader(self._options).read(partition)
 
 
-def narrowed(wanted: Wanted, one: Filter) -> Wanted | None:
+def narrowed(wanted: Wanted, condition: Filter) -> Wanted | None:
     """Return what is wanted if a filter holds, too; None when Spark has to look."""
-    column = getattr(one, "attribute", ("",))[0]
+    column = getattr(condition, "attribute", ("",))[0]
     what = _COLUMN.get(column)
     if what is None:
         return None
-    if isinstance(one, EqualTo | EqualNullSafe):
-        return None if one.value is None else wanted.only(what, _texts([one.value]))
-    if isinstance(one, In):
-        return wanted.only(what, _texts(one.value))
-    if what == "dates" and isinstance(one, _RANGES):
-        return _in_range(wanted, one)
+    if isinstance(condition, EqualTo | EqualNullSafe):
+        value = condition.value
+        return None if value is None else wanted.only(what, _texts([value]))
+    if isinstance(condition, In):
+        return wanted.only(what, _texts(condition.value))
+    if what == "dates" and isinstance(condition, _RANGES):
+        return _in_range(wanted, condition)
     return None
 
 
-def _in_range(wanted: Wanted, one: Any) -> Wanted | None:
-    """Dates compare as their eight digits do, so the next number is as good as the
-    next day."""
-    if not isinstance(one.value, date):
+def _in_range(
+    wanted: Wanted,
+    condition: GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual,
+) -> Wanted | None:
+    """Return what is wanted within a range of dates. They compare as their eight digits
+    do, so the next number is as good as the next day."""
+    if not isinstance(condition.value, date):
         return None
-    day = _digits(one.value)
-    if isinstance(one, GreaterThan | GreaterThanOrEqual):
-        first = f"{day + isinstance(one, GreaterThan):08d}"
+    day = _digits(condition.value)
+    if isinstance(condition, GreaterThan | GreaterThanOrEqual):
+        first = f"{day + isinstance(condition, GreaterThan):08d}"
         return replace(wanted, first=max(wanted.first, first))
-    last = f"{day - isinstance(one, LessThan):08d}"
+    last = f"{day - isinstance(condition, LessThan):08d}"
     return replace(wanted, last=min(wanted.last, last))
 
 
@@ -250,9 +253,10 @@ def _digits(day: date) -> int:
     return day.year * 10_000 + day.month * 100 + day.day
 
 
-def _texts(values: Iterable[Any]) -> frozenset[str]:
+def _texts(values: Iterable[object]) -> frozenset[str]:
     return frozenset(
-        f"{_digits(one):08d}" if isinstance(one, date) else str(one) for one in values
+        f"{_digits(value):08d}" if isinstance(value, date) else str(value)
+        for value in values
     )
 
 
@@ -262,19 +266,19 @@ def _texts(values: Iterable[Any]) -> frozenset[str]:
 class HistoryReader(DataSourceReader):
     """Reads all events that are sealed now."""
 
-    def __init__(self, asked: Asked) -> None:
-        options = {"root": asked.root, "payload": "keep", "skip_gaps": "true"}
-        if asked.queue is not None:
-            options["queue"] = asked.queue
-        self._asked = asked
-        self._events = journal_source.JournalReader(options)
+    def __init__(self, options: Options) -> None:
+        settings = {"root": options.root, "payload": "keep", "skip_gaps": "true"}
+        if options.queue is not None:
+            settings["queue"] = options.queue
+        self._options = options
+        self._events = journal_source.JournalReader(settings)
 
     def partitions(self) -> list[InputPartition]:
-        root = Root(Path(self._asked.root))
-        journals = journal_plan.look(root, self._asked.queue)
+        root = Root(Path(self._options.root))
+        journals = journal_plan.look(root, self._options.queue)
         end = journal_plan.latest(journals, {}, skip_gaps=True)
-        found = list(self._events.partitions({}, end))
-        return found or [journal_source.Share(())]
+        shares = list(self._events.partitions({}, end))
+        return shares or [journal_source.Share(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._events.read(partition)

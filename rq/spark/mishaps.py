@@ -1,6 +1,6 @@
-"""What went wrong in Spark, in one sentence for whoever has to do something about it.
+"""What went wrong in Spark, in one sentence for the person who has to mend it.
 
-Spark tells it in pages; a few words of them matter.
+Spark writes pages about an error; a few words of them matter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOISE = re.compile(r"WARNING: |Setting |To adjust |Error occurred during init|\
 _MOST = 300  # characters of what there is no sentence for
 
 
-def known(error: BaseException) -> str | None:
+def sentence(error: BaseException) -> str | None:
     """Return what an error means, if it is one that has a sentence."""
     text = str(error)
     if ours := _OURS.findall(text):
@@ -48,8 +48,8 @@ def known(error: BaseException) -> str | None:
 
 def of_round(error: BaseException) -> str:
     """Return why a round of the history ended."""
-    if found := known(error):
-        return found
+    if text := sentence(error):
+        return text
     if isinstance(error, ConnectionError):
         return _ENDED
     if file := _PARQUET.search(str(error)):
@@ -68,9 +68,9 @@ def damaged(file: Path) -> str:
     )
 
 
-def not_started(error: BaseException, said: str) -> str:
-    """Return why a session did not start; `said` is what its Java wrote meanwhile."""
-    text = f"{error}\n{said}"
+def not_started(error: BaseException, output: str) -> str:
+    """Return why a session did not start; `output` is what its Java wrote meanwhile."""
+    text = f"{error}\n{output}"
     if _TOO_SMALL.search(text):
         return (
             "Spark did not start, its memory is too small: let spark.driver.memory be "
@@ -80,8 +80,8 @@ def not_started(error: BaseException, said: str) -> str:
         return "Spark did not start, the disk is full: free some space"
     if _GONE.search(text) or isinstance(error, ConnectionError):
         return f"Spark did not start: {_ENDED}"
-    lines = (line.strip() for line in said.splitlines() if not _NOISE.match(line))
-    why = next(filter(None, lines), "what Java said of it is in the log")
+    lines = (line.strip() for line in output.splitlines() if not _NOISE.match(line))
+    why = next(filter(None, lines), "what Java wrote is in the log")
     return f"Spark did not start: {why[:_MOST]}"
 
 

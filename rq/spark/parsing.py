@@ -17,7 +17,7 @@ _COMMON = (
     r"(?P<status>\d{3}) (?P<bytes>\d+|-)"
 )
 # What Apache and nginx call so.
-KNOWN = {
+FORMS = {
     "common": _COMMON,
     "combined": f"{_COMMON} {_QUOTED.format('referer')} {_QUOTED.format('agent')}",
 }
@@ -30,13 +30,13 @@ def split(lines: DataFrame, form: str) -> tuple[DataFrame, DataFrame]:
     """Return (lines as columns, lines that the expression does not fit)."""
     from pyspark.sql import functions
 
-    expression = KNOWN.get(form, form)
+    expression = FORMS.get(form, form)
     names = _names(expression)
     # Java writes a named group without the P.
     pattern = expression.replace("(?P<", "(?<")
     line = functions.col("line")
     columns = [
-        _typed(name, functions.regexp_extract(line, pattern, index), form in KNOWN)
+        _typed(name, functions.regexp_extract(line, pattern, index), form in FORMS)
         for name, index in names.items()
     ]
     fits = functions.coalesce(line.rlike(pattern), functions.lit(False))
@@ -52,7 +52,7 @@ def _names(expression: str) -> dict[str, int]:
             f"{expression!r:.200} is not a regular expression: {error}"
         ) from None
     if not groups:
-        forms = ", ".join(sorted(KNOWN))
+        forms = ", ".join(sorted(FORMS))
         raise BadInput(
             f"{expression!r:.200} has no named groups (?P<name>…) that could become "
             f"columns; known forms: {forms}"

@@ -50,13 +50,14 @@ def _take_over(
     """Copy the events that are in no journal any more: what will be read begins later."""
     source = place.bronze(before.number)
     paths = [
-        one.path
+        batch.path
         for date in bronze.dates(source)
-        for one in bronze.batches(source, date, before)
+        for batch in bronze.batches(source, date, before)
     ]
     if not paths:
         return
-    firsts = [(one.journal, one.sealed[0].first) for one in journal_plan.look(root)]
+    journals = journal_plan.look(root)
+    firsts = [(journal.journal, journal.sealed[0].first) for journal in journals]
     kept = spark.createDataFrame(firsts, "journal string, first bigint")
     only_here = F.col("first").isNull() | (F.col("seq") < F.col("first"))
     events = bronze.read(spark, source, paths).drop("date", "batch")

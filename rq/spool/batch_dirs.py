@@ -17,7 +17,7 @@ import orjson
 from rq import beneath, durable
 from rq.errors import is_busy
 from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
-from rq.proc.processes import Found
+from rq.proc.processes import Holder
 from rq.spool.folders import read_file
 from rq.spool.store import Spool
 from rq.states import State
@@ -101,7 +101,7 @@ def clear(spool: Spool, but: Collection[str]) -> None:
             end(spool, name)
 
 
-def members(queue: QueueDir, left: Iterable[Found]) -> list[Found]:
+def members(queue: QueueDir, left: Iterable[Holder]) -> list[Holder]:
     """Return processes that would not end, once for each message that they have."""
     each = []
     for process in left:
@@ -115,8 +115,8 @@ def members(queue: QueueDir, left: Iterable[Found]) -> list[Found]:
 
 
 def with_theirs(
-    left: Iterable[Found], prefix: str, running: Mapping[str, int | None]
-) -> list[Found]:
+    left: Iterable[Holder], prefix: str, running: Mapping[str, int | None]
+) -> list[Holder]:
     """Return processes that would not end, those of long-lived workers once for each
     message that may be theirs: their environment tells none, but their slot.
 

@@ -127,10 +127,10 @@ class _Opening:
         self._clear(opened, scan, {process.msg_id for process in left})
         return opened
 
-    def _end_left(self, scan: Scan, grace: float) -> list[processes.Found]:
+    def _end_left(self, scan: Scan, grace: float) -> list[processes.Holder]:
         """End processes that an earlier owner left; return those that do not end."""
         prefix = lease_holders.prefix_of(self.queue, scan.journal)
-        left: list[processes.Found] = []
+        left: list[processes.Holder] = []
         if _is_same_boot(scan):
             left += lease_holders.end_left(self.queue, prefix, grace)
         left += lease_holders.of_ancestor(self.queue)

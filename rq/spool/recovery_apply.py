@@ -46,7 +46,7 @@ class Opened:
     trusted: bool = (
         True  # files that were written are there: no power cut, no disk error
     )
-    left_processes: list[processes.Found] = field(default_factory=list)
+    left_processes: list[processes.Holder] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     restored: str | None = None  # why nothing may happen before a person's word
 

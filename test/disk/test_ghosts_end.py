@@ -33,7 +33,8 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
     owner.apply()
     left = subprocess.Popen(["sleep", "600"])
     owner.opened.left_processes = [
-        processes.Found(left.pid, os.pidfd_open(left.pid), "", msg_id) for msg_id in ids
+        processes.Holder(left.pid, os.pidfd_open(left.pid), "", msg_id)
+        for msg_id in ids
     ]
     waiting = []
     told = SimpleNamespace(

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from rq.proc.processes import Found
+from rq.proc.processes import Holder
 from rq.spool import batch_dirs
 
 BATCH = "20270115.0800.00.000.1.1"
@@ -75,7 +75,7 @@ def test_a_process_that_does_not_end_holds_all_messages_of_its_batch(owner, ids)
     told = json.dumps({"messages": [{"msg_id": one} for one in ids]})
     batch_dirs.describe(owner.spool, BATCH, told.encode())
     ghosts = [
-        Found(1, os.open("/dev/null", os.O_RDONLY), "q/1", whose)
+        Holder(1, os.open("/dev/null", os.O_RDONLY), "q/1", whose)
         for whose in (BATCH, "20270115.0800.00.000.9", "")
     ]
     found = batch_dirs.members(owner.queue, ghosts)
@@ -93,6 +93,6 @@ def test_a_process_that_does_not_end_holds_all_messages_of_its_batch(owner, ids)
 def test_a_list_of_messages_that_cannot_be_read_names_none(owner, text):
     batch_dirs.begin(owner.spool, BATCH)
     batch_dirs.describe(owner.spool, BATCH, text.encode())
-    [found] = batch_dirs.members(owner.queue, [Found(1, os.dup(0), "q/1", BATCH)])
+    [found] = batch_dirs.members(owner.queue, [Holder(1, os.dup(0), "q/1", BATCH)])
     os.close(found.pidfd)
     assert found.msg_id == BATCH

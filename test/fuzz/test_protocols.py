@@ -150,7 +150,7 @@ replies = st.builds(
 @example(Reply(200, b"[[]]"))
 @example(Reply(200, b"[" * 5000))
 def test_any_answer_of_another_host_means_something(reply):
-    for read in (answers.prepared, answers.asked, answers.committed):
+    for read in (answers.prepared, answers.looked_up, answers.committed):
         assert isinstance(read(reply), Answer)
     assert isinstance(answers.attached(reply, "cafe"), Answer)
     assert isinstance(answers.progress(reply, "cafe"), Answer | int)

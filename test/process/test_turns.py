@@ -34,7 +34,7 @@ def queue(tmp_path):
 
 
 def long_turns(queue):
-    return [one for one in queue.log().splitlines() if turnlimit.TOLD in one]
+    return [one for one in queue.log().splitlines() if turnlimit.HELD in one]
 
 
 def test_a_turn_that_takes_long_is_told(tmp_path):

@@ -252,7 +252,7 @@ def test_the_sealed_events_of_all_queues_are_read_as_history(spark, tmp_path):
 def test_a_wrong_option_is_refused_by_its_name(root, options):
     [name] = options
     with pytest.raises(BadInput, match=f"^{name}: "):
-        source.asked_for({"root": str(root.path), **options})
+        source.parse_options({"root": str(root.path), **options})
 
 
 def test_a_broken_module_of_a_stranger_does_not_hide_it(

@@ -89,7 +89,10 @@ def test_a_job_whose_rows_are_refused_sends_nothing(spark, queue, sent):
 
 @pytest.mark.parametrize(
     ("options", "text"),
-    [({"queue": "../t"}, "is not the name of a queue"), ({"ttl": "x"}, "not a number of seconds")],
+    [
+        ({"queue": "../t"}, "is not the name of a queue"),
+        ({"ttl": "x"}, "not a number of seconds"),
+    ],
 )
 def test_a_wrong_option_is_refused_in_a_sentence(spark, queue, options, text):
     with pytest.raises(PySparkException, match=text):

@@ -11,7 +11,7 @@ import pytest
 from rq.causes import Cause
 from rq.errors import WrongState
 from rq.message import Message
-from rq.proc.spawn import Ending
+from rq.proc.spawn import Termination
 from rq.queues.attempts.attempt import Attempt, Claim, Work
 from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.outcome import Outcome
@@ -20,7 +20,7 @@ from rq.queues.attempts.registry import Attempts
 from rq.scripts.slots import Slot
 from rq.states import Event
 
-EXIT = Ending(0, None, None, None)
+EXIT = Termination(0, None, None, None)
 DONE = Outcome(Event.FINISH, Cause.DONE, "well")
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from rq.proc.processes import Found
+from rq.proc.processes import Holder
 from rq.spool.batch_dirs import with_theirs
 
 PREFIX = "q/j0/"
@@ -18,7 +18,7 @@ def ghost():
 
     def make(lease, msg_id=""):
         made.append(os.open("/dev/null", os.O_RDONLY))
-        return Found(1, made[-1], lease, msg_id)
+        return Holder(1, made[-1], lease, msg_id)
 
     yield make
     for fd in made:

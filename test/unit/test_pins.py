@@ -37,7 +37,7 @@ def test_each_requirement_is_pinned_to_versions_that_satisfy_it(group):
 
 def test_the_lock_was_made_from_these_lists():
     assert PINS["not_pinned"](PYPROJECT, LOCK, set(GROUPS)) == []
-    assert PINS["asked"](LOCK) == GROUPS
+    assert PINS["recorded"](LOCK) == GROUPS
 
 
 def test_each_pin_has_hashes_and_no_index_is_named():

@@ -10,9 +10,9 @@ from rq.relay import answers
 from rq.relay.two_phase import ENDS, Answer, Heard, Step, Stored, next_step
 
 NOTHING = Stored()
-KEYED = Stored(remote="http://h/q/a/1", keyed=True)
+KEYED = Stored(remote="http://h/q/a/1", knows_keys=True)
 OLD = Stored(remote="http://h/q/a/1")
-FORGOTTEN = Stored(remote="http://h/q/a/1", keyed=True, forgotten=True)
+FORGOTTEN = Stored(remote="http://h/q/a/1", knows_keys=True, forgotten=True)
 TOLD = Stored(remote="http://h/q/a/1", committing=True)
 ALL = [NOTHING, KEYED, OLD, TOLD, FORGOTTEN]
 
@@ -85,7 +85,7 @@ ID = "http://h:1/q/a/20260102.0304.05.006.7"
 )
 def test_a_third_element_tells_a_receiver_that_knows_keys(said, heard, keyed):
     answer = answers.prepared(reply(said))
-    assert (answer.heard, answer.remote, answer.keyed) == (heard, ID, keyed)
+    assert (answer.heard, answer.remote, answer.knows_keys) == (heard, ID, keyed)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_the_text_of_a_refusal_tells_its_kind(text, heard):
 def test_a_status_that_is_not_200_tells_its_kind(status, heard):
     gone = Reply(status, b'{"detail": "there is no queue a"}')
     assert answers.committed(gone).heard is heard
-    assert answers.asked(gone).heard is heard
+    assert answers.looked_up(gone).heard is heard
     assert answers.attached(gone, "x").heard is heard
     assert answers.committed(gone).text.startswith(f"{status} ")
     assert answers.committed(gone).text.endswith(": there is no queue a")
@@ -149,7 +149,7 @@ def test_an_answer_that_is_none_is_no_answer(body):
     for heard in (
         answers.prepared(Reply(200, body)),
         answers.committed(Reply(200, body)),
-        answers.asked(Reply(200, body)),
+        answers.looked_up(Reply(200, body)),
         answers.attached(Reply(200, body), "x"),
     ):
         assert heard.heard is Heard.SILENT
@@ -157,8 +157,8 @@ def test_an_answer_that_is_none_is_no_answer(body):
 
 @pytest.mark.parametrize("state", ["que", "run", "done", "relayed", "err"])
 def test_every_state_past_prep_is_committed(state):
-    assert answers.asked(reply([state])).heard is Heard.COMMITTED
-    assert answers.asked(reply(["prep"])).heard is Heard.PREP
+    assert answers.looked_up(reply([state])).heard is Heard.COMMITTED
+    assert answers.looked_up(reply(["prep"])).heard is Heard.PREP
 
 
 def test_an_upload_counts_only_with_its_own_digest():
@@ -191,7 +191,7 @@ def test_nothing_of_an_answer_is_shown_but_sentences_of_rq(said, status):
     there = reply(said, status)
     for answer in (
         answers.prepared(there),
-        answers.asked(there),
+        answers.looked_up(there),
         answers.committed(there),
         answers.attached(there, "md5"),
         answers.progress(there, "md5"),

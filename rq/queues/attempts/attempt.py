@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rq.errors import WrongState
 from rq.message import Message
-from rq.proc.spawn import Ending
+from rq.proc.spawn import Termination
 from rq.queues.attempts import outcome
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.attempts.phases import Phase, Step, next_phase
@@ -63,7 +63,7 @@ class Attempt:
         self.stamp: tuple[int, int] | None = None  # of its file `msg` at the start
         self.questions = 0  # that its script has asked, and that are not yet answered
         self.cut_short = False  # RQ itself ends it, because the queue stops
-        self.termination: Ending | None = None
+        self.termination: Termination | None = None
         self.outcome: Outcome | None = None  # decided once, when its script is done
         self._work: Work | None = None
 
@@ -127,7 +127,7 @@ class Attempt:
         """Go on: its script has said a line."""
         self._step(Step.HEAR)
 
-    def finish(self, termination: Ending) -> None:
+    def finish(self, termination: Termination) -> None:
         """Go on: its script has exited, or is ready for the next message."""
         self._step(Step.FINISH)
         self.termination = termination

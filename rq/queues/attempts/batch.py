@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rq.proc.spawn import Ending
+from rq.proc.spawn import Termination
 from rq.queues.attempts.attempt import Attempt, Work
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
@@ -14,7 +14,9 @@ from rq.scripts.slots import Slot
 from rq.scripts.words import Said
 from rq.states import Event
 
-_LIVES = Ending(None, None, None, None)  # of a message that ends before the process
+_LIVES = Termination(
+    None, None, None, None
+)  # of a message that ends before the process
 
 
 class Batch:

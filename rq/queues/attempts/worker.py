@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rq.logs import fields
-from rq.proc.spawn import Ending
+from rq.proc.spawn import Termination
 from rq.queues.attempts.attempt import Attempt
 from rq.scripts.log import PassedLog
 from rq.scripts.script import Plan, Script, drained
@@ -20,7 +20,7 @@ from rq.scripts.worker_protocol import READY, Limits, WorkerPhase
 log = logging.getLogger(__name__)
 
 _READ = 64 * 1024
-_LIVES = Ending(0, None, None, None)  # `ready` stands for exit 0
+_LIVES = Termination(0, None, None, None)  # `ready` stands for exit 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

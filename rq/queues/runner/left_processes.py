@@ -8,7 +8,7 @@ import os
 from rq.causes import Cause
 from rq.errors import Unread
 from rq.proc import lease_holders, processes
-from rq.proc.processes import Found
+from rq.proc.processes import Holder
 from rq.queues.owner.owner import Owner
 from rq.scripts.slots import Slots
 from rq.spool import batch_dirs, lost_attempts
@@ -41,7 +41,7 @@ class LeftProcesses:
             except Unread as error:  # its message is read again at the next look
                 _log.warning("a message cannot be taken back yet: %s", error)
 
-    def _has_ended(self, process: Found) -> None:
+    def _has_ended(self, process: Holder) -> None:
         others = [other for other in self._left if other is not process]
         if process.msg_id and all(other.msg_id != process.msg_id for other in others):
             self._take_back(process.msg_id)
@@ -52,7 +52,7 @@ class LeftProcesses:
         if slot is not None and all(self._slot_of(other) != slot for other in others):
             self._slots.free(slot)
 
-    def _slot_of(self, process: Found) -> int | None:
+    def _slot_of(self, process: Holder) -> int | None:
         return batch_dirs.slot_of(process.lease, self._owner.opened.lease_prefix)
 
     def _take_back(self, msg_id: str) -> None:
@@ -65,7 +65,7 @@ class LeftProcesses:
         owner.wake()
 
 
-def _sentence(process: Found) -> str:
+def _sentence(process: Holder) -> str:
     if process.pid == 0:  # its slot is locked by a process that cannot be found
         return lease_holders.hidden_sentence(0.0)
     if process.lease == lease_holders.OF_ANCESTOR:

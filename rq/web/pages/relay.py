@@ -12,7 +12,7 @@ from falcon.asgi import Request, Response
 
 from rq import host_back_off, transfers
 from rq.access.roles import Principal
-from rq.host_back_off import Left
+from rq.host_back_off import BackOff
 from rq.layout import Root
 from rq.transfers import QUEUE, Transfer
 from rq.web import deliveries, views
@@ -65,7 +65,7 @@ OF_ONE = {
 }
 
 
-_Look = tuple[list[Transfer], list[Left]]
+_Look = tuple[list[Transfer], list[BackOff]]
 
 
 class RelayPage:
@@ -177,24 +177,24 @@ class PeerRow(TypedDict):
 
 
 def peers(
-    begun: Sequence[Transfer], hosts: Iterable[Left], now: float
+    begun: Sequence[Transfer], hosts: Iterable[BackOff], now: float
 ) -> list[PeerRow]:
     """Return a row for each host, those that did not answer first."""
     number = Counter(transfer.peer for transfer in begun if transfer.peer)
     silent = {host.name: host for host in hosts}
     rows = [_peer(host, now, number[name]) for name, host in silent.items()]
     for name in sorted(number.keys() - silent.keys()):
-        answers = Left(name=name, failures=0, until=0.0, asked=False, reason="")
+        answers = BackOff(name=name, failures=0, until=0.0, is_tried=False, reason="")
         rows.append(_peer(answers, now, number[name]))
     return rows
 
 
-def _peer(host: Left, now: float, messages: int) -> PeerRow:
+def _peer(host: BackOff, now: float, messages: int) -> PeerRow:
     return {
         "name": host.name,
         "failures": host.failures,
         "until": host.until,
-        "asked": host.asked,
+        "asked": host.is_tried,
         "reason": host.reason,
         "wait": max(0.0, host.until - now),
         "messages": messages,
