@@ -28,6 +28,15 @@ class State(StrEnum):
 FINAL = frozenset({State.DONE, State.RELAYED, State.ERR, State.DISMISSED})
 HASHED = frozenset({State.DONE, State.RELAYED})
 LIVE = frozenset({State.PREP, State.QUE, State.RUN})
+COUNTED = (
+    State.PREP,
+    State.QUE,
+    State.RUN,
+    State.DONE,
+    State.RELAYED,
+    State.ERR,
+    State.DISMISSED,
+)
 
 
 class Role(StrEnum):

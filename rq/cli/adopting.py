@@ -11,8 +11,7 @@ from rq.cli import place, term
 from rq.config.settings import QueueConfig
 from rq.errors import RQError
 from rq.layout import QueueDir, Root
-from rq.spool import adoption
-from rq.spool.store import PREP_SECONDS
+from rq.spool import PREP_SECONDS, adoption
 from rq.states import State
 
 _DAY = 86400.0

@@ -25,8 +25,7 @@ from rq.queues.maintenance.deposits import Deposits
 from rq.queues.owner import rates
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
-from rq.spool import Spool
-from rq.spool.store import PREP_SECONDS
+from rq.spool import PREP_SECONDS, Spool
 from rq.states import Event, Note, Role, State
 
 PATIENCE = 2.0  # seconds that who asks for a look waits for the door

@@ -15,8 +15,7 @@ from zlib import crc32
 
 from rq import names
 from rq.layout import Root
-from rq.spool.entry import COUNTED
-from rq.states import HASHED, State
+from rq.states import COUNTED, HASHED, State
 
 _LARGE = 5000  # names in a directory that several tasks share
 

@@ -43,7 +43,7 @@ from rq.layout import Root
 from rq.spark import folder_rows, folders_plan, journal_plan, journal_source, sink
 from rq.spark.folder_rows import Counted, Reading
 from rq.spark.folders_plan import Leaf, Wanted
-from rq.spool.entry import COUNTED
+from rq.states import COUNTED
 
 NAME = "rq"
 _HISTORY, _MESSAGES = "history", "messages"

@@ -1,7 +1,22 @@
-"""The spool: journal, folders and recovery of one queue; the only mover of messages."""
+"""The spool: messages as folders, their events and their recovery; the only mover.
 
-from rq.spool.recovery import open_spool, stopped_cleanly
+The owner of a queue opens it and asks `Spool`. Other rooms may import `folders`,
+`script_files`, `ancestor_files`, `adoption`, `check` and `disk_speed`, which need no
+owner. All else is the spool's own, or the queues'; contracts say which.
+"""
+
+from rq.spool.recovery import counts_at_stop, open_spool, stopped_cleanly
 from rq.spool.recovery_apply import Opened
-from rq.spool.store import Spool
+from rq.spool.store import LAG_BYTES, LAG_MESSAGES, PREP_SECONDS, Spool, key_seconds
 
-__all__ = ["Opened", "Spool", "open_spool", "stopped_cleanly"]
+__all__ = [
+    "LAG_BYTES",
+    "LAG_MESSAGES",
+    "PREP_SECONDS",
+    "Opened",
+    "Spool",
+    "counts_at_stop",
+    "key_seconds",
+    "open_spool",
+    "stopped_cleanly",
+]

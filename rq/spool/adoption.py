@@ -18,8 +18,7 @@ from rq.journal import history
 from rq.layout import MSG, QUEUE_DIRS, QueueDir, folder
 from rq.logs import fields
 from rq.spool import ancestor_files, checkpoint, folders
-from rq.spool.entry import COUNTED
-from rq.states import State
+from rq.states import COUNTED, State
 
 ADOPTED_BYTES = 256 * 1024 * 1024  # of files that are read at the first start
 AGEING = (State.PREP, State.DONE, State.RELAYED, State.DISMISSED)

@@ -19,9 +19,9 @@ from rq.journal import gaps, history
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
 from rq.spool import checkpoint, fold, folders, recovery, recovery_apply, restored
-from rq.spool.entry import COUNTED, Counts
+from rq.spool.entry import Counts
 from rq.spool.store import Spool
-from rq.states import HASHED, State
+from rq.states import COUNTED, HASHED, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rq.layout import folder
-from rq.states import State
+from rq.states import COUNTED, State
 
 
 class Entry:
@@ -99,17 +99,6 @@ class Counts:
 
     def to_json(self) -> dict[str, int]:
         return {str(state): self.of(state) for state in COUNTED}
-
-
-COUNTED = (
-    State.PREP,
-    State.QUE,
-    State.RUN,
-    State.DONE,
-    State.RELAYED,
-    State.ERR,
-    State.DISMISSED,
-)
 
 
 def counts_from(data: dict[str, Any]) -> Counts:

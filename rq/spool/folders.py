@@ -17,8 +17,8 @@ from rq.durable import content
 from rq.errors import BadMessage, NoSuchMessage, Torn, Unread, is_busy
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.message import Message, from_disk
-from rq.spool.entry import COUNTED, Counts
-from rq.states import HASHED, State
+from rq.spool.entry import Counts
+from rq.states import COUNTED, HASHED, State
 
 # Bytes of `msg`, `status` and the like: a message is accepted up to 1 MiB, and grows with
 # its attempts and riders.

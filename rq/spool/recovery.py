@@ -60,6 +60,13 @@ def stopped_cleanly(queue: QueueDir) -> bool:
     )
 
 
+def counts_at_stop(queue: QueueDir) -> Counts | None:
+    """Return what the last clean end counted; None when there is none that can be
+    believed."""
+    point = checkpoint.read(queue)
+    return None if point is None or not stopped_cleanly(queue) else point.counts
+
+
 def open_spool(
     queue: QueueDir,
     *,

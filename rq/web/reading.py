@@ -11,7 +11,7 @@ from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, RQError
 from rq.kinds import PASSING
 from rq.replies import MessageRow, MessageView
-from rq.spool import checkpoint, folders, stopped_cleanly
+from rq.spool import counts_at_stop, folders
 from rq.states import State
 from rq.web import views
 from rq.web.site import Site
@@ -117,9 +117,9 @@ async def counts(site: Site, name: str) -> dict[str, int]:
 
 def _counts(site: Site, name: str) -> dict[str, int]:
     queue = site.root.queue(name)
-    point = checkpoint.read(queue)
-    if point is None or not stopped_cleanly(queue):
+    stopped = counts_at_stop(queue)
+    if stopped is None:
         return {}
-    counts = point.counts.to_json()
+    counts = stopped.to_json()
     counts["errack"] = counts.pop(State.DISMISSED)  # as the owner calls it
     return counts

@@ -25,9 +25,8 @@ from rq.durable import crash_points
 from rq.errors import WrongState
 from rq.layout import folder
 from rq.spool import check, checkpoint, decisions, folders, index, transactions
-from rq.spool.entry import COUNTED
 from rq.spool.transactions import Standing
-from rq.states import Event, Role, State
+from rq.states import COUNTED, Event, Role, State
 
 MAX_COUNT = 3
 MESSAGES = 8

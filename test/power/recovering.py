@@ -17,8 +17,7 @@ from rq.errors import RQError
 from rq.layout import ATTACH, folder
 from rq.proc import lease_holders
 from rq.spool import check, folders
-from rq.spool.entry import COUNTED
-from rq.states import State
+from rq.states import COUNTED, State
 
 
 @dataclass(slots=True)

@@ -18,8 +18,8 @@ from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_view
 from rq.queues.owner.owner import Owner
 from rq.spool import folders
-from rq.spool.entry import COUNTED, Entry
-from rq.states import HASHED, State
+from rq.spool.entry import Entry
+from rq.states import COUNTED, HASHED, State
 
 LIMIT = 20
 MOST = 10_000

@@ -6,8 +6,7 @@ import time
 from collections import deque
 
 from rq.queues.control.connection import Connection
-from rq.spool import Spool
-from rq.spool.store import LAG_BYTES, LAG_MESSAGES
+from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
 
 
 class Pace:

@@ -13,8 +13,7 @@ from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
-from rq.spool.entry import COUNTED
-from rq.states import State
+from rq.states import COUNTED, State
 
 TEXT = 1000  # characters of what a script last said; `get_message` has all of it
 

@@ -16,9 +16,8 @@ from rq.errors import BadInput
 from rq.journal import sealing
 from rq.logs import fields
 from rq.queues.owner.owner import Owner
-from rq.spool import Spool, checkpoint, expiry, index
+from rq.spool import PREP_SECONDS, Spool, checkpoint, expiry, index
 from rq.spool.expiry import Limits, Owned, Search
-from rq.spool.store import PREP_SECONDS
 from rq.states import State
 
 DAY = 86400.0

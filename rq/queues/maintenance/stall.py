@@ -12,7 +12,7 @@ from rq.config.admin import Admin
 from rq.config.settings import PERSISTENT
 from rq.queues.owner.owner import Owner
 from rq.scripts.worker_protocol import WorkerPhase
-from rq.spool.store import LAG_MESSAGES
+from rq.spool import LAG_MESSAGES
 from rq.wording import duration
 
 PATIENCE = 60.0  # seconds, after which it is told

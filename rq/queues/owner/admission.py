@@ -7,8 +7,7 @@ from rq.config.settings import RootConfig
 from rq.errors import Closed, DiskFailed, NoRoom, RQError
 from rq.layout import Root
 from rq.queues.owner.disk_room import DiskRoom
-from rq.spool import Spool
-from rq.spool.store import LAG_BYTES, LAG_MESSAGES
+from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
 
 
 class Admission:
