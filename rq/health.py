@@ -1,7 +1,7 @@
 """What is not well: one rule for `rq status`, for /readyz and for the pages.
 
-What somebody wanted (a queue that is paused or down) is well, and so is what passes by
-itself, though it is told.
+A queue that somebody paused or took down is well. Trouble that passes by itself is shown,
+and does not make RQ unwell.
 """
 
 from __future__ import annotations

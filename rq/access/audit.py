@@ -98,7 +98,7 @@ class Groups:
 
 
 def network(address: str) -> str:
-    """Return what an address is counted as: who has an IPv6 address has 2**64 of them.
+    """Return what an address is counted as: a customer has 2**64 addresses of IPv6.
 
     >>> network("192.0.2.7"), network("::ffff:192.0.2.7"), network("2001:db8::1:2")
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')

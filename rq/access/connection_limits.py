@@ -1,4 +1,4 @@
-"""Counts who is connected, so that nobody crowds out the others, or RQ itself."""
+"""Limits the connections of each user, so that nobody crowds out others, or RQ itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConnectionLimits:
         self._all -= 1
         if not asker.is_own:
             self._of[asker.peer.uid] -= 1
-            self._of += Counter()  # forget who has none any more
+            self._of += Counter()  # drop the zeros
 
     def excess(self, newest: Asker) -> tuple[int, Those] | None:
         """Return how many there may be, and of whose connections one has to go, when

@@ -210,5 +210,5 @@ _FORWARDED = (
 
 
 def is_forwarded(headers: Iterable[str]) -> bool:
-    """Return whether headers (names in lower case) tell of a proxy in between."""
+    """Return whether headers (names in lower case) show a proxy in between."""
     return any(name.startswith(_FORWARDED) for name in headers)

@@ -35,7 +35,7 @@ class Guesses:
         over = level - ((1 if attacked else AT_ONCE) - 1)
         if over > 0:
             raise TooOften(
-                "Too many wrong logins came from this address; wait a little.",
+                "Too many wrong logins came from this address: wait, then try again.",
                 over * PAUSE,
             )
         self._addresses.add(address, 1, now)

@@ -1,4 +1,4 @@
-"""A thread of its own that compares passwords, and who comes next when many wait.
+"""A thread that compares passwords, and the order of those that wait for it.
 
 A hash takes 16 MiB and a twentieth of a second on purpose. Nothing else waits for this
 thread, and it never uses more than one core.

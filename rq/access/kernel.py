@@ -30,7 +30,7 @@ _CONTAINER_FILES = ("/run/.containerenv", "/run/systemd/container")
 _MAPPED = b"\0" * 10 + b"\xff\xff"  # ::ffff:0:0/96
 _SIX_LOOPBACK = b"\0" * 15 + b"\x01"
 
-_Address = bytes  # 4 or 16 of them
+_Address = bytes  # 4 or 16 bytes
 _End = tuple[_Address, int]  # and the port
 
 
@@ -89,7 +89,7 @@ def _ask(sock: socket.socket, peer: _End, ours: _End) -> int | None:
     kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
     with socket.socket(socket.AF_NETLINK, kind, _NETLINK_SOCK_DIAG) as netlink:
         if _namespace(netlink) != _namespace(sock):
-            return None  # we would be told of the sockets of another network
+            return None  # the answer would be about another network
         netlink.sendto(head + body, (0, 0))
         answer, _, flags, sender = netlink.recvmsg(4096)
         port = netlink.getsockname()[0]

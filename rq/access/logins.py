@@ -104,7 +104,7 @@ class Logins:
     def _ended(self, key: tuple[bytes, str], check: asyncio.Task[User | None]) -> None:
         del self._checks[key]
         if not check.cancelled():
-            check.exception()  # whoever asked may have gone: nobody else looks at it
+            check.exception()  # marks it as read: the client may have gone
 
     def _digest(self, name: str, password: str) -> bytes:
         text = f"{len(name)}\n{name}{password}".encode("utf-8", "surrogatepass")

@@ -16,7 +16,7 @@ from rq.proc import peers
 
 log = logging.getLogger(__name__)
 
-# What those may do who can open a socket (by its mode and group) and are nobody special.
+# The role of a user who can open a socket (by its mode and group) and has no other.
 QUEUE_OTHERS = Role.OPERATOR  # what the ancestor allowed: all that is about messages
 SUPERVISOR_OTHERS = Role.PRODUCER  # they look, and wake a queue
 TIMERS_OTHERS = Role.PRODUCER

@@ -82,7 +82,7 @@ class Tokens:
         try:
             self._by_digest = {token.sha256: token for token in read(self._root)}
         except CannotRead:
-            # Who is let in is not known; the next request looks again.
+            # Not known which tokens there are; the next request looks again.
             log.warning("%s cannot be read just now", self._root.tokens)
             raise
         except BadConfig as error:

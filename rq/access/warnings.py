@@ -1,4 +1,4 @@
-"""What an operator should know of who may do what here, a sentence each."""
+"""What an operator should know of access to this RQ, a sentence each."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def of_config(config: RootConfig) -> list[str]:
     if not is_near and not config.open_without_auth:
         what = "basic_auth" if users else "tokens"
         sentences.append(
-            f"{what} over plain HTTP on {config.addr}:{config.port}: whoever is on "
-            "the way can read passwords and tokens; set tls, or addr to 127.0.0.1 "
-            "behind a proxy that speaks TLS"
+            f"{what} over plain HTTP on {config.addr}:{config.port}: anybody on the "
+            "network path can read passwords and tokens; set tls, or set addr to "
+            "127.0.0.1 behind a proxy that speaks TLS"
         )
     return sentences
 

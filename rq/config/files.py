@@ -31,7 +31,7 @@ def write_secret_state(path: Path, data: object) -> None:
 
 
 def claim(path: Path) -> bool:
-    """Remove a file; return whether it was us: of several who try, one hears True."""
+    """Remove a file; of several processes that try, one gets True."""
     return durable.claim(str(path))
 
 

@@ -1,4 +1,4 @@
-"""Which values of a config are secrets, told by their names; hides them from viewers."""
+"""Which values of a config are secrets, by their names; hides them from viewers."""
 
 from __future__ import annotations
 

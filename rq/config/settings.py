@@ -46,7 +46,7 @@ class RootConfig:
     admin_group: str | None = None  # its members may ask all of RQ's sockets
     basic_auth: Mapping[str, Any] | None = None
     allowed_ips: tuple[str, ...] = ()
-    open_without_auth: bool = False  # whoever reaches the web may do all
+    open_without_auth: bool = False  # anybody who reaches the web may do anything
     # Users and groups of this machine that need no login over loopback: name and role.
     local_users: Mapping[str, str] = field(default_factory=dict)
     local_groups: Mapping[str, str] = field(default_factory=dict)

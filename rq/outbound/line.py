@@ -40,7 +40,9 @@ class Line:
 
     def __init__(self, to: Target, peer: Peer, most: int = _BODY) -> None:
         """`most`: bytes of an answer that are read."""
-        self.knows_keys = False  # whoever answers here; learned from an answer
+        self.knows_keys = (
+            False  # the host honours idempotency keys; learned from an answer
+        )
         self._to = to
         self._peer = peer
         self._patience = peer.timeout

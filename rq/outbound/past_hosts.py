@@ -1,4 +1,4 @@
-"""The hosts of before: RQ once relayed to any host, so the first start of a version that
+"""The hosts of the past: RQ once relayed to any host, so the first start of a version that
 asks for permission allows those that the history names. Once; later ones need a person.
 
 It runs before any process of RQ takes a message: a message that is sent to an internal
@@ -31,7 +31,7 @@ from rq.states import Event, State
 DAYS = 30
 _QUEUE = "relay"
 _WAITING = (State.PREP, State.QUE, State.RUN)
-_READ = 10_000  # files of waiting messages that the journal no longer tells of
+_READ = 10_000  # files of waiting messages that the journal no longer names
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +68,12 @@ def entered(root: Root) -> list[str]:
 
 
 def news(root: Root) -> list[str]:
-    """Return them as long as nobody was told."""
+    """Return the hosts that were allowed so, until a person has seen them."""
     return [] if _state(root).get("shown", True) else entered(root)
 
 
 def note_shown(root: Root) -> None:
-    """Note that a person was told."""
+    """Note that a person has seen them."""
     with contextlib.suppress(OSError):
         files.write_state(root.relay_hosts, {**_state(root), "shown": True})
 
@@ -118,7 +118,7 @@ def _target(dest: str) -> peers.Target | None:
 
 
 def _dests(queue: QueueDir, since: float, waiting: dict[str, State]) -> Iterator[str]:
-    """Give the dest of every message that the journal tells to be relayed or that waits,
+    """Give the dest of every message that was relayed, by the journal, or that waits,
     the latest first; those are taken out of `waiting`."""
     relayed: set[str] = set()
     for path, is_sealed in _segments(queue, since):

@@ -23,7 +23,7 @@ from rq.outbound.addresses import Allowed
 _KEYS = ("allow", "ca", "peers")
 _PEER_KEYS = ("user", "password", "token", "insecure", "ca", "timeout")
 _SECRETS = ("password", "token")
-_LONGEST = 1000  # characters of an URL; those who wait for it name it
+_LONGEST = 1000  # characters of a URL; messages that wait for it name it
 Row: TypeAlias = Mapping[str, Any]  # a field of a Peer: what `_check` lets through
 _USUAL = {"http": 80, "https": 443}
 
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def peer(self) -> str:
-        """Return the host as this one tells hosts apart: `http://HOST:PORT`."""
+        """Return the name under which a host is known here: `http://HOST:PORT`."""
         return f"{self.scheme}://{self.place}"
 
     @property
@@ -84,11 +84,13 @@ def target(dest: str) -> Target:
         raise BadInput(f"{dest!r:.200} is not http(s)://HOST[:PORT]/…/q/NAME")
     if not parts.path.isascii() or " " in dest or len(dest) > _LONGEST:
         raise BadInput(
-            f"{dest!r:.200} cannot be sent to: at most {_LONGEST} characters, no blanks, "
-            "and others than ASCII as %XX"
+            f"{dest!r:.200} cannot be sent to: a URL has at most {_LONGEST} characters, no "
+            "blanks, and what is not ASCII as %XX"
         )
     if parts.username is not None:
-        raise BadInput("a password in an URL is shown to all: put it into peers.json")
+        raise BadInput(
+            "a password in a URL is shown to everybody: put it into config/peers.json"
+        )
     return Target(
         scheme=parts.scheme,
         host=parts.hostname,
@@ -99,7 +101,7 @@ def target(dest: str) -> Target:
 
 
 def origin(url: str) -> Target:
-    """Return the host that an URL of peers.json names; its queue is empty."""
+    """Return the host that a URL of peers.json names; its queue is empty."""
     parts, port = _split(url)
     host = parts.hostname
     if not host:
@@ -167,7 +169,7 @@ def _read(path: Path, stamp: config.Stamp) -> Table:
 def _table(data: Row, rows: Mapping[str, Row]) -> Table:
     texts = tuple(data.get("allow") or ())
     origins = {url: origin(url) for url in rows}
-    # Who has settings is meant to be asked.
+    # A host with settings is one that may be asked.
     allow = addresses.allowed([*texts, *(origin.place for origin in origins.values())])
     common: dict[str, Any] = {"ca": data.get("ca"), "allow": allow}
     peers = {origins[url].peer: Peer(**{**common, **row}) for url, row in rows.items()}

@@ -63,7 +63,7 @@ def _why_not(root: Root, place: str) -> str:
 
 
 def spelled(text: str) -> str:
-    """Return HOST, HOST:PORT or a network as it is kept; also of an URL. BadInput."""
+    """Return HOST, HOST:PORT or a network as it is kept; also of a URL. BadInput."""
     if "://" in text:
         return peers.origin(text).place
     host, port = addresses.split_port(text)

@@ -28,7 +28,7 @@ def create_app(site: Site) -> App:
     """Return the ASGI application that serves `site`."""
     site.templates = templates = templating.environment(site)
     for name in templates.list_templates():
-        templates.get_template(name)  # compiled now, not for the first who asks
+        templates.get_template(name)  # compiled now, not with the first request
     credentials = Credentials(site)
     app: App = falcon.asgi.App(
         middleware=[Auditor(site), guard.Guard(site, credentials), Flashes(site)]

@@ -51,7 +51,7 @@ class Attachments:
         if state == ["ok", State.PREP]:
             reply, form = await self._take(req, name, message)
         else:
-            # Read to its end all the same: clients send before they listen.
+            # Read the body to its end: a client that is still sending reads no answer.
             form, sent = await _skim(req)
             reply, error = state, failure_in(state)
             if error is None:

@@ -22,12 +22,12 @@ HEAD_TIME = 10  # seconds for the head of a request, whatever comes meanwhile
 HEAD_SIZE = 64 * 1024  # bytes of a head; more than any browser or proxy sends
 _SLICE = 2048  # bytes that are read at a time, where each may cost a step of Python
 _TURN = 0.002  # seconds for what one client sent, before others have their turn
-_TLS_ADMITTED = 256 * 1024  # bytes that are read at a time of who is let in
+_TLS_ADMITTED = 256 * 1024  # bytes read at a time from a client that was let in
 _PIECE = 16 * 1024  # bytes of a body that are handed on in one, if they are there
 STALL_TIME = 300  # seconds until a client is left that takes nothing of an answer
 _BYTES_ACKED = slice(120, 128)  # of struct tcp_info
-UID = "rq.uid"  # in a request's scope: who owns the other end; None: not known
-ADMITTED = "rq.admitted"  # there: to be called when it is known who asks
+UID = "rq.uid"  # in a request's scope: uid of the other end; None: not known
+ADMITTED = "rq.admitted"  # in the scope: a function to call once the client is let in
 
 Scope: TypeAlias = dict[str, Any]  # and messages, as ASGI has them
 Receive: TypeAlias = Callable[[], Awaitable[Scope]]
@@ -65,7 +65,7 @@ class Connection(ASGIProtocol):
         await self._inner(scope, receive, send)
 
     def _admit(self) -> None:
-        """Somebody asks who is let in, and may have much to send."""
+        """Note that the client was let in: it may send much, and need not give way."""
         self._visitors.answers(self._visitor)
         if tls := getattr(self.transport, "_ssl_protocol", None):
             tls.max_size = _TLS_ADMITTED
@@ -102,7 +102,7 @@ class Connection(ASGIProtocol):
         self._ahead = data[at:]
         if self._ahead:
             self._pause_reading()
-            # What is not wanted of a body is not read: gunicorn tells when it is taken.
+            # While the application holds back, gunicorn calls when it takes more.
             if self._body_receiver is None or not self._body_receiver.buffered:
                 self._go_on_later()
         return True
@@ -167,7 +167,7 @@ class Connection(ASGIProtocol):
         return bool(await super()._serve_http_request(*request))
 
     def _arm_keepalive_timer(self) -> None:
-        """Wait for the next request; what was answered may be on its way still."""
+        """Wait for the next request; the last answer may still be on its way."""
         if not self._flow_control.write_paused:
             self._visitors.waits(self._visitor)
         super()._arm_keepalive_timer()
@@ -195,7 +195,7 @@ class Connection(ASGIProtocol):
         # They know each other: what they hold would stay until Python looks for such.
         self._ahead, self._callback_parser = b"", None
         if self._request_ready is not None:
-            self._request_ready.set()  # ends who waits for a head now, not in a while
+            self._request_ready.set()  # wakes the task that waits for a head
 
     # ---- ends
 
@@ -210,7 +210,7 @@ class Connection(ASGIProtocol):
             self._head_timer = None
 
     def _end_waiting(self) -> None:
-        """The head did not come in time. Who said nothing at all is told nothing."""
+        """Close: the head did not come in time. A client that sent nothing gets no answer."""
         self._head_timer = None
         if self._head_begun:
             text = f"The head of the request did not come within {HEAD_TIME} s.\n"

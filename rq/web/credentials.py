@@ -1,4 +1,4 @@
-"""What a request shows of who asks: a token, a name and a password, or a session."""
+"""The credentials of a request: a token, a name and a password, or a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rq.web.origin import asker_of
 from rq.web.site import Site
 
 _MOST_COOKIES = 8
-WRONG_LOGIN = "This name and this password do not belong together here."
+WRONG_LOGIN = "The name or the password is wrong."
 WRONG_TOKEN = "This token is not valid: it was revoked, has ended, or never was one."
 
 
@@ -28,7 +28,7 @@ class Credentials:
 
     def __init__(self, site: Site) -> None:
         config = site.config
-        # Cookies do not know ports: each RQ of a host has a name of its own for its.
+        # Cookies are shared by all ports of a host, so the name holds the port.
         self.cookie = f"rq_login_{config.port}"
         self.tokens = Tokens(site.root)
         self.logins = Logins(config)

@@ -1,4 +1,4 @@
-"""Copies and webhooks that could not be delivered, and what a person says of them."""
+"""Copies and webhooks that could not be delivered, and what a person decides."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _FULL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Who may come in, in which number."""
+    """How many connections are accepted, and with which certificate."""
 
     connections: int
     certificate: Certificate | None = None  # None: plain HTTP
@@ -95,7 +95,7 @@ class Door:
         self._loop.add_reader(listener, self._accept)
 
     def close(self) -> None:
-        """Accept nobody any more; those who are in stay."""
+        """Accept no more connections; open ones stay."""
         if self._open:
             self._open = False
             self._loop.remove_reader(self._listener)
@@ -203,13 +203,13 @@ class Door:
         self._loop.call_later(_PAUSE, self._look_again)
 
     def _turn_one_away(self) -> None:
-        """Answer who has waited longest, with the descriptor kept for this."""
+        """Answer the longest waiting client, with the descriptor kept for this."""
         if self._reserve is not None:
             os.close(self._reserve)
             self._reserve = None
             with contextlib.suppress(OSError):
                 sock, _ = self._listener.accept()
-                sock.setblocking(False)  # who says nothing must not be waited for
+                sock.setblocking(False)  # a silent client must not block us
                 self._refuse(sock)
                 self._part(sock)  # now: the descriptor is needed
         self._keep_reserve()

@@ -154,7 +154,7 @@ def send_file(
     resp.set_header("Accept-Ranges", "bytes")
     resp.set_header("ETag", etag)
     resp.set_header("Last-Modified", formatdate(info.st_mtime, usegmt=True))
-    # Who resumes, or asks whether it has changed, keeps the file by themselves.
+    # A client that resumes, or asks for changes, keeps the file itself.
     resp.set_header("Cache-Control", "no-store")
     if _is_known(req, etag, info.st_mtime):
         os.close(fd)
@@ -243,7 +243,7 @@ async def _stream(site: Site, fd: int, start: int, end: int) -> AsyncIterator[by
             size = min(CHUNK, end - start)
             data = await site.pools.file(os.pread, fd, size, start)
             if not data:
-                return  # it was cut short meanwhile; the length tells the asker
+                return  # the file was cut meanwhile; the client sees it by the length
             start += len(data)
             yield data
     finally:

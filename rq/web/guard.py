@@ -50,7 +50,7 @@ class Guard:
         self._credentials = credentials
 
     async def process_request(self, req: Request, resp: Response) -> None:
-        """Decide who asks, whatever is asked for."""
+        """Authenticate the client, before the request is routed."""
         req.context.principal = None
         check_spelling(req)
         asker = asker_of(req)
@@ -89,7 +89,7 @@ class Guard:
             await _hear_out(req)
 
     async def _principal(self, req: Request, asker: Asker) -> Principal:
-        """Return who asks: by what they show, else by what the kernel says of them."""
+        """Return who asks: by the credentials, else by what the kernel says."""
         principal = await self._credentials.principal(req)
         return self._gate.admit(asker) if principal is None else principal
 
@@ -101,7 +101,7 @@ def _admit(req: Request) -> None:
 
 
 async def _hear_out(req: Request) -> None:
-    """Read what a refused client still sends: most send all before they listen."""
+    """Read the rest of a refused request: most clients send all before they read."""
     left = req.content_length or 0
     if 0 < left <= HEARD_OUT and not req.get_header("Expect"):
         await req.stream.exhaust()

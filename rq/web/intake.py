@@ -89,14 +89,14 @@ class Intake:
         }
 
     def close(self) -> None:
-        """Close the file now, or as soon as the thread that is at it leaves it: who asks
-        serves others, and a disk may take its time."""
+        """Close the file now, or when the thread that writes it has ended. Do not wait:
+        the event loop serves others, and a disk may be slow."""
         self._is_done = True
         self._close_if_idle()
 
     def _close_if_idle(self) -> None:
         if not self._at_work.acquire(blocking=False):
-            return  # who is at work looks when that has ended
+            return  # the thread closes the file when it has ended
         try:
             if not self._is_closed:
                 self._is_closed = True

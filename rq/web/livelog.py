@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_VIEWERS = 1000
 MOST_OF_ONE = 750  # of these; one user must not take all
-_LOOK_EVERY = 2.0  # seconds between looks whether a viewer may still look
+_LOOK_EVERY = 2.0  # seconds between checks that a viewer may still read
 
 
 class Hub:
@@ -48,7 +48,7 @@ class Hub:
     async def _events(
         self, key: tuple[str, str], viewer: logwatch.Viewer
     ) -> AsyncIterator[logwatch.Event]:
-        # Begun with the first event: of who asks by HEAD, or has gone, none is taken.
+        # Begins with the first event: HEAD, and a client that has gone, take none.
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = logwatch.Watch(self._site, *key)
@@ -71,7 +71,7 @@ class Hub:
                 del self._watches[key]
 
     def close(self) -> None:
-        """End all streams; viewers come back by themselves, to who serves next."""
+        """End all streams; browsers reconnect by themselves, to the next process."""
         self.closing = True
         for watch in self._watches.values():
             watch.wake()

@@ -50,7 +50,7 @@ class Event:
 
 
 def event(kind: str, value: object, at: int | None = None) -> Event:
-    """Return an event; `at` is the byte that a reconnecting viewer asks for."""
+    """Return an event; a viewer that reconnects goes on at byte `at`."""
     mark = b"" if at is None else f"id: {at}\n".encode()
     body = orjson.dumps(value)
     return Event(mark + b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n")
@@ -62,12 +62,12 @@ HELLO = Event(b"retry: 1500\n\n")
 
 @dataclass(eq=False, slots=True)
 class Viewer:
-    """Somebody who follows: where they are, and since when they take an event."""
+    """A client that follows a log: its position, and since when it takes an event."""
 
     offset: int
     patient: bool = False  # reads from where it asked for, however far behind
     who: str = ""  # by whose login or name
-    stands: Callable[[], bool] = lambda: True  # whether they may still look
+    stands: Callable[[], bool] = lambda: True  # whether they may still read
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[Any] | None = None
     sending_since: float | None = None
@@ -126,7 +126,9 @@ class Watch:
                 yield self.state
             if viewer.offset < self.size:
                 yield await self._next(viewer)
-                await asyncio.sleep(0)  # who is behind must not hold up the others
+                await asyncio.sleep(
+                    0
+                )  # a viewer that is behind must not hold up the others
                 continue
             if self.final or self.lost:
                 yield event(
@@ -245,7 +247,7 @@ class Watch:
             self.wake()
             return
         except RQError:
-            return  # it cannot be read now: its log is still there to be followed
+            return  # the message cannot be read now; its log can
         state = state_of(message)
         final = state["state"] in _FINAL
         if final and not self.final:

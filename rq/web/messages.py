@@ -46,7 +46,7 @@ _SEND = {
     "prep": "prep_message",
     "single_que": "single_que",
 }
-# _method: command, where a browser goes when it is done, and who may.
+# _method: command, where a browser goes afterwards, and the role it takes.
 CHANGES = {
     "delete": ("delete_message", "queue", Role.OPERATOR),
     "destroy": ("destroy_message", "queue", Role.OPERATOR),

@@ -48,5 +48,5 @@ def check_origin(req: Request) -> None:
         if urlsplit(origin).netloc.lower() == (req.get_header("Host") or "").lower():
             return
     raise falcon.HTTPForbidden(
-        description="A page of another site asked for this; it is refused."
+        description="This request comes from a page of another site; RQ refuses it."
     )

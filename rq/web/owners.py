@@ -245,7 +245,7 @@ class Owners:
         return await line.ask(payload, DEADLINE)
 
     async def _line(self, queue: str, creates: bool) -> Line:
-        """Return the open line to a queue; those who ask meanwhile share its opening."""
+        """Return the open line to a queue; concurrent callers share its opening."""
         opening = self._lines.get((queue, creates))
         if opening is not None and (not opening.done() or _is_good(opening)):
             return await asyncio.shield(opening)
@@ -285,7 +285,7 @@ def _is_good(opening: asyncio.Future[Line]) -> bool:
 async def ask_once(
     path: Path, payload: bytes, magic: bytes = wire.MAGIC, deadline: float = DEADLINE
 ) -> bytes:
-    """Ask over a line of its own."""
+    """Ask over a line that is opened and closed for it."""
     line = await Line(path, magic).connect()
     with contextlib.closing(line):
         return await line.ask(payload, deadline)

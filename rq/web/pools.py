@@ -34,11 +34,13 @@ class Pools:
     def search(self, act: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Search, when it is its turn; Busy when too many wait already."""
         if self._searching >= SEARCHES + WAITING:
-            raise Busy(f"{SEARCHES} searches are at work and {WAITING} wait; ask again")
+            raise Busy(
+                f"{SEARCHES} searches run and {WAITING} wait: try again in a moment"
+            )
         self._searching += 1
         loop = asyncio.get_running_loop()
         done = self._searches.submit(act, *args)
-        # Of the thread, not of the asker: one who hangs up does not end the search.
+        # Count until the thread ends: a client that hangs up does not end its search.
         done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._searched))
         return asyncio.wrap_future(done)
 

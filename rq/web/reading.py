@@ -1,5 +1,5 @@
-"""Reading messages, whoever answers for their queue: its owner, or, where nobody does and
-while it is DOWN, its folders; nothing here writes."""
+"""Reads messages from the owner of their queue or, while it is DOWN or does not answer,
+from its folders; nothing here writes."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Refusals:
             resp.content_type = "text/plain; charset=utf-8"
             resp.text = text + "\n"
         elif wants_page(req) and _may_sign_in(req, status):
-            # Whoever has only come here needs no reproach: the form says it all.
+            # No complaint for a first visit: the form alone is enough.
             has_come = status == 401 and self._site.config.basic_auth
             said = "" if has_come and not signin.was_tried(req) else text
             signin.answer(self._site, req, resp, said)

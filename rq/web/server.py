@@ -114,7 +114,7 @@ class _Log(Logger):
 
 
 class _Server(BaseApplication):
-    """gunicorn, told by this program and by nothing else."""
+    """gunicorn, configured by this program alone."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Server(BaseApplication):
             "umask": 0o027,
             "chdir": "/",
             "proc_name": "rq-web",
-            # Nobody is believed who says on whose behalf they ask: the headers stay in
+            # Trust no X-Forwarded header: they stay in
             # the request, where the gate sees that they came.
             "forwarded_allow_ips": "",
             "http_protocols": "h1",

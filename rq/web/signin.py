@@ -39,9 +39,7 @@ POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 SIGNED_OUT = "You have signed out."
-OLD_KEY = (
-    "This address was used before, or is older than a minute: `rq open` makes one."
-)
+OLD_KEY = "This address was used before, or is older than a minute: `rq open` prints a new one."
 
 
 def add_routes(routes: Routes, site: Site, credentials: Credentials) -> None:
@@ -109,8 +107,8 @@ class SignIn:
         return user.name, How.PASSWORD, user.proof
 
     def _check_pace(self, who: str) -> None:
-        """Raise TooOften for somebody who signs in all the time: each time is a line of
-        the audit log, which must not be filled with them."""
+        """Raise TooOften for a name that signs in too often: each sign-in is a line of the
+        audit log, which must not be filled with them."""
         now = time.time()
         self._begun.over(now)
         if not self._begun.count(who, now):

@@ -59,7 +59,7 @@ class Site:
         return self.prefix + path
 
     def warnings(self) -> list[str]:
-        """Return what an operator should know of who may do what, a sentence each."""
+        """Return what an operator should know of access to this RQ, a sentence each."""
         return warnings.of_root(self.root, self.config, time.time())
 
     def queue_names(self) -> list[str]:

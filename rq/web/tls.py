@@ -76,7 +76,9 @@ def load(cert: Path, key: Path) -> ssl.SSLContext:
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION  # it costs us more than who asks for it
+    context.options |= (
+        ssl.OP_NO_RENEGOTIATION
+    )  # it costs the server more than the client
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(cert, key, lambda: _refuse_password(key))

@@ -1,7 +1,7 @@
-"""Uploads that are not finished: files under `config/tmp`, so many and no more.
+"""Uploads that are not finished: files under `config/tmp`, in bounded number and size.
 
-Which there are is kept in memory and looked up now and then: a directory that is read at
-each piece would cost the more, the more pieces there are.
+Their list is kept in memory and read anew once a minute: to read the directory for each
+piece of an upload would cost more with each upload.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class UnfinishedUploads:
         files.remove_upload(self._directory / name)
 
     def _is_full(self, wanted: _Part) -> bool:
-        """Whether it is too much for its sender, or for all.
+        """Whether an upload exceeds what its sender, or all of them, may have.
 
         What one sender may have alone counts as its share, so no announcement, however
         large, keeps the others out.
@@ -123,7 +123,7 @@ class UnfinishedUploads:
         return False
 
     def _look(self, now: float) -> None:
-        """See which there are; remove those that nobody went on with for long."""
+        """List the directory; remove uploads that got no piece for long."""
         self._looked = time.monotonic()
         parts: dict[str, _Part] = {}
         with os.scandir(self._directory) as entries:

@@ -1,4 +1,5 @@
-"""How many connections there may be, in all and from one place; who gives way to whom."""
+"""How many connections there may be, in all and from one place, and which are closed for
+others."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Place = int | str
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Visitor:
-    """Who holds one connection."""
+    """One connection, and whose it is."""
 
     sock: socket.socket
     place: Place  # the uid, else the address
@@ -63,7 +64,7 @@ class Visitors:
             self._waiting.setdefault(visitor.place, {})[visitor] = None
 
     def answers(self, visitor: Visitor) -> None:
-        """Note that somebody who was let in is being answered."""
+        """Note that the client was let in and is being answered."""
         if waiting := self._waiting.get(visitor.place):
             waiting.pop(visitor, None)
 

@@ -494,7 +494,7 @@ def test_who_must_wait_is_told_how_long(tmp_path):
         assert 1 <= int(answer.headers["retry-after"]) <= guesses.PAUSE
         page, _ = sign_in(web, **LOGIN)
         assert page.status == 429
-        assert "wait a little" in page.text
+        assert "wait, then try again" in page.text
 
 
 def test_the_page_leads_to_nothing_that_is_refused_to_who_may_ask_of_some_queues(web):

@@ -182,7 +182,7 @@ def _size(file: File | None) -> int:
 
 
 def plain_text(file: File | None, start: int) -> str:
-    """Return a piece of a log for those who have no script: no escapes, no colours."""
+    """Return a piece of a log for browsers without scripts: no escapes, no colours."""
     with _opened(file) as fd:
         data = b"" if fd is None else os.pread(fd, FIRST, start)
     return visible.uncoloured(data.decode("utf-8", "replace"))

@@ -70,8 +70,8 @@ class Overview:
         self._since = 0.0
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        # Pages that renew themselves share one look: watching costs no more when many
-        # do. Who loads a page, say after acting, gets a look of their own.
+        # Pages that renew themselves share one look, so that many viewers cost no more
+        # than one. A page that is loaded, say after an action, gets a fresh look.
         if req.get_header("X-RQ-Live"):
             every = await asyncio.shield(self._look())
         else:

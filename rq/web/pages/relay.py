@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rq.web.site import Site
 
 _LOOKED_AT = 5000  # messages of a state: a page must not read a million files
-_MOST_LOOKED_AT = 100_000  # for who asks for more
+_MOST_LOOKED_AT = 100_000  # on request
 _MOST_SHOWN = 200
 _SHARED_FOR = 1.0  # seconds, for as many as are looked at unasked
 _KINDS = 8  # how many looks of different length are kept
