@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -19,12 +20,15 @@ from dataclasses import dataclass
 
 from rq import pipe
 from rq.layout import LEASE_FD
+from rq.logs import fields
 from rq.proc import processes, spawn
 from rq.proc.family import Family, wait_for_group
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 _READ = 64 * 1024
 _DRAIN = 16 * 1024 * 1024  # bytes taken at the end from a pipe that never runs dry
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +198,19 @@ class Script:
         """Signal its process group; the leader is not reaped, so the number is its."""
         if self.termination is None:
             spawn.signal_group(self.pid, sig)
+
+    def terminate(self, grace: float, **names: str) -> None:
+        """Let it end: TERM, and KILL after `grace` seconds; the log calls it by `names`."""
+        self.signal(TERM)
+        self._loop.call_later(grace, self._kill, names)
+
+    def _kill(self, names: Mapping[str, str]) -> None:
+        if self.termination is None:
+            log.warning(
+                "a script ignores TERM; RQ kills its group: %s",
+                fields(**names, pid=self.pid),
+            )
+            self.signal(KILL)
 
     def signal_left(self, sig: int) -> None:
         """Signal what is left of its group, if anything: else the number is free."""

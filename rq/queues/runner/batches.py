@@ -20,7 +20,7 @@ from rq.queues.runner.batch_run import BatchRun
 from rq.queues.runner.parts import Parts
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
-from rq.scripts.script import KILL, TERM, Script
+from rq.scripts.script import Script
 from rq.scripts.slots import Slot
 from rq.spool import batch_dirs, lost_attempts
 from rq.states import Event
@@ -265,14 +265,5 @@ class Batches:
             self._terminate(batch)
 
     def _terminate(self, batch: Batch) -> None:
-        batch.work.script.signal(TERM)
-        self.owner.loop.call_later(self.owner.main.grace, self._kill, batch)
-
-    def _kill(self, batch: Batch) -> None:
-        script = batch.work.script
-        if script.termination is None:
-            log.warning(
-                "a script ignores TERM; RQ kills its group: %s",
-                fields(batch=batch.batch_id, pid=script.pid),
-            )
-            script.signal(KILL)
+        grace = self.owner.main.grace
+        batch.work.script.terminate(grace, batch=batch.batch_id)

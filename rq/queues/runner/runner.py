@@ -30,7 +30,6 @@ from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool
 from rq.queues.runner.reports import Reports
 from rq.queues.runner.script_file import ScriptFile
-from rq.scripts.script import KILL, TERM
 from rq.scripts.slots import Slots
 from rq.states import Event
 
@@ -211,7 +210,7 @@ class Runner:
         attempt.cancel(who)
         if attempt.claim.worker is not None:
             attempt.claim.worker.retire()
-        self._terminate(attempt)
+        attempt.script.terminate(self.owner.main.grace, msg_id=msg_id)
         return True
 
     def cancel_batch(self, msg_id: str, who: str) -> int:
@@ -224,18 +223,6 @@ class Runner:
             raise WrongState("msg does not run in a batch")
         self.batches.cancel(batch, who)
         return batch.left
-
-    def _terminate(self, attempt: Attempt) -> None:
-        attempt.script.signal(TERM)
-        self.owner.loop.call_later(self.owner.main.grace, self._kill, attempt)
-
-    def _kill(self, attempt: Attempt) -> None:
-        if attempt.script.termination is None:
-            log.warning(
-                "a script ignores TERM; RQ kills its group: %s",
-                fields(msg_id=attempt.msg_id, pid=attempt.script.pid),
-            )
-            attempt.script.signal(KILL)
 
     # ---- stopping
 
