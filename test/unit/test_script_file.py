@@ -1,21 +1,16 @@
 """When the file of a script is tried again."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from rq.causes import Cause
-from rq.layout import Root
-from rq.queues.runner.script_file import REFUSED_SECONDS, SCRIPT_SECONDS, ScriptFile
+from rq.scripts.script_file import REFUSED_SECONDS, SCRIPT_SECONDS, ScriptFile
 
 
 @pytest.fixture
 def file(tmp_path):
     (tmp_path / "run").write_text("#!/no/such/interpreter\n")
     (tmp_path / "run").chmod(0o755)
-    config = SimpleNamespace(script="run")
-    owner = SimpleNamespace(root=Root(tmp_path), config=config, oper=None)
-    return ScriptFile(owner)
+    return ScriptFile(tmp_path, "run")
 
 
 def next_try(file, now):
@@ -68,4 +63,4 @@ def test_it_is_tried_at_the_next_look_when_something_has_changed(
 def test_a_file_that_goes_while_it_is_looked_at_is_not_there(file, tmp_path):
     (tmp_path / "run").unlink()
     assert not file.ready(1000.0, has_worker=False)
-    assert "no such file" in file._owner.oper
+    assert "no such file" in file.error

@@ -203,8 +203,8 @@ def _why_none(owner: Owner) -> str | None:
         return "Its queue's directory was copied or restored."
     if owner.admission.admin is not Admin.UP:
         return f"The queue is {owner.admission.admin}."
-    if owner.oper is not None:
-        return f"The script cannot be started: {owner.oper}."
+    if owner.script.error is not None:
+        return f"The script cannot be started: {owner.script.error}."
     return None
 
 
@@ -217,7 +217,7 @@ def _what_it_needs(owner: Owner) -> str:
         )
     if owner.admission.admin is not Admin.UP:
         return needed(owner.admission.admin, owner.name)
-    if owner.oper is not None:
+    if owner.script.error is not None:
         return (
             "Mend the script (path, x bit, first line); the message then starts by "
             "itself within seconds."
@@ -234,8 +234,8 @@ def _why_next(owner: Owner, msg_id: str) -> str:
         return f"{which} taken (num_workers)."
     if msg_id in owner.backlog.gathering:
         return _why_gathering(owner, msg_id)
-    if owner.lacks is not None:
-        return f"No process could be started just now: {owner.lacks}."
+    if owner.script.lack is not None:
+        return f"No process could be started just now: {owner.script.lack}."
     if stall.lacks_worker(owner):
         return stall.why_no_worker(owner)
     return "It is the next to start."

@@ -52,7 +52,7 @@ def _standing(owner: Owner) -> tuple[str, int] | None:
     if (
         owner.admission.admin is not Admin.UP
         or owner.admission.stopping
-        or owner.oper is not None
+        or owner.script.error is not None
     ):
         return None
     if owner.admission.disk_failed or owner.spool.journal_failed:
@@ -69,8 +69,8 @@ def _standing(owner: Owner) -> tuple[str, int] | None:
 def _why(owner: Owner) -> str:
     if owner.spool.lag >= LAG_MESSAGES:
         return f"{owner.spool.lag} folders have to be made first"
-    if owner.lacks is not None:
-        return f"no process could be started: {owner.lacks}"
+    if owner.script.lack is not None:
+        return f"no process could be started: {owner.script.lack}"
     if lacks_worker(owner):
         return why_no_worker(owner)
     return f"log/queue-{owner.name}.log may say why"

@@ -27,6 +27,7 @@ from rq.queues.owner.admission import Admission
 from rq.queues.owner.backlog import Backlog
 from rq.queues.owner.rates import Rates
 from rq.scripts import environment
+from rq.scripts.script_file import ScriptFile
 from rq.spool import Opened
 from rq.spool.disk_usage import DiskUsage
 from rq.states import Event, Role, State
@@ -69,8 +70,7 @@ class Owner:
         self.began_at = time.time()
         self.checkpoint_seq = 0
         self.went_well = 0  # attempts, since this process began
-        self.oper: str | None = None  # SCRIPTERROR, with its reason
-        self.lacks: str | None = None  # what the last start failed for, but the script
+        self.script = ScriptFile(root.path, config.script)
         self.standing: tuple[str, int] | None = None  # what holds up what is due
         self.standing_since = 0.0  # monotonic
         self.config_error: str | None = None
@@ -98,7 +98,7 @@ class Owner:
         """How the queue is, in the ancestor's words."""
         if self.admission.restored and self.admission.admin is Admin.UP:
             return str(Admin.PAUSE)
-        return SCRIPTERROR if self.oper else str(self.admission.admin)
+        return SCRIPTERROR if self.script.error else str(self.admission.admin)
 
     # ---- accepting
 
@@ -161,6 +161,7 @@ class Owner:
         if config == self.config:
             return True
         self.config = config
+        self.script.replace(config.script)
         self.argv_prefix = config.argv_prefix
         self.base_env = environment.fixed(self.root.path, self.main, config)
         log.info("config read again")

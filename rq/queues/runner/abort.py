@@ -11,7 +11,7 @@ from rq.causes import Cause
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.owner.owner import Owner
-from rq.queues.runner.script_file import MISSING
+from rq.scripts.script_file import MISSING
 from rq.spool.record import Facts, More
 from rq.states import Event, Role
 

@@ -14,7 +14,6 @@ from rq.queues.attempts.attempt import Attempt, Work
 from rq.queues.attempts.worker import Worker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
-from rq.queues.runner.script_file import ScriptFile
 from rq.scripts import environment, worker_protocol
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.program import Program
@@ -26,11 +25,9 @@ from rq.states import State
 class Launcher:
     """Starts attempts; OSError says why an attempt cannot start."""
 
-    def __init__(
-        self, owner: Owner, file: ScriptFile, null: int, reports: Reports
-    ) -> None:
+    def __init__(self, owner: Owner, null: int, reports: Reports) -> None:
         self._owner = owner
-        self._file = file
+        self._file = owner.script
         self._null = null
         self._reports = reports
 

@@ -17,9 +17,9 @@ from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.worker import Events, Worker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.parts import Parts
-from rq.queues.runner.script_file import MISSING, SCRIPT_SECONDS
 from rq.scripts import worker_protocol
 from rq.scripts.script import KILL, TERM, Plan
+from rq.scripts.script_file import MISSING, SCRIPT_SECONDS
 from rq.scripts.slots import Slot
 from rq.scripts.worker_protocol import Limits, WorkerPhase
 

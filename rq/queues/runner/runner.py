@@ -29,7 +29,6 @@ from rq.queues.runner.orphans import Orphans
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool
 from rq.queues.runner.reports import Reports
-from rq.queues.runner.script_file import ScriptFile
 from rq.scripts.slots import Slots
 from rq.states import Event
 
@@ -55,12 +54,11 @@ class Runner:
             owner.spool.start,
         )
         tasks = Tasks(owner.loop)
-        file = ScriptFile(owner)
         reports = Reports(owner, tasks, self._exited)
         return Parts(
             slots=slots,
-            file=file,
-            launcher=Launcher(owner, file, null, reports),
+            file=owner.script,
+            launcher=Launcher(owner, null, reports),
             reports=reports,
             orphans=Orphans(owner, slots, tasks),
             failed_starts=FailedStarts(),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from pathlib import Path
 
 from rq import back_off
 from rq.causes import Cause
 from rq.logs import fields
-from rq.queues.owner.owner import Owner
 
 LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
 SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at again
@@ -25,8 +25,12 @@ log = logging.getLogger(__name__)
 class ScriptFile:
     """What is known of the script's file."""
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+    def __init__(self, root: Path, script: str) -> None:
+        """`script`: as its queue's config has it, absolute or below `root`."""
+        self._root = str(root)
+        self._script = script
+        self.error: str | None = None  # why it cannot be started: SCRIPTERROR
+        self.lack: str | None = None  # what the last start failed for, but the script
         self.path = ""  # the real one, found at each look
         self.retry_at = 0.0  # it is not looked at before
         self._look_at = 0.0  # when the script of long-lived workers is looked at again
@@ -65,12 +69,11 @@ class ScriptFile:
             return True
         self._unfit = True
         why = "not executable" if os.path.exists(path) else "no such file"
-        self.fail(f"{self._owner.config.script}: {why}", now)
+        self.fail(f"{self._script}: {why}", now)
         return False
 
     def _real(self) -> str:
-        root = str(self._owner.root.path)
-        return os.path.realpath(os.path.join(root, self._owner.config.script))
+        return os.path.realpath(os.path.join(self._root, self._script))
 
     def _stat(self) -> tuple[object, ...]:
         """Return what changes when the file is replaced or edited; () if it is not there."""
@@ -82,9 +85,9 @@ class ScriptFile:
 
     def fail(self, text: str, now: float) -> None:
         """It cannot be started: SCRIPTERROR."""
-        if self._owner.oper != text:
+        if self.error != text:
             log.error("SCRIPTERROR: %s; messages wait in que until it is mended", text)
-        self._owner.oper = text
+        self.error = text
         self.retry_at = now + SCRIPT_SECONDS
 
     def not_started(self, cause: Cause, text: str, now: float) -> None:
@@ -95,7 +98,7 @@ class ScriptFile:
             if now >= self._hold_until:  # starts that fail together count once
                 self._failures += 1
             self._hold_until = now + back_off.delay(self._failures, 0.5, 30.0)
-            self._owner.lacks = text
+            self.lack = text
 
     def lacks(self, error: Exception, now: float) -> None:
         """What a claim needs cannot be had: nothing is started for a while."""
@@ -104,7 +107,7 @@ class ScriptFile:
 
     def started(self) -> None:
         self._failures = 0
-        self._owner.lacks = None
+        self.lack = None
         self.is_back()
 
     def _refuse(self, text: str, now: float) -> None:
@@ -125,9 +128,13 @@ class ScriptFile:
         self._unfit = False
         self._refusals = 0
         self._refused = ()
-        if self._owner.oper is not None:
-            self._owner.oper = None
+        if self.error is not None:
+            self.error = None
             log.info("the script can be started again")
+
+    def replace(self, script: str) -> None:
+        """Go on with the script of a new config."""
+        self._script = script
 
     def look_again(self) -> None:
         """Forget the pause after an error: something may have changed."""
