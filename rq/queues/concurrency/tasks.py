@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 SLICE = 0.005  # seconds of work between turns
 
@@ -20,12 +20,12 @@ class Tasks:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._all: set[asyncio.Task[Any]] = set()
+        self._all: set[asyncio.Task[object]] = set()
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def spawn(self, work: Coroutine[object, None, object]) -> None:
         """Begin a task."""
         task = self._loop.create_task(work)
         self._all.add(task)
@@ -36,7 +36,7 @@ class Tasks:
         while self._all:
             await asyncio.wait(list(self._all))
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _done(self, task: asyncio.Task[object]) -> None:
         self._all.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a task failed", exc_info=task.exception())
@@ -44,7 +44,7 @@ class Tasks:
 
 async def in_slices(
     items: Iterable[One],
-    act: Callable[[One], Any],
+    act: Callable[[One], object],
     between: Callable[[], None] = lambda: None,
 ) -> None:
     """Act on each item, and let the loop have its turn every few milliseconds.
