@@ -30,7 +30,7 @@ def fill_gaps(place: JournalDir) -> list[str]:
     active = history.journal_of(place, history.active_segments(place))
     journals = dict.fromkeys([*history.journals(place), *([active] if active else [])])
     return [
-        f"{segment.name}: no event was ever written as {_shown(holes)}; lines that say "
+        f"{segment.name}: no event was ever written as {_listed(holes)}; lines that say "
         "so take the place"
         for journal in journals
         for segment, holes in _filled(place, journal)
@@ -96,5 +96,5 @@ def _void(place: JournalDir, seq: int, g: int, start: int) -> bytes:
     return line.sealed(b'"g":%d,' % g + line.body(record), start)
 
 
-def _shown(holes: list[int]) -> str:
+def _listed(holes: list[int]) -> str:
     return ", ".join(map(str, holes[:10])) + (" …" if len(holes) > 10 else "")

@@ -81,7 +81,7 @@ class Segments:
         self._threads = threads
         self._size = SMALLEST
         self._ahead: Future[tuple[int, int]] | None = None
-        self._made: tuple[int, int] | None = None
+        self._next: tuple[int, int] | None = None
         self._retry_at = 0.0
         self.current = self._open(self._make(SMALLEST), last)
 
@@ -103,9 +103,9 @@ class Segments:
     def close(self, last: Position) -> None:
         """Let the segment, durable up to `last`, become history."""
         self._wait_ahead()
-        if self._made:
-            os.close(self._made[0])
-            self._made = None
+        if self._next:
+            os.close(self._next[0])
+            self._next = None
         durable.unlink(NEXT, self._dir_fd)
         self.current.close()
         if not self.current.empty:
@@ -159,7 +159,7 @@ class Segments:
             if self._ahead.done():
                 self._wait_ahead()
             return
-        if self._made or time.monotonic() < self._retry_at:
+        if self._next or time.monotonic() < self._retry_at:
             return
         if self._threads is None:
             return
@@ -169,7 +169,7 @@ class Segments:
     def _take(self, needed: int) -> tuple[int, int]:
         """Return a zero-filled file with room for `needed` bytes."""
         self._wait_ahead()
-        ahead, self._made = self._made, None
+        ahead, self._next = self._next, None
         if ahead and ahead[1] >= needed:
             return ahead
         if ahead:
@@ -184,7 +184,7 @@ class Segments:
             return
         ahead, self._ahead = self._ahead, None
         try:
-            self._made = ahead.result()
+            self._next = ahead.result()
             self.no_space = None
         except OSError as error:
             if not is_busy(error):

@@ -63,12 +63,12 @@ def copy(spool_fd: int, source: int, upload: Upload) -> Attachment:
     return Attachment(sha256=sha, md5=md5, size=size)
 
 
-def known(value: object) -> Attachment | None:
+def digests_of(value: object) -> Attachment | None:
     """Return the digests that somebody tells of a file, if they are some.
 
-    >>> known({"sha256": "0", "md5": "1", "size": 2})
+    >>> digests_of({"sha256": "0", "md5": "1", "size": 2})
     Attachment(sha256='0', md5='1', size=2)
-    >>> known({"sha256": "0"})
+    >>> digests_of({"sha256": "0"})
     """
     match value:
         case {"sha256": str(sha256), "md5": str(md5), "size": int(size)}:
@@ -76,14 +76,16 @@ def known(value: object) -> Attachment | None:
     return None
 
 
-def take_in(spool_fd: int, source: int, upload: Upload, told: Attachment) -> Attachment:
-    """Take the open file `source` itself, durably, whose digests are `known`; a copy of
+def take_in(
+    spool_fd: int, source: int, upload: Upload, digests: Attachment
+) -> Attachment:
+    """Take the open file `source` itself, durably, whose digests are `digests`; a copy of
     it where that cannot be. For a thread."""
     info = os.fstat(source)
-    if not stat.S_ISREG(info.st_mode) or info.st_size != told.size:
+    if not stat.S_ISREG(info.st_mode) or info.st_size != digests.size:
         raise NotWhole(f"attachment {upload.name} is not whole; attach it again")
     if content.take_in(source, upload.path, spool_fd):
-        return told
+        return digests
     return copy(spool_fd, source, upload)
 
 

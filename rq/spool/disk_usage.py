@@ -47,12 +47,12 @@ class DiskUsage:
 
     def __init__(self, queue: QueueDir) -> None:
         self.queue = queue
-        self._known: dict[State, _Hours] = {}
+        self._remembered: dict[State, _Hours] = {}
 
     def too_heavy(self, state: State, size: int) -> str | None:
         """Return the newest message that does not fit in `size` bytes with those after
         it; None: there is none."""
-        before = self._known.get(state, {})
+        before = self._remembered.get(state, {})
         seen: _Hours = {}
         try:
             for minute in _newest_first(self.queue, state):
@@ -67,7 +67,9 @@ class DiskUsage:
                 _remember(seen, minute, weight)
             return None
         finally:
-            self._known[state] = seen  # whole: another thread may be reading the other
+            self._remembered[state] = (
+                seen  # whole: another thread may be reading the other
+            )
 
 
 def _recalled(before: _Hours, minute: _Minute) -> int | None:

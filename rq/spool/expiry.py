@@ -37,7 +37,7 @@ class Owned:
     """What only the owner knows of the messages of a state."""
 
     total: int  # how many there are, those on their way in too
-    owing: Collection[str] = ()  # they may not go yet
+    held: Collection[str] = ()  # they may not go yet
     going: Collection[str] = ()  # on their way out: not in `total`, perhaps still there
 
 
@@ -93,7 +93,7 @@ class Search:
             if msg_id in owned.going:
                 continue
             goes = surplus or _is_old(self._queue, self.state, msg_id, limits)
-            if not goes or msg_id in owned.owing:
+            if not goes or msg_id in owned.held:
                 self._stayed += 1
             elif len(old.ids) < most:
                 old.ids.append(msg_id)

@@ -45,7 +45,7 @@ class Fold:
     event: str
     record: Record
     message: bytes | None = None  # its JSON
-    ending: Record | None = None  # the last line with the facts of an attempt
+    attempt_line: Record | None = None  # the last line with the facts of an attempt
     requeued: bool = False  # it came back from err within the fold
     door: str | None = None  # its name under new/
     since: float = 0.0
@@ -101,7 +101,7 @@ def _take(folded: Folded, record: Record) -> None:
     if "message" in record:
         last.message = cast("bytes", record["message"])  # packed
     if "cause" in record:
-        last.ending = record
+        last.attempt_line = record
     if record["ev"] == Event.REQUEUE and record["was"] in FINAL:
         last.requeued = True
     last.door = record.get("from", last.door)

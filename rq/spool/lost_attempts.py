@@ -22,11 +22,11 @@ def fail_malformed(spool: Spool, msg_id: str, reason: str) -> None:
         fields(msg_id=msg_id, reason=reason),
     )
     facts: Facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
-    more = _owing(spool, msg_id, facts)
+    more = _owed_by(spool, msg_id, facts)
     spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **more)
 
 
-def _owing(spool: Spool, msg_id: str, facts: Facts) -> More:
+def _owed_by(spool: Spool, msg_id: str, facts: Facts) -> More:
     """Return what the end of a message owes whose file cannot be read: what the journal
     holds of it names its webhooks."""
     entry = spool.entries[msg_id]
@@ -37,7 +37,7 @@ def _owing(spool: Spool, msg_id: str, facts: Facts) -> More:
     message = message.with_(
         count=entry.count, attempt=max(message.attempt, entry.attempt)
     )
-    return spool.owing(message, facts)
+    return spool.owed_by(message, facts)
 
 
 def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
@@ -68,5 +68,5 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
         fields(msg_id=msg_id, attempt=attempt, count=count, max=message.max_count),
     )
     event = Event.FAIL if over else Event.RECOVER
-    more: More = spool.owing(message, facts) if over else {}
+    more: More = spool.owed_by(message, facts) if over else {}
     spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts, **more)

@@ -69,24 +69,27 @@ def packed(out: Sequence[OutEntry]) -> list[OutEntry]:
 def _like(entry: OutEntry, at: int, number: int) -> OutEntry:
     if at == number:
         return entry
-    return {**entry, "message": _without(entry["message"]), "like": at}
+    return {**entry, "message": _without_story(entry["message"]), "like": at}
 
 
-def _without(message: JsonObject) -> JsonObject:
+def _without_story(message: JsonObject) -> JsonObject:
     return {name: value for name, value in message.items() if name != _STORY}
 
 
 def unpacked(out: Sequence[OutEntry]) -> list[OutEntry]:
     """Return the entries of a line, each with all of its message."""
     return [
-        {**entry, "message": _told(entry["message"], out[entry["like"]]["message"])}
+        {
+            **entry,
+            "message": _with_story(entry["message"], out[entry["like"]]["message"]),
+        }
         if "like" in entry
         else entry
         for entry in out
     ]
 
 
-def _told(message: JsonObject, other: JsonObject) -> JsonObject:
+def _with_story(message: JsonObject, other: JsonObject) -> JsonObject:
     return {**message, _STORY: other[_STORY]}
 
 
@@ -214,7 +217,9 @@ def to_json(owed: Mapping[Of, Owed]) -> list[list[object]]:
         message, like = entry.message, list[int]()
         if text := message.get(_STORY):
             at = first.setdefault((seq, str(text)), number)
-            message, like = (message, []) if at == number else (_without(message), [at])
+            message, like = (
+                (message, []) if at == number else (_without_story(message), [at])
+            )
         whose = [entry.since, entry.msg_id, entry.files, entry.key]
         rows.append([seq, number, entry.dest, message, *whose, *like])
     return rows
@@ -226,7 +231,7 @@ def from_json(data: Iterable[Row], journal: str) -> dict[Of, Owed]:
     for seq, number, dest, message, *rest in data:
         *whose, like = rest if len(rest) > _WHOSE else (*rest, None)
         if like is not None:
-            message = _told(message, entries[seq, like].message)
+            message = _with_story(message, entries[seq, like].message)
         entries[seq, number] = Owed(dest, message, *whose)
     return {
         of: entry if entry.key else dataclasses.replace(entry, key=key(journal, of))

@@ -115,7 +115,7 @@ class _Recovery:
                 at = folders.find_final(self._spool.dir_fd, msg_id)
             self._apply(msg_id, fold, at, door)
             # Memory for the next one.
-            fold.message, fold.record, fold.ending = None, {}, None
+            fold.message, fold.record, fold.attempt_line = None, {}, None
             self._spool.commit_when_full()
 
     def _at_door(self, folds: Mapping[str, Fold]) -> dict[str, str]:
@@ -291,8 +291,8 @@ def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
         if at is None and door is None:
             changed[REBUILT] = True
         entry.body = to_keep(changed)
-    if fold.ending is not None:
-        entry.status = status_file(fold.ending)
+    if fold.attempt_line is not None:
+        entry.status = status_file(fold.attempt_line)
     return entry
 
 

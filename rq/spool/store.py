@@ -145,8 +145,8 @@ class Spool:
         """Return what is known of the last attempt of a message."""
         entry = self.entries.get(msg_id)
         if entry is not None and entry.status is not None:
-            found: dict[str, Any] = orjson.loads(entry.status)
-            return found
+            status: dict[str, Any] = orjson.loads(entry.status)
+            return status
         path = self.place(msg_id)
         return {} if path is None else folders.read_status_at(path, self.dir_fd)
 
@@ -240,8 +240,8 @@ class Spool:
 
     def message_of(self, key: str) -> str | None:
         """Return the message that was accepted under a key; None: none is remembered."""
-        known = self.keys.get(key)
-        return None if known is None else known[0]
+        accepted = self.keys.get(key)
+        return None if accepted is None else accepted[0]
 
     def remembered_keys(self) -> list[str]:
         """Return all keys under which messages were accepted."""
@@ -249,8 +249,8 @@ class Spool:
 
     def forget_key(self, key: str, now: float) -> None:
         """Forget a key that is too old to be asked for again."""
-        known = self.keys.get(key)
-        if known is not None and now - known[1] > key_seconds(key):
+        accepted = self.keys.get(key)
+        if accepted is not None and now - accepted[1] > key_seconds(key):
             del self.keys[key]
 
     # ---- the journal
@@ -331,7 +331,7 @@ class Spool:
         for path in directories:
             durable.remove_dir(path, self.dir_fd)
 
-    def owing(self, message: Message, facts: Facts) -> More:
+    def owed_by(self, message: Message, facts: Facts) -> More:
         """Return the field of a line that says what the end of a message owes."""
         out = self.owes(message, facts, self.clock())
         return {"out": out} if out else {}

@@ -119,7 +119,7 @@ def test_a_batch_ends_and_says_that_there_is_more(yard):
 def test_those_that_still_owe_something_are_left_out(yard):
     ids = yard.end_some(3)
     limits = Limits(before=NOW + 9 * DAY)
-    found = yard.search().batch(limits, yard.owned(owing={ids[1]}))
+    found = yard.search().batch(limits, yard.owned(held={ids[1]}))
     assert found.ids == [ids[0], ids[2]]
 
 
@@ -127,10 +127,10 @@ def test_who_stays_though_too_many_are_there_makes_no_younger_one_go(yard):
     ids = yard.end_some(6)
     search = yard.search()
     limits, owing = Limits(keep=3), {ids[0]}
-    found = search.batch(limits, yard.owned(owing=owing), most=1)
+    found = search.batch(limits, yard.owned(held=owing), most=1)
     assert (found.ids, found.more) == ([ids[1]], True)
     yard.spool.expire(State.DONE, found.ids)
-    found = search.batch(limits, yard.owned(owing=owing), most=1)
+    found = search.batch(limits, yard.owned(held=owing), most=1)
     assert (found.ids, found.more) == ([ids[2]], False)
 
 

@@ -105,7 +105,7 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
         work.callback(os.close, source)
         # What this user says of it is believed: it could write the file itself.
         trusted = passed is not None and asker.is_own
-        digests = attach.known(asked.get("digests")) if trusted else None
+        digests = attach.digests_of(asked.get("digests")) if trusted else None
         upload = attach.begin(ctx.owner.spool, msg_id, name)
         work.enter_context(ctx.owner.spool.working_on(msg_id))
         take = _taking(ctx.owner.spool.dir_fd, source, upload, digests)

@@ -135,7 +135,7 @@ async def _expire(
     await keep_pace(owner)
     owned = Owned(
         total=spool.counts.of(state),
-        owing=frozenset(one.msg_id for one in spool.owed.values()),
+        held=frozenset(one.msg_id for one in spool.owed.values()),
         going=frozenset(i for i, one in spool.moving().items() if one.at is state),
     )
     found = await owner.loop.run_in_executor(

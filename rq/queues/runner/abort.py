@@ -114,7 +114,7 @@ def give_back(owner: Owner, attempt: Attempt, why: Abort) -> None:
     facts: Facts = {"cause": why.cause, "text": why.text, "outcome": _NAMES[why.event]}
     more: More = {}
     if why.event is Event.FAIL:
-        more = owner.spool.owing(message, facts)
+        more = owner.spool.owed_by(message, facts)
     owner.spool.fire(
         msg_id,
         why.event,
