@@ -18,10 +18,11 @@ from rq.layout import QueueDir
 from rq.queues.concurrency.tasks import Tasks, in_slices
 from rq.queues.control import transactions
 from rq.queues.control.connections import Connections
-from rq.queues.maintenance import retention, stall
+from rq.queues.maintenance import retention
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.clock_trust import ClockTrust
 from rq.queues.maintenance.deposits import Deposits
+from rq.queues.maintenance.stall import Stall
 from rq.queues.owner import rates
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
@@ -50,6 +51,7 @@ class Housekeeping:
         self.owner = owner
         self.runner = runner
         self.deposits = Deposits(owner)
+        self.stall = Stall(owner)
         self._tasks = Tasks(owner.loop)
         self._checkpoints = checkpoints
         self._connections = connections
@@ -143,7 +145,7 @@ class Housekeeping:
             transactions.mind(self.owner, now, self._tasks.spawn)
 
     def _look_whether_it_stands(self) -> None:
-        stall.look(self.owner)
+        self.stall.look()
 
     def _save_rates(self) -> None:
         """Save the counters of the hour, once a minute and if they changed."""

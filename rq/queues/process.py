@@ -13,7 +13,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rq import client, config, logs
+from rq import client, logs
 from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
@@ -30,6 +30,7 @@ from rq.queues.housekeeping import Housekeeping
 from rq.queues.loop import Loop
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.owner import Owner
+from rq.queues.owner.settings import Settings
 from rq.queues.runner import stop
 from rq.queues.runner.runner import Runner
 from rq.spool import Opened, checkpoint, open_spool
@@ -65,13 +66,14 @@ class Process:
 
     def _context(self, connection: Connection) -> Context:
         return Context(
-            self.owner,
-            self.runner,
-            connection,
-            self.stop,
-            self.housekeeping.look,
-            self.housekeeping.seal,
-            self.open_again,
+            owner=self.owner,
+            runner=self.runner,
+            connection=connection,
+            stop=self.stop,
+            look=self.housekeeping.look,
+            seal=self.housekeeping.seal,
+            open_again=self.open_again,
+            stall=self.housekeeping.stall,
         )
 
     def _disk_failed(self) -> None:
@@ -182,16 +184,17 @@ def _serve(
     root: Root, name: str, ready: int | None, life: int | None, null: int
 ) -> int:
     queue = root.queue(name)
-    main_config = config.read_root(root)
-    queue_config = config.read_queue(queue)
+    settings = Settings(root, name)
     descriptors.raise_descriptor_limit()
     os.chdir("/")
     gc.disable()  # what a start reads stays, and none of it is in circles
     with ThreadPoolExecutor(4, "rq-disk") as threads:
-        owes = functools.partial(owed.webhooks, main_config, name)
-        opened = open_spool(queue, threads=threads, grace=main_config.grace, owes=owes)
+        owes = functools.partial(owed.webhooks, settings.main, name)
+        opened = open_spool(
+            queue, threads=threads, grace=settings.main.grace, owes=owes
+        )
         loop = asyncio.new_event_loop()
-        owner = Owner(root, name, opened, main_config, queue_config, loop, threads)
+        owner = Owner(opened, settings, loop, threads)
         try:
             status = loop.run_until_complete(
                 _live(owner, opened, queue, ready, life, null)

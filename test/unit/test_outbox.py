@@ -10,6 +10,7 @@ from rq.errors import BadMessage
 from rq.layout import Root
 from rq.queues.delivery import owed as delivery
 from rq.queues.delivery.owed import IN_DOUBT, Delivery
+from rq.queues.owner.health import Health
 from rq.spool.outbox import Outbox, Owed, renewed
 
 NOW = 1e9
@@ -106,7 +107,7 @@ def owner_of(path, owed, seq, now, **more):
         root=Root(path),
         name="a",
         loop=asyncio.get_running_loop(),
-        undelivered={},
+        health=Health(),
         wake=lambda: None,
     )
 
@@ -118,7 +119,7 @@ async def cost(path, backlog, ask):
     owner = owner_of(path, owed, backlog, NOW + backlog)
     tries = Delivery(owner)
     tries.start()
-    while not owner.undelivered:
+    while not owner.health.deliveries:
         await asyncio.sleep(0)
     owed[backlog, 0] = Owed("b", {}, NOW + backlog, "new")
     try:
@@ -173,10 +174,10 @@ def test_one_that_cannot_be_read_is_told_and_tried_after_the_others(tmp_path):
         owner = owner_of(tmp_path, owed, 9, NOW, settle=settle)
         tries = Delivery(owner)
         tries.start()
-        while not owner.undelivered:
+        while not owner.health.deliveries:
             await asyncio.sleep(0)
         tries.cancel()
-        assert owner.undelivered["b"] == "there is no queue b"
+        assert owner.health.deliveries["b"] == "there is no queue b"
         return all_to(owed, "b")
 
     assert asyncio.run(story()) == [(1, 0), (0, 0)]

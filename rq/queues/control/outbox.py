@@ -50,7 +50,7 @@ def shown(owner: Owner, of: Of) -> dict[str, Any]:
         "since": one.since,
         "in_doubt": in_doubt,
         "files": one.files,
-        "why": owner.undelivered.get(one.dest) or _present(owner, one, in_doubt),
+        "why": owner.health.deliveries.get(one.dest) or _present(owner, one, in_doubt),
     }
 
 

@@ -11,7 +11,7 @@ from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.worker import Worker
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
-from rq.queues.maintenance import stall
+from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.states import COUNTED, State
 
@@ -27,12 +27,12 @@ def counts(owner: Owner) -> dict[str, int]:
     return shown
 
 
-def detail(owner: Owner) -> dict[str, Any]:
+def detail(owner: Owner, stall: Stall) -> dict[str, Any]:
     """Return what an operator wants to know of the queue."""
     spool = owner.spool
     closed = owner.admission.closed()
     first = owner.backlog.first_due()
-    stalled = stall.told(owner)
+    stalled = stall.sentence()
     return {
         "name": owner.name,
         "pid": os.getpid(),
@@ -40,7 +40,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "status": owner.status,
         "admin": str(owner.admission.admin),
         "oper": "SCRIPTERROR" if owner.script.error else "UP",
-        "reason": owner.script.error or owner.config_error or owner.no_checkpoint,
+        "reason": owner.script.error or owner.health.config or owner.health.checkpoint,
         "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
         "accepting": closed is None,
         "closed_reason": closed,
@@ -50,7 +50,7 @@ def detail(owner: Owner) -> dict[str, Any]:
         "lag_bytes": spool.lag_bytes,
         "stuck": spool.stuck,
         "left_at_door": {
-            visible.line(name): why for name, why in owner.left_at_door.items()
+            visible.line(name): why for name, why in owner.health.deposits.items()
         },
         "stalled": None if stalled is None else stalled[1],
         "stalled_by": None if stalled is None else stalled[0],

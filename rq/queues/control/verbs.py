@@ -12,11 +12,12 @@ from rq.access.roles import Role
 from rq.errors import BadInput
 from rq.nesting import from_json
 from rq.queues.control.connection import Connection
+from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What a handler works with."""
 
@@ -27,6 +28,7 @@ class Context:
     look: Callable[[], Awaitable[None]]  # at files: config, admin, door
     seal: Callable[[], Future[None] | None]
     open_again: Callable[[], None]  # all, from the disk
+    stall: Stall
 
 
 Handler = Callable[[Context, bytes], Any]

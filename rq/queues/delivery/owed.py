@@ -190,7 +190,7 @@ class Delivery:
         if reason is not None:
             self._hold(dest, reason)
             return
-        self._owner.undelivered.pop(dest, None)
+        self._owner.health.deliveries.pop(dest, None)
 
     def _next(self, dest: str) -> Of | None:
         """Return what a queue gets next, of what is owed by lines that are durable: what
@@ -204,7 +204,7 @@ class Delivery:
 
     def _hold(self, dest: str, reason: Exception) -> None:
         failures = self._failures[dest] = self._failures.get(dest, 0) + 1
-        self._owner.undelivered[dest] = why_not(self._owner, dest, reason)
+        self._owner.health.deliveries[dest] = why_not(self._owner, dest, reason)
         pause = back_off.delay(failures, 0.5, 60.0)
         self._held[dest] = time.monotonic() + pause
         self._look_at = min(self._look_at, self._held[dest])

@@ -77,13 +77,13 @@ class Checkpoints:
         error = syncing.exception() if syncing else None
         if isinstance(error, Refused):
             log.warning("%s; RQ tries again", error)
-            self.owner.no_checkpoint = str(error)
+            self.owner.health.checkpoint = str(error)
             self._first_open = self._first_open or time.monotonic()
         elif error is not None:
             self._disk_failed(str(error))
         elif point is not None:
             self.owner.checkpoint_seq = point.seq
-            self.owner.no_checkpoint = None
+            self.owner.health.checkpoint = None
             if point.seq - self._indexed > INDEX_EVENTS:
                 self.start_index()
 

@@ -55,8 +55,8 @@ class Deposits:
         owner, more = self._owner, True
         while more and self._is_open():
             self._again = False
-            look = await door.adopt(self._keeper, owner.left_at_door)
-            owner.left_at_door = look.left
+            look = await door.adopt(self._keeper, owner.health.deposits)
+            owner.health.deposits = look.left
             more = look.taken > 0 or self._again
             owner.wake()
 

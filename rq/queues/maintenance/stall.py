@@ -20,34 +20,41 @@ SLOW_START = 5.0  # seconds; then it is told which worker has not said `ready`
 _NAMED = 3
 
 
-def look(owner: Owner) -> None:
-    """Look whether messages that are due are held up by the same thing as at the last
-    look; what went on between the two shows in a number that went up."""
-    found = _standing(owner)
-    if found != owner.standing:
-        owner.standing, owner.standing_since = found, time.monotonic()
+class Stall:
+    """What holds up the messages of a queue, and since when."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._cause: tuple[str, int] | None = None
+        self._since = 0.0  # monotonic
+
+    def look(self) -> None:
+        """Look whether messages that are due are held up by the same thing as at the
+        last look; what went on between the two shows in a number that went up."""
+        cause = _cause(self._owner)
+        if cause != self._cause:
+            self._cause, self._since = cause, time.monotonic()
+
+    def sentence(self) -> tuple[str, str] | None:
+        """Return what holds up a queue that stands still (slots, start or outside) and
+        a sentence about it; None while it is well."""
+        self.look()
+        if self._cause is None:
+            return None
+        kind, _ = self._cause
+        if kind == "slots":  # this does not pass
+            return kind, "messages are due, and num_workers is 0: nothing runs"
+        age = time.monotonic() - self._since
+        if age < PATIENCE:
+            return None
+        if kind == "outside":
+            return kind, f"messages are due, and {_destinations(self._owner)}"
+        nothing = f"nothing has started for {duration(age)}"
+        why = _why(self._owner).removesuffix(".")
+        return kind, f"messages are due, slots are free, and {nothing}: {why}"
 
 
-def told(owner: Owner) -> tuple[str, str] | None:
-    """Return what holds up a queue that stands still (slots, start or outside) and a
-    sentence about it; None while it is well."""
-    look(owner)
-    if owner.standing is None:
-        return None
-    kind, _ = owner.standing
-    if kind == "slots":  # this does not pass
-        return kind, "messages are due, and num_workers is 0: nothing runs"
-    age = time.monotonic() - owner.standing_since
-    if age < PATIENCE:
-        return None
-    if kind == "outside":
-        return kind, f"messages are due, and {_whom(owner)}"
-    nothing = f"nothing has started for {duration(age)}"
-    why = _why(owner).removesuffix(".")
-    return kind, f"messages are due, slots are free, and {nothing}: {why}"
-
-
-def _standing(owner: Owner) -> tuple[str, int] | None:
+def _cause(owner: Owner) -> tuple[str, int] | None:
     """Return what holds up due messages, and what has gone up when it does no longer."""
     if (
         owner.admission.admin is not Admin.UP
@@ -63,7 +70,7 @@ def _standing(owner: Owner) -> tuple[str, int] | None:
             return "slots", 0
         return ("start", owner.attempts.starts) if owner.slots_free > 0 else None
     held = owner.backlog.waiting.held_outside()
-    return ("outside", owner.went_well) if held else None
+    return ("outside", owner.successes) if held else None
 
 
 def _why(owner: Owner) -> str:
@@ -76,7 +83,7 @@ def _why(owner: Owner) -> str:
     return f"log/queue-{owner.name}.log may say why"
 
 
-def _whom(owner: Owner) -> str:
+def _destinations(owner: Owner) -> str:
     """Say what messages wait for outside, the next one first."""
     held = sorted(owner.backlog.waiting.held_outside(), key=lambda one: one[1])
     name, until = held[0]

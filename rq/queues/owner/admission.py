@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from rq.config.admin import Admin, admin_status
-from rq.config.settings import RootConfig
 from rq.errors import Closed, DiskFailed, NoRoom, RQError
-from rq.layout import Root
 from rq.queues.owner.disk_room import DiskRoom
+from rq.queues.owner.settings import Settings
 from rq.spool import LAG_BYTES, LAG_MESSAGES, Spool
 
 
 class Admission:
     """Open or closed: by what the operator wants, the disk, the journal and the end."""
 
-    def __init__(
-        self,
-        root: Root,
-        name: str,
-        main: RootConfig,
-        spool: Spool,
-        restored: str | None,
-    ) -> None:
+    def __init__(self, settings: Settings, spool: Spool, restored: str | None) -> None:
         """`restored`: why nothing may happen here before a person's word, because the
         directory was copied or restored."""
         self.restored = restored
         self.stopping = False
         self.disk_failed: str | None = None
-        self._root = root
-        self._name = name
+        self._root = settings.root
+        self._name = settings.name
         self._spool = spool
-        self._room = DiskRoom(spool.dir_fd, main)
+        self._room = DiskRoom(spool.dir_fd, settings.main)
         self._admin: Admin | None = None
 
     @property

@@ -6,18 +6,15 @@ No sockets and no processes here; `runner` starts and ends workers, `server` tal
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rq import config as configs
 from rq import fieldnames
 from rq.config.admin import Admin
-from rq.config.settings import QueueConfig, RootConfig
-from rq.errors import BadConfig, CannotRead, WrongState
-from rq.layout import Root
+from rq.config.settings import QueueConfig
+from rq.errors import WrongState
 from rq.message import Message, from_request
 from rq.proc.family import Family
 from rq.queues.attempts.registry import Attempts
@@ -25,8 +22,9 @@ from rq.queues.concurrency.thread_pools import ThreadPools
 from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.owner.admission import Admission
 from rq.queues.owner.backlog import Backlog
+from rq.queues.owner.health import Health
 from rq.queues.owner.rates import Rates
-from rq.scripts import environment
+from rq.queues.owner.settings import Settings
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Opened
 from rq.spool.disk_usage import DiskUsage
@@ -34,57 +32,50 @@ from rq.states import Event, Role, State
 
 SCRIPTERROR = "SCRIPTERROR"
 
-log = logging.getLogger(__name__)
-
 
 class Owner:
     """One queue, seen from its process."""
 
     def __init__(
         self,
-        root: Root,
-        name: str,
         opened: Opened,
-        main: RootConfig,
-        config: QueueConfig,
+        settings: Settings,
         loop: asyncio.AbstractEventLoop,
         threads: ThreadPoolExecutor,
     ) -> None:
-        self.root = root
-        self.name = name
         self.opened = opened
         self.spool = opened.spool
-        self.main = main
-        self.config = config
+        self.queue = self.spool.queue
+        self.settings = settings
+        self.root = settings.root
+        self.name = settings.name
+        self.main = settings.main
+        self.health = Health()
+        self.admission = Admission(settings, self.spool, opened.restored)
+        self.backlog = Backlog(self.spool, settings.queue)
+        self.attempts = Attempts()
         self.family = Family()
+        self.rates = Rates()
+        self.weights = DiskUsage(self.queue)
         self.loop = loop
-        self.threads = threads  # the journal's
-        self.pools = ThreadPools()
-        self.weights = DiskUsage(opened.spool.queue)
         self.wakeup = Wakeup(loop)
         self.wake = self.wakeup.ask
         self.committed = self.wakeup.committed
-        self.attempts = Attempts()
-        self.rates = Rates()
+        self.threads = threads  # the journal's
+        self.pools = ThreadPools()
         self.began = time.monotonic()
         self.began_at = time.time()
         self.checkpoint_seq = 0
-        self.went_well = 0  # attempts, since this process began
-        self.script = ScriptFile(root.path, config.script)
-        self.standing: tuple[str, int] | None = None  # what holds up what is due
-        self.standing_since = 0.0  # monotonic
-        self.config_error: str | None = None
-        self.no_checkpoint: str | None = None  # why there was none when it was due
-        self.left_at_door: dict[str, str] = {}
-        self.undelivered: dict[str, str] = {}  # queue: why it has not what it is owed
+        self.successes = 0  # attempts, since this process began
+        self.script = ScriptFile(self.root.path, settings.queue.script)
         self.prepared: dict[str, str] | None = None  # key: message in prep
         self.retrying: set[str] = set()  # their old processes are being searched for
-        self.argv_prefix = config.argv_prefix
-        self.base_env = environment.fixed(root.path, main, config)
-        self.queue = self.spool.queue
-        self._url = main.full_id(name, "")
-        self.admission = Admission(root, name, main, self.spool, opened.restored)
-        self.backlog = Backlog(self.spool, config)
+        self._url = self.main.full_id(self.name, "")
+
+    @property
+    def config(self) -> QueueConfig:
+        """The settings of the queue that are in force."""
+        return self.settings.queue
 
     # ---- what runs
 
@@ -127,7 +118,7 @@ class Owner:
 
     def count(self, what: str) -> None:
         """Count an event of the last hour: accepted, done or err."""
-        self.went_well += what == "done"
+        self.successes += what == "done"
         self.rates.count(what, time.monotonic(), self.spool.counts.of(State.QUE))
 
     def run_now(self, msg_id: str) -> None:
@@ -148,23 +139,10 @@ class Owner:
     # ---- config
 
     def reload(self) -> bool:
-        """Read the queue's config again; a bad one leaves the old one in force. Return
-        whether it is known what it says now."""
-        try:
-            config = configs.read_queue(self.queue)
-        except BadConfig as error:
-            if self.config_error != str(error):
-                log.error("%s; the queue goes on with its old config", error)
-            self.config_error = str(error)
-            return not isinstance(error, CannotRead)
-        self.config_error = None
-        if config == self.config:
-            return True
-        self.config = config
-        self.script.replace(config.script)
-        self.argv_prefix = config.argv_prefix
-        self.base_env = environment.fixed(self.root.path, self.main, config)
-        log.info("config read again")
-        self.backlog.reload(config)
-        self.wake()
-        return True
+        """Read the queue's config again; return whether it is known what it says now."""
+        changed = self.settings.read_again(self.health)
+        if changed:
+            self.script.replace(self.config.script)
+            self.backlog.reload(self.config)
+            self.wake()
+        return changed is not None

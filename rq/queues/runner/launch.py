@@ -63,8 +63,8 @@ class Launcher:
         owner = self._owner
         return Program(
             path=self._file.path,
-            argv_prefix=owner.argv_prefix,
-            env=owner.base_env,
+            argv_prefix=owner.settings.argv_prefix,
+            env=owner.settings.environment,
             nice=owner.config.nice,
             null=self._null,
             family=owner.family,

@@ -1,0 +1,46 @@
+"""The settings in force: of the root, which stay, and of the queue, which may change."""
+
+from __future__ import annotations
+
+import logging
+
+from rq import config
+from rq.config.settings import QueueConfig
+from rq.errors import BadConfig, CannotRead
+from rq.layout import Root
+from rq.queues.owner.health import Health
+from rq.scripts import environment
+
+log = logging.getLogger(__name__)
+
+
+class Settings:
+    """What the configuration says; BadConfig when it cannot be read at a start."""
+
+    def __init__(self, root: Root, name: str) -> None:
+        self.root = root
+        self.name = name
+        self.main = config.read_root(root)
+        self._take(config.read_queue(root.queue(name)))
+
+    def _take(self, queue: QueueConfig) -> None:
+        self.queue = queue
+        self.argv_prefix = queue.argv_prefix
+        self.environment = environment.fixed(self.root.path, self.main, queue)
+
+    def read_again(self, health: Health) -> bool | None:
+        """Read the queue's config; a bad one leaves the old one in force. Return whether
+        it has changed; None: what it says now is not known yet."""
+        try:
+            queue = config.read_queue(self.root.queue(self.name))
+        except BadConfig as error:
+            if health.config != str(error):
+                log.error("%s; the queue goes on with its old config", error)
+            health.config = str(error)
+            return None if isinstance(error, CannotRead) else False
+        health.config = None
+        if queue == self.queue:
+            return False
+        self._take(queue)
+        log.info("config read again")
+        return True
