@@ -14,7 +14,7 @@ FOREIGN = {
     "spark/attachments.py:unreadable",
     "spark/mishaps.py:first_line",
     "spark/mishaps.py:of_round",
-    "queues/owner/owner.py:reload",
+    "queues/owner/settings.py:read_again",
 }
 ERRORS = {"Exception", "BaseException", "OSError", "RQError"}
 LOOKS = {
