@@ -8,14 +8,13 @@ is looked at.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import functools
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rq import openat2
 from rq.errors import NotPlain, is_busy
 
 Shared = Callable[[int, os.stat_result], bool]  # whether a file may have more names
@@ -23,45 +22,11 @@ Shared = Callable[[int, os.stat_result], bool]  # whether a file may have more n
 _PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 _ALWAYS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | getattr(os, "O_NOCTTY", 0)
-_OPENAT2 = 437  # the same number on every machine
-_NO_MAGIC_LINKS = 0x02
-_HERE = -100  # AT_FDCWD
-_NO_MOUNTS = 0x01  # NO_XDEV
-_RESOLVE = _NO_MAGIC_LINKS | 0x04 | 0x08  # NO_SYMLINKS, BENEATH
+_NO_MOUNTS = openat2.INSIDE | openat2.NO_MOUNTS
 _FILE_MODE = 0o640  # of a file that O_CREAT makes
-_TRIES = 16  # of a call that was interrupted, or of a name that somebody else makes
+_TRIES = 16  # of a name that somebody else makes again and again
 _NO_NAMES = frozenset({"", ".", ".."})
 _LINK = "it is a symbolic link, which RQ does not follow"
-
-
-class _How(ctypes.Structure):
-    _fields_ = (
-        ("flags", ctypes.c_uint64),
-        ("mode", ctypes.c_uint64),
-        ("resolve", ctypes.c_uint64),
-    )
-
-
-_HOW_BYTES = ctypes.sizeof(_How)
-
-
-@functools.lru_cache
-def _how(flags: int, mode: int, resolve: int = _RESOLVE) -> _How:
-    """Return the struct for a call, which only reads it."""
-    return _How(flags, mode, resolve)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = getattr(_libc, "syscall", None)
-if _syscall is not None:
-    _syscall.restype = ctypes.c_long
-    _syscall.argtypes = (
-        ctypes.c_long,
-        ctypes.c_int,
-        ctypes.c_char_p,
-        ctypes.POINTER(_How),
-        ctypes.c_size_t,
-    )
 
 
 # ---- opening
@@ -106,7 +71,7 @@ def open_dir_here(name: str, dir_fd: int) -> int:
     flags = os.O_RDONLY | os.O_DIRECTORY | _ALWAYS
     try:
         if _open is not by_steps:
-            return _tried(name, _how(flags, 0, _RESOLVE | _NO_MOUNTS), dir_fd)
+            return openat2.call(name, openat2.how(flags, 0, _NO_MOUNTS), dir_fd)
         fd = by_steps(name, flags, 0, dir_fd)
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -171,7 +136,8 @@ def open_named(path: str, flags: int) -> int:
     if _open is by_steps:
         fd = os.open(path, flags)
     else:
-        fd = _tried(path, _How(flags, 0, _NO_MAGIC_LINKS), _HERE)
+        how = openat2.How(flags, 0, openat2.NO_MAGIC_LINKS)
+        fd = openat2.call(path, how, openat2.HERE)
     with contextlib.suppress(FileNotFoundError):
         if os.fstat(fd).st_dev == os.stat("/proc/self").st_dev:
             os.close(fd)
@@ -289,20 +255,8 @@ def _no_file(path: str) -> NotPlain:
 
 
 def _by_openat2(path: str, flags: int, mode: int, dir_fd: int) -> int:
-    return _tried(path, _how(flags, mode if flags & os.O_CREAT else 0), dir_fd)
-
-
-def _tried(path: str, how: _How, dir_fd: int) -> int:
-    assert _syscall is not None
-    name, code = os.fsencode(path), errno.EAGAIN
-    for _ in range(_TRIES):
-        fd = _syscall(_OPENAT2, dir_fd, name, how, _HOW_BYTES)
-        if fd >= 0:
-            return int(fd)
-        code = ctypes.get_errno()
-        if code not in (errno.EINTR, errno.EAGAIN):
-            break
-    raise OSError(code, os.strerror(code), path)
+    how = openat2.how(flags, mode if flags & os.O_CREAT else 0)
+    return openat2.call(path, how, dir_fd)
 
 
 def by_steps(path: str, flags: int, mode: int, dir_fd: int) -> int:
@@ -326,16 +280,4 @@ def by_steps(path: str, flags: int, mode: int, dir_fd: int) -> int:
             os.close(at)
 
 
-def _has_openat2() -> bool:
-    """Whether this kernel knows it, and no filter of a container refuses it."""
-    if _syscall is None or os.uname().sysname != "Linux":
-        return False
-    try:
-        with top("/") as fd:
-            os.close(_by_openat2(".", os.O_RDONLY | _DIRECTORY, 0, fd))
-    except OSError:
-        return False
-    return True
-
-
-_open = _by_openat2 if _has_openat2() else by_steps
+_open = _by_openat2 if openat2.is_known() else by_steps

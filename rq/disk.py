@@ -67,7 +67,7 @@ class FileSystem:
                 "a power cut or kernel panic may lose it"
             )
         return (
-            "an accepted message survives kill -9 and, on a disk that honours flush, "
+            "an accepted message survives kill -9 and, on a disk that honours syncs, "
             "a power cut"
         )
 
@@ -151,9 +151,9 @@ def _power_cuts(fs: FileSystem) -> Iterator[str]:
     if kind:
         yield kind
     if {"nobarrier", "barrier=0"} & set(fs.options):
-        yield "it is mounted without barriers: flush does not reach the disk"
+        yield "it is mounted without barriers, so a sync does not reach the disk"
     if fs.data_mode == "writeback":
-        yield "data=writeback: a file's content may come after its name"
+        yield "data=writeback: after it, files may be there without their content"
 
 
 def _warnings(fs: FileSystem) -> Iterator[str]:
@@ -166,23 +166,23 @@ def _warning_of_kind(fs: FileSystem) -> str | None:
     kind = fs.kind
     if kind in _NETWORK or kind.startswith("fuse"):
         return (
-            f"{kind} is a file system of another machine or program: neither its "
-            "locks nor its flush can be relied on; use a local one"
+            f"{kind} is a file system of another machine or program, whose locks and "
+            "syncs cannot be relied on; use a local one"
         )
     if kind in _MEMORY:
-        return f"{kind} lives in memory: everything is gone after a restart"
+        return f"{kind} is in memory: after a restart everything is gone"
     if kind == "overlay":
         return (
-            "overlay may lie on anything, and ends with its container: give RQ a "
-            "volume of its own"
+            "an overlay is removed with its container, and may lie on any disk: give RQ "
+            "a volume of its own"
         )
     if fs.has_journal is False:
         return (
-            f"this {kind} has no journal: after one, folders may be missing or mixed "
-            "up (`tune2fs -O has_journal DEVICE`, unmounted)"
+            f"this {kind} has no journal, so folders may be missing or mixed up after it "
+            "(unmounted, `tune2fs -O has_journal DEVICE` adds one)"
         )
     if fs.has_journal is None:
-        return f"nobody could say whether this {kind} keeps a journal"
+        return f"it is not known whether {kind} keeps a journal"
     return None
 
 

@@ -16,7 +16,7 @@ _Change = Callable[[Root, str, str], str]  # queue, msg_id -> what became of it
 
 # How a message is that cannot be changed as a person wants it.
 _IS = {
-    State.PREP: "is being prepared: its sender has not committed it",
+    State.PREP: "is being prepared",
     State.QUE: "waits to run",
     State.RUN: "is running",
     State.DONE: "has succeeded",

@@ -258,7 +258,7 @@ def test_a_gap_is_told_in_a_sentence_and_can_be_left_behind(spark, root):
     journal.seal(some(5, first=5)).unlink()
     journal.seal(some(5, first=10))
     with pytest.raises(
-        Damaged, match=r"^queue a: events 16 to 30 of journal aa lie in"
+        Damaged, match=r"^queue a: events 16 to 30 of journal aa are in"
     ):
         history.run_round(spark, root)
     history.run_round(spark, root, Settings(skip_gaps=True))

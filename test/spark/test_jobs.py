@@ -211,7 +211,7 @@ def test_how_a_job_fails_is_said_in_one_line(jobs):
     assert "Traceback" in logs.output(failed["msg_id"])
     for param, text in (
         ("nowhere", "err - there is no queue nowhere to send to"),
-        ("unsent", "err - lost.txt: attached, and no q.send after it"),
+        ("unsent", "err - lost.txt: attached, but no q.send follows"),
     ):
         failed = logs.run(PATIENCE, param1=param)
         assert failed["status"] == text

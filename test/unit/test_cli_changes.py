@@ -1,0 +1,67 @@
+"""What `rq run`, `retry` and `ack` say of messages that they cannot change."""
+
+import pytest
+
+from rq import cli
+from rq.cli import ids, owner, place
+from rq.errors import WrongState
+from rq.states import State
+
+ID = "20260102.0304.05.006.7"
+
+
+@pytest.fixture
+def change(monkeypatch, tmp_path, capsys):
+    """Run a verb on a message in a state; return exit code, output and complaint."""
+
+    def run(verb, state, answer=lambda *_: None):
+        monkeypatch.setattr(place, "demand_running", lambda _: None)
+        monkeypatch.setattr(ids, "resolve", lambda *_: ("work", ID))
+        monkeypatch.setattr(owner.Reader, "state", lambda *_: state)
+        monkeypatch.setattr(owner, "demand", answer)
+        code = cli.main(["--root", str(tmp_path), verb, ID])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "why"),
+    [
+        ("retry", State.QUE, "waits to run: only messages in err can be run again"),
+        ("retry", State.RUN, "is running: only messages in err can be run again"),
+        ("retry", State.DONE, "has succeeded: only messages in err can be run again"),
+        (
+            "ack",
+            State.PREP,
+            "is being prepared: only messages in err can be marked as seen",
+        ),
+        ("ack", State.RELAYED, "was handed over to another host: only messages in err"),
+        ("run", State.ERR, "has failed: only messages that wait can be run"),
+    ],
+)
+def test_a_wrong_state_is_told_in_words(change, verb, state, why):
+    code, output, complaint = change(verb, state)
+    assert (code, output) == (cli.REFUSED, "")
+    assert complaint.startswith(f"rq: work/{ID} {why}")
+
+
+@pytest.mark.parametrize(
+    ("verb", "state", "text"),
+    [
+        ("retry", State.ERR, "will run again"),
+        ("ack", State.ERR, "marked as seen"),
+        ("run", State.QUE, "runs next"),
+    ],
+)
+def test_what_was_changed_is_told(change, verb, state, text):
+    assert change(verb, state) == (cli.OK, f"work/{ID} {text}\n", "")
+
+
+def test_what_is_seen_already_is_told(change):
+    def refuse(*_):
+        raise WrongState("a message in errack cannot dismiss")
+
+    code, _, complaint = change("ack", State.ERR, refuse)
+    assert code == cli.REFUSED
+    assert complaint == f"rq: work/{ID} is marked as seen already\n"
