@@ -1,4 +1,4 @@
-"""What attachments hold: copied, linked or read, with its digests on the way."""
+"""Copies, links and reads the content of attachments, and computes its digests."""
 
 from __future__ import annotations
 

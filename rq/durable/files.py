@@ -143,7 +143,7 @@ def remove_tree(path: str, dir_fd: int | None = None) -> None:
 
 
 def clear_way(path: str, names: Iterable[str], dir_fd: int) -> None:
-    """Let a folder be written to and moved again, whatever a script made of it.
+    """Make a folder writable and movable again, whatever its script has done to it.
 
     Its mode is put right, and what is no file goes from the places of `names`.
     """

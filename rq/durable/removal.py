@@ -1,7 +1,7 @@
-"""Removes directories by their descriptors: iteratively, never through a link or a mount.
+"""Removes directories by their descriptors; follows no link and enters no mount.
 
-What lies deep is brought to the top first, so that neither the depth of what a script has
-made nor its number of directories costs memory or descriptors.
+Inner directories are first renamed into the top one, so that a deep tree needs no more
+memory and no more descriptors than a flat one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The checkpoint of a journal: what all events up to one have led to is kept elsewhere.
+"""The checkpoint of a journal: up to where its user has the effect of all events on disk.
 
-A start reads the events after it only. One file, replaced as a whole, with a checksum:
-a changed bit would be contradicted by nothing else.
+A start reads only the events after it. It is one file, replaced as a whole, and has a
+checksum, since nothing else would contradict a changed bit.
 """
 
 from __future__ import annotations

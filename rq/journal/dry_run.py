@@ -1,7 +1,7 @@
-"""A journal that takes events and writes none: of a queue that waits for a person's word.
+"""A journal that numbers events and writes none.
 
-What recovery would do shows in memory, and nothing of it is on disk: the next start
-finds all as it was.
+For a place that waits for a person's word: memory shows what recovery would do, and the
+next start finds the disk as it was.
 """
 
 from __future__ import annotations

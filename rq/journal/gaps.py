@@ -1,8 +1,8 @@
-"""Numbers of events that no line has, given to lines that say so; for `rq check --fix`.
+"""Fills gaps in the numbers of events with lines that say so; for `rq check --fix`.
 
-An earlier RQ counted an event that it then could not write. What follows was written whole,
-and the next segment says where this one ends, so that a hole of numbers can be told from
-lines that are lost: those stay damage.
+An earlier RQ counted an event that it then could not write. All lines behind such a gap
+are whole, and the segment ends where the next one says that it does. Where it does not,
+lines are lost: that is damage, and stays so.
 """
 
 from __future__ import annotations

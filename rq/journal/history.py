@@ -34,10 +34,11 @@ def segments(place: JournalDir, journal: str | None = None) -> list[Segment]:
     wanted = journal or journal_of(place, active)
     chain = lineage(place, wanted) if wanted else []
     sealed = [segment for name in chain for segment in sealed_segments(place, name)]
-    # Of one that was sealed anew a power cut may have left the old file, and less in it.
+    # After a power cut a segment that was sealed anew may be there twice; the old file
+    # may hold less.
     sealed_firsts = {segment.first for segment in sealed}
     left = [segment for segment in active if segment.first not in sealed_firsts]
-    # One that could not be sealed in its time lies before sealed ones.
+    # A segment that could not be sealed when it was full is older than sealed ones.
     return sorted(sealed + left, key=lambda segment: segment.first)
 
 
@@ -73,8 +74,8 @@ def journals(place: JournalDir) -> list[str]:
 
 
 def journal_of(place: JournalDir, active: list[Segment]) -> str | None:
-    """Return the id of the journal that the last readable header names, be it that of
-    a sealed segment: a stop may be cut short when all are sealed."""
+    """Return the id of the journal that was written last, by its header. When a stop
+    was cut short, all segments may be sealed: then the history tells."""
     for segment in reversed(active):
         header = read_header(segment.path)
         if header is not None:

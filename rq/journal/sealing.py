@@ -1,4 +1,4 @@
-"""Segments that become history, and history that is removed."""
+"""Makes history of segments, and removes history that is not wanted any more."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ def seal(dir_fd: int, journal: str, name: str, end: int, last: int) -> None:
 
 
 def seal_last(place: JournalDir, dir_fd: int, journal: str) -> None:
-    """Make history of the last segment of an earlier process, before a new one says
-    that it follows: what was written and never synced is on no disk yet."""
+    """Make history of the last segment of an earlier process.
+
+    Before a new segment says that it follows: lines that were written and never synced
+    may not be on disk yet, and a power cut would leave a gap.
+    """
     for name in history.lineage(place, journal):
         if (place.history / name).is_dir():  # a kill may have kept it from its sync
             durable.sync_path(place.history / name)
@@ -63,8 +66,11 @@ def seal_left(place: JournalDir, dir_fd: int, journal: str, but: str) -> None:
 
 
 def _seal_anew(place: JournalDir, dir_fd: int, content: Content) -> None:
-    """Make history of a segment whose process did not: as a new file, since a sync of
-    the old one may have failed, and what the page cache shows be on no disk."""
+    """Make history of a segment that its own process did not seal.
+
+    It is copied into a new file: a sync of the old one may have failed, and then the
+    page cache shows what is not on disk.
+    """
     segment = content.segment
     target = place.history / str(content.header["journal"])
     durable.make_dirs(str(target))

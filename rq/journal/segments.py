@@ -1,4 +1,4 @@
-"""The segments of a journal: made ahead, filled with zeros, and retired to the history."""
+"""The segment that a journal writes to, and the next one, which is made beforehand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a journal stands: all before it is durable."""
+    """A place in a journal; all before it is durable."""
 
     segment: str
     offset: int
@@ -46,7 +46,7 @@ class Author:
 
 @dataclass(slots=True)
 class OpenSegment:
-    """A file that is written to; `fd` is -1 when that is over."""
+    """A segment that is written to; `fd` is -1 once it is closed."""
 
     name: str
     fd: int
@@ -116,7 +116,7 @@ class Segments:
         sealing.seal(self._dir_fd, journal, segment.name, end, last.seq)
 
     def _open(self, file: tuple[int, int], last: Position) -> OpenSegment:
-        """Name a made file as the segment of the next seq and write its header."""
+        """Write the header into a zero-filled file, and give it the name of a segment."""
         fd, size = file
         name = segment_name(last.seq + 1)
         seed = line.seed(self._author.journal, name)
@@ -154,7 +154,7 @@ class Segments:
     # ---- made ahead
 
     def look_ahead(self) -> None:
-        """See to it that the next segment is there before it is needed."""
+        """Make the next segment in a thread, if there is none yet."""
         if self._ahead is not None:
             if self._ahead.done():
                 self._wait_ahead()

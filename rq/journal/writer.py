@@ -125,22 +125,22 @@ class Journal:
         self._segments.look_ahead()
 
     def _fits(self) -> bool:
-        """Whether what was appended can follow what is written of the group; to a
-        group of which nothing is written a new segment can be given."""
+        """Whether the segment has room for what was appended. A group of which nothing
+        is written yet fits always: it can begin in a new segment."""
         segment = self._segments.current
         after = segment.offset + self._placed + self._bytes + SPARE
         return not self._lines or after <= segment.size
 
     def _take_in(self, last: bool) -> None:
-        """Let what was appended be part of the group."""
+        """Move what was appended into the group; `last`: nothing more comes into it."""
         self._group += self._bodies
         self._group_bytes += self._bytes
         self._group_seq, self._closed = self.seq, last
         self._bodies, self._bytes = [], 0
 
     def _close_group(self) -> None:
-        """Give the group its last line: whoever reads must be able to tell a torn line
-        of it from one of the next. Where its segment ends with it none is needed."""
+        """Give the group its last line, so that a reader can tell a torn line of this
+        group from one of the next. A group that its segment ends with needs none."""
         if not self._fits():
             self._closed = True
             return
@@ -170,7 +170,7 @@ class Journal:
         self._lines += len(bodies)
 
     def _sync(self) -> None:
-        """Make the placed group durable; after a failure it has to be placed anew."""
+        """Make the written group durable; after a failure it has to be written again."""
         segment = self._segments.current
         try:
             durable.sync_data(segment.fd)
@@ -191,7 +191,8 @@ class Journal:
         self._group_bytes = self._lines = self._placed = 0
 
     def _drop(self, segment: OpenSegment) -> None:
-        """Close a descriptor that failed; nothing on it is trusted again."""
+        """Close a descriptor after an error: nothing written through it is trusted, and
+        the kernel reports an error of write-back only once."""
         self.failed = self.failed or "a write failed"
         self._lines = self._placed = 0
         with contextlib.suppress(OSError):
@@ -200,7 +201,8 @@ class Journal:
     # ---- segments
 
     def seal(self) -> Future[None] | None:
-        """Let what is durable become history; None when there is nothing new."""
+        """Make history of the segment, and begin a new one; None when it is empty or
+        not all of it is durable."""
         if self._segments.current.empty or self.pending or self.failed:
             return None
         return self._segments.switch(0, self._durable)

@@ -1,7 +1,7 @@
-"""Attachments of messages of the ancestor, whose file `msg` names none of them.
+"""Attachments of messages of the ancestor, whose file `msg` does not name them.
 
-All that lies in `attach/` belongs to such a message. What RQ cannot hand on is refused
-with a sentence, never left out.
+Every file in `attach/` belongs to such a message. If RQ cannot pass one of them on, it
+refuses the message and says why: it never leaves a file out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Working directories of batches: `batch/ID/`, there as long as the batch runs.
+"""Working directories of batches: `batch/ID/` exists as long as the batch runs.
 
-What is printed in one outlives it: its log has a name in the folder of each message.
+Its log stays after that: each of its messages has it in its own folder by a hard link.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _is_free(name: str, place: int) -> bool:
 
 
 def end(spool: Spool, batch_id: str) -> None:
-    """Put the directory of a batch that has ended on its way out."""
+    """Remove the directory of a batch that has ended."""
     spool.gone.doom(f"{BATCH}/{batch_id}", f"{BATCH}.{batch_id}")
 
 
@@ -102,7 +102,7 @@ def clear(spool: Spool, but: Collection[str]) -> None:
 
 
 def members(queue: QueueDir, left: Iterable[Holder]) -> list[Holder]:
-    """Return processes that would not end, once for each message that they have."""
+    """Return processes that did not end, once for each message of their batch."""
     each = []
     for process in left:
         each.append(process)
@@ -117,8 +117,8 @@ def members(queue: QueueDir, left: Iterable[Holder]) -> list[Holder]:
 def with_theirs(
     left: Iterable[Holder], prefix: str, running: Mapping[str, int | None]
 ) -> list[Holder]:
-    """Return processes that would not end, those of long-lived workers once for each
-    message that may be theirs: their environment tells none, but their slot.
+    """Return processes that did not end; those of long-lived workers once for each
+    message that they may work on. Their environment names no message, only their slot.
 
     `running`: all messages in run, with the slot in their claim where that is known.
     """

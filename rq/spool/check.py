@@ -1,7 +1,8 @@
-"""Do journal, folders and counters agree? Finds and names; mends only when told to.
+"""Checks whether journal, folders and counters agree, and tells what does not.
 
-For a queue without owner `check` compares the folders with what recovery would do;
-`check(fix=True)` does it, without starting anything. A live queue checks itself.
+`check` is for a queue without owner: it compares the folders with what recovery would
+do. `check(fix=True)` runs that recovery, and starts no script. A running owner checks
+its own queue by `check_live`.
 """
 
 from __future__ import annotations

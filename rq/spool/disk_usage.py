@@ -1,8 +1,8 @@
-"""How many bytes the messages of a queue take: measured once, and known as long as nothing
-came or went.
+"""How many bytes the messages of a queue take.
 
-A directory of a minute says by its mtime whether it has changed. What is dismissed lies in
-one directory: there the ids of a minute say it.
+Measured minute by minute, and remembered until a minute changes: the mtime of its
+directory tells that. Dismissed messages lie in one directory; there a minute has changed
+when its ids have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The other door, `new/`: what any program renames in is adopted.
+"""The door `new/`: any program may rename a folder into it to send a message.
 
-The depositor's promise begins when its folder has left new/. What is malformed goes to
-err with the reason; what cannot even be moved is left, and shown. What belongs to another
-user is copied: it could change what it keeps open.
+The message is accepted when its folder has left new/. A malformed one goes to err with
+the reason; one that cannot be moved stays, and is shown. The folder of another user is
+copied, for that user could still change what it has open.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Aside = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """On whose behalf the door is looked at."""
+    """What the door needs of its owner."""
 
     spool: Spool
     origin: str  # what the full id of a message starts with
@@ -47,7 +47,7 @@ class Keeper:
 
 @dataclass(slots=True)
 class Look:
-    """What one look at the door has done."""
+    """The result of one look at the door."""
 
     taken: int = 0  # deposits that will leave new/: messages, copies, refusals
     left: dict[str, str] = field(default_factory=dict)  # name: why it stays in new/

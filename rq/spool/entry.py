@@ -1,4 +1,4 @@
-"""What an owner remembers of a message, and of how many there are."""
+"""What an owner remembers of a message, and how many messages are in each state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the journal says of each message, folded; and what recovery does about it.
+"""Folds the lines of the journal to the last that is said of each message.
 
-Fold first, act once: `decide` is the table of storage recovery, pure, so that a second
-recovery after a crash in the first comes to the same end.
+`decide` is the table of what recovery does with it. It is pure: if a crash cuts a
+recovery short, the next one comes to the same result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Action(StrEnum):
     SETTLE = "settle"  # bring the folder to where the journal says
     MAKE = "make"  # the folder is nowhere: make it from the line
     RECOVER = "recover"  # the attempt was lost: back to que, counted
-    OBSERVE = "observe"  # a hand has moved it: believe the folder, write it down
+    OBSERVE = "observe"  # somebody has moved the folder: believe it, write that down
     REPORT = "report"  # nothing is left of it: say so
     FORGET = "forget"  # nothing is left to do
 

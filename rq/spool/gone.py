@@ -1,4 +1,4 @@
-"""Directories on their way out: renamed into `gone/`, then removed, one in a turn."""
+"""Directories to be removed: first renamed into `gone/`, then emptied, one in a turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Gone:
-    """What waits in `gone/` to be removed; true while there is something."""
+    """The directories in `gone/` that wait to be removed; true while there are some."""
 
     def __init__(self, queue: QueueDir, dir_fd: int, journal: Journal | DryRun) -> None:
         self._queue = queue
@@ -34,9 +34,10 @@ class Gone:
         return path.removeprefix("gone/") in self._names
 
     def doom(self, path: str, name: str) -> None:
-        """Put a directory on its way out, as `gone/NAME`."""
+        """Rename a directory to `gone/NAME`, and remove it later."""
         if os.path.lexists(self._queue.path / "gone" / name):
-            # The door brought an id back before its first folder was quite removed.
+            # A message with this id came again through new/ before the folder of the
+            # first was removed.
             name = f"{name}.{self._journal.seq}"
         try:
             durable.move(path, f"gone/{name}", self._dir_fd)
@@ -45,7 +46,7 @@ class Gone:
         self._names.append(name)
 
     def take_over(self) -> None:
-        """Remove, too, what an earlier process left on its way out."""
+        """Remove what an earlier process left in `gone/`."""
         self._names.extend(os.listdir(self._queue.path / "gone"))
 
     def try_again(self) -> None:

@@ -1,6 +1,7 @@
-"""The lag: messages whose folders do not agree with the journal yet, oldest first.
+"""The lag: messages whose folders do not agree with the journal yet.
 
-A folder that cannot be made or moved rests, longer after each try, and holds up no other.
+They are settled oldest first. A folder that cannot be made or moved is tried again after
+a pause, which grows with each try; the others do not wait for it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ class Stuck:
 
 
 class Lag:
-    """What is still to be done on disk; what has ended leaves `entries` with it."""
+    """The messages whose folders are still to be made or moved.
+
+    A message that has ended is forgotten when its folder lies in its last place.
+    """
 
     def __init__(
         self, entries: dict[str, Entry], counts: Counts, mover: Mover, gone: Gone
@@ -75,8 +79,8 @@ class Lag:
         self._spare[msg_id] = message
 
     def since(self) -> float | None:
-        """Return since when the oldest has waited that does not rest, in epoch seconds;
-        None: none does."""
+        """Return since when the oldest folder has waited, in epoch seconds; those that
+        pause after a failed try do not count. None: no folder waits."""
         return next((self.unsettled[msg_id].since for msg_id in self._due), None)
 
     @property
@@ -146,7 +150,7 @@ class Lag:
             self._stick(msg_id, f"RQ failed over it: {error!r:.200}")
 
     def _wake(self, now: float) -> None:
-        """Let those be tried again whose rest is over."""
+        """Try those again whose pause is over."""
         while self._resting and self._resting[0][0] <= now:
             until, msg_id = heapq.heappop(self._resting)
             stuck = self._stuck.get(msg_id)
@@ -154,8 +158,8 @@ class Lag:
                 self._due[msg_id] = None
 
     def _stick(self, msg_id: str, reason: str) -> None:
-        """Let a folder rest; until it has been settled it stays the last that is known
-        of it."""
+        """Try a folder again after a pause. `stuck` shows the reason until then, and
+        until it has been settled."""
         before = self._stuck.get(msg_id)
         tries = before.tries + 1 if before else 1
         until = time.perf_counter() + back_off.delay(tries, REST, LONGEST_REST)

@@ -1,4 +1,4 @@
-"""Attempts and messages that were lost: back to que, counted, or to err with a reason."""
+"""Takes back messages whose attempt was lost, and fails those that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a hand has changed what has ended while a queue was stopped.
+"""Finds out whether somebody has moved or removed ended messages of a stopped queue.
 
-What is live is listed at each start. What has ended may be millions, so it is counted
-by its checkpoint; only directories that have changed since then say that it is not true.
+Live messages are listed at each start. Ended ones may be millions, so a start believes
+the counts of the checkpoint, unless a directory has changed since it was written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def has_changed(queue: QueueDir) -> bool:
     end = time.monotonic() + LOOK_FOR
     for state in HASHED:
         for changed in _changes(str(queue.path / state), 3):
-            if changed >= since:  # a hand may be as quick as the clock of the files
+            if changed >= since:  # equal: the clock of files has coarse ticks
                 return True
             if time.monotonic() > end:
                 return False

@@ -1,7 +1,8 @@
-"""The folder of one message, made to agree with what the journal says of it.
+"""Moves the folder of one message to where the journal says that it belongs.
 
-It may lie nowhere, where it was, or at the door; it may be half made, ruined by its
-script or removed by a hand. Recovery uses the same.
+The folder may not exist yet; it may lie in its old place or in `new/`; it may be half
+made, or its script or a person may have changed or removed it. Recovery uses the same
+code.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from rq.states import State
 
 REBUILT = "rebuilt"
 REFUSED = "refused"  # in a folder in err: what came through the door
-# What a script can make of its own folder: mended, where the disk's troubles are not.
+# Errors that a script can cause by what it does to its own folder: RQ repairs these, and
+# not those of the disk.
 _RUINED = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR,
                      errno.ELOOP, errno.ENXIO, errno.EBUSY, errno.EINVAL})  # fmt: skip
-# What a rename says of something else that has the name already.
+# Errors of a rename when something else has the name already.
 _IN_THE_WAY = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 _log = logging.getLogger(__name__)
@@ -65,9 +67,9 @@ class Mover:
             self._gone.doom(path, msg_id)
 
     def _shut_in(self, msg_id: str, entry: Entry) -> None:
-        """Put what the door has refused, as it is, into a folder of our own in err.
+        """Put a refused deposit, as it is, into a folder of our own in err.
 
-        Whatever it is, file, symlink or a folder with traps: nothing is written into it.
+        It may be a file, a symlink or a folder full of links: nothing is written into it.
         """
         place = folder(State.ERR, msg_id)
         with contextlib.suppress(FileExistsError):
@@ -142,7 +144,7 @@ class Mover:
         return stat.S_ISDIR(info.st_mode)
 
     def _clear(self, msg_id: str, path: str) -> None:
-        """Let what has the place of a message, which lies elsewhere, go its way."""
+        """Remove what lies where the folder of a message belongs."""
         os.stat(path, dir_fd=self._dir_fd, follow_symlinks=False)
         _log.warning(
             "something else lies where the folder of a message belongs; RQ moves it to "

@@ -1,4 +1,7 @@
-"""What a message still owes to other queues when it has ended."""
+"""The outbox: messages to other queues that the end of a message has caused.
+
+Webhooks and forwarded copies. An entry stays until it has been delivered.
+"""
 
 from __future__ import annotations
 
@@ -121,8 +124,11 @@ def place_of(key: str) -> Of | None:
 
 
 class Outbox(MutableMapping[Of, Owed]):
-    """What is owed, in the order in which it came to be; who has to be found at every
-    turn of the loop is found without looking through all."""
+    """What is owed, in the order in which it came to be.
+
+    The next entry for a queue, and who needs the attachments of a message, are found
+    without looking at all entries: the loop asks at every turn.
+    """
 
     def __init__(self, entries: Mapping[Of, Owed]) -> None:
         self._all: dict[Of, Owed] = {}

@@ -1,5 +1,7 @@
-"""What a script of RQ's own keeps in the folder of its message: read and written there,
-and nowhere that a link may lead to."""
+"""Files that RQ's own scripts keep in the folders of their messages.
+
+They are opened below that folder, and no link is followed.
+"""
 
 from __future__ import annotations
 

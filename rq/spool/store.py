@@ -1,9 +1,9 @@
-"""The only mover: fires events, writes them ahead, and makes the folders agree.
+"""The messages of one queue: their events, and the folders that follow.
 
-An event changes memory and the open group at once, disk after `commit`. A folder is
-moved by `settle`, which makes what lies on disk agree with what the journal says,
-whatever happened in between; recovery uses the same function. Nothing may be answered
-between an event and the `commit` that holds it.
+An event changes memory and the open group of the journal at once; `commit` makes it
+durable. Nothing may be answered between an event and that commit. `settle` then moves
+the folder to where the journal says that it belongs, whatever happened in between;
+recovery uses the same function.
 """
 
 from __future__ import annotations
@@ -365,8 +365,8 @@ class Spool:
         self.events.tell(message.msg_id, State.NOWHERE)
 
     def _take_back(self, msg_id: str) -> None:
-        """Remove the half-made folder of a message that is refused; again and again
-        until the disk lets it go. No line tells of it: a start knows it by its look."""
+        """Remove the half-made folder of a message that is refused; tried again until
+        the disk allows it. No line tells of it: a start sees that it is half made."""
         entry = self.entries[msg_id] = Entry(State.GONE, State.PREP, 0.0, 0)
         self.lagging.add(msg_id, entry)
 
@@ -404,7 +404,7 @@ class Spool:
         entry.seq, entry.since = seq, since
 
     def ride(self, rider: str, event: Event, line: Record) -> None:
-        """Let a rider end as its leader did; the leader's line names it."""
+        """End a coalesced message as the one that ran did, whose line names it."""
         record = rider_record(line, rider)
         entry = self.entries[rider]
         source = entry.state
@@ -417,8 +417,8 @@ class Spool:
         self.events.changed(rider, entry, source, target)
 
     def rest(self, msg_id: str) -> None:
-        """Let the folder of a message that runs wait for its end, for a while: most
-        end before anybody could look at it, and need no move then."""
+        """Do not move the folder of a message to run/ yet, for REST_SECONDS: most
+        attempts end within that time, and the folder is moved once instead of twice."""
         entry = self.unsettled.get(msg_id)
         if entry is not None:
             entry.rests_until = time.perf_counter() + REST_SECONDS

@@ -1,8 +1,8 @@
 """Transactions: messages that are accepted together or not at all.
 
-What is prepared in one is journaled whole. The decision is one line; what follows from
-it, messages that go to que and others that go for good, is repeated by recovery. The
-table of transactions is a fold of the journal's lines, here and in recovery alike.
+The journal holds the whole of each message that is prepared in one. The decision is one
+line; what follows from it (some messages go to que, the others are removed) is done again
+by recovery. Owner and recovery make the table of transactions from the same lines.
 """
 
 from __future__ import annotations
