@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
 
 import falcon
 import orjson
@@ -78,7 +78,7 @@ def say(
     req: Request,
     resp: Response,
     form: Form,
-    reply: Any,
+    reply: Sequence[object],
     default: str,
     text: str = "",
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from rq.errors import Busy
-from rq.web import logwatch
+from rq.web import logevents, logwatch
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -34,7 +34,7 @@ class Hub:
 
     def follow(
         self, queue: str, msg_id: str, viewer: logwatch.Viewer
-    ) -> AsyncIterator[logwatch.Event]:
+    ) -> AsyncIterator[logevents.Event]:
         """Return the events for a new viewer, from its offset on."""
         there = self.viewers
         theirs = sum(other.who == viewer.who for other in there)
@@ -47,7 +47,7 @@ class Hub:
 
     async def _events(
         self, key: tuple[str, str], viewer: logwatch.Viewer
-    ) -> AsyncIterator[logwatch.Event]:
+    ) -> AsyncIterator[logevents.Event]:
         # Begins with the first event: HEAD, and a client that has gone, take none.
         watch = self._watches.get(key)
         if watch is None:
@@ -55,7 +55,7 @@ class Hub:
         viewer.task = asyncio.current_task()
         watch.join(viewer)
         try:
-            yield logwatch.HELLO
+            yield logevents.HELLO
             look_at = _now() + _LOOK_EVERY
             async for event in watch.events(viewer, lambda: self.closing):
                 viewer.sending_since = now = _now()

@@ -12,16 +12,13 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
-
-import orjson
+from typing import TYPE_CHECKING, Any
 
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import JOB, STDIO_LOG, QueueDir
-from rq.replies import StoryView
 from rq.spool import folders
 from rq.web import reading
-from rq.web.pages import progress
+from rq.web.logevents import PING, Event, LogState, event, state_of, unfinished
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -36,28 +33,6 @@ _FINAL = frozenset({"done", "relayed", "err"})
 _KEPT = 4  # encoded chunks: viewers that keep up are all at the same byte
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A server-sent event, encoded once for all."""
-
-    data: bytes
-
-    def serialize(self, _handler: object = None) -> bytes:
-        """Falcon asks for the bytes by this name."""
-        return self.data
-
-
-def event(kind: str, value: object, at: int | None = None) -> Event:
-    """Return an event; a viewer that reconnects goes on at byte `at`."""
-    mark = b"" if at is None else f"id: {at}\n".encode()
-    body = orjson.dumps(value)
-    return Event(mark + b"event: " + kind.encode() + b"\ndata: " + body + b"\n\n")
-
-
-_PING = Event(b": still here\n\n")
-HELLO = Event(b"retry: 1500\n\n")
 
 
 @dataclass(eq=False, slots=True)
@@ -136,7 +111,7 @@ class Watch:
                 )
                 return
             if not await _woken(viewer):
-                yield _PING
+                yield PING
         yield event("bye", {}, viewer.offset)
 
     async def _next(self, viewer: Viewer) -> Event:
@@ -154,7 +129,7 @@ class Watch:
         """Return a chunk and where it ends; what is far behind may be on a slow disk."""
         length = min(CHUNK, self.size - offset)
         if self._fd is None:
-            return self.size, _PING
+            return self.size, PING
         if far:
             data = await self._site.pools.file(os.pread, self._fd, length, offset)
         else:
@@ -278,40 +253,3 @@ async def _woken(viewer: Viewer) -> bool:
             await viewer.woken.wait()
             return True
     return False
-
-
-class LogState(TypedDict):
-    """What a viewer of the log wants to know of its message."""
-
-    state: str
-    text: str
-    part: float | None  # that is done, from 0 to 1, if its script says so
-    attempt: int
-    story: StoryView
-
-
-def state_of(message: reading.Message) -> LogState:
-    """Return what a viewer of the log wants to know of its message."""
-    text = str(message["result"].get("job_status") or "")
-    return {
-        "state": message["state"],
-        "text": text,
-        "part": progress.part_done(text) if message["state"] == "run" else None,
-        "attempt": message.get("attempt", 0),
-        "story": message["story"],
-    }
-
-
-def unfinished(data: bytes) -> int:
-    """Return how many bytes at the end begin a character of UTF-8 and do not end it.
-
-    >>> [unfinished(b) for b in (b"a", "ü".encode(), "ü".encode()[:1], b"\\xff")]
-    [0, 0, 1, 0]
-    """
-    for back in range(1, min(4, len(data) + 1)):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue  # inside a character: look for its first byte
-        need = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return back if back < need and byte < 0xF8 else 0
-    return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import uuid
-from typing import Any
 
 import falcon
 import orjson
@@ -33,13 +32,13 @@ class Refusals:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def install(self, app: App[Any, Any]) -> None:
+    def install(self, app: App[Request, Response]) -> None:
         app.add_error_handler(Exception, self._unexpected)
         app.add_error_handler(falcon.HTTPError, self._http)
         app.add_error_handler(RQError, self._refused)
 
     async def _refused(
-        self, req: Request, resp: Response, error: Exception, params: Any
+        self, req: Request, resp: Response, error: Exception, params: object
     ) -> None:
         assert isinstance(error, RQError)
         status = status_of(error)
@@ -62,7 +61,7 @@ class Refusals:
         return f'Basic realm="{realm}", charset="UTF-8", Bearer'
 
     async def _http(
-        self, req: Request, resp: Response, error: Exception, params: Any
+        self, req: Request, resp: Response, error: Exception, params: object
     ) -> None:
         assert isinstance(error, falcon.HTTPError)
         for name, value in dict(error.headers or {}).items():
@@ -71,7 +70,7 @@ class Refusals:
         self.answer(req, resp, error.status_code, text)
 
     async def _unexpected(
-        self, req: Request, resp: Response, error: Exception, params: Any
+        self, req: Request, resp: Response, error: Exception, params: object
     ) -> None:
         if isinstance(error, falcon.HTTPStatus):
             resp.status = error.status

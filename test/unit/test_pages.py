@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rq import web
-from rq.web import deliveries, logwatch
-from rq.web.pages import message, overview, progress, relay, sparklines, templating
+from rq.web import deliveries, logevents, progress
+from rq.web.pages import message, overview, relay, sparklines, templating
 
 
 @pytest.mark.parametrize(
-    "module", [logwatch, overview, deliveries, progress, relay, templating]
+    "module", [logevents, overview, deliveries, progress, relay, templating]
 )
 def test_the_examples_are_right(module):
     tried = doctest.testmod(module)

@@ -71,7 +71,7 @@ def left_alone(pair, msg_id):
 
     def leave(table):
         if peer in table:
-            table[peer]["until"] = time.time() + 300
+            table[peer].until = time.time() + 300
 
     def waits():
         # Looked at first: one that was just told to run is at it, whatever its status says.

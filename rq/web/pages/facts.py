@@ -24,8 +24,8 @@ from rq.replies import (
     SupervisorStatus,
     TimersStatus,
 )
-from rq.web import views
-from rq.web.pages import progress, sparklines
+from rq.web import progress, views
+from rq.web.pages import sparklines
 
 if TYPE_CHECKING:
     from rq.web.site import Site

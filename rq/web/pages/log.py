@@ -17,7 +17,7 @@ from rq import names, visible
 from rq.layout import ATTACH, JOB, STDIO_LOG
 from rq.spool import folders
 from rq.spool.folders import File
-from rq.web import livelog, logwatch
+from rq.web import livelog, logevents, logwatch
 from rq.web.pages import page
 from rq.web.pages.message import facts_of, view_of
 
@@ -71,7 +71,7 @@ class LogPages:
             "size": _size(file),
             "url": self._site.url(f"/q/{name}/{msg_id}/log/{STDIO_LOG}"),
             "follow": self._site.url(f"/q/{name}/{msg_id}/follow"),
-            **logwatch.state_of(message),
+            **logevents.state_of(message),
         }
         wanted = req.get_param("find", default="")[:200]
         if wanted:

@@ -14,8 +14,8 @@ from rq import names, wording
 from rq.causes import Cause
 from rq.errors import NoSuchMessage
 from rq.message import PARAMS
-from rq.web import reading
-from rq.web.pages import page, progress
+from rq.web import progress, reading
+from rq.web.pages import page
 from rq.web.pages.queue import check_queue
 from rq.web.reading import Message
 

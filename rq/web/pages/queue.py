@@ -16,9 +16,9 @@ from rq.layout import QueueDir
 from rq.message import PARAMS
 from rq.replies import ChildView, Counts, MessageRow
 from rq.states import State
-from rq.web import deliveries, reading, views
+from rq.web import deliveries, progress, reading, views
 from rq.web.answers import sees_secrets
-from rq.web.pages import facts, page, progress
+from rq.web.pages import facts, page
 from rq.web.pages.facts import QueueRow
 from rq.web.txn import TransactionRow
 from rq.web.txn import listed as listed_txn

@@ -14,7 +14,8 @@ from markupsafe import Markup, escape
 
 from rq import __version__, visible
 from rq.config.settings import RootConfig
-from rq.web.pages import plots, progress, sparklines
+from rq.web import progress
+from rq.web.pages import plots, sparklines
 from rq.wording import duration, moment, size
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
