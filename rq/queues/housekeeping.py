@@ -215,8 +215,13 @@ class Housekeeping:
         now = spool.clock()
 
         def discard(msg_id: str) -> None:
-            one = spool.entry_of(msg_id)
-            if one is None or one.state is not State.PREP or one.busy or self._ended:
+            entry = spool.entry_of(msg_id)
+            if (
+                entry is None
+                or entry.state is not State.PREP
+                or entry.busy
+                or self._ended
+            ):
                 return
             # A transaction has its own end.
             if not spool.txns.of(msg_id) and is_old(spool, msg_id, now):
@@ -246,10 +251,10 @@ def _saved(queue: QueueDir) -> dict[str, Any]:
         return {}
 
 
-def _save(queue: QueueDir, found: dict[str, Any]) -> None:
+def _save(queue: QueueDir, counters: dict[str, Any]) -> None:
     """Write the counters of the hour; without room they stay those of a while ago."""
     with contextlib.suppress(OSError):
-        files.write_cache(queue.rates, found)
+        files.write_cache(queue.rates, counters)
 
 
 def is_old(spool: Spool, msg_id: str, now: float) -> bool:

@@ -54,7 +54,7 @@ class Loop:
     async def run(self) -> int:
         """Take turns until `end`; return the exit status."""
         while True:
-            await self._wakeup.asked()
+            await self._wakeup.wanted()
             if self._status is not None:
                 return self._status
             self._turn()

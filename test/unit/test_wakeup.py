@@ -14,7 +14,7 @@ def turns_after(act):
         async def run():
             nonlocal turns
             while True:
-                await wakeup.asked()
+                await wakeup.wanted()
                 turns += 1
                 if turns == 1:
                     act(wakeup)
@@ -46,7 +46,7 @@ def test_who_asks_before_anybody_waits_is_not_forgotten():
     async def story():
         wakeup = Wakeup(asyncio.get_running_loop())
         wakeup.ask()
-        await asyncio.wait_for(wakeup.asked(), 1.0)
+        await asyncio.wait_for(wakeup.wanted(), 1.0)
 
     asyncio.run(story())
 
@@ -57,7 +57,7 @@ def test_a_turn_lets_all_else_that_is_ready_go_first():
         wakeup, order = Wakeup(asyncio.get_running_loop()), []
         wakeup.ask()
         asyncio.get_running_loop().call_soon(order.append, "client")
-        await wakeup.asked()
+        await wakeup.wanted()
         order.append("turn")
         return order
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 SLICE = 0.005  # seconds of work between turns
 
-One = TypeVar("One")
+Item = TypeVar("Item")
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ class Tasks:
 
 
 async def in_slices(
-    items: Iterable[One],
-    act: Callable[[One], object],
+    items: Iterable[Item],
+    act: Callable[[Item], object],
     between: Callable[[], None] = lambda: None,
 ) -> None:
     """Act on each item, and let the loop have its turn every few milliseconds.

@@ -17,5 +17,5 @@ class ThreadPools:
 
     def close(self) -> None:
         """Begin nothing more, and wait for what was begun."""
-        for one in (self.files, self.looks):
-            one.shutdown(cancel_futures=True)
+        for pool in (self.files, self.looks):
+            pool.shutdown(cancel_futures=True)

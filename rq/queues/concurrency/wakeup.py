@@ -10,25 +10,25 @@ class Wakeup:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._asked = False
+        self._wanted = False
         self._sleeper: asyncio.Future[None] | None = None  # of the loop, when it waits
         self._waiters: list[asyncio.Future[None]] = []
 
     def ask(self) -> None:
         """Ask for a turn."""
-        self._asked = True
+        self._wanted = True
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
-    async def asked(self) -> None:
+    async def wanted(self) -> None:
         """Wait until somebody asks for a turn, which then begins; all else that is ready
         has its chance before."""
-        if self._asked:
+        if self._wanted:
             await asyncio.sleep(0)
         else:
             self._sleeper = self._loop.create_future()
             await self._sleeper
-        self._asked = False
+        self._wanted = False
 
     # ---- what a turn does
 

@@ -29,16 +29,16 @@ def delete_message(ctx: Context, arg: bytes) -> Any:
 
 def destroy_message(ctx: Context, arg: bytes) -> Any:
     """End a running message; it goes to err."""
-    asked, msg_id = with_id(arg)
-    if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
+    request, msg_id = with_id(arg)
+    if not ctx.runner.cancel(msg_id, asker(ctx, request)):
         raise NoSuchMessage("msg not found")
     return ["ok", "msg destroyed"]
 
 
 def cancel_message(ctx: Context, arg: bytes) -> Any:
     """End a running message, as err `cancelled by WHO`."""
-    asked, msg_id = with_id(arg)
-    if not ctx.runner.cancel(msg_id, asker(ctx, asked)):
+    request, msg_id = with_id(arg)
+    if not ctx.runner.cancel(msg_id, asker(ctx, request)):
         state = ctx.owner.spool.state_of(msg_id)
         raise WrongState(f"msg is not running, it is in {state}")
     return ["ok", "msg is being cancelled"]
@@ -46,15 +46,15 @@ def cancel_message(ctx: Context, arg: bytes) -> Any:
 
 def cancel_batch(ctx: Context, arg: bytes) -> Any:
     """End the batch that a message runs in, as err `cancelled by WHO`."""
-    asked, msg_id = with_id(arg)
-    number = ctx.runner.cancel_batch(msg_id, asker(ctx, asked))
+    request, msg_id = with_id(arg)
+    number = ctx.runner.cancel_batch(msg_id, asker(ctx, request))
     return ["ok", f"batch of {number} is being cancelled"]
 
 
 def retry_message(ctx: Context, arg: bytes) -> Any:
     """Send a message in err round again, with the same id and its count at 0."""
-    asked, msg_id = with_id(arg)
-    who = asker(ctx, asked)
+    request, msg_id = with_id(arg)
+    who = asker(ctx, request)
     next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
     if ctx.owner.attempts.batch_with(msg_id) is not None:
         raise Busy("the batch that it was in has not ended; ask again when it has")
@@ -78,8 +78,8 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
         )
     finally:
         owner.retrying.discard(msg_id)
-    for one in left:
-        os.close(one.pidfd)
+    for process in left:
+        os.close(process.pidfd)
     if left:
         raise Busy(
             "a process of its last attempt still runs; ask again when it has ended"
@@ -114,10 +114,10 @@ def run_message(ctx: Context, arg: bytes) -> Any:
 
 def ack_errs(ctx: Context, arg: bytes) -> Any:
     """Acknowledge one error, or all of them; answer how many."""
-    asked = object_in(arg) if arg.strip().startswith(b"{") else {}
-    if "msg_id" not in asked:
+    request = object_in(arg) if arg.strip().startswith(b"{") else {}
+    if "msg_id" not in request:
         return _all_acknowledged(ctx.owner)
-    msg_id = names.msg_id(asked["msg_id"])
+    msg_id = names.msg_id(request["msg_id"])
     ctx.owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
     return ["ok", 1]
 

@@ -41,61 +41,61 @@ def create_message(ctx: Context, arg: bytes) -> Any:
     return _create(ctx.owner, object_in(arg))
 
 
-def _create(owner: Owner, asked: dict[str, Any]) -> Any:
-    key = idempotency.key_in(asked)
+def _create(owner: Owner, request: dict[str, Any]) -> Any:
+    key = idempotency.key_in(request)
     if key is not None:
-        return ["ok", owner.full_id(idempotency.create(owner, asked, key))]
+        return ["ok", owner.full_id(idempotency.create(owner, request, key))]
     owner.admission.check_open()
-    message = owner.make(asked)
+    message = owner.make(request)
     owner.accept(message)
     return ["ok", owner.full_id(message.msg_id)]
 
 
 def prep_message(ctx: Context, arg: bytes) -> Any:
     """Begin a message: attachments follow, then commit."""
-    asked = object_in(arg)
-    key = idempotency.key_in(asked)
+    request = object_in(arg)
+    key = idempotency.key_in(request)
     if key is not None:
         prepared = ctx.owner.prepared
         if prepared is None:
-            return _prepare_after_reading(ctx.owner, asked, key)
-        return _prepare_keyed(ctx.owner, prepared, asked, key)
+            return _prepare_after_reading(ctx.owner, request, key)
+        return _prepare_keyed(ctx.owner, prepared, request, key)
     ctx.owner.admission.check_open()
-    message = ctx.owner.make(asked)
+    message = ctx.owner.make(request)
     ctx.owner.spool.prepare(message)
     return ["ok", ctx.owner.full_id(message.msg_id)]
 
 
 def _prepare_keyed(
-    owner: Owner, prepared: dict[str, str], asked: Mapping[str, Any], key: str
+    owner: Owner, prepared: dict[str, str], request: Mapping[str, Any], key: str
 ) -> Any:
-    msg_id, state = idempotency.prepare(owner, prepared, asked, key)
+    msg_id, state = idempotency.prepare(owner, prepared, request, key)
     return ["ok", owner.full_id(msg_id), state]
 
 
 async def _prepare_after_reading(
-    owner: Owner, asked: Mapping[str, Any], key: str
+    owner: Owner, request: Mapping[str, Any], key: str
 ) -> Any:
-    return _prepare_keyed(owner, await idempotency.read_prepared(owner), asked, key)
+    return _prepare_keyed(owner, await idempotency.read_prepared(owner), request, key)
 
 
 def single_que(ctx: Context, arg: bytes) -> Any:
     """Accept a message unless one waits; answer the id of the one that does."""
-    asked = object_in(arg)
+    request = object_in(arg)
     newest = message_list.newest_waiting(ctx.owner)
     if newest is not None:
         return ["ok", ctx.owner.full_id(newest)]
-    return _create(ctx.owner, asked)
+    return _create(ctx.owner, request)
 
 
 def attach_message(ctx: Context, arg: bytes) -> Any:
     """Copy a file into a message in prep: a passed descriptor, or a path that is opened
     with the asker's rights."""
-    asked, msg_id = with_id(arg)
-    path = asked.get("pathname")
+    request, msg_id = with_id(arg)
+    path = request.get("pathname")
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         raise BadInput("pathname is not an absolute path")
-    name = names.attachment(asked.get("name") or os.path.basename(path))
+    name = names.attachment(request.get("name") or os.path.basename(path))
     if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
         raise AlreadyCommitted(idempotency.ALREADY)
     ctx.owner.admission.check_open()
@@ -105,11 +105,11 @@ def attach_message(ctx: Context, arg: bytes) -> Any:
         work.callback(os.close, source)
         # What this user says of it is believed: it could write the file itself.
         trusted = passed is not None and asker.is_own
-        digests = attach.digests_of(asked.get("digests")) if trusted else None
+        digests = attach.digests_of(request.get("digests")) if trusted else None
         upload = attach.begin(ctx.owner.spool, msg_id, name)
         work.enter_context(ctx.owner.spool.working_on(msg_id))
         take = _taking(ctx.owner.spool.dir_fd, source, upload, digests)
-        return _take(ctx.owner, work.pop_all(), upload, asked.get("sha256"), take)
+        return _take(ctx.owner, work.pop_all(), upload, request.get("sha256"), take)
 
 
 def _taking(
@@ -164,8 +164,8 @@ async def _name_all(owner: Owner, msg_id: str) -> None:
     spool = owner.spool
     if not names.is_ancestors(msg_id) or spool.entry_of(msg_id) is None:
         return
-    known = set(spool.read(msg_id).attachments)
-    take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, known)
+    attached = set(spool.read(msg_id).attachments)
+    take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, attached)
     with spool.working_on(msg_id):
         taken = await owner.loop.run_in_executor(owner.pools.files, take)
     ancestor_files.write_names(spool, msg_id, taken)
@@ -173,10 +173,10 @@ async def _name_all(owner: Owner, msg_id: str) -> None:
 
 def delete_attach_message(ctx: Context, arg: bytes) -> Any:
     """Remove an attachment of a message in prep."""
-    asked, msg_id = with_id(arg)
+    request, msg_id = with_id(arg)
     if ctx.owner.spool.state_of(msg_id) is not State.PREP:
         raise WrongState("msg not in prep")
-    name = names.attachment(asked.get("attachment_name"))
+    name = names.attachment(request.get("attachment_name"))
     if names.is_ancestors(msg_id):
         return _delete_of_ancestor(ctx.owner, msg_id, name)
     attach.remove(ctx.owner.spool, msg_id, name)
@@ -191,20 +191,20 @@ async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Any:
 
 def commit_message(ctx: Context, arg: bytes) -> Any:
     """Accept a prepared message."""
-    asked, msg_id = with_id(arg)
-    return _commit(ctx.owner, asked, msg_id)
+    request, msg_id = with_id(arg)
+    return _commit(ctx.owner, request, msg_id)
 
 
-def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
+def _commit(owner: Owner, request: dict[str, Any], msg_id: str) -> Any:
     state = owner.spool.find(msg_id)
     if state is not State.PREP:
-        if state is None and not idempotency.was_committed(owner, asked, msg_id):
+        if state is None and not idempotency.was_committed(owner, request, msg_id):
             raise NoSuchMessage("cannot find message")
         return ["ok", idempotency.ALREADY]
     owner.admission.check_open()
     entry = owner.spool.entry(msg_id)
     if entry.committing is not None:
-        return _commit_again(owner, asked, msg_id, entry.committing)
+        return _commit_again(owner, request, msg_id, entry.committing)
     if entry.busy:
         raise Busy("msg is being worked on: an attach has not ended; ask again")
     message = owner.spool.read(msg_id)
@@ -221,11 +221,11 @@ def _commit(owner: Owner, asked: dict[str, Any], msg_id: str) -> Any:
 
 
 async def _commit_again(
-    owner: Owner, asked: dict[str, Any], msg_id: str, first: asyncio.Future[None]
+    owner: Owner, request: dict[str, Any], msg_id: str, first: asyncio.Future[None]
 ) -> Any:
     """Answer a commit that was asked for while an equal one waits for the disk."""
     await asyncio.wait([first])
-    reply = _commit(owner, asked, msg_id)
+    reply = _commit(owner, request, msg_id)
     return await reply if inspect.isawaitable(reply) else reply
 
 
@@ -260,8 +260,8 @@ async def _all_named(owner: Owner, message: Message) -> Message:
     """Return a message that is being committed with all that the ancestor attached;
     BadInput when a file cannot be taken."""
     spool, msg_id = owner.spool, message.msg_id
-    known = set(message.attachments)
-    take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, known)
+    attached = set(message.attachments)
+    take = functools.partial(ancestor_files.take, spool.dir_fd, msg_id, attached)
     taken = await owner.loop.run_in_executor(owner.pools.files, take)
     message = ancestor_files.give_names(spool, message, taken)
     ancestor_files.check(spool, message)
@@ -284,8 +284,8 @@ def take_copy(ctx: Context, arg: bytes) -> Any:
     return _taken(ctx.owner, object_in(arg))
 
 
-async def _taken(owner: Owner, asked: Mapping[str, Any]) -> Any:
-    return ["ok", await copies.take_copy_from(owner, asked)]
+async def _taken(owner: Owner, request: Mapping[str, Any]) -> Any:
+    return ["ok", await copies.take_copy_from(owner, request)]
 
 
 COMMANDS: dict[str, Command] = {

@@ -22,9 +22,9 @@ _LIMIT = 200  # characters
 _OWN = "prep/"  # how the key begins of a message that came without one: its id
 
 
-def key_in(asked: dict[str, Any]) -> str | None:
+def key_in(request: dict[str, Any]) -> str | None:
     """Take the key out of what was asked for."""
-    return checked(asked.pop(KEY, None), KEY)
+    return checked(request.pop(KEY, None), KEY)
 
 
 def checked(key: object, name: str) -> str | None:
@@ -37,36 +37,36 @@ def checked(key: object, name: str) -> str | None:
     return str(key)
 
 
-def was_committed(owner: Owner, asked: dict[str, Any], msg_id: str) -> bool:
+def was_committed(owner: Owner, request: dict[str, Any], msg_id: str) -> bool:
     """Return whether a message that is here no more was committed; takes the key out of
     what was asked."""
-    keys = key_in(asked), f"{_OWN}{msg_id}"
+    keys = key_in(request), f"{_OWN}{msg_id}"
     return any(key and owner.spool.message_of(key) is not None for key in keys)
 
 
-def create(owner: Owner, asked: Mapping[str, Any], key: str) -> str:
+def create(owner: Owner, request: Mapping[str, Any], key: str) -> str:
     """Accept a message unless one with this key was; return the id of the one."""
-    known = owner.spool.message_of(key)
-    if known is not None:
-        return known
+    accepted = owner.spool.message_of(key)
+    if accepted is not None:
+        return accepted
     owner.admission.check_open()
-    message = owner.make(asked, key)
+    message = owner.make(request, key)
     owner.accept(message, key=key)
     return message.msg_id
 
 
 def prepare(
-    owner: Owner, prepared: dict[str, str], asked: Mapping[str, Any], key: str
+    owner: Owner, prepared: dict[str, str], request: Mapping[str, Any], key: str
 ) -> tuple[str, str]:
     """Begin a message unless one with this key was begun or accepted; return the id of
     the one, and `prep` or `commited`. `prepared` is the owner's."""
-    known = owner.spool.message_of(key)
-    if known is not None:
-        return known, COMMITTED
+    accepted = owner.spool.message_of(key)
+    if accepted is not None:
+        return accepted, COMMITTED
     msg_id = prepared.get(key)
     if msg_id is None or key_of(owner, msg_id) != key:
         owner.admission.check_open()
-        message = owner.make(asked, key)
+        message = owner.make(request, key)
         msg_id = message.msg_id
         extra = {**message.extra, KEY: key}
         owner.spool.prepare(message.with_(extra=extra))
@@ -80,18 +80,18 @@ def key_of(owner: Owner, msg_id: str) -> str | None:
     if owner.spool.find(msg_id) is not State.PREP:
         return None
     try:
-        found = owner.spool.read(msg_id).extra.get(KEY)
+        key = owner.spool.read(msg_id).extra.get(KEY)
     except Unread:
         raise
     except BadMessage:
         return None
-    return found if isinstance(found, str) else None
+    return key if isinstance(key, str) else None
 
 
 async def read_prepared(owner: Owner) -> dict[str, str]:
     """Return the messages in prep by their keys, those also that an earlier process has
     left there; from then on the owner knows them."""
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
 
     def look(msg_id: str) -> None:
         entry = owner.spool.entry_of(msg_id)
@@ -99,11 +99,11 @@ async def read_prepared(owner: Owner) -> dict[str, str]:
             return
         # What a transaction holds has no key of its own.
         if not owner.spool.txns.of(msg_id) and (key := key_of(owner, msg_id)):
-            found[key] = msg_id
+            by_key[key] = msg_id
 
     await in_slices(owner.spool.live(), look)
     if owner.prepared is None:  # another who asked may have been faster
-        owner.prepared = found
+        owner.prepared = by_key
     return owner.prepared
 
 
@@ -122,6 +122,6 @@ def accept(owner: Owner, message: Message) -> str:
         # Another with its key was accepted meanwhile; this one never is.
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         return ALREADY
-    extra = {name: one for name, one in message.extra.items() if name != KEY}
+    extra = {name: value for name, value in message.extra.items() if name != KEY}
     owner.accept(message.with_(extra=extra), key=key)
     return f"msg {COMMITTED}"

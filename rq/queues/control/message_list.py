@@ -59,16 +59,17 @@ async def _ids(
     spool = owner.spool
     coming: list[str] = []
 
-    def look(one: tuple[str, Entry]) -> None:
-        if one[1].state is state and (not after or one[0] < after):
-            coming.append(one[0])
+    def look(pair: tuple[str, Entry]) -> None:
+        msg_id, entry = pair
+        if entry.state is state and (not after or msg_id < after):
+            coming.append(msg_id)
 
     unsettled = spool.moving()
     await in_slices(unsettled.items(), look)
-    staying = await owner.loop.run_in_executor(
+    there = await owner.loop.run_in_executor(
         owner.pools.looks, _listed, spool.queue, state, limit, after, unsettled
     )
-    return sorted({*coming, *staying}, reverse=True)[:limit]
+    return sorted({*coming, *there}, reverse=True)[:limit]
 
 
 def _listed(
@@ -82,30 +83,30 @@ def _listed(
 async def _live(owner: Owner, state: State, limit: int | None, after: str) -> list[str]:
     spool = owner.spool
     most = spool.live_count if limit is None else limit
-    found: list[str] = []
+    ids: list[str] = []
 
     def look(msg_id: str) -> None:
         entry = spool.entry_of(msg_id)
         if entry is None or entry.state is not state or (after and msg_id >= after):
             return
         if state is not State.QUE or entry.rider_of is None:
-            found.append(msg_id)
+            ids.append(msg_id)
 
     for msg_id in islice(spool.newest_first(), QUICK):
         look(msg_id)
-        if len(found) >= most:
-            return found
+        if len(ids) >= most:
+            return ids
     if spool.live_count > QUICK:
-        found.clear()
+        ids.clear()
         every = list(spool.newest_first())
-        await in_slices(takewhile(lambda _: len(found) < most, every), look)
-    return found
+        await in_slices(takewhile(lambda _: len(ids) < most, every), look)
+    return ids
 
 
-async def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
+async def messages(owner: Owner, request: Mapping[str, Any]) -> Any:
     """Return what the ancestor's command `messages` does."""
-    name = str(asked.get("state"))
-    limit = _limit(asked)
+    name = str(request.get("state"))
+    limit = _limit(request)
     if name == "errack":
         return [f".{i}" for i in await _ids(owner, State.DISMISSED, MOST)]
     if name == "que":
@@ -117,7 +118,7 @@ async def messages(owner: Owner, asked: Mapping[str, Any]) -> Any:
     if name == "prep" or name == "err":
         return await _ids(owner, State(name), MOST)
     if name in HASHED:
-        return await _filtered(owner, State(name), limit, asked.get("filter"))
+        return await _filtered(owner, State(name), limit, request.get("filter"))
     raise _no_state(name)
 
 
@@ -127,18 +128,18 @@ def _no_state(name: str) -> BadInput:
 
 async def _statuses(owner: Owner, ids: list[str]) -> list[list[str]]:
     """Return messages with their status, without those that are gone by now."""
-    found: list[list[str]] = []
+    statuses: list[list[str]] = []
 
     def look(msg_id: str) -> None:
         with contextlib.suppress(NoSuchMessage):
-            found.append([msg_id, str(message_view.status(owner, msg_id)["status"])])
+            statuses.append([msg_id, str(message_view.status(owner, msg_id)["status"])])
 
     await in_slices(ids, look)
-    return found
+    return statuses
 
 
-def _limit(asked: Mapping[str, Any]) -> int | None:
-    limit = asked.get("limit", LIMIT)
+def _limit(request: Mapping[str, Any]) -> int | None:
+    limit = request.get("limit", LIMIT)
     if isinstance(limit, str) and _WHOLE.fullmatch(limit):
         limit = int(limit)
     if isinstance(limit, bool) or not isinstance(limit, int):
@@ -152,14 +153,14 @@ async def _filtered(
     ids = await _ids(owner, state, limit)
     if not isinstance(wanted, str) or not wanted.strip():
         return ids
-    found: list[str] = []
+    matching: list[str] = []
 
     def look(msg_id: str) -> None:
         if wanted in _json(owner, msg_id):
-            found.append(msg_id)
+            matching.append(msg_id)
 
     await in_slices(ids, look)
-    return found
+    return matching
 
 
 def _json(owner: Owner, msg_id: str) -> str:
@@ -171,17 +172,17 @@ def _json(owner: Owner, msg_id: str) -> str:
 
 
 async def listed(
-    owner: Owner, asked: Mapping[str, Any]
+    owner: Owner, request: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return messages of a state with their main fields, newest first, and whether the
     answer ends early: with as many bytes as one may have."""
-    name = str(asked.get("state"))
+    name = str(request.get("state"))
     if name not in COUNTED:
         raise _no_state(name)
     state = State(name)
-    after = asked.get("after")
+    after = request.get("after")
     before = names.msg_id(after) if after else ""
-    ids = await _ids(owner, state, _limit(asked), before)
+    ids = await _ids(owner, state, _limit(request), before)
     rows: list[dict[str, Any]] = []
     size = 0
 
@@ -198,30 +199,30 @@ async def listed(
 
 def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
     try:
-        found = message_view.read(owner, msg_id)
-        shown = message_view.status(owner, msg_id)
+        message = message_view.read(owner, msg_id)
+        status = message_view.status(owner, msg_id)
     except (BadInput, NoSuchMessage):
         return None
     entry = owner.spool.entry_of(msg_id)
     row = {
         "msg_id": msg_id,
-        "due": entry.due if entry else found.due,
-        "count": entry.count if entry else found.count,
-        "attempt": entry.attempt if entry else _attempts(owner, found),
-        "status": shown["status"],
-        "state": shown["state"],
+        "due": entry.due if entry else message.due,
+        "count": entry.count if entry else message.count,
+        "attempt": entry.attempt if entry else _attempts(owner, message),
+        "status": status["status"],
+        "state": status["state"],
     }
-    together = owner.attempts.batch_of(msg_id)
-    if together is not None:
-        row.update(message_view.batch(together))
+    batch = owner.attempts.batch_of(msg_id)
+    if batch is not None:
+        row.update(message_view.batch_fields(batch))
     if entry is not None and entry.state is State.QUE:
         row["waiting"] = message_view.why_waiting(owner, msg_id)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         row["txn"] = txn.txn_id
-    return {**row, **{p: found.params[p] for p in PARAMS if p in found.params}}
+    return {**row, **{p: message.params[p] for p in PARAMS if p in message.params}}
 
 
-def _attempts(owner: Owner, found: Message) -> int:
+def _attempts(owner: Owner, message: Message) -> int:
     """Return the starts of a message that has ended: a start alone does not rewrite
     its file `msg`."""
-    return int(owner.spool.status(found.msg_id).get("attempt", found.attempt))
+    return int(owner.spool.status(message.msg_id).get("attempt", message.attempt))

@@ -35,11 +35,11 @@ def status(owner: Owner, msg_id: str) -> dict[str, Any]:
     """Return path, state and status of a message."""
     state = owner.spool.state_of(msg_id)
     text = _text(owner, msg_id, state)
-    shown = public_state(state)
+    public = public_state(state)
     return {
         "path": _path(owner, msg_id, state),
-        "status": f"{shown} - {text}" if text else shown,
-        "state": shown,
+        "status": f"{public} - {text}" if text else public,
+        "state": public,
     }
 
 
@@ -59,15 +59,15 @@ def _text(owner: Owner, msg_id: str, state: State) -> str:
 
 def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     """Return all that is known of a message."""
-    found = read(owner, msg_id)
-    shown = status(owner, msg_id)
+    content = read(owner, msg_id)
+    standing = status(owner, msg_id)
     state = owner.spool.state_of(msg_id)
     entry = owner.spool.entry_of(msg_id)
     result = owner.spool.status(msg_id)
     attempt = owner.attempts.of(msg_id)
     if attempt is not None:
         result = _result_so_far(owner, attempt)
-    fields: dict[str, Any] = {**_asked(found), **shown, "result": result}
+    fields: dict[str, Any] = {**_sent_fields(content), **standing, "result": result}
     if entry is not None:
         fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
     elif "attempt" in result:
@@ -84,11 +84,13 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     return fields
 
 
-def _asked(found: Message) -> dict[str, Any]:
+def _sent_fields(message: Message) -> dict[str, Any]:
     """Return the fields of a message, but those by which RQ says how it stands: a sender
     may not say it."""
     return {
-        name: value for name, value in found.to_json().items() if name not in SAID_BY_RQ
+        name: value
+        for name, value in message.to_json().items()
+        if name not in SAID_BY_RQ
     }
 
 
@@ -105,13 +107,13 @@ def _of_state(
 
 
 def _result_so_far(owner: Owner, attempt: Attempt) -> dict[str, Any]:
-    together = owner.attempts.batch_of(attempt.msg_id)
+    batch = owner.attempts.batch_of(attempt.msg_id)
     return {
         "job_status": attempt.text,
         "attempt": attempt.message.attempt,
         "pid": attempt.script.pid,
         "started": attempt.work.began_at,
-        **({} if together is None else batch(together)),
+        **({} if batch is None else batch_fields(batch)),
     }
 
 
@@ -131,16 +133,16 @@ def read(owner: Owner, msg_id: str) -> Message:
         )
 
 
-def batch(one: Batch) -> dict[str, Any]:
-    """Return how a batch is told of by its messages."""
-    return {"batch": one.batch_id, "messages": len(one), "left": one.left}
+def batch_fields(batch: Batch) -> dict[str, Any]:
+    """Return what a message shows of the batch that it runs in."""
+    return {"batch": batch.batch_id, "messages": len(batch), "left": batch.left}
 
 
 def _attachments(owner: Owner, fields: Mapping[str, Any]) -> dict[str, Any]:
     base = f"{owner.root.path}/{fields['path']}/attach"
     return {
-        name: {**one, "path": f"{base}/{name}"}
-        for name, one in fields.get("attachments", {}).items()
+        name: {**attachment, "path": f"{base}/{name}"}
+        for name, attachment in fields.get("attachments", {}).items()
     }
 
 
@@ -161,13 +163,13 @@ def _story(
         facts["needs"] = _what_it_needs(owner)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         facts["txn"] = txn.txn_id
-    told = story(state, facts)
+    explained = story(state, facts)
     stuck = owner.spool.why_stuck(msg_id)
     if stuck is not None:
-        why = f"{told.why} Its folder cannot be brought where it belongs: {stuck}."
+        why = f"{explained.why} Its folder cannot be brought where it belongs: {stuck}."
         todo = "See what holds the folder (a mount, a flag, the disk); RQ tries again."
-        told = replace(told, why=why, todo=todo)
-    return told.to_json()
+        explained = replace(explained, why=why, todo=todo)
+    return explained.to_json()
 
 
 def why_waiting(owner: Owner, msg_id: str) -> str:

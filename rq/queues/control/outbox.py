@@ -25,57 +25,58 @@ _SAID = {
 def owed(ctx: Context, arg: bytes) -> Any:
     """Answer what is owed, those in doubt first, then as it was owed; with `key` what
     is owed under that one."""
-    asked = object_in(arg) if arg.strip() else {}
+    request = object_in(arg) if arg.strip() else {}
     owner = ctx.owner
-    if "key" in asked:
-        of = _place(owner, str(asked["key"]))
-        return ["ok", [] if of is None else [shown(owner, of)]]
-    limit = asked.get("limit", MOST)
+    if "key" in request:
+        of = _place(owner, str(request["key"]))
+        return ["ok", [] if of is None else [entry_view(owner, of)]]
+    limit = request.get("limit", MOST)
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise BadInput(f"limit is not a whole number: {limit!r:.40}")
     most = min(limit, MOST) if limit > 0 else MOST
     # What was owed first is in doubt first.
-    return ["ok", [shown(owner, of) for of in islice(owner.spool.owed, most)]]
+    return ["ok", [entry_view(owner, of) for of in islice(owner.spool.owed, most)]]
 
 
-def shown(owner: Owner, of: Of) -> dict[str, Any]:
+def entry_view(owner: Owner, of: Of) -> dict[str, Any]:
     """Return what is told of something owed: its key, to whom, of which message, why."""
-    one = owner.spool.owed[of]
-    in_doubt = delivery.in_doubt(owner, one)
+    entry = owner.spool.owed[of]
+    in_doubt = delivery.in_doubt(owner, entry)
     return {
-        "key": one.key,
-        "dest": one.dest,
-        "target": _target(one),
-        "msg_id": one.msg_id,
-        "since": one.since,
+        "key": entry.key,
+        "dest": entry.dest,
+        "target": _target(entry),
+        "msg_id": entry.msg_id,
+        "since": entry.since,
         "in_doubt": in_doubt,
-        "files": one.files,
-        "why": owner.health.deliveries.get(one.dest) or _present(owner, one, in_doubt),
+        "files": entry.files,
+        "why": owner.health.deliveries.get(entry.dest)
+        or _present(owner, entry, in_doubt),
     }
 
 
-def _target(one: Owed) -> str:
+def _target(entry: Owed) -> str:
     """Return where it is to arrive in the end: the URL of a webhook or of a relay."""
-    name = "param1" if one.dest == delivery.WEBHOOK else "dest"
-    return str(one.message.get(name, one.dest))
+    name = "param1" if entry.dest == delivery.WEBHOOK else "dest"
+    return str(entry.message.get(name, entry.dest))
 
 
-def _present(owner: Owner, one: Owed, in_doubt: bool) -> str:
+def _present(owner: Owner, entry: Owed, in_doubt: bool) -> str:
     """Return what would hinder it now, when no answer is known any more."""
     if not in_doubt:
         return ""
-    unknown = f"the last answer is not known any more; queue {one.dest} is UP now"
-    return delivery.why_not(owner, one.dest) or unknown
+    unknown = f"the last answer is not known any more; queue {entry.dest} is UP now"
+    return delivery.why_not(owner, entry.dest) or unknown
 
 
 def resolve_owed(ctx: Context, arg: bytes) -> Any:
     """Take a person's word on something owed."""
-    asked = object_in(arg)
-    how, by = str(asked.get("as")), asker(ctx, asked)
+    request = object_in(arg)
+    how, by = str(request.get("as")), asker(ctx, request)
     if how not in _SAID:
         raise BadInput(f"'as' must be one of {', '.join(_SAID)}")
     spool = ctx.owner.spool
-    key = str(asked.get("key"))
+    key = str(request.get("key"))
     of = _find(ctx.owner, key)
     if how != DROPPED and not delivery.in_doubt(ctx.owner, spool.owed[of]):
         raise WrongState(f"{key} is not in doubt: RQ still delivers it by itself")
@@ -96,8 +97,8 @@ def _find(owner: Owner, key: str) -> Of:
 
 def _place(owner: Owner, key: str) -> Of | None:
     of = outbox.place_of(key)
-    one = None if of is None else owner.spool.owed.get(of)
-    return of if one is not None and one.key == key else None
+    entry = None if of is None else owner.spool.owed.get(of)
+    return of if entry is not None and entry.key == key else None
 
 
 COMMANDS: dict[str, Command] = {

@@ -65,8 +65,8 @@ def listed(ctx: Context, arg: bytes) -> Any:
     return _listed(ctx.owner, object_in(arg))
 
 
-async def _listed(owner: Owner, asked: Mapping[str, Any]) -> Any:
-    rows, more = await message_list.listed(owner, asked)
+async def _listed(owner: Owner, request: Mapping[str, Any]) -> Any:
+    rows, more = await message_list.listed(owner, request)
     return ["ok", rows, "more"] if more else ["ok", rows]
 
 
@@ -83,9 +83,9 @@ def uptime(ctx: Context, arg: bytes) -> Any:
 
 def config(ctx: Context, arg: bytes) -> Any:
     """The config in force; secrets of `env_vars` are for admins."""
-    found = ctx.owner.config.to_json()
+    settings = ctx.owner.config.to_json()
     sees_all = ctx.connection.asker.principal.may(Role.ADMIN)
-    return ["ok", found if sees_all else secrets.masked(found)]
+    return ["ok", settings if sees_all else secrets.masked(settings)]
 
 
 def status(ctx: Context, arg: bytes) -> Any:
@@ -139,7 +139,7 @@ def expire(ctx: Context, arg: bytes) -> Any:
 
 
 async def _expired(owner: Owner, wanted: Mapping[str, Any]) -> Any:
-    return ["ok", await retention.asked(owner, wanted)]
+    return ["ok", await retention.answer(owner, wanted)]
 
 
 def checked(ctx: Context, arg: bytes) -> Any:
@@ -158,12 +158,12 @@ async def _checked(owner: Owner) -> Any:
 
         await in_slices(items, unless_stopping, owner.wake)
 
-    found = await check.check_live(owner.spool, aside, slices)
-    told = [one.to_json() for one in found[:PROBLEMS]]
-    if len(found) > PROBLEMS:
-        text = f"{len(found) - PROBLEMS} more problems; `rq check` of a stopped queue names all"
-        told.append(check.Problem("more", owner.name, text).to_json())
-    return ["ok", {"problems": told}]
+    problems = await check.check_live(owner.spool, aside, slices)
+    rows = [problem.to_json() for problem in problems[:PROBLEMS]]
+    if len(problems) > PROBLEMS:
+        text = f"{len(problems) - PROBLEMS} more problems; `rq check` of a stopped queue names all"
+        rows.append(check.Problem("more", owner.name, text).to_json())
+    return ["ok", {"problems": rows}]
 
 
 COMMANDS: dict[str, Command] = {

@@ -22,9 +22,9 @@ def counts(owner: Owner) -> dict[str, int]:
     """Return how many messages are in each of the six states."""
     kept = owner.spool.counts
     six = (state for state in COUNTED if state is not State.DISMISSED)
-    shown = {str(state): kept.of(state) for state in six}
-    shown["que"] -= owner.backlog.riding
-    return shown
+    numbers = {str(state): kept.of(state) for state in six}
+    numbers["que"] -= owner.backlog.riding
+    return numbers
 
 
 def detail(owner: Owner, stall: Stall) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def detail(owner: Owner, stall: Stall) -> dict[str, Any]:
         "running": _all_running(owner),
         "held": _held(owner),
         "gathering": len(owner.backlog.gathering),
-        "workers": [_resident(one) for one in owner.attempts.workers.values()],
+        "workers": [_worker(worker) for worker in owner.attempts.workers.values()],
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
@@ -80,33 +80,33 @@ def _held(owner: Owner) -> list[dict[str, str]]:
     ]
 
 
-def _resident(one: Worker) -> dict[str, Any]:
+def _worker(worker: Worker) -> dict[str, Any]:
     return {
-        "pid": one.pid,
-        "phase": one.phase,
-        "messages": one.messages,
-        "since": one.began_at,
+        "pid": worker.pid,
+        "phase": worker.phase,
+        "messages": worker.messages,
+        "since": worker.began_at,
     }
 
 
 def _all_running(owner: Owner) -> list[dict[str, Any]]:
     """Return what is at work: of a batch one row, that of its first message."""
     alone = [attempt for attempt in owner.attempts if attempt.claim.batch_id is None]
-    together = [
+    in_batches = [
         {
-            "msg_id": one.first_id,
-            "pid": one.script.pid if one.script else None,
-            "phase": "running" if one.script else "starting",
-            "since": one.began_at,
-            "status": one.said.text[:TEXT],
-            **message_view.batch(one),
+            "msg_id": batch.first_id,
+            "pid": batch.script.pid if batch.script else None,
+            "phase": "running" if batch.script else "starting",
+            "since": batch.began_at,
+            "status": batch.said.text[:TEXT],
+            **message_view.batch_fields(batch),
         }
-        for one in owner.attempts.batches
-        if len(one)
+        for batch in owner.attempts.batches
+        if len(batch)
     ]
     return sorted(
-        [*together, *(_running(attempt) for attempt in alone)],
-        key=lambda one: one["since"],
+        [*in_batches, *(_running(attempt) for attempt in alone)],
+        key=lambda row: row["since"],
     )
 
 

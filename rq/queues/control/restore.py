@@ -13,7 +13,7 @@ from rq.queues.control.verbs import Command, Context, object_in
 from rq.states import State
 
 MOST = 1000
-_SHOWN = 100
+_MOST_SHOWN = 100
 SAME, COPY = "same", "copy"
 _SAID = {
     SAME: "it goes on as the queue that it was",
@@ -24,8 +24,8 @@ _SAID = {
 def restored(ctx: Context, arg: bytes) -> Any:
     """Answer whether the queue waits for a word on its directory, with what it would
     run and deliver: `why` (null: it does not wait), the numbers, and the first of each."""
-    asked = object_in(arg) if arg.strip() else {}
-    owner, most = ctx.owner, _limit(asked.get("limit", _SHOWN))
+    request = object_in(arg) if arg.strip() else {}
+    owner, most = ctx.owner, _limit(request.get("limit", _MOST_SHOWN))
     spool = owner.spool
     waiting = (msg_id for msg_id, _ in spool.in_state(State.QUE))
     return [
@@ -36,7 +36,9 @@ def restored(ctx: Context, arg: bytes) -> Any:
             "messages": spool.counts.of(State.QUE),
             "ids": list(islice(waiting, most)),
             "owed": len(spool.owed),
-            "deliveries": [outbox.shown(owner, of) for of in islice(spool.owed, most)],
+            "deliveries": [
+                outbox.entry_view(owner, of) for of in islice(spool.owed, most)
+            ],
         },
     ]
 

@@ -35,15 +35,15 @@ _log = logging.getLogger(__name__)
 
 def open_txn(ctx: Context, arg: bytes) -> Any:
     """Open a transaction, or give the one that was opened with the same key."""
-    asked = object_in(arg)
+    request = object_in(arg)
     owner = ctx.owner
-    key = _key(asked.get("key"))
-    ttl = _ttl(asked.get("ttl"))
+    key = _key(request.get("key"))
+    ttl = _ttl(request.get("ttl"))
     owner.admission.check_open()
-    known = owner.spool.txns
-    if (key is None or known.with_key(key) is None) and _open(owner) >= MOST_OPEN:
+    all_txns = owner.spool.txns
+    if (key is None or all_txns.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
-    return ["ok", shown(decisions.open_one(owner.spool, key, ttl))]
+    return ["ok", fields_of(decisions.open_one(owner.spool, key, ttl))]
 
 
 def _key(value: object) -> str | None:
@@ -59,8 +59,8 @@ def _open(owner: Owner) -> int:
 def _ttl(value: object) -> float:
     if value is None:
         return TTL
-    known = isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(value, int | float) and known and 1 <= value <= LONGEST:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, int | float) and is_number and 1 <= value <= LONGEST:
         return float(value)
     raise BadInput(f"ttl is not seconds from 1 to {LONGEST:.0f}: {value!r:.60}")
 
@@ -74,59 +74,59 @@ def _one_by_one(verb: _Verb) -> Callable[[Context, bytes], Any]:
 
     @functools.wraps(verb)
     def handler(ctx: Context, arg: bytes) -> Any:
-        asked = object_in(arg)
-        one = _named(ctx.owner, asked)
-        if one.pending is None:
-            return verb(ctx.owner, one, asked)
-        return _afterwards(verb, ctx.owner, one, asked)
+        request = object_in(arg)
+        txn = _named(ctx.owner, request)
+        if txn.pending is None:
+            return verb(ctx.owner, txn, request)
+        return _afterwards(verb, ctx.owner, txn, request)
 
     return handler
 
 
 async def _afterwards(
-    verb: _Verb, owner: Owner, one: Transaction, asked: dict[str, Any]
+    verb: _Verb, owner: Owner, txn: Transaction, request: dict[str, Any]
 ) -> Any:
-    while one.pending is not None:
-        await asyncio.wait([one.pending])
-    reply = verb(owner, one, asked)
+    while txn.pending is not None:
+        await asyncio.wait([txn.pending])
+    reply = verb(owner, txn, request)
     return await reply if inspect.isawaitable(reply) else reply
 
 
 @_one_by_one
-def prepare_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
+def prepare_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
     """Prepare messages in a transaction, all or none of them; answer their ids."""
-    wanted = asked.get("messages")
+    wanted = request.get("messages")
     if not isinstance(wanted, list):
         raise BadInput("lacking 'messages', a list of messages")
     owner.admission.check_open()
-    decisions.check_open(one, len(wanted))
-    one.filling = owner.loop.create_future()
-    return _prepared(owner, one, wanted, one.filling)
+    decisions.check_open(txn, len(wanted))
+    txn.filling = owner.loop.create_future()
+    return _prepared(owner, txn, wanted, txn.filling)
 
 
 async def _prepared(
-    owner: Owner, one: Transaction, wanted: list[Any], ended: asyncio.Future[None]
+    owner: Owner, txn: Transaction, wanted: list[Any], ended: asyncio.Future[None]
 ) -> Any:
     """Prepare messages a few at a time, once all of them are known to be good."""
-    made: list[Message] = []
+    messages: list[Message] = []
 
     def prepare(message: Message) -> None:
         owner.admission.check_open()
-        owner.spool.prepare_in(one.txn_id, message)
+        owner.spool.prepare_in(txn.txn_id, message)
 
     try:
         await in_slices(
-            enumerate(wanted), lambda asked: made.append(_made(owner, *asked))
+            enumerate(wanted), lambda pair: messages.append(_message_of(owner, *pair))
         )
-        await in_slices(made, prepare, owner.wake)
+        await in_slices(messages, prepare, owner.wake)
     finally:
-        one.filling = None
+        txn.filling = None
         ended.set_result(None)
     owner.wake()
-    return ["ok", [message.msg_id for message in made]]
+    return ["ok", [message.msg_id for message in messages]]
 
 
-def _made(owner: Owner, at: int, fields: Any) -> Message:
+def _message_of(owner: Owner, at: int, fields: Any) -> Message:
     """Return the message that is asked for; BadMessage tells which one cannot be."""
     try:
         if not isinstance(fields, dict):
@@ -139,18 +139,18 @@ def _made(owner: Owner, at: int, fields: Any) -> Message:
 
 
 @_one_by_one
-def commit_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
+def commit_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
     """Accept the messages that are named and discard the others of the transaction."""
-    value = asked.get("ids")
+    value = request.get("ids")
     if not isinstance(value, list):
         raise BadInput("lacking 'ids', a list of the messages to be accepted")
     # Before anything else can be asked: the next may come in this very turn.
-    one.deciding = owner.loop.create_future()
-    return _committed(owner, one, value, one.deciding)
+    txn.deciding = owner.loop.create_future()
+    return _committed(owner, txn, value, txn.deciding)
 
 
 async def _committed(
-    owner: Owner, one: Transaction, value: list[Any], ended: asyncio.Future[None]
+    owner: Owner, txn: Transaction, value: list[Any], ended: asyncio.Future[None]
 ) -> Any:
     """Commit, once the files of the messages are on disk.
 
@@ -160,32 +160,32 @@ async def _committed(
     spool = owner.spool
     try:
         ids = await _ids(value)
-        if decisions.is_repeated(one, ids):
-            return ["ok", shown(one)]
+        if decisions.is_repeated(txn, ids):
+            return ["ok", fields_of(txn)]
         owner.admission.check_open()
-        await in_slices(ids, lambda msg_id: decisions.check_there(spool, one, msg_id))
-        await _make_durable(owner, one, ids)
-        others = await _left(owner, one, set(ids))
+        await in_slices(ids, lambda msg_id: decisions.check_there(spool, txn, msg_id))
+        await _make_durable(owner, txn, ids)
+        others = await _left(owner, txn, set(ids))
         run = owner.loop.run_in_executor
         digest = await run(owner.pools.looks, transactions.digest, ids)
         owner.admission.check_open()
-        decisions.commit(spool, one, ids, others, digest)
+        decisions.commit(spool, txn, ids, others, digest)
     finally:
-        one.deciding = None
+        txn.deciding = None
         ended.set_result(None)
     await asyncio.sleep(0)  # the decision itself is one turn: what follows is another
     await in_slices(ids, lambda msg_id: _waits(owner, msg_id), owner.wake)
     owner.wake()
-    return ["ok", shown(one)]
+    return ["ok", fields_of(txn)]
 
 
 async def _ids(value: list[Any]) -> list[str]:
     ids: dict[str, None] = {}
-    await in_slices(value, lambda one: ids.setdefault(names.msg_id(one)))
+    await in_slices(value, lambda msg_id: ids.setdefault(names.msg_id(msg_id)))
     return list(ids)
 
 
-async def _left(owner: Owner, one: Transaction, chosen: set[str]) -> list[str]:
+async def _left(owner: Owner, txn: Transaction, chosen: set[str]) -> list[str]:
     """Return the messages in prep that a decision discards."""
     left: list[str] = []
 
@@ -193,7 +193,7 @@ async def _left(owner: Owner, one: Transaction, chosen: set[str]) -> list[str]:
         if msg_id not in chosen and decisions.is_left(owner.spool, msg_id):
             left.append(msg_id)
 
-    await in_slices(list(one.members), look)
+    await in_slices(list(txn.members), look)
     return left
 
 
@@ -205,28 +205,28 @@ def _waits(owner: Owner, msg_id: str) -> None:
         owner.backlog.add(msg_id)
 
 
-async def _make_durable(owner: Owner, one: Transaction, ids: list[str]) -> None:
+async def _make_durable(owner: Owner, txn: Transaction, ids: list[str]) -> None:
     spool = owner.spool
     run = owner.loop.run_in_executor
     try:
         there = await run(owner.pools.files, _with_files, spool.queue, ids)
         # Of those before its start a power cut may have taken the directory itself.
         old = {i for i in ids if spool.entry(i).since < owner.began_at}
-        found: list[Message] = []
+        with_files: list[Message] = []
 
         def look(msg_id: str) -> None:
             message = spool.read(msg_id)
             attach.sweep(spool, message)
             if message.attachments:
-                found.append(message)
+                with_files.append(message)
 
         await in_slices([i for i in ids if i in there or i in old], look)
-        for message in found:
+        for message in with_files:
             deep = message.msg_id in old
             await run(owner.pools.files, attach.verify, spool.dir_fd, message, deep)
         if len(ids) > transactions.INLINE:
             write = transactions.write_manifest
-            await run(owner.pools.files, write, spool.queue, one.txn_id, ids)
+            await run(owner.pools.files, write, spool.queue, txn.txn_id, ids)
     except OSError as error:
         raise not_done(error) from None
 
@@ -238,73 +238,73 @@ def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
 
 
 @_one_by_one
-def abort_txn(owner: Owner, one: Transaction, asked: dict[str, Any]) -> Any:
+def abort_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
     """Discard all that was prepared; asked again, it is done already."""
-    decisions.check_aborted(one)
-    if not one.is_open:
-        return ["ok", shown(one)]
-    one.deciding = owner.loop.create_future()
-    return _aborted(owner, one, one.deciding)
+    decisions.check_aborted(txn)
+    if not txn.is_open:
+        return ["ok", fields_of(txn)]
+    txn.deciding = owner.loop.create_future()
+    return _aborted(owner, txn, txn.deciding)
 
 
-async def _aborted(owner: Owner, one: Transaction, ended: asyncio.Future[None]) -> Any:
+async def _aborted(owner: Owner, txn: Transaction, ended: asyncio.Future[None]) -> Any:
     try:
-        decisions.abort(owner.spool, one, await _left(owner, one, set()))
+        decisions.abort(owner.spool, txn, await _left(owner, txn, set()))
     finally:
-        one.deciding = None
+        txn.deciding = None
         ended.set_result(None)
     owner.wake()
-    return ["ok", shown(one)]
+    return ["ok", fields_of(txn)]
 
 
 def show_txn(ctx: Context, arg: bytes) -> Any:
     """Answer how a transaction stands; with `limit` also so many of the messages that an
     open one holds."""
-    asked = object_in(arg)
-    one = _named(ctx.owner, asked)
-    if asked.get("limit") is None:
-        return ["ok", shown(one)]
-    held = islice(one.members if one.is_open else (), _limit(asked))
-    return ["ok", {**shown(one), "ids": list(held)}]
+    request = object_in(arg)
+    txn = _named(ctx.owner, request)
+    if request.get("limit") is None:
+        return ["ok", fields_of(txn)]
+    held = islice(txn.members if txn.is_open else (), _limit(request))
+    return ["ok", {**fields_of(txn), "ids": list(held)}]
 
 
 def list_txns(ctx: Context, arg: bytes) -> Any:
     """Answer how all stand that are open, the oldest first; with `limit` then so many of
     those that are decided, what was opened last first."""
-    asked = object_in(arg) if arg else {}
-    known = ctx.owner.spool.txns
-    found = known.open_ones()
-    if asked.get("limit") is not None:
-        decided = (one for one in reversed(known.by_id.values()) if not one.is_open)
-        found += islice(decided, _limit(asked))
-    return ["ok", [shown(one) for one in found]]
+    request = object_in(arg) if arg else {}
+    all_txns = ctx.owner.spool.txns
+    listed = all_txns.open_ones()
+    if request.get("limit") is not None:
+        decided = (txn for txn in reversed(all_txns.by_id.values()) if not txn.is_open)
+        listed += islice(decided, _limit(request))
+    return ["ok", [fields_of(txn) for txn in listed]]
 
 
-def _limit(asked: dict[str, Any]) -> int:
-    value = asked["limit"]
+def _limit(request: dict[str, Any]) -> int:
+    value = request["limit"]
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return min(value, MOST_OPEN)
     raise BadInput(f"limit is not a whole number: {value!r:.40}")
 
 
-def _named(owner: Owner, asked: dict[str, Any]) -> Transaction:
-    txn_id = asked.get("txn")
-    one = owner.spool.txns.get(txn_id) if isinstance(txn_id, str) else None
-    if one is None:
+def _named(owner: Owner, request: dict[str, Any]) -> Transaction:
+    txn_id = request.get("txn")
+    txn = owner.spool.txns.get(txn_id) if isinstance(txn_id, str) else None
+    if txn is None:
         raise NoSuchMessage(
             f"no transaction {txn_id!s:.60}: it was never opened here, or decided more "
             "than 7 days ago"
         )
-    return one
+    return txn
 
 
-def shown(one: Transaction) -> dict[str, Any]:
+def fields_of(txn: Transaction) -> dict[str, Any]:
     """Return what a client is told of a transaction."""
-    number = len(one.members) if one.is_open else one.number
-    found: dict[str, Any] = {"txn": one.txn_id, "state": one.standing}
-    if one.key is not None:
-        found["key"] = one.key
-    return {**found, "messages": number, "ttl": one.ttl, "until": one.ends}
+    number = len(txn.members) if txn.is_open else txn.number
+    fields: dict[str, Any] = {"txn": txn.txn_id, "state": txn.standing}
+    if txn.key is not None:
+        fields["key"] = txn.key
+    return {**fields, "messages": number, "ttl": txn.ttl, "until": txn.ends}
 
 
 # ---- by age
@@ -315,18 +315,18 @@ def mind(
 ) -> None:
     """Abort what was left alone; drop the lists of what a checkpoint covers."""
     spool = owner.spool
-    for one in spool.txns.open_ones():
-        if now > one.ends and one.pending is None:
+    for txn in spool.txns.open_ones():
+        if now > txn.ends and txn.pending is None:
             _log.warning(
                 "a transaction was left alone; RQ aborts it: %s",
-                fields(txn=one.txn_id, messages=len(one.members), ttl=one.ttl),
+                fields(txn=txn.txn_id, messages=len(txn.members), ttl=txn.ttl),
             )
-            one.deciding = owner.loop.create_future()
-            spawn(_aborted(owner, one, one.deciding))
-    for one in spool.txns.with_manifest():
-        if one.manifest <= owner.checkpoint_seq:
+            txn.deciding = owner.loop.create_future()
+            spawn(_aborted(owner, txn, txn.deciding))
+    for txn in spool.txns.with_manifest():
+        if txn.manifest <= owner.checkpoint_seq:
             with contextlib.suppress(OSError):
-                transactions.drop_manifest(spool.queue, one)
+                transactions.drop_manifest(spool.queue, txn)
 
 
 COMMANDS: dict[str, Command] = {

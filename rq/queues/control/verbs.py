@@ -48,20 +48,20 @@ class Command:
 
 def object_in(arg: bytes) -> dict[str, Any]:
     """Return the argument, a JSON object; BadInput if it is none."""
-    asked = from_json(arg, "the argument")
-    if not isinstance(asked, dict):
+    request = from_json(arg, "the argument")
+    if not isinstance(request, dict):
         raise BadInput("the argument is not a JSON object")
-    return asked
+    return request
 
 
 def with_id(arg: bytes) -> tuple[dict[str, Any], str]:
     """Return the argument, and the message that it is about."""
-    asked = object_in(arg)
-    if "msg_id" not in asked:
+    request = object_in(arg)
+    if "msg_id" not in request:
         raise BadInput("lacking 'msg_id' field")
-    return asked, names.msg_id(asked["msg_id"])
+    return request, names.msg_id(request["msg_id"])
 
 
-def asker(ctx: Context, asked: Mapping[str, Any]) -> str:
+def asker(ctx: Context, request: Mapping[str, Any]) -> str:
     """Return who asks, for the story of a message."""
-    return ctx.connection.asker.believed(asked.get("who"))
+    return ctx.connection.asker.believed(request.get("who"))

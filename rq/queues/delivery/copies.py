@@ -42,7 +42,7 @@ _NOT_DUPED = (*_NOT_COPIED, "force_remote", "count", "due", "dest")
 
 async def take_copy(
     owner: Owner,
-    asked: Mapping[str, Any],
+    request: Mapping[str, Any],
     source: Path | None,
     attachments: Mapping[str, Attachment],
     key: str | None = None,
@@ -52,17 +52,17 @@ async def take_copy(
     owner.admission.check_open()
     if source is not None and not attachments and names.is_ancestors(source.name):
         attachments = await _unnamed(owner, source)
-    message = owner.make_copy(asked).with_(attachments=dict(attachments))
+    message = owner.make_copy(request).with_(attachments=dict(attachments))
     if source is not None and attachments:
         await _prepare_copy(owner, message, source)
     _check_still_open(owner, message.msg_id)
-    known = None if key is None else owner.spool.message_of(key)
-    if known is None:
+    accepted_id = None if key is None else owner.spool.message_of(key)
+    if accepted_id is None:
         owner.accept(message, **({} if key is None else {"key": key}))
     elif owner.spool.find(message.msg_id) is State.PREP:
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
     await owner.committed()
-    return owner.full_id(message.msg_id if known is None else known)
+    return owner.full_id(message.msg_id if accepted_id is None else accepted_id)
 
 
 def _check_still_open(owner: Owner, copy: str) -> None:
@@ -111,10 +111,10 @@ async def clone(owner: Owner, msg_id: str) -> str:
         raise WrongState(f"cannot clone message in {state} state")
     owner.spool.settle(msg_id)
     message = owner.spool.read(msg_id)
-    asked = _copied(message, _NOT_COPIED)
-    asked.update(count=0, cloned_from=msg_id, due=message.due)
+    request = _copied(message, _NOT_COPIED)
+    request.update(count=0, cloned_from=msg_id, due=message.due)
     source = owner.queue.path / folder(state, msg_id)
-    return await take_copy(owner, asked, source, message.attachments)
+    return await take_copy(owner, request, source, message.attachments)
 
 
 def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Any]:
@@ -124,15 +124,15 @@ def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Any]:
 # ---- dup: a copy into any queue of this root
 
 
-async def dup(owner: Owner, message: Message, asked: pipe.Dup) -> str:
+async def dup(owner: Owner, message: Message, request: pipe.Dup) -> str:
     """Copy a running message to another queue; return the full id of the copy.
 
     The texts of its errors are what the script reads.
     """
-    name = _existing(owner, asked.dest)
+    name = _existing(owner, request.dest)
     copy = _copied(message, _NOT_DUPED)
-    copy["dest"] = asked.dest
-    copy["due"] = owner.spool.clock() + asked.delay
+    copy["dest"] = request.dest
+    copy["due"] = owner.spool.clock() + request.delay
     copy["count"] = 0
     try:
         return await _send_copy(owner, name, copy, message)
@@ -166,8 +166,8 @@ async def _send_copy(
     if name == owner.name:
         source = owner.queue.path / folder(State.RUN, message.msg_id)
         return await take_copy(owner, copy, source, message.attachments)
-    asked = {"message": copy, "queue": owner.name, "msg_id": message.msg_id}
-    reply = await client.ask_async(owner.root.queue(name).socket, "take_copy", asked)
+    request = {"message": copy, "queue": owner.name, "msg_id": message.msg_id}
+    reply = await client.ask_async(owner.root.queue(name).socket, "take_copy", request)
     return accepted(reply)
 
 
@@ -176,13 +176,16 @@ def accepted(reply: Any) -> str:
     return str(client.demanded(reply))
 
 
-async def take_copy_from(owner: Owner, asked: Mapping[str, Any]) -> str:
+async def take_copy_from(owner: Owner, request: Mapping[str, Any]) -> str:
     """Accept a copy of a message of another queue of this root, attachments included."""
-    key = asked.get("_key")
-    if key is not None and (known := owner.spool.message_of(str(key))) is not None:
-        return owner.full_id(known)
-    source_queue = owner.root.queue(names.queue_name(asked.get("queue")))
-    msg_id = names.msg_id(asked.get("msg_id"))
+    key = request.get("_key")
+    if (
+        key is not None
+        and (accepted_id := owner.spool.message_of(str(key))) is not None
+    ):
+        return owner.full_id(accepted_id)
+    source_queue = owner.root.queue(names.queue_name(request.get("queue")))
+    msg_id = names.msg_id(request.get("msg_id"))
     state = folders.find(source_queue, msg_id)
     if state is None:
         raise NoSuchMessage("msg not found")
@@ -190,7 +193,7 @@ async def take_copy_from(owner: Owner, asked: Mapping[str, Any]) -> str:
     source = source_queue.message(state, msg_id)
     return await take_copy(
         owner,
-        asked["message"],
+        request["message"],
         source,
         message.attachments,
         None if key is None else str(key),

@@ -67,12 +67,12 @@ def webhooks(
     if URLS_CUT in message.extra:
         said = message.extra[URLS_CUT]
         log.warning("%s", fields(queue=queue, msg_id=message.msg_id, reason=said))
-    told = _told(config, queue, message, facts, now)
-    text = orjson.dumps(told).decode()
+    story = _story(config, queue, message, facts, now)
+    text = orjson.dumps(story).decode()
     if len(text.encode()) > ENV_STRING_LIMIT - 1024:
-        text = orjson.dumps(_cut(told)).decode()
+        text = orjson.dumps(_cut(story)).decode()
     return [
-        _to_webhook(url, text, _webhook_id(told, number, text))
+        _to_webhook(url, text, _webhook_id(story, number, text))
         for number, url in enumerate(message.post_run_webhook)
     ]
 
@@ -82,7 +82,7 @@ def _to_webhook(url: str, text: str, webhook_id: str) -> OutEntry:
     return {"dest": WEBHOOK, "message": {"dest": WEBHOOK, **params}}
 
 
-def _told(
+def _story(
     config: RootConfig,
     queue: str,
     message: Message,
@@ -113,21 +113,24 @@ def _moment(seconds: float) -> str:
     return when.replace("+00:00", "Z")
 
 
-def _cut(told: Mapping[str, Any]) -> dict[str, Any]:
+def _cut(story: Mapping[str, Any]) -> dict[str, Any]:
     """Return of a story that no environment could hold what matters most."""
-    outcome = {**told["outcome"], "text": str(told["outcome"].get("text", ""))[:_TEXT]}
-    cut = {name: told[name] for name in _TOLD_AT_LEAST}
-    return {**cut, "status": told["status"][:_TEXT], "outcome": outcome, "cut": True}
+    outcome = {
+        **story["outcome"],
+        "text": str(story["outcome"].get("text", ""))[:_TEXT],
+    }
+    cut = {name: story[name] for name in _TOLD_AT_LEAST}
+    return {**cut, "status": story["status"][:_TEXT], "outcome": outcome, "cut": True}
 
 
-def _webhook_id(told: Mapping[str, Any], number: int, text: str) -> str:
+def _webhook_id(story: Mapping[str, Any], number: int, text: str) -> str:
     """Return what names this telling for ever: no dot, and nothing that a sender of
     messages could choose.
 
     The text is part of it: a message that a backup brought back may end once more, with
     the same id, attempt and state, and what is told of that end is not known yet.
     """
-    of = f"{told['msg_id']}\n{told['attempt']}\n{told['state']}\n{number}\n{text}"
+    of = f"{story['msg_id']}\n{story['attempt']}\n{story['state']}\n{number}\n{text}"
     return f"msg_{hashlib.sha256(of.encode()).hexdigest()[:32]}"
 
 
@@ -214,18 +217,18 @@ class Delivery:
             fields(dest=dest, reason=reason),
         )
 
-    async def _deliver(self, of: Of, one: Owed) -> None:
+    async def _deliver(self, of: Of, entry: Owed) -> None:
         spool = self._owner.spool
-        command, asked = "create_message", {**one.message, "_key": one.key}
-        if one.files:
-            spool.settle(one.msg_id)  # its attachments lie where it ended
-            whose = {"queue": self._owner.name, "msg_id": one.msg_id}
-            command, asked = (
+        command, request = "create_message", {**entry.message, "_key": entry.key}
+        if entry.files:
+            spool.settle(entry.msg_id)  # its attachments lie where it ended
+            whose = {"queue": self._owner.name, "msg_id": entry.msg_id}
+            command, request = (
                 "take_copy",
-                {"message": one.message, **whose, "_key": one.key},
+                {"message": entry.message, **whose, "_key": entry.key},
             )
-        socket = self._owner.root.queue(one.dest).socket
-        copies.accepted(await client.ask_async(socket, command, asked))
+        socket = self._owner.root.queue(entry.dest).socket
+        copies.accepted(await client.ask_async(socket, command, request))
         spool.sent(*of)
         self._owner.wake()
 
@@ -242,15 +245,15 @@ def why_not(owner: Owner, dest: str, error: Exception | None = None) -> str:
     return "" if admin is Admin.UP else f"queue {dest} is {admin}"
 
 
-def in_doubt(owner: Owner, one: Owed) -> bool:
+def in_doubt(owner: Owner, entry: Owed) -> bool:
     """Whether something owed is not tried any more."""
-    return owner.spool.clock() - one.since >= IN_DOUBT
+    return owner.spool.clock() - entry.since >= IN_DOUBT
 
 
 def doubtful(owner: Owner) -> int:
     """Return how many entries of the outbox are not tried any more."""
-    known = owner.spool.owed.values()
-    return sum(1 for _ in takewhile(functools.partial(in_doubt, owner), known))
+    entries = owner.spool.owed.values()
+    return sum(1 for _ in takewhile(functools.partial(in_doubt, owner), entries))
 
 
 def check_target(owner: Owner, decided: Outcome) -> Outcome:

@@ -135,22 +135,22 @@ async def _expire(
     await keep_pace(owner)
     owned = Owned(
         total=spool.counts.of(state),
-        held=frozenset(one.msg_id for one in spool.owed.values()),
-        going=frozenset(i for i, one in spool.moving().items() if one.at is state),
+        held=frozenset(entry.msg_id for entry in spool.owed.values()),
+        going=frozenset(i for i, entry in spool.moving().items() if entry.at is state),
     )
-    found = await owner.loop.run_in_executor(
+    batch = await owner.loop.run_in_executor(
         owner.pools.looks, search.batch, limits, owned, most
     )
     if owner.admission.stopping or owner.admission.disk_failed:
         return 0, False
-    gone = spool.expire(state, found.ids)
-    spool.remove_empty(found.empty)
+    gone = spool.expire(state, batch.ids)
+    spool.remove_empty(batch.empty)
     owner.wake()
     await owner.committed()
-    return len(gone), found.more
+    return len(gone), batch.more
 
 
-async def asked(owner: Owner, wanted: Mapping[str, Any]) -> dict[str, Any]:
+async def answer(owner: Owner, wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Answer the command `expire`."""
     if "state" not in wanted:
         removed = await apply(owner)

@@ -85,9 +85,9 @@ def _why(owner: Owner) -> str:
 
 def _destinations(owner: Owner) -> str:
     """Say what messages wait for outside, the next one first."""
-    held = sorted(owner.backlog.waiting.held_outside(), key=lambda one: one[1])
+    held = sorted(owner.backlog.waiting.held_outside(), key=lambda hold: hold[1])
     name, until = held[0]
-    names = ", ".join(one for one, _ in held[:_NAMED])
+    names = ", ".join(other for other, _ in held[:_NAMED])
     more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
     away = max(0.0, until - owner.spool.clock())
     return f"wait for {names}{more}; {name} is tried again in {duration(away)}"
@@ -96,9 +96,9 @@ def _destinations(owner: Owner) -> str:
 def why_no_worker(owner: Owner) -> str:
     """Return in a sentence why no worker that stays is free."""
     starting = [
-        one
-        for one in owner.attempts.workers.values()
-        if one.phase is WorkerPhase.STARTING
+        worker
+        for worker in owner.attempts.workers.values()
+        if worker.phase is WorkerPhase.STARTING
     ]
     age = time.monotonic() - starting[0].began if starting else 0.0
     if age < SLOW_START:
@@ -111,5 +111,7 @@ def why_no_worker(owner: Owner) -> str:
 
 def lacks_worker(owner: Owner) -> bool:
     """Whether messages wait for a worker that stays to be ready."""
-    free = any(one.phase is WorkerPhase.FREE for one in owner.attempts.workers.values())
+    free = any(
+        worker.phase is WorkerPhase.FREE for worker in owner.attempts.workers.values()
+    )
     return owner.config.worker == PERSISTENT and not free

@@ -96,18 +96,18 @@ class Owner:
     def full_id(self, msg_id: str) -> str:
         return self._url + msg_id
 
-    def make(self, asked: Mapping[str, Any], key: str | None = None) -> Message:
+    def make(self, request: Mapping[str, Any], key: str | None = None) -> Message:
         """Return a new message with its id, named by `key`; BadMessage when it cannot be
         one, or would be silent about what was meant."""
-        if not fieldnames.is_handed_on(asked, key):
-            fieldnames.check(asked)
-        return self.make_copy(asked)
+        if not fieldnames.is_handed_on(request, key):
+            fieldnames.check(request)
+        return self.make_copy(request)
 
-    def make_copy(self, asked: Mapping[str, Any]) -> Message:
+    def make_copy(self, request: Mapping[str, Any]) -> Message:
         """As `make`, of a message that was accepted before, whatever its fields are
         called."""
         msg_id = self.spool.new_id()
-        return from_request(asked, msg_id, self.spool.clock(), self.full_id(msg_id))
+        return from_request(request, msg_id, self.spool.clock(), self.full_id(msg_id))
 
     def accept(self, message: Message, **more: Any) -> None:
         """Accept a message; promised when the group is durable."""

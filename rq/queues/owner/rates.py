@@ -42,24 +42,24 @@ class Rates:
     def to_json(self, now: float, depth: int) -> dict[str, Any]:
         """Return the steps, oldest first, always KEPT of them."""
         self._at(now, depth)["depth"] = depth
-        shown: dict[str, Any] = {"step": STEP}
+        columns: dict[str, Any] = {"step": STEP}
         for what in _COUNTED:
             values = [step[what] for step in self._steps]
-            shown[what] = [0] * (KEPT - len(values)) + values
-        return shown
+            columns[what] = [0] * (KEPT - len(values)) + values
+        return columns
 
     def saved(self, now: float, wall: float, depth: int) -> dict[str, Any]:
         """Return what `restored` takes; `wall`, the time of day, outlives the machine."""
         self.changed = False
         return {**self.to_json(now, depth), "at": int(wall // STEP)}
 
-    def restored(self, found: Mapping[str, Any], now: float, wall: float) -> None:
+    def restored(self, saved: Mapping[str, Any], now: float, wall: float) -> None:
         """Go on with what an earlier process has saved, as far as it is of this hour.
 
         What is no such thing is left, and so is what was saved with other steps.
         """
-        steps = _steps(found)
-        away = int(wall // STEP) - found["at"] if steps else KEPT
+        steps = _steps(saved)
+        away = int(wall // STEP) - saved["at"] if steps else KEPT
         if not steps or away >= KEPT:
             return
         self._steps.extend(steps)
@@ -67,14 +67,14 @@ class Rates:
         self._minute = int(now // STEP) - max(0, away)
 
 
-def _steps(found: Mapping[str, Any]) -> list[dict[str, int]]:
+def _steps(saved: Mapping[str, Any]) -> list[dict[str, int]]:
     """Return the saved steps, oldest first; nothing if they are not as they should be."""
-    columns = [found.get(what) for what in _COUNTED]
-    if found.get("step") != STEP or not isinstance(found.get("at"), int):
+    columns = [saved.get(what) for what in _COUNTED]
+    if saved.get("step") != STEP or not isinstance(saved.get("at"), int):
         return []
-    if not all(isinstance(one, list) and len(one) == KEPT for one in columns):
+    if not all(isinstance(column, list) and len(column) == KEPT for column in columns):
         return []
-    rows = list(zip(*(one or [] for one in columns), strict=True))
+    rows = list(zip(*(column or [] for column in columns), strict=True))
     if not all(isinstance(n, int) and n >= 0 for row in rows for n in row):
         return []
     return [dict(zip(_COUNTED, row, strict=True)) for row in rows]

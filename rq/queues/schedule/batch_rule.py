@@ -130,8 +130,8 @@ class Gathering:
         group.alarm = at
         heapq.heappush(self._alarms, (at, key))
         if len(self._alarms) > 2 * len(self._groups) + _SLACK:
-            known = self._groups.items()
-            self._alarms = [(o.alarm, k) for k, o in known if o.alarm is not None]
+            groups = self._groups.items()
+            self._alarms = [(o.alarm, k) for k, o in groups if o.alarm is not None]
             heapq.heapify(self._alarms)
 
     def remove(self, msg_id: str) -> None:
@@ -155,10 +155,10 @@ class Gathering:
         if len(group.since) < group.quota:
             self._full.pop(key, None)
             return
-        known = self._full.get(key)
-        if known is not None and known[0] <= group.oldest:
+        before = self._full.get(key)
+        if before is not None and before[0] <= group.oldest:
             return
-        turn = next(self._turn) if known is None else known[1]
+        turn = next(self._turn) if before is None else before[1]
         self._full[key] = group.oldest, turn
         heapq.heappush(self._by_age, (group.oldest, turn, key))
         if len(self._by_age) > 2 * len(self._full) + _SLACK:
@@ -167,10 +167,10 @@ class Gathering:
 
     def next_batch(self, now: float) -> tuple[list[str], float | None]:
         """Return (who starts now, None) or ([], when to look again)."""
-        found = self._soonest()
-        if found is None:
+        soonest = self._soonest()
+        if soonest is None:
             return [], None
-        at, group = found
+        at, group = soonest
         if at > now and not self._full:
             return [], at
         if at > now:
@@ -210,13 +210,13 @@ class Gathering:
 
     def starts_by(self, now: float) -> bool:
         """Whether a batch is ready to start at a moment."""
-        found = self._soonest()
-        return found is not None and (bool(self._full) or found[0] <= now)
+        soonest = self._soonest()
+        return soonest is not None and (bool(self._full) or soonest[0] <= now)
 
     def oldest(self) -> float | None:
         """Return since when the one that waits longest could run."""
-        found = self._soonest()
-        return None if found is None else found[1].oldest
+        soonest = self._soonest()
+        return None if soonest is None else soonest[1].oldest
 
     def about(self, msg_id: str) -> tuple[int, int, float]:
         """Return of the batch that a message waits for: how many are there, how many it

@@ -37,5 +37,5 @@ class Groups:
 
     def others(self, group: str, msg_id: str, most: int) -> list[str]:
         """Return up to `most` members of a group but `msg_id`, in the order they came."""
-        others = (one for one in self._members.get(group, ()) if one != msg_id)
+        others = (member for member in self._members.get(group, ()) if member != msg_id)
         return list(islice(others, most))

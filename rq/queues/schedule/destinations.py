@@ -49,10 +49,10 @@ class BackOffs(Generic[_Item]):
     def _forget(self, now: float) -> None:
         """Forget what nobody waits for, and nobody is trying."""
         kept = {
-            k: one for k, one in self._holds.items() if one.items or one.until > now
+            k: hold for k, hold in self._holds.items() if hold.items or hold.until > now
         }
         self._holds = kept
-        self._names = {dest: one for dest, one in self._names.items() if one in kept}
+        self._names = {dest: name for dest, name in self._names.items() if name in kept}
 
     def begin(self, msg_id: str, dest: str, name: str, until: float) -> None:
         """Leave `name` alone, which a message for `dest` has tried in vain."""
@@ -96,17 +96,17 @@ class BackOffs(Generic[_Item]):
 
     def ready(self, now: float) -> Iterator[_Item]:
         """Give a message for each that need be left alone no longer."""
-        for one in self._holds.values():
-            if one.items and one.until <= now:
-                yield heapq.heappop(one.items)[1]
+        for hold in self._holds.values():
+            if hold.items and hold.until <= now:
+                yield heapq.heappop(hold.items)[1]
 
     def awaited(self) -> list[tuple[str, float]]:
         """Return the names that messages wait for, each with when it is tried again."""
-        return [(name, one.until) for name, one in self._holds.items() if one.items]
+        return [(name, hold.until) for name, hold in self._holds.items() if hold.items]
 
     def release(self) -> list[_Item]:
         """Leave nobody alone any more; return all that wait."""
-        items = [item for one in self._holds.values() for _, item in one.items]
+        items = [item for hold in self._holds.values() for _, item in hold.items]
         self._holds.clear()
         self._names.clear()
         return items
