@@ -12,7 +12,7 @@ from typing import cast
 
 from rq import names
 from rq.causes import story
-from rq.config.admin import Admin, admin_status, needed
+from rq.config.admin import Admin, admin_status, in_words, needed
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import SAID_BY_RQ, Message
@@ -96,7 +96,7 @@ def _waiting(root: Root, queue: str, due: float, now: float, silent: str) -> str
     if admin is Admin.DOWN:
         return "The queue is DOWN."
     if admin is not Admin.UP:
-        return f"The queue is {admin}, and {silent}."
+        return f"The queue is {in_words(admin)}, and {silent}."
     if due > now:
         return f"It is due in {duration(due - now)}, and {silent}."
     return f"{silent[0].upper()}{silent[1:]}."

@@ -98,9 +98,9 @@ def _cancel(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
         owner.demand(root, queue, "cancel_message", _request(msg_id))
         return "is being ended; it goes to err"
     if state not in (State.QUE, State.PREP):
+        is_now = "is gone" if state is None else _IS[state]
         raise WrongState(
-            f"{queue}/{msg_id} has ended, it is in {state}: only messages that wait or "
-            "run can be cancelled"
+            f"{queue}/{msg_id} {is_now}: only messages that wait or run can be cancelled"
         )
     return _remove(root, queue, msg_id, state, yes=yes)
 

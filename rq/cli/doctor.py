@@ -66,7 +66,7 @@ def _disk_lines(system: disk.FileSystem) -> Iterator[tuple[str, str]]:
     mode = f", data={system.data_mode}" if system.data_mode else ""
     yield "root", str(system.path)
     yield "file system", f"{system.kind} on {system.device}, mounted at {system.mount}"
-    yield "its journal", has_journal + mode
+    yield "journal", has_journal + mode
     inodes = "as many as fit" if system.free_inodes is None else system.free_inodes
     yield "free", f"{wording.size(system.free_bytes)}, inodes: {inodes}"
     yield "room", f"about {system.room_messages:,} finished messages (logs not counted)"

@@ -8,7 +8,7 @@ from typing import TypeGuard, cast
 from rq import client, wire
 from rq.cli import place
 from rq.config.admin import Admin, admin_status
-from rq.errors import RQError, Unreachable
+from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.nesting import Json
@@ -34,7 +34,12 @@ def demand(
 ) -> Json:
     """Return what follows `ok` in the owner's reply; raise what follows `fail`."""
     reply = ask(root, queue, command, arg, fds)
-    return cast(Json, client.demanded(reply, f"{queue}: "))
+    try:
+        return cast(Json, client.demanded(reply, f"{queue}: "))
+    except Down:
+        raise Down(
+            f"queue {queue} is DOWN: `rq queue up {queue}` lets it work again"
+        ) from None
 
 
 def _why_silent(root: Root, queue: str) -> str:

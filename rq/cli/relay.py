@@ -67,7 +67,7 @@ def _ls(root: Root, *, as_json: bool) -> int:
         heads = ("ID", "STATE", "PEER", "STEP", "ANSWER")
         term.table(heads, [_row(transfer) for transfer in listed])
     else:
-        place.note("no message was tried that is not yet delivered")
+        place.note("no message is on its way to another host, or none was tried yet")
     return 0
 
 

@@ -165,7 +165,7 @@ def _where_next(root: Root, *, first: bool) -> None:
         (f"{rq} send {samples.DEMO} -p1 hello --follow", "send one and watch it"),
         (f"ls {folders}/done", "a message is a folder"),
         *_offers(rq),
-        (f"{rq} down", "stop all"),
+        (f"{rq} down", "stop RQ"),
     ]
     width = max(len(command) for command, _ in rows)
     for command, text in rows:

@@ -27,6 +27,11 @@ def admin_status(root: Root, name: str) -> Admin:
     return Admin.UP
 
 
+def in_words(admin: Admin) -> str:
+    """Return how a queue is of which that is wanted, as in "the queue is …"."""
+    return "paused" if admin is Admin.PAUSE else str(admin)
+
+
 def needed(admin: Admin, name: str) -> str:
     """Return what lets a queue go on that somebody has stopped; "" for one that is UP."""
     verb = {Admin.PAUSE: "resume", Admin.DOWN: "up"}.get(admin)

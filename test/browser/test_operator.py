@@ -137,7 +137,7 @@ def test_a_queue_is_paused_and_resumed(stage):
     chromium.shows(driver, "PAUSE", "tr[data-name=paused]")
     msg_id = stage.send("paused")
     stage.open(f"/q/paused/{msg_id}")
-    chromium.shows(driver, "The queue is PAUSE", "#story")
+    chromium.shows(driver, "The queue is paused", "#story")
     stage.open("/")
     chromium.click(driver, "tr[data-name=paused] button")
     chromium.shows(driver, "UP", "tr[data-name=paused]")

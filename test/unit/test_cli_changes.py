@@ -4,7 +4,7 @@ import pytest
 
 from rq import cli
 from rq.cli import ids, owner, place
-from rq.errors import WrongState
+from rq.errors import Down, WrongState
 from rq.states import State
 
 ID = "20260102.0304.05.006.7"
@@ -65,3 +65,9 @@ def test_what_is_seen_already_is_told(change):
     code, _, complaint = change("ack", State.ERR, refuse)
     assert code == cli.REFUSED
     assert complaint == f"rq: work/{ID} is marked as seen already\n"
+
+
+def test_a_queue_that_is_down_is_named_with_what_lets_it_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(owner, "ask", lambda *_: ["fail", "status: DOWN", "down"])
+    with pytest.raises(Down, match="queue work is DOWN: `rq queue up work`"):
+        owner.demand(None, "work", "create_message", {})

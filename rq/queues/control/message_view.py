@@ -9,7 +9,7 @@ from typing import Any
 
 from rq import names
 from rq.causes import story
-from rq.config.admin import Admin, needed
+from rq.config.admin import Admin, in_words, needed
 from rq.errors import BadMessage, Unread
 from rq.layout import folder
 from rq.message import SAID_BY_RQ, Message
@@ -204,7 +204,7 @@ def _why_none(owner: Owner) -> str | None:
     if owner.admission.restored:
         return "Its queue's directory was copied or restored."
     if owner.admission.admin is not Admin.UP:
-        return f"The queue is {owner.admission.admin}."
+        return f"The queue is {in_words(owner.admission.admin)}."
     if owner.script.error is not None:
         return f"The script cannot be started: {owner.script.error}."
     return None
