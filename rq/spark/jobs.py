@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import runpy
 import signal
@@ -111,13 +112,18 @@ def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> W
 class Pipe:
     """The outlet of a job that a queue has started."""
 
-    def __init__(self, fd: int, batch: Batch) -> None:
+    def __init__(self, fd: int, batch: Batch, script: Path) -> None:
         self._fd = fd
+        self._script = script
         self._is_one = batch.is_one
         self._turn = threading.Lock()
         self.progress = Progress(self.tell)
-        self.job: Job | None = None
         self._session: SparkSession | None = None
+
+    @functools.cached_property
+    def job(self) -> Job:
+        """The job in the script, which is run when it is asked for."""
+        return load(self._script)
 
     def say(self, verb: Verb, text: str) -> None:
         self._write(f"{verb} {_one_line(text)}")
@@ -131,7 +137,6 @@ class Pipe:
 
     def session(self) -> SparkSession:
         if self._session is None:
-            assert self.job is not None
             self.tell("starting Spark")
             self._session = self.job.session()
             self.progress.watch(self._session)
@@ -156,7 +161,7 @@ class Pipe:
 def main(script: Path) -> int:
     """Run a script on the messages that a queue gives; return the exit status."""
     batch = given.from_queue(os.environ)
-    pipe = Pipe(int(os.environ.get("RQ_WRITE", "3")), batch)
+    pipe = Pipe(int(os.environ.get("RQ_WRITE", "3")), batch, script)
 
     def cancel(_number: int, _frame: FrameType | None) -> None:
         pipe.progress.cancelled.set()
@@ -164,7 +169,7 @@ def main(script: Path) -> int:
     signal.signal(signal.SIGTERM, cancel)
     pipe.progress.start()
     try:
-        text = work(script, batch, pipe)
+        text = work(batch, pipe)
     except Exception as error:  # noqa: BLE001 - main is one of the four places
         if pipe.progress.cancelled.is_set():
             return 1  # without a word: the queue knows why it has sent TERM
@@ -179,7 +184,7 @@ def main(script: Path) -> int:
         pipe.close()
 
 
-def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
+def work(batch: Batch, pipe: Pipe) -> str | None:
     """Do what a script says, and send what it sends; return what to say with done, or
     None when all messages have ended before."""
     root = config.find_root(None)
@@ -190,7 +195,6 @@ def work(script: Path, batch: Batch, pipe: Pipe) -> str | None:
     left = [message for message in batch.messages if message.msg_id not in before]
     if not left:
         return None
-    pipe.job = load(script)
     q = call(pipe.job, batch, pipe, left)
     if pipe.progress.cancelled.is_set():
         raise Refused("cancelled")

@@ -66,11 +66,15 @@ class Commands:
         self._minder = minder
         self._table = minder.table
         self._root: Root = minder.root
-        self.settings = settings
+        self._settings = settings
         self._fingerprint = fingerprint
         self._began = time.time()
         self._errands: set[asyncio.Task[None]] = set()
         self.stop_asked = False
+
+    def use(self, settings: RootConfig) -> None:
+        """Answer by settings that have changed."""
+        self._settings = settings
 
     async def answer(self, payload: bytes, asker: Asker) -> object:
         word, arg = wire.split_request(payload)
@@ -78,7 +82,7 @@ class Commands:
         if command is None:
             return ["error"]
         asker.check(word, command.role, command.own)
-        if command.makes and not (asker.is_own or self.settings.allow_new_queue):
+        if command.makes and not (asker.is_own or self._settings.allow_new_queue):
             raise NotPermitted(
                 "queues cannot be made here: allow_new_queue is not true"
             )
@@ -96,7 +100,7 @@ class Commands:
         return [__version__]
 
     async def _environment_name(self, _arg: str) -> Reply:
-        return [self.settings.env]
+        return [self._settings.env]
 
     async def _queues(self, _arg: str) -> list[str]:
         return sorted(self._table.queues())
@@ -108,7 +112,7 @@ class Commands:
             "pid": os.getpid(),
             "root": str(self._root.path),
             "version": __version__,
-            "environment": self.settings.env,
+            "environment": self._settings.env,
             "fingerprint": self._fingerprint,
             "uptime": int(wall - self._began),
             "children": [child.to_json(now, wall) for child in table.values()],

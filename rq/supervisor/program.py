@@ -218,9 +218,8 @@ class _Program:
             changed = self._settings
         if changed != self._settings:
             self._settings = changed
-            self._table.grace = changed.grace
-            self._commands.settings = changed
-            self._table.renew_web(changed.web)
+            self._commands.use(changed)
+            self._table.use(changed)
         self._table.mind_queues()
         for name in self._table.queues():
             self._minder.reload(name)

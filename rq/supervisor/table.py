@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import time
 
+from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.states import Child
 from rq.supervisor import children, definitions
@@ -31,7 +32,7 @@ class Table:
 
     def __init__(self, root: Root, grace: float) -> None:
         self.root = root
-        self.grace = grace
+        self._grace = grace
         self.children: dict[Key, Process] = {}
         self.deleting: dict[str, float] = {}  # queue: when to try (monotonic)
         self.forgetting: set[str] = set()  # queues whose directory is gone
@@ -46,10 +47,11 @@ class Table:
             if web or kind is not Kind.WEB:
                 self._mind(kind, kind)
 
-    def renew_web(self, wanted: bool) -> None:
-        """Let the web start again with a config that has changed."""
+    def use(self, settings: RootConfig) -> None:
+        """Mind the children by settings that have changed; the web starts again."""
+        self._grace = settings.grace
         process = self._mind(Kind.WEB, Kind.WEB)
-        process.wanted = wanted
+        process.wanted = settings.web
         process.stop_again = process.running
         process.revive()
         self.wake()
@@ -128,7 +130,7 @@ class Table:
 
     def patience(self, kind: Kind) -> float:
         """Return the seconds from TERM to KILL of what starts now."""
-        return self.grace + QUEUE_PATIENCE if kind is Kind.QUEUE else HELPER_PATIENCE
+        return self._grace + QUEUE_PATIENCE if kind is Kind.QUEUE else HELPER_PATIENCE
 
     # ---- waking
 
