@@ -1,4 +1,4 @@
-"""What the folders say of messages when no owner answers, in the owner's words."""
+"""Messages as their folders show them, in the form in which an owner would answer."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def rows(
 
 
 def _waiting(root: Root, queue: str, due: float, now: float, silent: str) -> str:
-    """Return why a queued message has not started, while nobody owns its queue."""
+    """Return why a message waits whose queue does not answer."""
     admin = admin_status(root, queue)
     if admin is Admin.DOWN:
         return "The queue is DOWN."

@@ -1,8 +1,7 @@
 """Hints of the file system that something changed; the only importer of watchdog.
 
-A hint may be late, twice or never: whoever asks for hints also looks by itself, only
-less often. Without watchdog, or where the kernel has no room for a watch, there are
-none.
+A hint may be late, come twice or never: the caller looks by itself, too, only less often.
+Without watchdog, or where the kernel has no room for a watch, there are no hints.
 """
 
 from __future__ import annotations

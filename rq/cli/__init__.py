@@ -132,8 +132,8 @@ def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
 
 
 def _drop(root: Root) -> None:
-    """Be the user whose RQ it is, if that can be told: the word that asks for help may
-    be a value instead."""
+    """Become the user whose RQ it is, if that is known: `--help` may be a value, and then
+    the verb runs."""
     from rq.access import owner
 
     with contextlib.suppress(errors.RQError):

@@ -134,7 +134,7 @@ def start(root: Root, say: Say) -> bool:
     words_file = root.log / "start.log"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(words_file, flags, 0o640), "wb") as last_words:
-        # A session of its own and nobody's descriptors: `rq up | tee x` returns.
+        # Its own session, and none of our descriptors: else `rq up | tee x` would not end.
         process = subprocess.Popen(
             command(root),
             stdin=subprocess.DEVNULL,

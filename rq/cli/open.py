@@ -1,4 +1,4 @@
-"""`rq open`: an address that signs in, once, whoever runs this as RQ's own user."""
+"""`rq open`: an address that signs its reader in, once; made by RQ's own user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a queue's owner, and reading its folders when nobody answers."""
+"""Asks a queue's owner; reads the folders of a queue that does not answer."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ class Patience:
     for hundreds take longer than a few."""
 
     def __init__(self, now: float) -> None:
-        """`now` are seconds of a clock that nobody sets, as in `ends`."""
+        """`now`, here and in `ends`, is in seconds of the monotonic clock."""
         self._fewest: int | None = None
         self._since = now
 

@@ -48,8 +48,8 @@ def all_take_messages(root: Root) -> bool:
 def by_reason(closed: Mapping[str, str]) -> list[tuple[list[str], str]]:
     """Return which queues take no messages for the same reason, and the reason.
 
-    Queues on one disk are told another number of free bytes each, and copied ones the
-    command for each; without a name it speaks for all.
+    Queues on one disk see different numbers of free bytes, and copied queues name
+    themselves in the command that accepts them; without both the reasons are equal.
     """
     groups: dict[str, tuple[list[str], str]] = {}
     for name, why in closed.items():

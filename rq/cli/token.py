@@ -16,7 +16,7 @@ from rq.layout import Root
 
 def token(root: Root, words: list[str]) -> int:
     args = _parser().parse_args(words)
-    place.root_config(root)  # a root that was never set up is told how
+    place.root_config(root)  # says how to set up a root that has none
     if args.what == "ls":
         return _ls(root, as_json=args.json)
     if args.what == "revoke":

@@ -1,4 +1,4 @@
-"""What a long-lived process settles with the kernel and with systemd."""
+"""What a long-lived process arranges with the kernel and with systemd."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def die_with_parent(sig: int = signal.SIGTERM) -> None:
 
 
 def notify(text: str) -> None:
-    """Tell systemd, when it asked to be told (sd_notify(3))."""
+    """Send a note to systemd, if it wants any (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return

@@ -1,8 +1,7 @@
-"""The children of this process: those that it has started, told from those that it was
-given because their parents have ended.
+"""The children of this process: its own scripts, and processes that outlived theirs.
 
-Since the process is the subreaper of all that it starts, whoever outlives a script and
-its own parents is its child: one look at a short list tells whether there is anybody.
+This process is the subreaper of all that it starts: a process that outlives its script and
+its own parents becomes its child. So one look at a short list shows whether there are any.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ class Family:
     """Scripts that this process waits for, and strangers among its children."""
 
     def __init__(self) -> None:
-        """Become the parent of all descendants whose own parents end; without effect
-        where the kernel cannot."""
+        """Become the parent of all descendants whose own parents end, where the kernel
+        has that."""
         self._scripts: set[int] = set()
         self._adopts = (
             hasattr(_libc, "prctl")
@@ -38,13 +37,12 @@ class Family:
         self._scripts.discard(pid)
 
     def is_alone(self) -> bool:
-        """Whether it is certain that nobody lives whose parents were scripts that have
-        ended."""
+        """Whether it is certain that no process lives on behind scripts that have ended."""
         return self._adopts and self.strangers() == set()
 
     def strangers(self) -> set[int] | None:
-        """Return who lives among the children but was not started by us, and wait for
-        those that have ended; None where the kernel does not tell."""
+        """Return the children that live and that we did not start, and reap those that
+        have ended; None where the kernel does not list children."""
         children = _children()
         if children is None:
             return None
@@ -52,16 +50,16 @@ class Family:
 
 
 def _children() -> set[int] | None:
-    """Return all children, also those that nobody has waited for; None: unknown.
+    """Return all children, also those that were not reaped yet; None: unknown.
 
-    The list is read while nobody here waits for a child, so none leaves it meanwhile,
-    and who is added comes at its end: whoever lives all the while is seen, or its child.
+    No child is reaped while the list is read, so none leaves it meanwhile, and new ones
+    come at its end. So a process that lives all the while is seen, or its child is.
     """
     children: set[int] = set()
     try:
         for task in os.listdir(_TASKS):
             children.update(map(int, (_TASKS / task / "children").read_text().split()))
-    except OSError:  # no such list, or a thread has ended while we looked
+    except OSError:  # no such list, or a thread ended meanwhile
         return None
     return children
 

@@ -1,4 +1,4 @@
-"""Processes that hold a lease of a queue: found, told to end, made to end."""
+"""Finds the processes that hold a lease of a queue, and ends them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Holde
     held = [slot for slot in slots if locks.is_locked(slot)]
     for holder in processes.find_leases(prefix, held):
         _log.warning(
-            "a process of an earlier owner is still at work; RQ ends it: %s",
+            "a process of an earlier owner still runs; RQ ends it: %s",
             fields(pid=holder.pid, msg_id=holder.msg_id),
         )
         os.close(holder.pidfd)
@@ -47,8 +47,8 @@ def end_left(queue: QueueDir, prefix: str, grace: float) -> list[processes.Holde
 
 
 def _hidden_in(held: list[Path], prefix: str) -> list[processes.Holder]:
-    """Return a stand-in for the holder of each slot that is locked by nobody who was
-    found: the lock file of the slot."""
+    """Return, for each slot that is locked by a process that was not found, the lock file
+    of the slot as its stand-in."""
     hidden = []
     for slot in held:
         if locks.is_locked(slot):
@@ -134,10 +134,10 @@ def end_processes(
 ) -> list[processes.Holder]:
     """TERM, wait, KILL all holders of a lease until none is left; return those that stay.
 
-    Blocks; meant for starts and for threads. One look that finds nobody proves nothing:
-    a process may have forked after the look began and ended before its turn came. So
-    nobody has to be found twice in a row, with every slot free. With `msg_id` only
-    those of that message are looked for.
+    Blocks; meant for starts and for threads. A single search that finds no process proves
+    nothing: one may have forked after the search began and ended before its turn came. So
+    two searches in a row must find none, with every slot free. With `msg_id` only the
+    processes of that message count.
     """
     deadline = time.monotonic() + grace
     signalled: set[int] = set()

@@ -1,4 +1,4 @@
-"""Takes connections from a listening socket, and bears that there is no room for one."""
+"""Takes connections from a listening socket, also when descriptors run out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Listener:
         if now - self._logged_at >= LOG_EVERY:
             self._logged_at = now
             log.error(
-                "no connection can be taken: %s; RQ tries again each second", error
+                "connections cannot be accepted: %s; RQ tries again each second", error
             )
         self._loop.remove_reader(self._sock)
         self._loop.call_later(REST, self._listen_again)

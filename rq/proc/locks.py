@@ -1,7 +1,7 @@
 """Lock files: held as long as their descriptor is open, and by one process at a time.
 
-Whoever can open a file, if only to read it, can hold its lock without end. So lock files
-are their owner's alone.
+A process that can open a file, if only to read it, can hold its lock for ever. So only
+their owner can open lock files.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def lock_waiting(path: Path) -> int:
 
 
 def _taken(path: Path, how: int) -> int | None:
-    """Open and lock the file that is called `path` when both are done: who locks one
-    that was removed or moved meanwhile keeps out nobody who comes later."""
+    """Open and lock the file that has the name `path` when both are done: a lock on a file
+    that was removed or moved meanwhile would keep out no later process."""
     while True:
         fd = _opened(path)
         try:

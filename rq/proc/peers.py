@@ -1,4 +1,4 @@
-"""Whoever asks over a Unix socket: who it is, and what it may do and read."""
+"""The process at the other end of a Unix socket: whose it is, and what it may do."""
 
 from __future__ import annotations
 

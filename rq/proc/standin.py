@@ -1,7 +1,7 @@
-"""What stands in for a pidfd where the kernel, or what guards it, gives none.
+"""Stand-ins for pidfds, for kernels and containers that have none.
 
-Slower, and with the hole that all had before there were pidfds: between a look and a
-signal a process may end and its number be given to another.
+They are slower, and have the gap that pidfds closed: between a look at a process and a
+signal to it, the process may end and its number be given to another.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def is_lock(fd: int) -> bool:
 
 
 def is_free(lock: int) -> bool:
-    """Whether nobody holds the lock file that is open as `lock`."""
+    """Whether the lock file that is open as `lock` is free."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

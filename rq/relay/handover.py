@@ -92,7 +92,7 @@ def _deliver_here(outgoing: _Outgoing, keeper: Store) -> Report:
 
 
 def _answered(task: Task, names: Sequence[str]) -> None:
-    """Let hosts and queues that have answered be asked by all messages again."""
+    """Let all messages ask hosts and queues that have answered again."""
 
     def forget(table: host_back_off.Table) -> None:
         for name in names:

@@ -1,7 +1,7 @@
 """What people are shown of an answer: sentences of RQ, and never a body as it came.
 
-Whoever may send a message could otherwise read, in its status, what a service says that
-only this machine can ask.
+A message may lead to a service that only this machine can reach. If the body of its
+answer were shown, every sender of messages could read it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _refused(text: str) -> int:
-    """Tell whoever is there: the log, and the queue if one has started this."""
+    """Say it in the log, and to the queue if one has started this."""
     sys.stderr.write(f"rq-spark: {text}\n")
     if "RQ_MSG_DIR" in os.environ:
         line = f"err {' '.join(text.split())}\n"

@@ -1,6 +1,6 @@
 """Lines of many files as rows: attachments, and what http:// and s3:// lead to.
 
-A task reads a group of files; compression is told by the first bytes, not by the name.
+A task reads a group of files; the first bytes tell the compression, not the name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA = "msg_id string, src string, file string, lineno long, line string"
 REMOTE = ("http://", "https://", "s3://")
 _BLOCK = 1024 * 1024
 _PATIENCE = 60.0  # seconds without a byte
-_GUESS = 16 * 1024 * 1024  # bytes of a file whose size nobody knows
+_GUESS = 16 * 1024 * 1024  # bytes that a file of unknown size is taken for
 _LONGEST = 64 * 1024 * 1024  # bytes of a line: more is no text, and would fill memory
 # What a file that is not whole, or not what it seems, ends with.
 _SPOILED = (

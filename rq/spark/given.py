@@ -31,7 +31,7 @@ class Given:
 
     @property
     def job(self) -> Path:
-        """Its working directory, which stays with it from attempt to attempt."""
+        """Its working directory, the same in all its attempts."""
         return self.folder / JOB
 
     @property

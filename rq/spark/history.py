@@ -129,7 +129,7 @@ def _alone(path: Path, patience: float = 0.0) -> Iterator[None]:
     while (fd := locks.lock(path)) is None:
         if time.monotonic() >= end:
             raise AtWork(
-                "another round of the history is at work: wait until it has ended"
+                "another round of the history is running: wait until it has ended"
             )
         time.sleep(_TURN)
     try:
@@ -139,7 +139,7 @@ def _alone(path: Path, patience: float = 0.0) -> Iterator[None]:
 
 
 def seal(root: Root) -> list[str]:
-    """Ask every owner to seal; return the queues where nobody answered."""
+    """Ask every owner to seal; return the queues that did not answer."""
     silent = []
     for path in sorted(root.queues.iterdir()) if root.queues.is_dir() else ():
         queue = root.queue(path.name)
@@ -245,7 +245,7 @@ def _merge_closed(
     spark: SparkSession, place: bronze.Place, current: Current, old: float
 ) -> None:
     """Make one directory of the many of a day that is over; remove what merging has
-    left, when nobody can be reading it any more."""
+    left, once no reader can still have it open."""
     source = place.bronze(current.number)
     _remove_old(place, current, source, old)
     today = time.strftime("%Y-%m-%d", time.gmtime())

@@ -1,7 +1,7 @@
 """The script of the queue `spark-history`: one round of the history, with its progress.
 
-A round may be cut off at any instant, so nobody need wait for its end: it leaves when
-TERM comes, and by itself when its queue stops.
+A round may be cut off at any instant, so its end need not be waited for: it ends at TERM,
+and by itself when its queue stops.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rq.spark.progress import Progress
 from rq.spark.session import close, demand_spark, kill_java, session
 
 QUEUE = "spark-history"
-_AGAIN = 60  # seconds, when another round is at work
+_AGAIN = 60  # seconds until the next try, when another round runs
 _LOOK = 1.0  # seconds between looks at the queue
 
 
 class LastWord:
-    """What the queue is told at the end, by whoever is first; the others are silent."""
+    """The last word to the queue: the first thread that has one says it, the others not."""
 
     def __init__(self) -> None:
         self._free = threading.Lock()
@@ -35,7 +35,7 @@ class LastWord:
         return self._free.locked()
 
     def say(self, verb: Verb, text: str) -> bool:
-        """Say it; return whether nobody had."""
+        """Say it, unless it was said; return whether it was said now."""
         if not self._free.acquire(blocking=False):
             return False
         script.say(verb, text)
@@ -93,7 +93,7 @@ def _watch(root: Root, last: LastWord) -> None:
         try:
             stops = client.demanded(client.ask(socket, "detail"))["stopping"]
         except RQError:
-            continue  # whoever owns the queue next ends what it finds
+            continue  # the next owner of the queue ends this process
         if stops and last.say(Verb.LATER, "0-cut short by a stop of the queue"):
             # To the main thread, lest it hear of the end of Java before we are through.
             os.kill(os.getpid(), signal.SIGTERM)

@@ -83,10 +83,10 @@ class RqSource(DataSource):
 
 
 def may_push(argv: list[str]) -> bool:
-    """Return whether filters are being pushed: Spark refuses a reader that takes them
-    while its setting says no, and a reader is not told. The program that asks for one
-    to give it filters is another than that which only plans; not to recognise it costs
-    time, never rows."""
+    """Return whether Spark will push filters. It refuses a reader that takes filters
+    while its setting forbids them, and does not tell readers the setting. But the program
+    that pushes filters is another than the one that only plans; where it is not
+    recognised, time is lost and no rows."""
     return any(_PUSHING_WORKER in word for word in argv)
 
 

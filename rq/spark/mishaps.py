@@ -14,7 +14,7 @@ _MEMORY = re.compile(r"OutOfMemoryError|GC overhead limit|CANNOT_ACQUIRE_MEMORY"
 _TOO_SMALL = re.compile(r"Too small (?:maximum|initial) heap|DRIVER_MEMORY")
 _GONE = re.compile(r"Error while sending or receiving|Answer from Java side is empty")
 _ENDED = (
-    "Java has ended before its work had: if nobody killed it, the machine was short of "
+    "Java ended in the middle of its work: unless it was killed, the machine was short of "
     "memory"
 )
 _PARQUET = re.compile(

@@ -75,8 +75,8 @@ class Door:
         return cast(TransactionView, self._insist(lambda: self._way.show(txn)))
 
     def prepare(self, txn: str, messages: Sequence[Request]) -> list[str]:
-        """Prepare messages; return their ids. What an attempt without an answer has
-        prepared is named by nobody, and goes with the decision."""
+        """Prepare messages; return their ids. What was prepared by a request without an
+        answer is not in the list of the commit, and is discarded by it."""
         ids = self._insist(lambda: self._way.prepare(txn, messages))
         return cast(list[str], ids)
 

@@ -39,7 +39,7 @@ def begin(spark: SparkSession, root: Root, place: Place, rebuild: bool) -> Curre
 
 
 def _sweep(source: Path) -> None:
-    """Remove what writes that were cut off have left; nobody else writes here."""
+    """Remove what was left by writes that were cut off; this is the only writer here."""
     for path in source.glob(".spark-staging-*"):
         files.remove_dir(path)
 

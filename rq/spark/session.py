@@ -1,7 +1,7 @@
 """The one way to a SparkSession: nothing off loopback, no page, quiet, UTC.
 
 Settings come in this order, the last wins: those here, `conf`, RQ_SPARK_CONF (JSON, from
-the queue's config: whoever runs a queue has the last word on its jobs).
+the queue's config: the operator of a queue has the last word on its jobs).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def close(spark: SparkSession) -> None:
 
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
-    if process is None or process.poll() is None:  # else there is nobody to be told
+    if process is None or process.poll() is None:  # else its Java is gone
         spark.stop()
     if gateway is None:
         return

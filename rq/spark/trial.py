@@ -62,7 +62,7 @@ def run(script: Path, messages: Path, out: Path, tell: Print) -> None:
         raise
     except Exception as error:  # noqa: BLE001 - what a queue would say with err
         traceback.print_exc()
-        # Now: an error of Spark cannot be told without the session.
+        # Before the session ends: the text of an error of Spark is asked from Java.
         raise Refused(f"err {jobs.last_line(error)}") from None
     finally:
         os.chdir(before)

@@ -78,7 +78,7 @@ class Process:
         self.killed = False
 
     def ended(self, now: float, status: int | None, reason: str) -> None:
-        """Note the end of the process; `status` None when nobody could know it."""
+        """Note the end of the process; `status` None when it is not known."""
         was, up_for = self.state, now - self.since
         self._fire(ChildEvent.EXIT, now)
         self.pid = None

@@ -1,7 +1,7 @@
 """The commands of the supervisor's control socket: a word and a text in, JSON out.
 
 Each checks its argument, asks the minder or writes a file, and answers; what goes wrong
-is the asker's answer and nobody else's concern.
+is the answer to whoever asked, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Commands:
 def _unusable(root: Root) -> dict[str, str]:
     try:
         return definitions.unusable(root)
-    except OSError:  # no descriptors: the rest is told all the same
+    except OSError:  # no descriptors are left; the rest of the status is still of use
         return {}
 
 

@@ -58,7 +58,7 @@ def unusable(root: Root) -> dict[str, str]:
 
 
 def mark_of(queue: QueueDir) -> Mapping[str, Json]:
-    """Return whose the queue is; empty when nobody said. CannotRead: not known now."""
+    """Return who made the queue; empty if that was not noted. CannotRead: not known now."""
     try:
         return config.read_json(queue.scandir_mark)
     except CannotRead:

@@ -89,7 +89,7 @@ class Minder:
         started.on_word(lambda word: self._on_word(key, started, word))
 
     def _run(self, process: Process) -> Handle:
-        """Begin the process of a child, which nobody watches yet."""
+        """Start the process of a child, which is not watched yet."""
         if process.kind is Kind.QUEUE:
             if self._forks is None:
                 raise OSError("the fork server is gone")

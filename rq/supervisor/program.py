@@ -92,7 +92,7 @@ def _pid_of(root: Root) -> str:
 
 
 def _settle(root: Root, foreground: bool) -> None:
-    """Leave what belongs to whoever started us: directory, terminal, standard files."""
+    """Let go of the starter's directory, terminal and standard files."""
     os.chdir("/")
     os.umask(0o027)
     daemon.title("rq-mgr")

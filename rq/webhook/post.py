@@ -59,7 +59,7 @@ def _post_once(
         if parts.scheme == "https":
             sock = _context(settings).wrap_socket(sock, server_hostname=host)
         line = http.client.HTTPConnection(host, port, timeout=settings.timeout)
-        line.auto_open = 0  # so that nobody looks the name up again
+        line.auto_open = 0  # a new connection would look the name up again
         line.sock = sock
         line.request(
             "POST", _path(parts), body, {**headers, **_own_headers(parts, host)}

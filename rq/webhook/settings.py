@@ -29,7 +29,7 @@ _BODIES = ("json", "form")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one URL is told."""
+    """How webhooks are posted to a URL."""
 
     secrets: tuple[str, ...]
     body: str = "json"

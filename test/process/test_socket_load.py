@@ -187,11 +187,11 @@ def starved(queue: RunningQueue) -> Iterator[None]:
 
 
 def test_a_queue_that_can_take_no_connection_says_so_once_and_does_not_spin(queue):
-    said = queue.log().count("no connection can be taken")
+    said = queue.log().count("connections cannot be accepted")
     with contextlib.contextmanager(starved)(queue):
         waiting = [client.connect(queue.dir.socket, 3.5) for _ in range(5)]
         began = ticks(queue.pid)
-        wait_until(lambda: "no connection can be taken" in queue.log())
+        wait_until(lambda: "connections cannot be accepted" in queue.log())
         with pytest.raises(TimeoutError):
             waiting[0].recv(1)
         assert ticks(queue.pid) - began < 100, "more than a second of work"
@@ -200,7 +200,7 @@ def test_a_queue_that_can_take_no_connection_says_so_once_and_does_not_spin(queu
         line.sendall(PING)
         assert answer(line) == ["pong"]
         line.close()
-    assert queue.log().count("no connection can be taken") == said + 1
+    assert queue.log().count("connections cannot be accepted") == said + 1
 
 
 def ticks(pid: int) -> int:
@@ -218,14 +218,14 @@ def test_a_supervisor_that_can_take_no_connection_says_so_once(tmp_path):
         old = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, old[1]))
         with client.connect(daemon.root.supervisor_socket, 3.5) as line:
-            wait_until(lambda: "no connection can be taken" in log.read_text())
+            wait_until(lambda: "connections cannot be accepted" in log.read_text())
             with pytest.raises(TimeoutError):
                 line.recv(1)
             resource.prlimit(pid, resource.RLIMIT_NOFILE, old)
             line.settimeout(20)
             line.sendall(PING)
             assert answer(line) == ["pong"]
-        assert log.read_text().count("no connection can be taken") == 1
+        assert log.read_text().count("connections cannot be accepted") == 1
         assert "Traceback" not in log.read_text()
 
 

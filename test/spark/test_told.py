@@ -27,7 +27,7 @@ TOLD = {
     f"{STREAM}[FOREACH_BATCH_USER_FUNCTION_ERROR] ...\n"
     "Caused by: java.io.IOException: No space left on device": "the disk is full, ",
     f"{CALL}java.lang.OutOfMemoryError: Java heap space\n\tat a.b": "ran out of memory: ",
-    "Error while sending or receiving": "Java has ended before its work had",
+    "Error while sending or receiving": "Java ended in the middle of its work",
     f"{CALL}{READ}while reading file file:///r/date=D/batch=0/part-0.zstd.parquet. "
     "SQLSTATE: KD001": "^/r/date=D/batch=0/part-0.zstd.parquet is damaged: remove it",
     f"{STREAM}Failed to read log file file:/r/commits/0. Incomplete log file\nmore": (
@@ -156,4 +156,4 @@ def test_a_java_that_is_killed_is_told_in_one_sentence(tmp_path, spark_env):
                 one.kill()
         told = process.communicate(timeout=PATIENCE)[1]
     assert process.returncode not in (0, 70)
-    assert "Java has ended before its work had" in told.splitlines()[-1]
+    assert "Java ended in the middle of its work" in told.splitlines()[-1]
