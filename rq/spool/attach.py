@@ -45,8 +45,9 @@ def begin(spool: Spool, msg_id: str, name: str) -> Upload:
 
 
 def check_open(spool: Spool, msg_id: str) -> None:
-    """NoSuchMessage or WrongState unless the attachments of a message may change: what its commit has
-    found to be on disk is what it accepts."""
+    """Check that the attachments of a message may change; NoSuchMessage unless it is in
+    prep, WrongState while it is being committed: a commit accepts what it finds on disk.
+    """
     if spool.find(msg_id) is not State.PREP:
         raise NoSuchMessage("cannot find message")
     txn = spool.txns.of(msg_id)
