@@ -7,7 +7,7 @@ owner. All else is the spool's own, or the queues'; contracts say which.
 
 from rq.spool.recovery import counts_at_stop, open_spool, stopped_cleanly
 from rq.spool.recovery_apply import Opened
-from rq.spool.store import LAG_BYTES, LAG_MESSAGES, PREP_SECONDS, Spool, key_seconds
+from rq.spool.store import LAG_BYTES, LAG_MESSAGES, PREP_SECONDS, Spool
 
 __all__ = [
     "LAG_BYTES",
@@ -16,7 +16,6 @@ __all__ = [
     "Opened",
     "Spool",
     "counts_at_stop",
-    "key_seconds",
     "open_spool",
     "stopped_cleanly",
 ]

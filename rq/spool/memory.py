@@ -8,6 +8,15 @@ from rq.spool.entry import Counts, Entry
 from rq.spool.outbox import Outbox
 from rq.spool.transactions import Transactions
 
+KEY_SECONDS = 7 * 86400.0
+RELAY_KEY = "relay/"  # how the keys of other hosts begin
+RELAY_KEY_SECONDS = 30 * 86400.0
+
+
+def key_seconds(key: str) -> float:
+    """Return how long a key is remembered."""
+    return RELAY_KEY_SECONDS if key.startswith(RELAY_KEY) else KEY_SECONDS
+
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
@@ -22,3 +31,18 @@ class Memory:
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
     adopted: float = 0.0  # since when its messages are ours: epoch seconds
     seen: float = 0.0  # the last time that could be believed: epoch seconds
+
+    def message_of(self, key: str) -> str | None:
+        """Return the message that was accepted under a key; None: none is remembered."""
+        accepted = self.keys.get(key)
+        return None if accepted is None else accepted[0]
+
+    def remembered_keys(self) -> list[str]:
+        """Return all keys under which messages were accepted."""
+        return list(self.keys)
+
+    def forget_key(self, key: str, now: float) -> None:
+        """Forget a key that is too old to be asked for again."""
+        accepted = self.keys.get(key)
+        if accepted is not None and now - accepted[1] > key_seconds(key):
+            del self.keys[key]

@@ -15,18 +15,16 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import Any, Unpack
-
-import orjson
+from typing import Unpack
 
 from rq import durable, names
-from rq.errors import BadMessage, NoSuchMessage
+from rq.errors import BadMessage
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import MSG, QueueDir, folder
 from rq.logs import fields
-from rq.message import Message, from_disk
-from rq.spool import folders, outbox
+from rq.message import Message
+from rq.spool import outbox
 from rq.spool.entry import Entry
 from rq.spool.events import Events
 from rq.spool.fold import rider_record
@@ -34,6 +32,7 @@ from rq.spool.gone import Gone
 from rq.spool.lag import Lag
 from rq.spool.memory import Memory
 from rq.spool.mover import Mover
+from rq.spool.reader import Reader
 from rq.spool.record import Facts, More, OutEntry, Record, Word
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
@@ -41,9 +40,6 @@ from rq.states import Event, Note, Role, State, next_state
 
 LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
-KEY_SECONDS = 7 * 86400.0
-RELAY_KEY = "relay/"  # how the keys of other hosts begin
-RELAY_KEY_SECONDS = 30 * 86400.0
 PREP_SECONDS = 36 * 3600.0
 REST_SECONDS = 1.0  # how long a running message may be without a folder
 
@@ -56,11 +52,6 @@ Owes = Callable[[Message, Facts, float], list[OutEntry]]
 
 def owes_nothing(message: Message, facts: Facts, now: float) -> list[OutEntry]:
     return []
-
-
-def key_seconds(key: str) -> float:
-    """Return how long a key is remembered."""
-    return RELAY_KEY_SECONDS if key.startswith(RELAY_KEY) else KEY_SECONDS
 
 
 class Spool:
@@ -96,59 +87,22 @@ class Spool:
         self.lagging = Lag(entries, counts, Mover(queue, dir_fd, self.gone), self.gone)
         self.unsettled = self.lagging.unsettled
         self.run_folders = RunFolders(queue.path, dir_fd)
+        reader = Reader(memory, dir_fd, clock)
         self.events = events = Events(
             queue, dir_fd, journal, memory, self.lagging, clock=clock
         )
-        # As they are: a call in between would cost at each event.
+        # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
+        self.find, self.state_of, self.free_id = (
+            reader.find,
+            reader.state_of,
+            reader.free_id,
+        )
+        self.place, self.read, self.status = reader.place, reader.read, reader.status
+        self.message_of, self.forget_key = memory.message_of, memory.forget_key
+        self.remembered_keys = memory.remembered_keys
 
-    # ---- looking
-
-    def find(self, msg_id: str) -> State | None:
-        """Return the state of a message; None if there is none."""
-        entry = self.entries.get(msg_id)
-        if entry is not None:
-            return None if entry.state is State.GONE else entry.state
-        return folders.find_final(self.dir_fd, msg_id)
-
-    def state_of(self, msg_id: str) -> State:
-        """As `find`; NoSuchMessage if there is none."""
-        state = self.find(msg_id)
-        if state is None:
-            raise NoSuchMessage("msg not found")
-        return state
-
-    def place(self, msg_id: str) -> str | None:
-        """Return where the folder of a message lies now, relative to the queue."""
-        entry = self.entries.get(msg_id)
-        if entry is None:
-            state = folders.find_final(self.dir_fd, msg_id)
-            return None if state is None else folder(state, msg_id)
-        return entry.place(msg_id)
-
-    def read(self, msg_id: str) -> Message:
-        """Return a message; NoSuchMessage, BadMessage when its file is torn, or Unread
-        when that is not known yet."""
-        entry = self.entries.get(msg_id)
-        if entry is not None and entry.body is not None:
-            return from_disk(entry.body, msg_id, self.clock())
-        path = self.place(msg_id)
-        if path is None:
-            raise NoSuchMessage("msg not found")
-        try:
-            data = folders.read_file(f"{path}/{MSG}", self.dir_fd)
-        except OSError as error:
-            raise folders.unread(error) from None
-        return from_disk(data, msg_id, self.clock())
-
-    def status(self, msg_id: str) -> dict[str, Any]:
-        """Return what is known of the last attempt of a message."""
-        entry = self.entries.get(msg_id)
-        if entry is not None and entry.status is not None:
-            status: dict[str, Any] = orjson.loads(entry.status)
-            return status
-        path = self.place(msg_id)
-        return {} if path is None else folders.read_status_at(path, self.dir_fd)
+    # ---- the lag, ids
 
     @property
     def lag(self) -> int:
@@ -173,10 +127,6 @@ class Spool:
 
     def new_id(self) -> str:
         return self.ids.next(self.clock())
-
-    def free_id(self, wanted: str) -> bool:
-        """Return whether no message has the id `wanted`, in any state."""
-        return wanted not in self.entries and self.find(wanted) is None
 
     # ---- live messages
 
@@ -235,23 +185,6 @@ class Spool:
             finally:
                 entry.committing = None
                 ended.set_result(None)
-
-    # ---- keys
-
-    def message_of(self, key: str) -> str | None:
-        """Return the message that was accepted under a key; None: none is remembered."""
-        accepted = self.keys.get(key)
-        return None if accepted is None else accepted[0]
-
-    def remembered_keys(self) -> list[str]:
-        """Return all keys under which messages were accepted."""
-        return list(self.keys)
-
-    def forget_key(self, key: str, now: float) -> None:
-        """Forget a key that is too old to be asked for again."""
-        accepted = self.keys.get(key)
-        if accepted is not None and now - accepted[1] > key_seconds(key):
-            del self.keys[key]
 
     # ---- the journal
 
