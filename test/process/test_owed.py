@@ -155,4 +155,4 @@ def test_what_is_not_owed_cannot_be_resolved(a, key):
     key = key.format(journal=a.ok("detail")["journal_id"])
     asked = {"key": key, "as": "dropped"}
     assert a.refused("resolve_owed", asked).startswith("nothing is owed under")
-    assert "none of" in a.refused("resolve_owed", {"key": key, "as": "lost"})
+    assert "must be one of" in a.refused("resolve_owed", {"key": key, "as": "lost"})

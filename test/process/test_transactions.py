@@ -296,7 +296,10 @@ def test_an_operator_lists_what_is_open_and_ends_it(queue):
     [shown] = json.loads(rq("txn", "ls", "t", "--json", root=root).stdout)
     assert (shown["txn"], shown["messages"], shown["key"]) == (txn, 2, "a job")
     ended = rq("txn", "abort", "t", txn, root=root)
-    assert (ended.returncode, ended.stdout) == (0, f"{txn} aborted\n")
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        f"{txn} aborted: none of its messages will run\n",
+    )
     none_left(queue, ids)
     wrong = rq("txn", "abort", "t", "nothing", root=root)
     assert wrong.returncode == 3

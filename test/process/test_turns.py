@@ -129,7 +129,7 @@ def with_messages(queue, number):
 # How each command is asked that may find much to do; several ways for some.
 ASKED = {
     "ping": [b""], "uptime": [b""], "config": [b""], "status": [b""], "detail": [b""],
-    "wake": [b""], "num_messages": [b""], "seal": [b""], "owed": [b""],
+    "kinds": [b""], "wake": [b""], "num_messages": [b""], "seal": [b""], "owed": [b""],
     "get_message": [of(waiting), of(ended)], "get_message_state": [of(waiting)],
     "get_message_status": [of(ended)],
     "messages": [
