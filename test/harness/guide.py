@@ -1,7 +1,7 @@
 """Playing the guide: its blocks are run in one shell per page, on an RQ of their own.
 
 `PYTHONPATH=.:test .venv/bin/python -m harness.guide docs/guide/PAGE.md` writes into the page
-what its commands print today.
+what its commands print today; without a page, into all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from harness.checkout import CHECKOUT
 from harness.cli import running
-from harness.documents import examples
+from harness.documents import GUIDE, examples
 from harness.waiting import wait_until
 from rq import client
 from rq.layout import Root
@@ -56,6 +56,7 @@ _VARYING = (
 _LOOKING = re.compile(
     r"(rq (ls|show|status|logs|(queue|timer|trash|relay|owed) ls)|ls|find|cat|curl -sS \S+json$)\b"
 )
+PAGES = [CHECKOUT / "README.md", *sorted(GUIDE.glob("*.md"))]
 _PLAYED = {("console", ""), ("sh", "run")}
 _PATIENCE = 30.0  # seconds until what was done is seen
 _SEEN = 2.0  # the same, where nobody knows what to wait for
@@ -245,5 +246,5 @@ def renewed(bash: Shell, step: Step) -> str:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        renew(Path(name))
+    for page in map(Path, sys.argv[1:]) if sys.argv[1:] else filter(played, PAGES):
+        renew(page)

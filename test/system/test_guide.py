@@ -4,13 +4,11 @@ import json
 
 import pytest
 from harness import guide
-from harness.checkout import CHECKOUT
-from harness.documents import GUIDE, examples_of
+from harness.documents import examples_of
 
 pytestmark = pytest.mark.system
 
-PAGES = [CHECKOUT / "README.md", *sorted(GUIDE.glob("*.md"))]
-PLAYED = [page for page in PAGES if guide.played(page)]
+PLAYED = [page for page in guide.PAGES if guide.played(page)]
 
 
 @pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.name)
