@@ -162,7 +162,7 @@ def test_a_stop_and_a_kill_before_the_word_leave_all_as_it_was(copy):
 
 
 def test_the_word_is_one_of_two_and_asked_for_once(copy):
-    assert "none of same, copy" in copy.refused("restore", {"as": "yes"})
+    assert "one of same, copy" in copy.refused("restore", {"as": "yes"})
     assert "as the queue that it was" in accepted(copy, "same")
     assert "needs no decision" in copy.refused("restore", {"as": "same"})
     assert copy.refused("restore", {"as": 5})

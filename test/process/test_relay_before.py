@@ -16,8 +16,8 @@ from rq.outbound import past_hosts, permits
 pytestmark = pytest.mark.process
 
 TOLD = "#!/bin/sh\ncase $RQ_PARAM1 in err) echo err no >&3;; *) echo relayed x >&3;; esac\n"
-ALLOW = "import sys; from rq import config; from rq.outbound import earlier; "
-ALLOW += "earlier.allow_once(config.find_root(sys.argv[1]))"
+ALLOW = "import sys; from rq import config; from rq.outbound import past_hosts; "
+ALLOW += "past_hosts.allow_once(config.find_root(sys.argv[1]))"
 
 
 @pytest.fixture
