@@ -162,7 +162,7 @@ def test_somebody_may_sign_in_with_a_token_and_is_out_when_it_is_revoked(web):
     "fields",
     [
         {},
-        {"name": "ann", "password": "wrong"},
+        {"name": "ann", "password": "tr0ub4dor"},
         {"name": "nobody", "password": "correct horse"},
         {"name": "ann", "password": USERS["ann"]},
         {"token": "rq_" + "0" * 64},
