@@ -1,7 +1,7 @@
 """The lines of a queue's journal, as types: what each of them may say.
 
 They are dicts, made once and written as JSON: a class for each would be built and taken
-apart again for every event. What PROTOCOLS.md says of each word `ev` holds here.
+apart again for every event. What docs/reference/journal.md says of each `ev` holds here.
 """
 
 from __future__ import annotations
