@@ -1,4 +1,4 @@
-"""What a queue does now and then: look at files, seal, remove what is old."""
+"""What a queue does every few seconds, and every hour: read files, seal, expire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rq.config import files
 from rq.errors import BadConfig, DiskFailed, RQError
 from rq.layout import QueueDir
 from rq.queues.concurrency.tasks import Tasks, in_slices
-from rq.queues.control import transactions
+from rq.queues.control import txn_expiry
 from rq.queues.control.connections import Connections
 from rq.queues.maintenance import retention
 from rq.queues.maintenance.checkpoints import Checkpoints
@@ -29,11 +29,11 @@ from rq.queues.runner.runner import Runner
 from rq.spool import PREP_SECONDS, Spool
 from rq.states import Event, Note, Role, State
 
-PATIENCE = 2.0  # seconds that who asks for a look waits for the door
+PATIENCE = 2.0  # seconds that the command `wake` waits for the deposits in new/
 TICK = 5.0  # seconds between looks at files, at the latest
 HOUR = 3600.0
-SETTLED_IN = 60.0  # seconds after its start a queue first looks for what is old
-_UNREAD = (0, 0, 0)  # no file was seen so
+SETTLED_IN = 60.0  # seconds from the start of a queue to its first hourly chores
+_UNREAD = (0, 0, 0)  # no file looks so: its content is read at the next look
 
 log = logging.getLogger(__name__)
 
@@ -74,14 +74,14 @@ class Housekeeping:
     # ---- looking at files
 
     async def look(self) -> None:
-        """Look, as somebody asks for, at all that may have changed; what lies at the door
-        is taken then, if it does not take long."""
+        """Look at the script, the config, the admin files and new/; wait a moment until
+        what lies in new/ has been taken."""
         self.runner.look_at_script()
         self._look_at_files()
         await self.deposits.rest(PATIENCE)
 
     def _look_at_files(self) -> None:
-        """Look at config, admin files and the door."""
+        """Look at the config, the admin files and new/."""
         owner = self.owner
         owner.admission.forget_admin()
         seen = _stamp(owner.queue.config)
@@ -95,8 +95,8 @@ class Housekeeping:
         self._reload(_stamp(self.owner.queue.config))
 
     def _reload(self, seen: tuple[int, int, int] | None) -> None:
-        """Read the config, of which `seen` was seen; what cannot be read just now is read
-        at a later look, though it has not changed again."""
+        """Read the config, whose file looks as `seen`; if it cannot be read now, read it at
+        the next look, even if the file has not changed by then."""
         self._config_seen = seen if self.owner.reload() else _UNREAD
         if self._config_seen == _UNREAD:
             return
@@ -108,7 +108,7 @@ class Housekeeping:
         if self._ended:
             return
         self.owner.loop.call_later(TICK, self.tick)
-        for chore in self._chores():  # one that fails keeps no other from its turn
+        for chore in self._chores():  # the others run even if one fails
             try:
                 chore()
             except Exception:
@@ -128,21 +128,21 @@ class Housekeeping:
             self.runner.left_processes.look,
             self.owner.family.strangers,
             self._seal_hourly,
-            self._mind_transactions,
+            self._expire_transactions,
             self._save_rates,
             self._housekeep,
         )
 
     def _believed(self) -> bool:
-        """Whether the clock may make anything old now."""
+        """Whether the clock can be trusted, so that messages may expire."""
         holds = self._trust.holds(time.time(), time.monotonic())
         self.owner.spool.seen = self._trust.seen
         return holds
 
-    def _mind_transactions(self) -> None:
+    def _expire_transactions(self) -> None:
         if self._believed():
             now = self.owner.spool.clock()
-            transactions.mind(self.owner, now, self._tasks.spawn)
+            txn_expiry.expire(self.owner, now, self._tasks.spawn)
 
     def _look_whether_it_stands(self) -> None:
         self.stall.look()
@@ -205,8 +205,8 @@ class Housekeeping:
             log.error("retention failed: %s; RQ tries again in an hour", error)
 
     def expire(self) -> None:
-        """Remove prepared messages that nobody committed; forget old delivery keys and
-        what was decided long ago."""
+        """Remove prepared messages that nobody committed; forget old delivery keys and old
+        decisions of transactions."""
         if self._believed():
             self._tasks.spawn(self._expire())
 
@@ -223,7 +223,7 @@ class Housekeeping:
                 or self._ended
             ):
                 return
-            # A transaction has its own end.
+            # A transaction that is open expires as a whole.
             if not spool.txns.of(msg_id) and is_old(spool, msg_id, now):
                 spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
 
@@ -233,7 +233,7 @@ class Housekeeping:
         self.owner.wake()
 
     def end(self) -> None:
-        """No more of it: the queue ends."""
+        """Do no more chores: the queue ends."""
         self._ended = True
         if self.owner.rates.changed:
             _save(self.owner.queue, self._rates())
@@ -247,12 +247,12 @@ def _saved(queue: QueueDir) -> dict[str, Any]:
     """Return the counters of the hour as an earlier process has left them."""
     try:
         return config.read_json(queue.rates)
-    except BadConfig:  # there are none, or rubbish: they are no promise
+    except BadConfig:  # the file is missing or damaged; the counters are no promise
         return {}
 
 
 def _save(queue: QueueDir, counters: dict[str, Any]) -> None:
-    """Write the counters of the hour; without room they stay those of a while ago."""
+    """Write the counters of the hour; if the disk is full the old file stays."""
     with contextlib.suppress(OSError):
         files.write_cache(queue.rates, counters)
 

@@ -1,4 +1,4 @@
-"""The turns of a queue's loop: all that happens asks for one by `wake`.
+"""The turns of a queue's loop: whatever happens asks for a turn by `Wakeup.ask`.
 
 A turn: claim what is due, commit the group, answer, start what was claimed, make
 folders for some milliseconds.
@@ -75,7 +75,7 @@ class Loop:
     def _turn_once(self) -> None:
         owner = self.owner
         if owner.admission.restored:
-            self._answer()  # and change nothing
+            self._answer()  # nothing changes before a person decides
             return
         spool = owner.spool
         later = self.runner.claim_due()
@@ -104,7 +104,7 @@ class Loop:
             self._delivery.start()
 
     def _must_sync(self, durable_seq: int) -> bool:
-        """Whether what was written has to be made durable in this turn.
+        """Whether this turn has to sync what was written.
 
         While scripts end one after the other, and nobody waits for an answer, one sync
         is enough for the ends of some milliseconds.
@@ -166,7 +166,7 @@ class Loop:
         self._wakeup.tell_committed()
 
     def _set_alarm(self, later: float | None) -> None:
-        """Be woken when the next message is due."""
+        """Ask for a turn when the next message is due."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -1,4 +1,4 @@
-"""What goes on beside the turns of a queue's loop, so that a stop can wait for it."""
+"""Tasks beside the turns of a queue's loop, for whose end a stop can wait."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tasks:
         task.add_done_callback(self._done)
 
     async def ended(self) -> None:
-        """Wait until none goes on."""
+        """Wait until all have ended."""
         while self._all:
             await asyncio.wait(list(self._all))
 

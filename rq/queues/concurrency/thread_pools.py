@@ -1,5 +1,5 @@
-"""The threads of a queue beside its loop, apart from those of its journal: what takes long
-in one kind of work keeps nobody from another."""
+"""The threads of a queue, other than its journal's. Each kind of work has its own, so that
+slow work of one kind does not delay the other."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class ThreadPools:
         self.looks = ThreadPoolExecutor(LOOKS, "rq-looks")
 
     def close(self) -> None:
-        """Begin nothing more, and wait for what was begun."""
+        """Start no more work, and wait for what runs."""
         for pool in (self.files, self.looks):
             pool.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The verbs that change what becomes of a message: remove, end, send round again."""
+"""The commands that change what becomes of a message: delete, cancel, retry, run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cancel_batch(ctx: Context, arg: bytes) -> Any:
 
 
 def retry_message(ctx: Context, arg: bytes) -> Any:
-    """Send a message in err round again, with the same id and its count at 0."""
+    """Run a message in err again, with the same id and its count at 0."""
     request, msg_id = with_id(arg)
     who = asker(ctx, request)
     next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
@@ -66,7 +66,8 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
 
 
 async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
-    # Whoever hid from the sweep of the last attempt must not meet the next one.
+    # A process of the last attempt may still live, out of sight of the fast check. End it
+    # before the message runs again.
     try:
         left = await owner.loop.run_in_executor(
             None,
@@ -132,7 +133,7 @@ async def _all_acknowledged(owner: Owner) -> Any:
             raise Closed(
                 f"the queue is stopping: {number} were acknowledged, ask again for the rest"
             )
-        if spool.find(msg_id) is State.ERR:  # else somebody was faster
+        if spool.find(msg_id) is State.ERR:  # it may have moved on meanwhile
             spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
             number += 1
 

@@ -1,4 +1,4 @@
-"""Messages that their sender has named by a key: one for each key, however often asked.
+"""Idempotency keys: one message for each key, however often it is sent.
 
 While a message is in prep its key stands in its file; the line that commits it takes the
 key over, and from then on it is remembered whatever becomes of the message.

@@ -105,13 +105,13 @@ def shutdown(ctx: Context, arg: bytes) -> Any:
 
 
 def mind(ctx: Context, arg: bytes) -> Any:
-    """Take the asker for our parent: when it hangs up, the queue stops."""
+    """Treat the client as our parent: when it hangs up, the queue stops."""
     ctx.connection.minded = True
     return ["ok", os.getpid()]
 
 
 def wake(ctx: Context, arg: bytes) -> Any:
-    """Look at config, admin files and the door at once."""
+    """Look at the config, the admin files and new/ at once."""
     return _woken(ctx)
 
 
@@ -134,7 +134,7 @@ async def _sealed(ctx: Context) -> Any:
 
 
 def expire(ctx: Context, arg: bytes) -> Any:
-    """Remove messages that have ended and outlived limits."""
+    """Remove messages that have ended and are beyond the limits."""
     return _expired(ctx.owner, object_in(arg) if arg.strip() else {})
 
 

@@ -1,14 +1,12 @@
-"""The verbs of transactions: open, prepare, commit, abort, show; and their end by age."""
+"""The verbs of transactions: open, prepare, commit, abort, show."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import inspect
-import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -16,7 +14,6 @@ from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, not_done
 from rq.layout import ATTACH, QueueDir
-from rq.logs import fields
 from rq.message import Message
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
@@ -26,11 +23,9 @@ from rq.spool import attach, decisions, transactions
 from rq.spool.transactions import Transaction
 from rq.states import State
 
-TTL = 3600.0  # seconds that a transaction may be left alone, unless it asks for others
+TTL = 3600.0  # seconds between two requests of a transaction, unless it asks for others
 LONGEST = 86400.0
 MOST_OPEN = 1000  # transactions of a queue
-
-_log = logging.getLogger(__name__)
 
 
 def open_txn(ctx: Context, arg: bytes) -> Any:
@@ -244,10 +239,10 @@ def abort_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
     if not txn.is_open:
         return ["ok", fields_of(txn)]
     txn.deciding = owner.loop.create_future()
-    return _aborted(owner, txn, txn.deciding)
+    return aborted(owner, txn, txn.deciding)
 
 
-async def _aborted(owner: Owner, txn: Transaction, ended: asyncio.Future[None]) -> Any:
+async def aborted(owner: Owner, txn: Transaction, ended: asyncio.Future[None]) -> Any:
     try:
         decisions.abort(owner.spool, txn, await _left(owner, txn, set()))
     finally:
@@ -305,28 +300,6 @@ def fields_of(txn: Transaction) -> dict[str, Any]:
     if txn.key is not None:
         fields["key"] = txn.key
     return {**fields, "messages": number, "ttl": txn.ttl, "until": txn.ends}
-
-
-# ---- by age
-
-
-def mind(
-    owner: Owner, now: float, spawn: Callable[[Coroutine[Any, Any, Any]], None]
-) -> None:
-    """Abort what was left alone; drop the lists of what a checkpoint covers."""
-    spool = owner.spool
-    for txn in spool.txns.open_ones():
-        if now > txn.ends and txn.pending is None:
-            _log.warning(
-                "a transaction was left alone; RQ aborts it: %s",
-                fields(txn=txn.txn_id, messages=len(txn.members), ttl=txn.ttl),
-            )
-            txn.deciding = owner.loop.create_future()
-            spawn(_aborted(owner, txn, txn.deciding))
-    for txn in spool.txns.with_manifest():
-        if txn.manifest <= owner.checkpoint_seq:
-            with contextlib.suppress(OSError):
-                transactions.drop_manifest(spool.queue, txn)
 
 
 COMMANDS: dict[str, Command] = {

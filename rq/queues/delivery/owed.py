@@ -33,7 +33,7 @@ from rq.spool.record import Facts, OutEntry
 WEBHOOK = "webhook"
 IN_DOUBT = 6 * 86400.0  # longer, and the receiver may have forgotten the key
 LOOK = 5.0  # seconds between looks at what could not be delivered
-_REFUSALS = 10  # in a row, and the queue is left alone for a while
+_REFUSALS = 10  # in a row, before the queue is tried again after a pause
 _TEXT = 2000  # characters of a text in a story that has to be cut
 _TOLD_AT_LEAST = ("msg_id", "id", "queue", "state", "attempt", "times")
 
@@ -114,7 +114,7 @@ def _moment(seconds: float) -> str:
 
 
 def _cut(story: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of a story that no environment could hold what matters most."""
+    """Return the most important fields of a story that is too long for an environment."""
     outcome = {
         **story["outcome"],
         "text": str(story["outcome"].get("text", ""))[:_TEXT],
@@ -169,7 +169,7 @@ class Delivery:
 
     async def _deliver_all(self, dest: str) -> None:
         """Deliver what is owed to one queue, as it was owed. What it refuses is tried
-        again after all others; too much of that, and it is left alone for a while."""
+        again after all others; after ten refusals in a row there is a pause."""
         owed = self._owner.spool.owed
         refused: set[Of] = set()
         in_a_row = 0
@@ -234,7 +234,7 @@ class Delivery:
 
 
 def why_not(owner: Owner, dest: str, error: Exception | None = None) -> str:
-    """Return what an `error` of a delivery means, or what would hinder one now."""
+    """Return what an `error` of a delivery means, or what would prevent one now."""
     if not owner.root.queue(dest).config.exists():
         return f"there is no queue {dest}"
     if isinstance(error, Unreachable):
@@ -246,7 +246,8 @@ def why_not(owner: Owner, dest: str, error: Exception | None = None) -> str:
 
 
 def in_doubt(owner: Owner, entry: Owed) -> bool:
-    """Whether something owed is not tried any more."""
+    """Whether an entry is too old to be tried again: its receiver may have forgotten the
+    key."""
     return owner.spool.clock() - entry.since >= IN_DOUBT
 
 

@@ -1,4 +1,4 @@
-"""Who looks at the other door of a queue: one look at a time, beside the turns of the loop."""
+"""Takes deposits from new/, one look at a time, beside the turns of the loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Deposits:
-    """Lets in what lies in `new/`."""
+    """Accepts what programs have renamed into `new/`."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

@@ -1,4 +1,4 @@
-"""Removing what has ended: each hour as the queue's config says, or as somebody asks.
+"""Removes messages that have ended: each hour by the config, or on command.
 
 What is old is listed in a thread, a batch at a time; the owner's loop looks again,
 removes a batch by one line, and waits for the folders before it goes on.
@@ -21,8 +21,8 @@ from rq.spool.expiry import Limits, Owned, Search
 from rq.states import State
 
 DAY = 86400.0
-BATCH = 1000  # messages in a line
-LAG = 2000  # folders on their way out before the next batch is looked for
+BATCH = 1000  # messages that one line of the journal removes
+LAG = 2000  # folders still to be removed, beyond which the next batch waits
 STATES = (State.DONE, State.RELAYED, State.DISMISSED)
 _PAUSE = 0.05
 
@@ -82,7 +82,7 @@ def removed_at(owner: Owner, msg_id: str, state: State) -> float | None:
         ended = expiry.ended(owner.spool.queue, state, msg_id)
         return max(ended, owner.spool.adopted) + kept["days"] * DAY
     except OSError:
-        return None  # its folder is on its way
+        return None  # its folder is being moved
 
 
 def prepared(spool: Spool, msg_id: str) -> float:
@@ -120,7 +120,7 @@ async def forget_history(owner: Owner) -> int | None:
 
 
 async def keep_pace(owner: Owner) -> None:
-    """Wait until not too many folders are on their way."""
+    """Wait until few enough folders are still to be moved."""
     spool = owner.spool
     while spool.lag > LAG and not spool.stuck and not owner.admission.stopping:
         await asyncio.sleep(_PAUSE)

@@ -1,4 +1,4 @@
-"""Whether a queue stands still: messages are due, and nothing comes of it.
+"""Whether a queue stands still: messages are due, and none starts or ends.
 
 Not while somebody wants it so (paused, down), while all slots are at work, nor while its
 script cannot be started, which is told by itself. What may pass is told after a while.
@@ -15,7 +15,7 @@ from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool import LAG_MESSAGES
 from rq.wording import duration
 
-PATIENCE = 60.0  # seconds, after which it is told
+PATIENCE = 60.0  # seconds that it may stand still before that is shown
 SLOW_START = 5.0  # seconds; then it is told which worker has not said `ready`
 _NAMED = 3
 
@@ -29,8 +29,8 @@ class Stall:
         self._since = 0.0  # monotonic
 
     def look(self) -> None:
-        """Look whether messages that are due are held up by the same thing as at the
-        last look; what went on between the two shows in a number that went up."""
+        """Look what holds up the messages that are due. The clock starts anew when that is
+        not the same as at the last look, or when one of them has moved since."""
         cause = _cause(self._owner)
         if cause != self._cause:
             self._cause, self._since = cause, time.monotonic()
@@ -42,7 +42,7 @@ class Stall:
         if self._cause is None:
             return None
         kind, _ = self._cause
-        if kind == "slots":  # this does not pass
+        if kind == "slots":  # waiting does not change this
             return kind, "messages are due, and num_workers is 0: nothing runs"
         age = time.monotonic() - self._since
         if age < PATIENCE:
@@ -55,7 +55,7 @@ class Stall:
 
 
 def _cause(owner: Owner) -> tuple[str, int] | None:
-    """Return what holds up due messages, and what has gone up when it does no longer."""
+    """Return what holds up due messages, and a counter that goes up when one moves."""
     if (
         owner.admission.admin is not Admin.UP
         or owner.admission.stopping
@@ -63,7 +63,7 @@ def _cause(owner: Owner) -> tuple[str, int] | None:
     ):
         return None
     if owner.admission.disk_failed or owner.spool.journal_failed:
-        return None  # `closed` tells
+        return None  # `Admission.closed` says why
     now = owner.spool.clock()
     if owner.backlog.has_due(now):
         if owner.config.num_workers == 0:
@@ -94,7 +94,7 @@ def _destinations(owner: Owner) -> str:
 
 
 def why_no_worker(owner: Owner) -> str:
-    """Return in a sentence why no worker that stays is free."""
+    """Return in a sentence why no long-lived worker is free."""
     starting = [
         worker
         for worker in owner.attempts.workers.values()
@@ -110,7 +110,7 @@ def why_no_worker(owner: Owner) -> str:
 
 
 def lacks_worker(owner: Owner) -> bool:
-    """Whether messages wait for a worker that stays to be ready."""
+    """Whether messages wait for a long-lived worker to be ready."""
     free = any(
         worker.phase is WorkerPhase.FREE for worker in owner.attempts.workers.values()
     )

@@ -1,5 +1,5 @@
-"""Whom to leave alone: messages for the same `dest` wait together for something outside,
-and only one of them is tried now and then.
+"""Back-off per destination: messages for the same `dest` wait together for something
+outside, and one of them is tried now and then.
 
 A message that asks for `later` names what it waits for. From then on none with its
 `dest` is started until that time has come; then one is, and the others wait for what
@@ -29,7 +29,7 @@ class _BackOff(Generic[_Item]):
 
 
 class BackOffs(Generic[_Item]):
-    """What is left alone, with the messages that wait for it."""
+    """The names that are backed off, with the messages that wait for each."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}  # dest: what its messages wait for
@@ -39,7 +39,7 @@ class BackOffs(Generic[_Item]):
         return bool(self._holds)
 
     def has_room(self, dest: str, name: str, now: float) -> bool:
-        """Whether `name` can be left alone, too."""
+        """Whether one more name, or `dest`, can be remembered."""
         if max(len(self._holds), len(self._names)) >= MOST:
             self._forget(now)
         new_name = name not in self._holds and len(self._holds) >= MOST
@@ -47,7 +47,7 @@ class BackOffs(Generic[_Item]):
         return not (new_name or new_dest)
 
     def _forget(self, now: float) -> None:
-        """Forget what nobody waits for, and nobody is trying."""
+        """Forget names for which no message waits and no attempt runs."""
         kept = {
             k: hold for k, hold in self._holds.items() if hold.items or hold.until > now
         }
@@ -55,7 +55,7 @@ class BackOffs(Generic[_Item]):
         self._names = {dest: name for dest, name in self._names.items() if name in kept}
 
     def begin(self, msg_id: str, dest: str, name: str, until: float) -> None:
-        """Leave `name` alone, which a message for `dest` has tried in vain."""
+        """Back off from `name` until then: a message for `dest` has tried it in vain."""
         self._names[dest] = name
         hold = self._holds.setdefault(name, _BackOff(until))
         hold.until = until
@@ -74,8 +74,8 @@ class BackOffs(Generic[_Item]):
             hold.until = 0.0
 
     def keeps(self, item: _Item, msg_id: str, dest: str, now: float) -> bool:
-        """Whether a message that is due has to wait; it is kept then. Else it is tried,
-        and the others wait."""
+        """Whether a message that is due has to wait; if so, it is kept here. If not, it is
+        tried, and the others wait."""
         hold = self._of(dest)
         if hold is None:
             return False
@@ -95,7 +95,7 @@ class BackOffs(Generic[_Item]):
         return None if name is None else self._holds.get(name)
 
     def ready(self, now: float) -> Iterator[_Item]:
-        """Give a message for each that need be left alone no longer."""
+        """Give one message for each name whose back-off is over."""
         for hold in self._holds.values():
             if hold.items and hold.until <= now:
                 yield heapq.heappop(hold.items)[1]
@@ -105,7 +105,7 @@ class BackOffs(Generic[_Item]):
         return [(name, hold.until) for name, hold in self._holds.items() if hold.items]
 
     def release(self) -> list[_Item]:
-        """Leave nobody alone any more; return all that wait."""
+        """Forget all names; return the messages that wait."""
         items = [item for hold in self._holds.values() for _, item in hold.items]
         self._holds.clear()
         self._names.clear()

@@ -1,5 +1,5 @@
-"""Messages that wait for one with their exclusion key, at a cost that does not grow with
-how many there are.
+"""Messages that wait while another with their exclusion key runs; the cost does not grow
+with their number.
 
 Of each key that nobody runs with, one message stands in the schedule for all: the first
 that may run. When it leaves the schedule for any other reason than that its key runs
@@ -15,7 +15,8 @@ from rq.queues.schedule.item import Item
 
 
 class Excluded:
-    """Who waits for which key, and who stands in the schedule for the others."""
+    """The messages that wait for each key, and the one that stands for them in the
+    schedule."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Item]] = {}  # by key: heaps

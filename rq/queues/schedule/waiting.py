@@ -1,5 +1,5 @@
 """Which message runs next: by (due, arrival), not two of one exclusion key at once, and
-none that waits for a host that is left alone."""
+none whose destination is backed off."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Waiting:
         return self._holds.awaited()
 
     def hurry(self, msg_id: str) -> None:
-        """Try a message though what it waits for is left alone."""
+        """Try a message though its destination is backed off."""
         if self._holds:
             self._holds.hurry(self._dest_of(msg_id))
 

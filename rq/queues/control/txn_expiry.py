@@ -1,0 +1,35 @@
+"""The end of transactions by age: open ones are aborted, old lists of ids removed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from rq.logs import fields
+from rq.queues.control.transactions import aborted
+from rq.queues.owner.owner import Owner
+from rq.spool import transactions
+
+log = logging.getLogger(__name__)
+
+
+def expire(
+    owner: Owner, now: float, spawn: Callable[[Coroutine[Any, Any, Any]], None]
+) -> None:
+    """Abort transactions whose time is over; remove the lists of those that a checkpoint
+    covers."""
+    spool = owner.spool
+    for txn in spool.txns.open_ones():
+        if now > txn.ends and txn.pending is None:
+            log.warning(
+                "a transaction was not committed in time; RQ aborts it: %s",
+                fields(txn=txn.txn_id, messages=len(txn.members), ttl=txn.ttl),
+            )
+            txn.deciding = owner.loop.create_future()
+            spawn(aborted(owner, txn, txn.deciding))
+    for txn in spool.txns.with_manifest():
+        if txn.manifest <= owner.checkpoint_seq:
+            with contextlib.suppress(OSError):
+                transactions.drop_manifest(spool.queue, txn)
