@@ -120,6 +120,12 @@ def test_each_verb_of_the_command_line_is_told_by_its_help():
     assert ancestors in " ".join(told.split())
 
 
+def test_each_verb_of_the_command_line_has_its_row():
+    assert documents.first_words(section("command-line", "Verbs"), "verb") == set(
+        cli.VERBS
+    )
+
+
 def test_each_exit_code_has_its_row():
     codes = {cli.OK, cli.TIMEOUT, cli.ENDED_IN_ERR, cli.INTERRUPTED, cli.FAILED}
     codes |= {cli.INTEGRITY, *cli.EXIT_OF.values()}
