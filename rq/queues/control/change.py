@@ -66,25 +66,10 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
 
 
 async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
-    # A process of the last attempt may still live, out of sight of the fast check. End it
-    # before the message runs again.
     try:
-        left = await owner.loop.run_in_executor(
-            None,
-            lease_holders.end_processes,
-            owner.opened.lease_prefix,
-            [],
-            owner.main.grace,
-            msg_id,
-        )
+        await _end_last_attempt(owner, msg_id)
     finally:
         owner.retrying.discard(msg_id)
-    for process in left:
-        os.close(process.pidfd)
-    if left:
-        raise Busy(
-            "a process of its last attempt still runs; ask again when it has ended"
-        )
     message = owner.spool.read(msg_id)
     began = int(owner.spool.status(msg_id).get("attempt", 0))
     again = message.with_(
@@ -99,6 +84,25 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
     owner.backlog.add(msg_id, again)
     owner.wake()
     return ["ok", "msg sent round again"]
+
+
+async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
+    """End the processes of the last attempt, which may live out of sight of the fast
+    check; Busy when one does not end."""
+    left = await owner.loop.run_in_executor(
+        None,
+        lease_holders.end_processes,
+        owner.opened.lease_prefix,
+        [],
+        owner.main.grace,
+        msg_id,
+    )
+    for process in left:
+        os.close(process.pidfd)
+    if left:
+        raise Busy(
+            "a process of its last attempt still runs; ask again when it has ended"
+        )
 
 
 def run_message(ctx: Context, arg: bytes) -> Any:
