@@ -161,21 +161,23 @@ async def ask_async(
     try:
         writer.write(kinds.request() + wire.request(command, encode_arg(arg)))
         async with asyncio.timeout(timeout):
-            replies: list[bytes] = []
-            while not replies:
-                replies = kinds.without([await _payload(reader)])
+            reply = await _reply(reader, kinds)
     except TimeoutError:
         raise OutcomeUnknown(f"{path} did not answer in time: {LOST}") from None
     except (OSError, asyncio.IncompleteReadError):
         raise OutcomeUnknown(f"{path} hung up without an answer: {LOST}") from None
     finally:
         writer.close()
-    return orjson.loads(replies[0])
+    return orjson.loads(reply)
 
 
-async def _payload(reader: asyncio.StreamReader) -> bytes:
-    head = await reader.readexactly(wire.HEAD)
-    return await reader.readexactly(int(head[4:12]))
+async def _reply(reader: asyncio.StreamReader, kinds: Kinds) -> bytes:
+    replies: list[bytes] = []
+    while not replies:
+        head = await reader.readexactly(wire.HEAD)
+        payload = await reader.readexactly(int(head[4:12]))
+        replies = kinds.without([payload])
+    return replies[0]
 
 
 def demanded(reply: object, about: str = "") -> Any:
