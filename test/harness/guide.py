@@ -94,19 +94,23 @@ def steps(language: str, text: str) -> list[Step]:
     ]
 
 
+def launcher(place: Path) -> Path:
+    """Make `rq` of this checkout in a directory, for the PATH; return the directory."""
+    place.mkdir(parents=True, exist_ok=True)
+    file = place / "rq"
+    start = f'PYTHONPATH={CHECKOUT} exec {sys.executable} -m rq.cli "$@"'
+    file.write_text(f"#!/bin/sh\n{start}\n")
+    file.chmod(0o755)
+    return place
+
+
 class Shell:
     """A bash in which one command follows the other, and RQ is on the PATH."""
 
     def __init__(self, root: Path, home: Path) -> None:
         self.root = Root(root)
         self.port = str(json.loads(self.root.config.read_text())["port"])
-        (home / "bin").mkdir(parents=True)
-        launcher = home / "bin/rq"
-        launcher.write_text(
-            f'#!/bin/sh\nPYTHONPATH={CHECKOUT} exec {sys.executable} -m rq.cli "$@"\n'
-        )
-        launcher.chmod(0o755)
-        path = f"{home}/bin:{os.environ['PATH']}"
+        path = f"{launcher(home / 'bin')}:{os.environ['PATH']}"
         env = {"PATH": path, "HOME": str(home), "RQ_ROOT": str(root), "LANG": "C.UTF-8"}
         self.process = subprocess.Popen(
             ["bash", "--norc"],

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from harness import web_server
+from harness import guide, web_server
 from harness.checkout import CHECKOUT
 
 PAGE = CHECKOUT / "docs/guide/protects.md"
@@ -41,10 +41,10 @@ def test_there_are_five():
 
 
 @pytest.mark.parametrize(("command", "wanted"), COMMANDS)
-def test_a_command_does_what_the_page_says(served, command, wanted):
+def test_a_command_does_what_the_page_says(served, command, wanted, tmp_path):
     root = served.daemon.root.path
     env = {**os.environ, "PORT": str(served.port), "RQ_ROOT": str(root)}
-    env["PATH"] = f"{CHECKOUT}/bin:{env['PATH']}"
+    env["PATH"] = f"{guide.launcher(tmp_path)}:{env['PATH']}"
     command = command.replace("sudo -u daemon", "runuser -u daemon --")
     if wanted.isdigit():
         command += " -o /dev/null -w '%{http_code}'"
