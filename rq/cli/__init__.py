@@ -148,13 +148,13 @@ def _function(target: str) -> object:
 def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int:
     """Run a verb as the user whose RQ it is; what it names is opened as who asks."""
     from rq.access import owner
-    from rq.cli import named, place
+    from rq.cli import named_files, place
 
     paths: list[str] = []
     if verb in NAMED and owner.foreign_owner(root):
         name_files = cast(Callable[[list[str]], list[str]], _function(NAMED[verb]))
         paths = name_files(rest)
-    files = named.hold(paths)
+    files = named_files.hold(paths)
     owner.act_as_owner(root)
     if verb not in UNWARNED:
         place.warn_of_unclean_end(root)

@@ -8,7 +8,7 @@ from typing import cast
 
 from rq import names
 from rq.cli import owner, place
-from rq.cli.named import FRESH, Files
+from rq.cli.named_files import FRESH, Files
 from rq.cli.owner import Reply
 from rq.errors import BadInput
 from rq.layout import Root

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rq.cli import OK, counting, place, term
+from rq.cli import OK, place, state_counts, term
 from rq.layout import Root
 from rq.states import State
 
@@ -42,7 +42,7 @@ def history(root: Root, words: list[str]) -> int:
     if args.json:
         term.print_json({**summary(done), "counts": counts})
     else:
-        counting.table(counts)
+        state_counts.table(counts)
         print(sentence(done))
     return OK
 
@@ -66,7 +66,7 @@ def counted(done: Round, only: str | None = None) -> dict[str, dict[str, int]]:
     """Return the counts of all queues, or of one; what is prepared is in no journal."""
     names = [only] if only else sorted(done.counts)
     return {
-        name: counting.whole(done.counts.get(name, {}), but=State.PREP)
+        name: state_counts.whole(done.counts.get(name, {}), but=State.PREP)
         for name in names
     }
 

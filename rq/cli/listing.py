@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from rq.cli import counting, owner, place, term
+from rq.cli import owner, place, state_counts, term
 from rq.layout import Root
 from rq.replies import MessageRow
 from rq.states import State
@@ -49,12 +49,12 @@ def _count(root: Root, args: argparse.Namespace) -> int:
     """Say how many messages are in each state, without listing them."""
     with owner.Reader(root) as reader:
         counts = {
-            queue: counting.of_queue(reader, queue) for queue in _queues(root, args)
+            queue: state_counts.of_queue(reader, queue) for queue in _queues(root, args)
         }
     if args.json:
         term.print_json(counts)
     else:
-        counting.table(counts)
+        state_counts.table(counts)
     return 0
 
 

@@ -7,7 +7,7 @@ import time
 import webbrowser
 
 from rq.access import gate, kernel, one_time_keys
-from rq.cli import FAILED, OK, audited, place, term
+from rq.cli import FAILED, OK, audit, place, term
 from rq.errors import Refused
 from rq.layout import Root
 
@@ -48,6 +48,6 @@ def _open_browser(root: Root) -> int:
 def signing_address(root: Root, uid: int | None = None) -> str:
     """Return the address of the page with a new key in it, for `uid` alone if given."""
     page = place.root_config(root).page_url
-    key = one_time_keys.make(root, audited.user(), time.time(), uid)
-    audited.note(root, "open")
+    key = one_time_keys.make(root, audit.user(), time.time(), uid)
+    audit.note(root, "open")
     return f"{page}login?once={key}"

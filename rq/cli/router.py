@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rq import config
 from rq.cli import FAILED, OK, term
-from rq.cli.named import FRESH, Files
+from rq.cli.named_files import FRESH, Files
 from rq.errors import BadConfig, BadInput
 from rq.layout import Root
 from rq.nesting import Json

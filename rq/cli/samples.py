@@ -35,7 +35,7 @@ def send(root: Root) -> None:
     """Send the samples, follow the first, say what became of each."""
     if DEMO not in place.queue_names(root):
         raise NoSuchQueue(f"there is no queue {DEMO}: link {place.BUNDLED / DEMO}")
-    from rq.cli import output, waiting
+    from rq.cli import output, wait
     from rq.cli.send import submit
 
     sent = []
@@ -47,7 +47,7 @@ def send(root: Root) -> None:
     print("\nthe log of the first, as its script writes it:", flush=True)
     with owner.Reader(root) as reader:
         output.follow(reader, *sent[0], 0)
-        states = waiting.until_ended(reader, sent, _PATIENCE)
+        states = wait.until_ended(reader, sent, _PATIENCE)
         print()
         term.table(
             ("MESSAGE", "STATE", "TRY", "WHAT HAPPENED AND WHY"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from rq import client, moments, names
 from rq.cli import ancestor, owner, place, term
-from rq.cli.named import FRESH, Files
+from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput, RQError
 from rq.layout import Root
 from rq.message import PARAMS
@@ -98,16 +98,16 @@ def _stay(
     msg_id: str,
     timeout: float | None,
 ) -> int:
-    from rq.cli import output, waiting
+    from rq.cli import output, wait
 
     if not args.wait and not args.follow:
         return 0
     with owner.Reader(root) as reader:
         if args.follow:
             output.follow(reader, queue, msg_id, 0)
-        ended = waiting.until_ended(reader, [(queue, msg_id)], timeout)
-        waiting.tell(reader, ended, quiet=args.json or args.id_only)
-        return waiting.exit_code(ended)
+        ended = wait.until_ended(reader, [(queue, msg_id)], timeout)
+        wait.tell(reader, ended, quiet=args.json or args.id_only)
+        return wait.exit_code(ended)
 
 
 def _parser() -> argparse.ArgumentParser:

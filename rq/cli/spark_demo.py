@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from rq import client
-from rq.cli import counting, history, owner, place
+from rq.cli import history, owner, place, state_counts
 from rq.config import files
 from rq.errors import Refused, RQError
 from rq.layout import Root
@@ -35,7 +35,7 @@ def show(root: Root, number: int) -> None:
     print(f"all have ended ({time.monotonic() - begun:.1f} s)", flush=True)
     done = history.run(root)
     counted = history.counted(done)
-    counting.table(counted)
+    state_counts.table(counted)
     live = _live_counts(root, counted)
     if all(counted[queue].items() <= live[queue].items() for queue in QUEUES):
         print("the history and `rq ls --count` count the same")
@@ -119,4 +119,4 @@ def _await_ends(root: Root) -> None:
 
 def _live_counts(root: Root, queues: Iterable[str]) -> dict[str, dict[str, int]]:
     with owner.Reader(root) as reader:
-        return {queue: counting.of_queue(reader, queue) for queue in queues}
+        return {queue: state_counts.of_queue(reader, queue) for queue in queues}

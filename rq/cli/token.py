@@ -9,7 +9,7 @@ from rq import moments
 from rq.access import tokens
 from rq.access.roles import EVERY_QUEUE, Role
 from rq.access.tokens import Token
-from rq.cli import OK, audited, place, term
+from rq.cli import OK, audit, place, term
 from rq.errors import BadInput
 from rq.layout import Root
 
@@ -69,11 +69,11 @@ def _create(root: Root, args: argparse.Namespace) -> int:
         role=Role(args.role),
         queues=tuple(args.queue or EVERY_QUEUE),
         created=now,
-        created_by=audited.user(),
+        created_by=audit.user(),
         end=_end(args, now),
     )
     tokens.create(root, token)
-    audited.note(root, f"token create {token.name} ({token.role})")
+    audit.note(root, f"token create {token.name} ({token.role})")
     until = "until it is revoked" if token.end is None else f"until {_when(token.end)}"
     place.note(
         f"{token.name} is {token.role} for {', '.join(token.queues)} {until}. This secret "
@@ -97,7 +97,7 @@ def _end(args: argparse.Namespace, now: float) -> float | None:
 
 def _revoke(root: Root, name: str) -> int:
     tokens.revoke(root, name)
-    audited.note(root, f"token revoke {name}")
+    audit.note(root, f"token revoke {name}")
     print(f"revoked {name}")
     return OK
 

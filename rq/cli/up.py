@@ -11,13 +11,13 @@ from rq.access import gate, kernel
 from rq.cli import (
     FAILED,
     OK,
-    adopting,
+    adoption,
+    full_disk,
     install,
     mgr,
     place,
     ports,
     readiness,
-    room,
     samples,
     spark,
     spark_demo,
@@ -53,17 +53,17 @@ def up(root: Root, words: list[str]) -> int:
         help=f"send {spark_demo.MESSAGES} sample messages, show what Spark counts",
     )
     args = parser.parse_args(words)
-    if not adopting.agreed(root):
+    if not adoption.agreed(root):
         print("nothing was started")
         return FAILED
     first = not root.config.exists()
-    with room.explained(root):
+    with full_disk.explained(root):
         _set_up(root, first=first)
         started = _start_or_renew(root)
     ready = readiness.await_ready(root)
     if started:
         _warn_of_disk(root)
-    ready = room.all_take_messages(root) and ready
+    ready = full_disk.all_take_messages(root) and ready
     if first and ready and not args.no_samples:
         samples.send(root)
     if args.spark:

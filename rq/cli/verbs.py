@@ -19,7 +19,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "ls": ("listing:ls", "list messages"),
     "show": ("show:show", "what happened to a message, why, and what to do"),
     "logs": ("output:logs", "what a message's script has written; -f follows it"),
-    "wait": ("waiting:wait", "wait until messages have ended"),
+    "wait": ("wait:wait", "wait until messages have ended"),
     "run": ("change:run", "run waiting messages now, before they are due"),
     "retry": ("change:retry", "run failed messages again"),
     "cancel": ("change:cancel", "remove waiting messages, end running ones"),

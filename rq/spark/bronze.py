@@ -22,7 +22,7 @@ from rq import config
 from rq.errors import Damaged
 from rq.layout import Root
 from rq.nesting import Json
-from rq.spark import mishaps
+from rq.spark import failures
 from rq.spark.journal_source import SCHEMA
 
 TAKEN_OVER = -1  # the batch of what came from an earlier history
@@ -177,7 +177,7 @@ def read(spark: SparkSession, bronze: Path, paths: Iterable[Path]) -> DataFrame:
     directories = list(paths)
     for file in (file for path in directories for file in path.glob("*.parquet")):
         if not file.stat().st_size:
-            raise Damaged(mishaps.damaged(file))
+            raise Damaged(failures.damaged(file))
     return (
         spark.read.schema(_PART_SCHEMA)
         .option("basePath", str(bronze))

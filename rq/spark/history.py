@@ -26,10 +26,10 @@ from rq.layout import Root
 from rq.proc import locks
 from rq.spark import (
     bronze,
+    failures,
     gold,
     journal_plan,
     journal_source,
-    mishaps,
     publish,
     renewal,
 )
@@ -100,7 +100,7 @@ def run_round(
         try:
             return _run(spark, root, place, settings, tell)
         except (PySparkException, Py4JError, OSError) as error:
-            raise Damaged(mishaps.of_round(error)) from error
+            raise Damaged(failures.of_round(error)) from error
 
 
 def _run(

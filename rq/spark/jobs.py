@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, overload
 from rq import config
 from rq.errors import BadInput, Refused, RQError
 from rq.pipe import Verb
-from rq.spark import attachments, given, mishaps, sending
+from rq.spark import attachments, failures, given, sending
 from rq.spark import session as sessions
 from rq.spark.given import Batch, Given
 from rq.spark.progress import Progress
@@ -223,7 +223,7 @@ def _failure(error: Exception) -> tuple[Verb, str]:
 
 def last_line(error: Exception) -> str:
     """Return what went wrong in one line; of a Python worker, its own last line."""
-    if text := mishaps.sentence(error):
+    if text := failures.sentence(error):
         return text
     lines = [line for line in str(error).splitlines() if line.strip()]
     traced = [n for n, line in enumerate(lines) if line.startswith("Traceback ")]
@@ -231,7 +231,7 @@ def last_line(error: Exception) -> str:
         after = lines[traced[-1] + 1 :]
         own = (line for line in after if not line.startswith((" ", "\t")))
         return next(own, lines[0])
-    first, name = mishaps.first_line(error), type(error).__name__
+    first, name = failures.first_line(error), type(error).__name__
     return f"{name}: {first}" if lines else name
 
 

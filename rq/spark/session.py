@@ -25,7 +25,7 @@ from rq.errors import BadConfig, Refused
 from rq.layout import Root
 from rq.logs import ROTATE_BYTES
 from rq.nesting import Json
-from rq.spark import java, mishaps, scratch
+from rq.spark import failures, java, scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ def session(
             return _started(app, where, wanted)
     except (PySparkException, Py4JError, ConnectionError) as error:
         text = "" if log is None else log.read_bytes()[begun:].decode(errors="replace")
-        raise Refused(mishaps.not_started(error, text)) from error
+        raise Refused(failures.not_started(error, text)) from error
 
 
 def _started(app: str, master: str, wanted: Mapping[str, Json]) -> SparkSession:

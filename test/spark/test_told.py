@@ -14,7 +14,7 @@ from harness.waiting import wait_until
 
 from rq.errors import BadConfig, Damaged
 from rq.layout import Root
-from rq.spark import bronze, history, jobs, mishaps
+from rq.spark import bronze, failures, history, jobs
 from rq.spark.history import Settings
 
 PATIENCE = 240.0  # seconds: a busy machine starts Spark slowly
@@ -42,7 +42,7 @@ TOLD = {
 
 @pytest.mark.parametrize(("text", "told"), TOLD.items(), ids=range(len(TOLD)))
 def test_the_end_of_a_round_is_told_in_one_sentence(text, told):
-    said = mishaps.of_round(RuntimeError(text))
+    said = failures.of_round(RuntimeError(text))
     assert "\n" not in said
     begins, ends = told.startswith("^"), told.endswith("$")
     told = told.strip("^$")
@@ -93,7 +93,7 @@ def test_a_damaged_file_of_parquet_is_named_and_what_the_sentence_says_mends_it(
     more(journal, 5)
     with pytest.raises(Damaged) as failed:
         history.run_round(spark, root)
-    assert str(failed.value) == mishaps.damaged(file)
+    assert str(failed.value) == failures.damaged(file)
     file.unlink()
     done = history.run_round(spark, root, Settings(rebuild=True))
     assert done.counts["a"] == {"done": 25}

@@ -12,8 +12,8 @@ PROTOCOL = {"sentences.py", "wording.py"}
 FOREIGN = {
     "nesting.py:check_depth",
     "spark/attachments.py:unreadable",
-    "spark/mishaps.py:first_line",
-    "spark/mishaps.py:of_round",
+    "spark/failures.py:first_line",
+    "spark/failures.py:of_round",
     "queues/owner/settings.py:read_again",
 }
 ERRORS = {"Exception", "BaseException", "OSError", "RQError"}
