@@ -96,7 +96,7 @@ class Retention:
         return asyncio.run(applied())
 
     def close(self):
-        self.seen.hands.close()
+        self.seen.pools.close()
         self.owner.crash()
 
 
