@@ -210,7 +210,7 @@ def test_a_paused_queue_starts_none(make):
     batches.queue.root.pause("t").touch()
     batches.queue.ask("wake")
     ids = batches.send(2)
-    assert "PAUSE" in batches.queue.get(ids[0])["story"]["why"]
+    assert "paused" in batches.queue.get(ids[0])["story"]["why"]
     batches.queue.root.pause("t").unlink()
     batches.queue.ask("wake")
     batches.until(ids[1], "done")

@@ -297,7 +297,7 @@ def test_a_paused_queue_takes_messages_and_a_queue_that_is_down_refuses(root):
     ok(root, "queue", "pause", "work")
     wait_until(lambda: queue_status(root, "work") == "PAUSE", 60)
     msg_id = sent(root)
-    assert "PAUSE" in shown(root, msg_id)["story"]["why"]
+    assert "paused" in shown(root, msg_id)["story"]["why"]
     ok(root, "queue", "resume", "work")
     ok(root, "wait", msg_id)
     ok(root, "queue", "down", "work")
