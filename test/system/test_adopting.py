@@ -13,7 +13,7 @@ from harness.cli import rq, running
 from harness.ports import free_port
 
 pytestmark = pytest.mark.system
-LINE = r"work: 2 done after \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\n"
+LINE = r"work: 2 done after \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def test_two_searches_are_at_work_some_wait_and_more_are_refused():
 
         asked = [pools.search(search) for _ in range(SEARCHES + WAITING)]
         assert await asyncio.to_thread(begun.acquire, True, 10)
-        with pytest.raises(Refused, match="ask again"):
+        with pytest.raises(Refused, match="try again"):
             pools.search(search)
         assert await pools.file(int, "7") == 7  # files are not held up
         assert await asyncio.to_thread(int, "8") == 8  # nor anything else
