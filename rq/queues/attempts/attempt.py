@@ -58,6 +58,9 @@ class Attempt:
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
+        self.message = claim.message
+        self.msg_id = claim.message.msg_id
+        self.slot = claim.slot
         self.phase = Phase.CLAIMED
         self.said = Said()
         self.stamp: tuple[int, int] | None = None  # of its file `msg` at the start
@@ -66,18 +69,6 @@ class Attempt:
         self.termination: Termination | None = None
         self.outcome: Outcome | None = None  # decided once, when its script is done
         self._work: Work | None = None
-
-    @property
-    def message(self) -> Message:
-        return self.claim.message
-
-    @property
-    def msg_id(self) -> str:
-        return self.claim.message.msg_id
-
-    @property
-    def slot(self) -> Slot:
-        return self.claim.slot
 
     # ---- its script
 
@@ -115,29 +106,26 @@ class Attempt:
 
     def start(self, work: Work) -> None:
         """Go on with the script that was started for it."""
-        self._step(Step.START)
+        self.phase = next_phase(self.phase, Step.START)
         self._work = work
 
     def hand_over(self, work: Work) -> None:
         """Go on with a script that runs: a long-lived worker, or that of its batch."""
-        self._step(Step.HAND_OVER)
+        self.phase = next_phase(self.phase, Step.HAND_OVER)
         self._work = work
 
     def hear(self) -> None:
         """Go on: its script has said a line."""
-        self._step(Step.HEAR)
+        self.phase = next_phase(self.phase, Step.HEAR)
 
     def finish(self, termination: Termination) -> None:
         """Go on: its script has exited, or is ready for the next message."""
-        self._step(Step.FINISH)
+        self.phase = next_phase(self.phase, Step.FINISH)
         self.termination = termination
 
     def end(self) -> None:
         """Let its message go on; WrongState when it has before."""
-        self._step(Step.END)
-
-    def _step(self, step: Step) -> None:
-        self.phase = next_phase(self.phase, step)
+        self.phase = next_phase(self.phase, Step.END)
 
     # ---- its end
 

@@ -68,9 +68,8 @@ class Attempts:
     @property
     def slots_used(self) -> int:
         """How many slots attempts take: each its own, those of a batch one."""
-        in_batches = sum(batch.left for batch in self._batches.values())
-        alone = len(self._started) + len(self._claimed) - in_batches
-        return alone + len(self._batches)
+        attempts = len(self._started) + len(self._claimed)
+        return attempts - sum(batch.left - 1 for batch in self._batches.values())
 
     @property
     def batches(self) -> list[Batch]:

@@ -126,9 +126,11 @@ def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
 def _tell(attempt: Attempt, decided: Outcome) -> None:
     # These come by the thousand a second: the journal has them, the log does not.
     many = attempt.claim.worker is not None or attempt.claim.batch_id is not None
-    quiet = many and decided.event in WELL
+    level = logging.DEBUG if many and decided.event in WELL else logging.INFO
+    if not log.isEnabledFor(level):
+        return
     log.log(
-        logging.DEBUG if quiet else logging.INFO,
+        level,
         "%s: %s",
         decided.event,
         fields(
