@@ -1,25 +1,25 @@
 """What can go wrong, as types; the text of each says what to do.
 
-Each type has a `kind`, and nobody needs its text to tell one from another: it goes over
-sockets and HTTP, decides statuses and exit codes, and whether to ask again.
+Each type has a `kind`, which goes over sockets and HTTP, and decides the status, the
+exit code and whether to ask again. Only `sentences` looks at texts.
 
-RQError                 internal: RQ itself failed over it
+RQError                 internal: RQ itself failed
 ├── BadInput            the asker's fault: a name, a type
 │   └── BadMessage      a field of a message
-│       ├── TooLarge    it is larger than is taken
-│       ├── Torn        a file of a message that is none
-│       └── Unread      one that cannot be read for now
+│       ├── TooLarge    it is larger than RQ accepts
+│       ├── Torn        the file `msg` is no message
+│       └── Unread      the file cannot be read now
 ├── BadConfig           a config file that cannot be used
-│   └── CannotRead      it cannot be read just now
+│   └── CannotRead      it cannot be read now
 ├── NoSuchQueue
 ├── NoSuchMessage
 ├── WrongState          the message is not where the request needs it
 │   ├── AlreadyCommitted
 │   └── NotWhole        an attachment is not what was sent
 ├── Refused             a rule forbids it, until somebody changes something
-│   ├── Busy            somebody else is at work on it, or too many ask
+│   ├── Busy            somebody else works on it, or too many ask
 │   ├── Down            a person took the queue down
-│   ├── Closed          the queue takes nothing for now
+│   ├── Closed          the queue accepts nothing now
 │   └── NoRoom          the disk is full
 ├── TooOften            somebody asks more often than they may
 ├── NotKnown            nobody can tell who asks: a login is needed
@@ -71,13 +71,13 @@ class BadMessage(BadInput):
 
 
 class TooLarge(BadMessage):
-    """What was sent is larger than is taken."""
+    """What was sent is larger than RQ accepts."""
 
     kind = Kind.TOO_LARGE
 
 
 class Torn(BadMessage):
-    """A file of a message is there and holds none, or cannot be read for `reason`."""
+    """The file `msg` exists, but cannot be used as a message, for `reason`."""
 
     kind = Kind.UNREADABLE
 
@@ -87,7 +87,7 @@ class Torn(BadMessage):
 
 
 class Unread(BadMessage):
-    """A message cannot be read for now: of descriptors or memory there are too few."""
+    """A message cannot be read now: RQ lacks descriptors or memory."""
 
     kind = Kind.CANNOT_READ
 
@@ -99,7 +99,7 @@ class BadConfig(RQError):
 
 
 class CannotRead(BadConfig):
-    """A file could not be read just now, which says nothing of what it holds."""
+    """A file cannot be read now, so nobody knows what it says."""
 
     kind = Kind.CANNOT_READ
 
@@ -141,7 +141,7 @@ class Refused(RQError):
 
 
 class Busy(Refused):
-    """Somebody else is at work on it, or too many ask: asked again, it may be done."""
+    """Somebody else works on it, or too many ask: ask again later."""
 
     kind = Kind.BUSY
 
@@ -153,7 +153,7 @@ class Down(Refused):
 
 
 class Closed(Refused):
-    """The queue takes nothing for now: it stops, is paused, or waits for a word."""
+    """The queue accepts nothing now: it stops, is paused, or waits for a decision."""
 
     kind = Kind.CLOSED
 
@@ -223,9 +223,9 @@ class DiskFailed(RQError):
 
 
 class NotPlain(RQError, OSError):
-    """What a script's user can write is a link, a fifo, too large: RQ does not use it.
+    """A file that a script can write is a link, a fifo, too large: RQ does not use it.
 
-    It is an OSError as well: whoever expects that a file cannot be opened expects this.
+    It is an OSError, too: code that handles files which cannot be opened handles it.
     """
 
     kind = Kind.UNREADABLE

@@ -1,4 +1,4 @@
-"""What kinds of failures there are: what programs go by, whatever the sentence says.
+"""The kinds of failures: programs go by the kind, whatever the sentence says.
 
 A status of HTTP, an exit code, and whether to ask again follow from the kind alone:
 `web.statuses.STATUS_OF`, `cli.EXIT_OF`, `relay.answers.HEARD_OF`, `PASSING` here.
@@ -11,21 +11,21 @@ class Kind(StrEnum):
     """What kind of failure it is; other programs know these words."""
 
     BAD_INPUT = "bad_input"  # the request is wrong, whenever it is sent
-    TOO_LARGE = "too_large"  # what was sent is larger than is taken
+    TOO_LARGE = "too_large"  # what was sent is larger than RQ accepts
     NO_SUCH_QUEUE = "no_such_queue"  # there is no queue of that name
     NO_SUCH_MESSAGE = "no_such_message"  # no message, transaction or debt of that name
-    WRONG_STATE = "wrong_state"  # what is named is not where the request needs it
+    WRONG_STATE = "wrong_state"  # it is not in the state that the request needs
     ALREADY_COMMITTED = "already_committed"  # so nothing can be attached any more
     NOT_WHOLE = "not_whole"  # an attachment is not what was sent: send it again
-    UNREADABLE = "unreadable"  # a file lies there and is torn, a link, or none of RQ's
+    UNREADABLE = "unreadable"  # a file exists and cannot be used: damaged, a link
     REFUSED = "refused"  # a rule forbids it, until somebody changes something
-    BUSY = "busy"  # somebody else is at work on it, or too many ask at once
+    BUSY = "busy"  # somebody else works on it, or too many ask at once
     DOWN = "down"  # a person took the queue down
-    CLOSED = "closed"  # the queue takes nothing for now; the text says why
+    CLOSED = "closed"  # the queue accepts nothing now; the text says why
     NO_ROOM = "no_room"  # the disk is full
     DISK_FAILED = "disk_failed"  # a write or a sync failed, and nothing was done
-    CANNOT_READ = "cannot_read"  # a file cannot be read for now; nothing is known of it
-    TOO_OFTEN = "too_often"  # who asks may ask again after a while
+    CANNOT_READ = "cannot_read"  # a file cannot be read now
+    TOO_OFTEN = "too_often"  # the client asks too often, and may ask again later
     LOGIN_NEEDED = "login_needed"  # nobody can tell who asks
     NOT_ALLOWED = "not_allowed"  # who asks is known, and has no right to this
     OTHER_QUEUE = "other_queue"  # who asks may do this, but with other queues
@@ -35,10 +35,10 @@ class Kind(StrEnum):
     BAD_CONFIG = "bad_config"  # a config file is missing or wrong
     DAMAGED = "damaged"  # a journal or a history cannot be believed
     NO_JAVA = "no_java"  # Spark is wanted, and there is no Java for it
-    INTERNAL = "internal"  # RQ itself failed over it; its log says more
+    INTERNAL = "internal"  # RQ itself failed; its log says more
 
 
-# What may go well when it is asked again, without anybody changing what was asked.
+# The same request may succeed later, without being changed.
 PASSING = frozenset(
     {
         Kind.BUSY,

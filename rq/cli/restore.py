@@ -1,4 +1,4 @@
-"""`rq restore`: queues whose directories were copied or restored, and a person's word."""
+"""`rq restore`: a person decides about queues that were copied or restored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE = "no queue waits for an answer: no directory was copied or restored"
 
 
 class Waiting(Restored):
-    """A queue that waits for a person's word."""
+    """A queue that waits for a person's decision."""
 
     queue: str
 

@@ -1,7 +1,7 @@
 """A journal that numbers events and writes none.
 
-For a place that waits for a person's word: memory shows what recovery would do, and the
-next start finds the disk as it was.
+For a queue that waits for a person's decision: memory shows what recovery would do, and
+the next start finds the disk as it was.
 """
 
 from __future__ import annotations

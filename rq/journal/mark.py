@@ -113,8 +113,8 @@ def _expected(
 
 
 def accept(place: JournalDir, dir_fd: int, journal: str, *, copy: bool) -> None:
-    """Write down a person's word that a journal whose last lines are of `journal` may
-    go on here: as the same one, or as a `copy`, which gets a new id."""
+    """Write down that a journal whose last lines are of `journal` may go on here, as a
+    person has decided: as the same one, or as a `copy`, which gets a new id."""
     new = secrets.token_hex(4) if copy else goes_on_as(place, journal)
     write(place, dir_fd, new, journal)
 

@@ -123,8 +123,8 @@ class Loop:
     def _settle(self) -> bool:
         """Make folders for a slice; return whether more can be made at once.
 
-        While requests come in and the lag is small, folders wait: an answer is worth
-        more to the one who waits for it than a folder to nobody.
+        While requests come in and the lag is small, folders wait: clients wait for
+        answers, and nobody waits for a folder.
         """
         spool = self.owner.spool
         if not self._pace.busy(QUIET):

@@ -166,7 +166,7 @@ def main(root: Path, name: str, *, ready_fd: int | None, life_fd: int | None) ->
         logs.open_log(f"queue {name}", where.log / f"queue-{name}.log")
     try:
         while (status := _serve(where, name, ready, life, null)) == _AGAIN:
-            ready = None  # it was said
+            ready = None  # the parent has read it
         return status
     except CannotRead as error:  # the next start may read it
         log.error("the queue cannot be opened: %s", error)
@@ -187,7 +187,7 @@ def _serve(
     settings = Settings(root, name)
     descriptors.raise_descriptor_limit()
     os.chdir("/")
-    gc.disable()  # what a start reads stays, and none of it is in circles
+    gc.disable()  # a start makes many objects; they stay, in no reference cycles
     with ThreadPoolExecutor(4, "rq-disk") as threads:
         owes = functools.partial(owed.webhooks, settings.main, name)
         opened = open_spool(
@@ -235,7 +235,7 @@ async def _live(
     if not owner.admission.restored:
         process.housekeeping.expire()
     process.housekeeping.tick()
-    gc.freeze()  # what is here now stays; a million messages are not looked at again
+    gc.freeze()  # the collector need not look at a million messages again
     gc.enable()
     _say(ready, "\n")
     status = await process.loop.run()

@@ -60,7 +60,7 @@ class StdioLog:
         return fd
 
     def started(self, pid: int) -> None:
-        """Fill in the pid; never in vain for the script, which runs by now."""
+        """Write the pid into the first line; ignore an error, for the script runs."""
         with contextlib.suppress(OSError):
             os.pwrite(self._head, _head(pid, self._began), self._at)
 

@@ -17,7 +17,7 @@ class Said:
     word: Verb | None = None
     text: str = ""
     delay: float = 0.0
-    waits_for: str | None = None  # what is left alone so long
+    waits_for: str | None = None  # NAME of `later`: its messages wait for `delay`
     dest: str | None = None  # where a copy goes
     unreadable: str | None = None
     by: str | None = None  # who cancelled it

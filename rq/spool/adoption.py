@@ -35,7 +35,7 @@ def is_foreign(queue: QueueDir) -> bool:
 
 
 def count_ageing(queue: QueueDir) -> dict[State, int]:
-    """Return how many messages there are that will grow old, of each state."""
+    """Return how many messages of each state will expire."""
     counts = {state: len(folders.list_state(queue, state)) for state in AGEING}
     return {state: number for state, number in counts.items() if number}
 
@@ -74,7 +74,7 @@ def adopt_modes(queue: QueueDir) -> None:
         for state in COUNTED:
             for msg_id in folders.list_state(queue, state):
                 path = folder(state, msg_id)
-                # What is none of ours is refused when it is read.
+                # What RQ may not use is refused when it is read.
                 with contextlib.suppress(FileNotFoundError, NotPlain):
                     durable.allow(path, durable.DIR_MODE, top)
                     durable.allow(f"{path}/{MSG}", durable.FILE_MODE, top)

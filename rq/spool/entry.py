@@ -76,7 +76,7 @@ class Entry:
     def place(self, msg_id: str) -> str | None:
         """Return where its folder lies now, relative to the queue; None: nowhere."""
         if self.at_new is not None:
-            # Nobody reads what the door has refused before it is shut in.
+            # A refused deposit is not read in new/, only after its move to err.
             return None if self.body is None else f"new/{self.at_new}"
         return None if self.at is None else folder(self.at, msg_id)
 

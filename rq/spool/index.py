@@ -100,8 +100,8 @@ def lines(
     txns: Transactions,
     compares: Sequence[int] = (),
 ) -> Iterator[bytes]:
-    """Give the lines of an index, to be written at leisure; entries that change in
-    between are fuzzy, which the fold from `seq` mends."""
+    """Give the lines of an index, which may be written slowly. An entry that changes
+    meanwhile may be old or new in it: recovery folds the events after `seq` over it."""
     crc = 0
     for value in _values(journal, seq, entries, keys, txns, compares):
         text = orjson.dumps(value) + b"\n"

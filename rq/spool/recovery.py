@@ -183,7 +183,7 @@ class _Opening:
             _renew_que(spool)
 
     def _open_waiting(self, scan: Scan, why: str) -> Opened:
-        """Show what recovery would do in a queue that waits for a person's word; nothing
+        """Show what recovery would do in a queue that waits for a decision; nothing
         on disk changes."""
         _log.error("%s: %s", self.queue.name, why)
         opened = self._opened(scan, DryRun(scan.journal, scan.start, scan.last), why)

@@ -48,7 +48,7 @@ class Opened:
     )
     left_processes: list[processes.Holder] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
-    restored: str | None = None  # why nothing may happen before a person's word
+    restored: str | None = None  # why a person must decide first
 
 
 def apply(opened: Opened, scan: Scan, lost: Cause) -> None:

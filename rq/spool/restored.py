@@ -7,7 +7,7 @@ from rq.layout import QueueDir
 
 
 def why_waiting(queue: QueueDir) -> str | None:
-    """Return why nothing may happen in a queue before a person's word; None: it may."""
+    """Return why a person must decide before a queue works; None: nobody must."""
     if not mark.is_elsewhere(queue.journal_dir):
         return None
     return (

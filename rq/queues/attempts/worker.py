@@ -129,8 +129,8 @@ class Worker:
                 self._ignore(text)
 
     def _has_read(self) -> bool:
-        """Whether it has begun to read the line of its message: what it says before is
-        not of that."""
+        """Whether it has begun to read the line of its message; what it says before is
+        not about that message."""
         if not self._began_to_read:
             self._began_to_read = self.script.unread < self._handed
         return self._began_to_read
@@ -156,11 +156,12 @@ class Worker:
                 self._events.ready(self)
 
     def _doubt(self) -> None:
-        """It is ready without a word of its message, which it may have begun a moment
-        after it had said `ready` twice: what it does at the end of what it reads tells.
+        """Find out what `ready` means that comes before any word about its message.
 
-        One that has nothing at work exits; one that works says how it went. It gets no
-        other message, which its next word would end.
+        Either it has forgotten the word, or it has said `ready` twice and has just read
+        the message. So close its input. A worker with nothing to do then exits; one
+        that works says how the message ends. It gets no other message, for its next
+        word would end that one.
         """
         if not self.hung_up:
             log.warning(
@@ -181,7 +182,7 @@ class Worker:
             self._loop.remove_reader(self._output)
 
     def _drain(self) -> None:
-        """Take what it has printed so far: it was printed before what it said."""
+        """Take what it has printed so far: it belongs to the message that ends now."""
         for data in drained(self._output):
             self._pass(data)
 
@@ -200,6 +201,6 @@ class Worker:
         self.phase = WorkerPhase.RETIRED
         how = self.script.termination
         if self.attempt is not None and self.attempt.at_work and how:
-            # What it used of the processor it used for all its messages.
+            # Its processor time and memory are those of all its messages together.
             self.attempt.finish(replace(how, cpu_us=None, max_rss=None))
         self._events.exited(self)

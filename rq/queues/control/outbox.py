@@ -70,7 +70,7 @@ def _present(owner: Owner, entry: Owed, in_doubt: bool) -> str:
 
 
 def resolve_owed(ctx: Context, arg: bytes) -> Any:
-    """Take a person's word on something owed."""
+    """Carry out what a person has decided about something owed."""
     request = object_in(arg)
     how, by = str(request.get("as")), asker(ctx, request)
     if how not in _SAID:

@@ -1,4 +1,5 @@
-"""The verbs about a directory that was copied or restored: what it would do, the word."""
+"""The commands about a directory that was copied or restored: what the queue would do
+in it, and what a person decides."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _SAID = {
 
 
 def restored(ctx: Context, arg: bytes) -> Any:
-    """Answer whether the queue waits for a word on its directory, with what it would
-    run and deliver: `why` (null: it does not wait), the numbers, and the first of each."""
+    """Answer whether the queue waits for a decision about its directory: `why` (null:
+    it does not wait), how much it would run and deliver, and the first of each."""
     request = object_in(arg) if arg.strip() else {}
     owner, most = ctx.owner, _limit(request.get("limit", _MOST_SHOWN))
     spool = owner.spool
@@ -50,7 +51,7 @@ def _limit(value: object) -> int:
 
 
 def restore(ctx: Context, arg: bytes) -> Any:
-    """Take a person's word on what the directory is; the queue is opened with it."""
+    """Write down what the directory is, as a person says; then open the queue anew."""
     how = object_in(arg).get("as")
     if not isinstance(how, str) or how not in _SAID:
         raise BadInput(f"'as' must be one of {', '.join(_SAID)}")

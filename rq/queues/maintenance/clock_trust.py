@@ -1,8 +1,7 @@
 """Whether the clock may be believed by what makes things old.
 
-A clock that is wrong is mostly put right soon. So for an hour after it has jumped nothing
-grows old: neither while the queue runs, nor when it starts with a clock that is far ahead
-of the one it last saw.
+A wrong clock is mostly put right soon. So nothing expires for an hour after a jump of
+the clock, or after a start with a clock that is far ahead of the time last seen.
 """
 
 from __future__ import annotations

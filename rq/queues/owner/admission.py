@@ -13,8 +13,8 @@ class Admission:
     """Open or closed: by what the operator wants, the disk, the journal and the end."""
 
     def __init__(self, settings: Settings, spool: Spool, restored: str | None) -> None:
-        """`restored`: why nothing may happen here before a person's word, because the
-        directory was copied or restored."""
+        """`restored`: why a person must decide first, because the directory was copied
+        or restored; None: nobody must."""
         self.restored = restored
         self.stopping = False
         self.disk_failed: str | None = None

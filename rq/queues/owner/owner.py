@@ -97,8 +97,8 @@ class Owner:
         return self._url + msg_id
 
     def make(self, request: Mapping[str, Any], key: str | None = None) -> Message:
-        """Return a new message with its id, named by `key`; BadMessage when it cannot be
-        one, or would be silent about what was meant."""
+        """Return a new message with its id, sent with `key`; BadMessage when a field is
+        wrong, or would have no effect."""
         if not fieldnames.is_handed_on(request, key):
             fieldnames.check(request)
         return self.make_copy(request)

@@ -56,7 +56,7 @@ class Rates:
     def restored(self, saved: Mapping[str, Any], now: float, wall: float) -> None:
         """Go on with what an earlier process has saved, as far as it is of this hour.
 
-        What is no such thing is left, and so is what was saved with other steps.
+        Values of another form are ignored, and so are those saved with another STEP.
         """
         steps = _steps(saved)
         away = int(wall // STEP) - saved["at"] if steps else KEPT

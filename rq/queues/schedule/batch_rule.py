@@ -52,10 +52,10 @@ class _Group:
     """Messages that may go together, in the order in which they may run."""
 
     most: int
-    # Ordered: who is first is found at once, however many were before him.
+    # Ordered: its first message is found at once, however many have gone before.
     since: OrderedDict[str, float] = field(default_factory=OrderedDict)
     parts: int = 0  # how many there will be; 0: nobody says
-    hurried: str | None = None  # who lets it start as it is
+    hurried: str | None = None  # the message that lets it start as it is
     alarm: float | None = None  # of its entries among the alarms the one that counts
 
     @property
@@ -147,7 +147,7 @@ class Gathering:
             return
         if group.hurried == msg_id:
             group.hurried = None
-        # Who came before those that were hurried may have waited longer than they.
+        # A hurried message stood before others that may have waited longer.
         self._set_alarm(key, group)
         self._judge(key, group)
 
@@ -166,7 +166,7 @@ class Gathering:
             heapq.heapify(self._by_age)
 
     def next_batch(self, now: float) -> tuple[list[str], float | None]:
-        """Return (who starts now, None) or ([], when to look again)."""
+        """Return (messages to start now, None) or ([], when to look again)."""
         soonest = self._soonest()
         if soonest is None:
             return [], None
@@ -174,8 +174,8 @@ class Gathering:
         if at > now and not self._full:
             return [], at
         if at > now:
-            # Nobody has waited too long. A group that is full again and again must not
-            # stand before the others.
+            # No message has waited too long. A group that fills again and again must
+            # not always come before the others.
             group = self._longest_full()
         return group.first(group.quota), None
 
@@ -205,7 +205,7 @@ class Gathering:
             if starts <= at:
                 return starts, group
             group.alarm = starts
-            heapq.heapreplace(alarms, (starts, key))  # whoever was first has gone
+            heapq.heapreplace(alarms, (starts, key))  # its first message has gone
         return None
 
     def starts_by(self, now: float) -> bool:

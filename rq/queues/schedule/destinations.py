@@ -1,10 +1,10 @@
 """Back-off per destination: messages for the same `dest` wait together for something
 outside, and one of them is tried now and then.
 
-A message that asks for `later` names what it waits for. From then on none with its
-`dest` is started until that time has come; then one is, and the others wait for what
-comes of it: the first by due of those that were tried least often, so that one which
-always fails does not stand in the way of all. They keep their due, and go on by it.
+A message that says `later SECONDS@NAME` names what it waits for. For SECONDS no message
+with its `dest` is started. Then one is, and the others wait for its end: the first by
+due of those that were tried least often, so that one which always fails does not block
+all others. They keep their due, and later start in that order.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ _LOOKS = 500  # messages put aside in one go: the files of some are read
 def turn(due: float, since: float, tried: bool, now: float) -> float:
     """Return when a message may run that has waited `since` then.
 
-    A clock that was put back must not hold up for so long who was due when he came, nor
-    who was told after a try how long to wait. Who asked for a moment gets that moment.
+    When the clock is put back, a message that was due when it came stays due, and one
+    that waits after an attempt waits no longer than it was told to. A moment that a
+    sender asked for is kept.
     """
     if due <= since + _AT_ONCE:
         return min(due, now)
