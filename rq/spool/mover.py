@@ -50,7 +50,7 @@ class Mover:
         """
         remembered = True
         if entry.at_new is not None and entry.body is None:
-            self._shut_in(msg_id, entry)
+            self._enclose(msg_id, entry)
         if entry.state is State.GONE:
             self._remove(msg_id, entry)
         elif entry.at is None and entry.at_new is None:
@@ -66,7 +66,7 @@ class Mover:
         if path is not None:
             self._gone.doom(path, msg_id)
 
-    def _shut_in(self, msg_id: str, entry: Entry) -> None:
+    def _enclose(self, msg_id: str, entry: Entry) -> None:
         """Put a refused deposit, as it is, into a folder of our own in err.
 
         It may be a file, a symlink or a folder full of links: nothing is written into it.

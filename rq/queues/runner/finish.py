@@ -90,7 +90,7 @@ def _fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
     owner.backlog.forget_riders(msg_id)
     for rider in riders:
         owner.spool.ride(rider, decided.event, line)
-    _leave_alone(owner, message, decided)
+    _hold_or_release(owner, message, decided)
     if decided.event in AGAIN:
         owner.backlog.add(msg_id, changed or message)
     _tell(attempt, decided)
@@ -112,7 +112,7 @@ def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
     return dataclasses.replace(decided, waits_for=None)
 
 
-def _leave_alone(owner: Owner, message: Message, decided: Outcome) -> None:
+def _hold_or_release(owner: Owner, message: Message, decided: Outcome) -> None:
     """Hold back, or release, the messages that wait for the same name as this one."""
     if decided.waits_for is not None:
         until = owner.spool.clock() + decided.delay
