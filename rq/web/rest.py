@@ -11,7 +11,7 @@ from falcon.asgi import Request, Response
 from rq import names
 from rq.access.roles import Principal, Role
 from rq.config import read_json, secrets
-from rq.errors import BadInput, NoSuchQueue, RQError, WrongState
+from rq.errors import BadInput, NoSuchQueue, NotPermitted, RQError, WrongState
 from rq.kinds import Kind
 from rq.web import (
     attachments,
@@ -132,8 +132,8 @@ class Queues:
 
     async def create(self, req: Request, resp: Response) -> None:
         if not self._site.config.allow_new_queue:
-            raise falcon.HTTPForbidden(
-                description="Queues may not be made here: allow_new_queue is not true in "
+            raise NotPermitted(
+                "Queues may not be made here: allow_new_queue is not true in "
                 "config/config.json."
             )
         form = await forms.read(req)

@@ -181,6 +181,16 @@ def test_an_action_answers_as_the_ancestor_did_and_says_the_kind(web, kind, refu
     assert answer.headers[HEADER.lower()] == kind
 
 
+def test_the_rule_that_no_queues_are_made_over_http_has_a_kind(web):
+    form = web.get("/new_queue")
+    made = web.post("/new_queue", {"queue[name]": "new", "queue[script]": "/bin/true"})
+    for answer in (form, made):
+        assert (answer.status, answer.headers.get(HEADER.lower())) == (
+            AT_DOORS[Kind.NOT_ALLOWED].status,
+            Kind.NOT_ALLOWED,
+        )
+
+
 def test_a_message_that_is_refused_is_answered_as_the_ancestor_did(web, kind, refuser):
     answer = web.post(f"/q/{QUEUE}/new_message", {"mesg": '{"dest": "mail"}'})
     assert answer.headers[HEADER.lower()] == kind

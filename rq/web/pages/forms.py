@@ -10,7 +10,7 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq.config import read_json
-from rq.errors import BadConfig, RQError
+from rq.errors import BadConfig, NotPermitted, RQError
 from rq.web.forms import Form
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
@@ -106,8 +106,8 @@ class Forms:
 
     async def new_queue(self, req: Request, resp: Response) -> None:
         if not self._site.config.allow_new_queue:
-            raise falcon.HTTPForbidden(
-                description="Queues may not be made here: allow_new_queue in "
+            raise NotPermitted(
+                "Queues may not be made here: allow_new_queue in "
                 "config/config.json was not true when RQ started. Link a directory with a "
                 "program `run` into scandir/ instead."
             )
