@@ -65,7 +65,11 @@ class Housekeeping:
         self._trust = ClockTrust(owner.spool.seen, *self._clocks, HOUR)
         if not self._trust.holds(*self._clocks):
             away = (self._clocks[0] - owner.spool.seen) / HOUR
-            log.warning("the clock went %.0f h on: nothing grows old for an hour", away)
+            log.warning(
+                "the clock is %.0f h ahead of when this queue last ran: nothing "
+                "expires for an hour",
+                away,
+            )
         self._ended = False
         self._rates_saved = time.monotonic()
         saved = _saved(owner.queue)
