@@ -22,6 +22,7 @@ from rq.queues.maintenance import retention
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.clock_trust import ClockTrust
 from rq.queues.maintenance.deposits import Deposits
+from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner import rates
 from rq.queues.owner.owner import Owner
@@ -52,6 +53,13 @@ class Housekeeping:
         self.runner = runner
         self.deposits = Deposits(owner)
         self.stall = Stall(owner)
+        self.retention = Retention(
+            owner.settings,
+            owner.spool,
+            owner.admission,
+            owner.wakeup,
+            owner.pools.looks,
+        )
         self._tasks = Tasks(owner.loop)
         self._checkpoints = checkpoints
         self._connections = connections
@@ -202,8 +210,8 @@ class Housekeeping:
     async def _retain(self) -> None:
         """Remove messages and history that have outlived the queue's retention."""
         try:
-            await retention.apply(self.owner)
-            if await retention.forget_history(self.owner):
+            await self.retention.apply()
+            if await self.retention.forget_history():
                 self._checkpoints.start_index()
         except (OSError, RQError) as error:
             log.error("retention failed: %s; RQ tries again in an hour", error)

@@ -74,6 +74,7 @@ class Process:
             seal=self.housekeeping.seal,
             open_again=self.open_again,
             stall=self.housekeeping.stall,
+            retention=self.housekeeping.retention,
         )
 
     def _disk_failed(self) -> None:

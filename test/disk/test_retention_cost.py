@@ -13,8 +13,7 @@ from rq import beneath
 from rq.config.settings import QueueConfig
 from rq.layout import QueueDir, folder
 from rq.queues.concurrency.thread_pools import ThreadPools
-from rq.queues.maintenance import retention
-from rq.spool.disk_usage import DiskUsage
+from rq.queues.maintenance.retention import Retention
 from rq.states import State
 
 BYTES = 10  # of a message
@@ -68,35 +67,29 @@ def fill(queue, state, first, number):
         os.utime(minute, (1.7e9, 1.7e9))
 
 
-class Retention:
-    """The owner of a queue, as far as retention asks it."""
+class Kept:
+    """A queue without a process, of which only retention is at work."""
 
-    def __init__(self, path, state, limits):
+    def __init__(self, path, limits):
         self.owner = Owner(path)
         self.owner.open()
-        self.seen = SimpleNamespace(
-            spool=self.owner.spool,
-            queue=self.owner.queue,
-            config=QueueConfig(retention=limits),
-            weights=DiskUsage(self.owner.queue),
-            pools=ThreadPools(),
-            admission=SimpleNamespace(stopping=False, disk_failed=None),
-            wake=lambda: None,
-            committed=self._committed,
+        self._pools = ThreadPools()
+        self.retention = Retention(
+            SimpleNamespace(queue=QueueConfig(retention=limits)),
+            self.owner.spool,
+            SimpleNamespace(stopping=False, disk_failed=None),
+            SimpleNamespace(committed=self._committed),
+            self._pools.looks,
         )
+
+    def apply(self):
+        return asyncio.run(self.retention.apply())
 
     async def _committed(self):
         self.owner.apply()
 
-    def apply(self):
-        async def applied():
-            self.seen.loop = asyncio.get_running_loop()
-            return await retention.apply(self.seen)
-
-        return asyncio.run(applied())
-
     def close(self):
-        self.seen.pools.close()
+        self._pools.close()
         self.owner.crash()
 
 
@@ -108,7 +101,7 @@ def kept(tmp_path):
     def make(state, number, **limits):
         fill(QueueDir(tmp_path / "queue/q"), state, 0, number)
         every = {one: {} for one in ("done", "relayed", "dismissed")}
-        made.append(Retention(tmp_path, state, {**every, str(state): limits}))
+        made.append(Kept(tmp_path, {**every, str(state): limits}))
         return made[0]
 
     yield make
@@ -182,5 +175,5 @@ def test_a_folder_that_cannot_be_looked_at_now_is_not_remembered_as_empty(
     with monkeypatch.context() as patched:
         patched.setattr(beneath, "open_dir", lacks)
         with pytest.raises(OSError, match="Too many open files"):
-            one.seen.weights.too_heavy(State.DONE, 5 * BYTES)
+            one.retention.weights.too_heavy(State.DONE, 5 * BYTES)
     assert one.apply() == 5

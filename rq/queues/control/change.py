@@ -143,7 +143,7 @@ async def _all_acknowledged(owner: Owner) -> Any:
 
     ids = await message_list.in_err(owner)
     for at in range(0, len(ids), retention.BATCH):
-        await retention.keep_pace(owner)
+        await retention.keep_pace(spool, owner.admission)
         some = ids[at : at + retention.BATCH]
         await in_slices(some, acknowledge, owner.wake)
         await owner.committed()

@@ -79,7 +79,10 @@ def message(owner: Owner, msg_id: str) -> dict[str, Any]:
     if not fields["_attachments"]:
         del fields["_attachments"]
     fields["story"] = _story(owner, msg_id, state, fields)
-    if (removed_at := retention.removed_at(owner, msg_id, state)) is not None:
+    kept = owner.config.retention
+    if (
+        removed_at := retention.removed_at(kept, owner.spool, msg_id, state)
+    ) is not None:
         fields["removed_at"] = removed_at
     return fields
 

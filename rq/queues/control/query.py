@@ -17,7 +17,7 @@ from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control import queue_view as details
 from rq.queues.control.verbs import Command, Context, object_in, with_id
-from rq.queues.maintenance import retention
+from rq.queues.maintenance.retention import Retention
 from rq.queues.owner.owner import Owner
 from rq.spool import check
 
@@ -135,11 +135,11 @@ async def _sealed(ctx: Context) -> Any:
 
 def expire(ctx: Context, arg: bytes) -> Any:
     """Remove messages that have ended and are beyond the limits."""
-    return _expired(ctx.owner, object_in(arg) if arg.strip() else {})
+    return _expired(ctx.retention, object_in(arg) if arg.strip() else {})
 
 
-async def _expired(owner: Owner, wanted: Mapping[str, Any]) -> Any:
-    return ["ok", await retention.answer(owner, wanted)]
+async def _expired(retention: Retention, wanted: Mapping[str, Any]) -> Any:
+    return ["ok", await retention.answer(wanted)]
 
 
 def checked(ctx: Context, arg: bytes) -> Any:

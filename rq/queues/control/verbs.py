@@ -12,6 +12,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput
 from rq.nesting import from_json
 from rq.queues.control.connection import Connection
+from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
@@ -29,6 +30,7 @@ class Context:
     seal: Callable[[], Future[None] | None]
     open_again: Callable[[], None]  # all, from the disk
     stall: Stall
+    retention: Retention
 
 
 Handler = Callable[[Context, bytes], Any]

@@ -10,13 +10,17 @@ import asyncio
 import functools
 import logging
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any
 
 from rq.errors import BadInput
 from rq.journal import sealing
 from rq.logs import fields
-from rq.queues.owner.owner import Owner
+from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.owner.admission import Admission
+from rq.queues.owner.settings import Settings
 from rq.spool import PREP_SECONDS, Spool, checkpoint, expiry, index
+from rq.spool.disk_usage import DiskUsage
 from rq.spool.expiry import Limits, Owned, Search
 from rq.states import State
 
@@ -29,58 +33,158 @@ _PAUSE = 0.05
 log = logging.getLogger(__name__)
 
 
-# ---- as the config says
+class Retention:
+    """Removes messages of one queue, and history, as its config says or a person asks."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        spool: Spool,
+        admission: Admission,
+        wakeup: Wakeup,
+        looks: Executor,
+    ) -> None:
+        """`looks`: the threads that list and read folders."""
+        self._settings = settings
+        self._spool = spool
+        self._admission = admission
+        self._wakeup = wakeup
+        self._looks = looks
+        self.weights = DiskUsage(spool.queue)
+
+    # ---- as the config says
+
+    async def apply(self) -> int:
+        """Remove all that has outlived the queue's retention; return how many messages."""
+        removed = 0
+        for state in STATES:
+            removed += await self._apply(state)
+        if removed:
+            log.info("retention: %s", fields(removed=removed))
+        return removed
+
+    async def _apply(self, state: State) -> int:
+        """Walk over a state once; the limits are those of now in each batch."""
+        search = Search(self.weights, state)
+        removed, more = 0, True
+        while more and not self._ends:
+            limits = self._limits(state, self._spool.clock())
+            if limits == Limits():
+                break
+            gone, more = await self._expire(search, limits, BATCH)
+            removed += gone
+        return removed
+
+    def _limits(self, state: State, now: float) -> Limits:
+        """Return the limits of a state as of `now`. What had ended before the queue was
+        adopted counts as if it had ended then."""
+        kept = self._settings.queue.retention.get(str(state), {})
+        before = now - kept["days"] * DAY if "days" in kept else None
+        if before is not None and before < self._spool.adopted:
+            before = None
+        return Limits(
+            before=before,
+            keep=int(kept["count"]) if "count" in kept else None,
+            size=int(kept["bytes"]) if "bytes" in kept else None,
+        )
+
+    async def forget_history(self) -> int | None:
+        """Remove sealed segments that are too old; return the event from which a newer
+        index would let more of them go, None when there is none."""
+        kept = self._settings.queue.retention.get("history", {})
+        if not kept:
+            return None
+        queue, journal_id = self._spool.queue, self._spool.journal_id
+        # Without an index these lines alone tell which keys and decisions are known.
+        indexed = index.seq_of(queue, journal_id) or 0
+        point = checkpoint.read(queue)
+        done = point.seq if point else 0
+        forget = functools.partial(
+            sealing.forget,
+            queue.journal_dir,
+            journal_id,
+            min(done, indexed),
+            before=self._spool.clock() - kept["days"] * DAY if "days" in kept else None,
+            size=int(kept["bytes"]) if "bytes" in kept else None,
+        )
+        run = asyncio.get_running_loop().run_in_executor
+        removed, held = await run(self._looks, forget)
+        if removed:
+            log.info("retention: %s", fields(removed_segments=removed))
+        return done if held and indexed < done else None
+
+    # ---- a batch
+
+    @property
+    def _ends(self) -> bool:
+        """Whether nothing more may be removed: the queue ends, or its disk has failed."""
+        return bool(self._admission.stopping or self._admission.disk_failed)
+
+    async def _expire(
+        self, search: Search, limits: Limits, most: int
+    ) -> tuple[int, bool]:
+        """Remove the next batch of what has outlived `limits`; return how many messages,
+        and whether there are more."""
+        spool, state = self._spool, search.state
+        await keep_pace(spool, self._admission)
+        moving = spool.moving().items()
+        owned = Owned(
+            total=spool.counts.of(state),
+            held=frozenset(entry.msg_id for entry in spool.owed.values()),
+            going=frozenset(i for i, entry in moving if entry.at is state),
+        )
+        run = asyncio.get_running_loop().run_in_executor
+        batch = await run(self._looks, search.batch, limits, owned, most)
+        if self._ends:
+            return 0, False
+        gone = spool.expire(state, batch.ids)
+        spool.remove_empty(batch.empty)
+        await self._wakeup.committed()
+        return len(gone), batch.more
+
+    # ---- as a person asks
+
+    async def answer(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer the command `expire`."""
+        if "state" not in wanted:
+            removed = await self.apply()
+            await self.forget_history()
+            return {"expired": removed, "more": False}
+        state = _state(wanted["state"])
+        size = _whole(wanted, "bytes")
+        limits = Limits(
+            before=_moment(wanted.get("before")), keep=_whole(wanted, "keep"), size=size
+        )
+        limit = _whole(wanted, "limit")
+        most = BATCH if limit is None else min(limit, BATCH)
+        gone, more = await self._expire(Search(self.weights, state), limits, most)
+        return {"expired": gone, "more": more}
 
 
-async def apply(owner: Owner) -> int:
-    """Remove all that has outlived the queue's retention; return how many messages."""
-    removed = 0
-    for state in STATES:
-        removed += await _apply(owner, state)
-    if removed:
-        log.info("retention: %s", fields(removed=removed))
-    return removed
+async def keep_pace(spool: Spool, admission: Admission) -> None:
+    """Wait until few enough folders are still to be moved."""
+    while spool.lag > LAG and not spool.stuck and not admission.stopping:
+        await asyncio.sleep(_PAUSE)
 
 
-async def _apply(owner: Owner, state: State) -> int:
-    """Walk over a state once; the limits are those of now in each batch."""
-    search = Search(owner.weights, state)
-    removed, more = 0, True
-    while more and not owner.admission.stopping and not owner.admission.disk_failed:
-        limits = _limits(owner, state, owner.spool.clock())
-        if limits == Limits():
-            break
-        gone, more = await _expire(owner, search, limits, BATCH)
-        removed += gone
-    return removed
+# ---- how long messages stay
 
 
-def _limits(owner: Owner, state: State, now: float) -> Limits:
-    """Return the limits of a state as of `now`. What had ended before the queue was
-    adopted counts as if it had ended then."""
-    kept = owner.config.retention.get(str(state), {})
-    before = now - kept["days"] * DAY if "days" in kept else None
-    if before is not None and before < owner.spool.adopted:
-        before = None
-    return Limits(
-        before=before,
-        keep=int(kept["count"]) if "count" in kept else None,
-        size=int(kept["bytes"]) if "bytes" in kept else None,
-    )
-
-
-def removed_at(owner: Owner, msg_id: str, state: State) -> float | None:
-    """Return when a message will be removed by its age, in epoch seconds."""
-    kept = owner.config.retention.get(str(state), {})
+def removed_at(
+    kept: Mapping[str, Mapping[str, float]], spool: Spool, msg_id: str, state: State
+) -> float | None:
+    """Return when a message will be removed by its age, in epoch seconds. `kept`: the
+    retention of its queue, by state."""
+    days = kept.get(str(state), {}).get("days")
     try:
-        if (txn := owner.spool.txns.of(msg_id)) is not None:
+        if (txn := spool.txns.of(msg_id)) is not None:
             return txn.ends
         if state is State.PREP:
-            return prepared(owner.spool, msg_id) + PREP_SECONDS
-        if state not in STATES or "days" not in kept:
+            return prepared(spool, msg_id) + PREP_SECONDS
+        if state not in STATES or days is None:
             return None
-        ended = expiry.ended(owner.spool.queue, state, msg_id)
-        return max(ended, owner.spool.adopted) + kept["days"] * DAY
+        ended = expiry.ended(spool.queue, state, msg_id)
+        return max(ended, spool.adopted) + days * DAY
     except OSError:
         return None  # its folder is being moved
 
@@ -92,79 +196,7 @@ def prepared(spool: Spool, msg_id: str) -> float:
     return max(began, spool.adopted)
 
 
-async def forget_history(owner: Owner) -> int | None:
-    """Remove sealed segments that are too old; return the event from which a newer
-    index would let more of them go, None when there is none."""
-    kept = owner.config.retention.get("history", {})
-    if not kept:
-        return None
-    # Without an index these lines alone tell which keys and decisions are known.
-    indexed = index.seq_of(owner.queue, owner.spool.journal_id) or 0
-    point = checkpoint.read(owner.queue)
-    done = point.seq if point else 0
-    forget = functools.partial(
-        sealing.forget,
-        owner.queue.journal_dir,
-        owner.spool.journal_id,
-        min(done, indexed),
-        before=owner.spool.clock() - kept["days"] * DAY if "days" in kept else None,
-        size=int(kept["bytes"]) if "bytes" in kept else None,
-    )
-    removed, held = await owner.loop.run_in_executor(owner.pools.looks, forget)
-    if removed:
-        log.info("retention: %s", fields(removed_segments=removed))
-    return done if held and indexed < done else None
-
-
-# ---- a batch
-
-
-async def keep_pace(owner: Owner) -> None:
-    """Wait until few enough folders are still to be moved."""
-    spool = owner.spool
-    while spool.lag > LAG and not spool.stuck and not owner.admission.stopping:
-        await asyncio.sleep(_PAUSE)
-
-
-async def _expire(
-    owner: Owner, search: Search, limits: Limits, most: int
-) -> tuple[int, bool]:
-    """Remove the next batch of what has outlived `limits`; return how many messages, and
-    whether there are more."""
-    spool, state = owner.spool, search.state
-    await keep_pace(owner)
-    owned = Owned(
-        total=spool.counts.of(state),
-        held=frozenset(entry.msg_id for entry in spool.owed.values()),
-        going=frozenset(i for i, entry in spool.moving().items() if entry.at is state),
-    )
-    batch = await owner.loop.run_in_executor(
-        owner.pools.looks, search.batch, limits, owned, most
-    )
-    if owner.admission.stopping or owner.admission.disk_failed:
-        return 0, False
-    gone = spool.expire(state, batch.ids)
-    spool.remove_empty(batch.empty)
-    owner.wake()
-    await owner.committed()
-    return len(gone), batch.more
-
-
-async def answer(owner: Owner, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer the command `expire`."""
-    if "state" not in wanted:
-        removed = await apply(owner)
-        await forget_history(owner)
-        return {"expired": removed, "more": False}
-    state = _state(wanted["state"])
-    size = _whole(wanted, "bytes")
-    limits = Limits(
-        before=_moment(wanted.get("before")), keep=_whole(wanted, "keep"), size=size
-    )
-    limit = _whole(wanted, "limit")
-    most = BATCH if limit is None else min(limit, BATCH)
-    gone, more = await _expire(owner, Search(owner.weights, state), limits, most)
-    return {"expired": gone, "more": more}
+# ---- what was asked
 
 
 def _state(name: Any) -> State:

@@ -27,7 +27,6 @@ from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Opened
-from rq.spool.disk_usage import DiskUsage
 from rq.states import Event, Role, State
 
 SCRIPTERROR = "SCRIPTERROR"
@@ -56,7 +55,6 @@ class Owner:
         self.attempts = Attempts()
         self.family = Family()
         self.rates = Rates()
-        self.weights = DiskUsage(self.queue)
         self.loop = loop
         self.wakeup = Wakeup(loop)
         self.wake = self.wakeup.ask
