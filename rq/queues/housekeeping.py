@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from rq import config
 from rq.config import files
 from rq.errors import BadConfig, DiskFailed, RQError
 from rq.layout import QueueDir
+from rq.message import Message
 from rq.queues.concurrency.tasks import Tasks, in_slices
 from rq.queues.control import txn_expiry
 from rq.queues.control.connections import Connections
@@ -27,7 +29,7 @@ from rq.queues.maintenance.stall import Stall
 from rq.queues.owner import rates
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
-from rq.spool import PREP_SECONDS, Spool
+from rq.spool import PREP_SECONDS, Spool, door
 from rq.states import Event, Note, Role, State
 
 PATIENCE = 2.0  # seconds that the command `wake` waits for the deposits in new/
@@ -51,7 +53,9 @@ class Housekeeping:
     ) -> None:
         self.owner = owner
         self.runner = runner
-        self.deposits = Deposits(owner)
+        self.deposits = Deposits(
+            _keeper(owner), owner.health, owner.wakeup, Tasks(owner.loop)
+        )
         self.stall = Stall(owner)
         self.retention = Retention(
             owner.settings,
@@ -253,6 +257,22 @@ class Housekeeping:
     def stop_retaining(self) -> None:
         if self._retaining is not None:
             self._retaining.cancel()
+
+
+def _keeper(owner: Owner) -> door.Keeper:
+    """Return what the door of a queue asks its owner."""
+
+    def take(message: Message) -> None:
+        owner.backlog.add(message.msg_id, message)
+        owner.wake()
+
+    return door.Keeper(
+        spool=owner.spool,
+        origin=owner.full_id(""),
+        aside=functools.partial(owner.loop.run_in_executor, owner.pools.looks),
+        take=take,
+        is_open=lambda: owner.admission.takes_deposits,
+    )
 
 
 def _saved(queue: QueueDir) -> dict[str, Any]:

@@ -43,6 +43,11 @@ class Admission:
             return False
         return self.admin is Admin.UP
 
+    @property
+    def takes_deposits(self) -> bool:
+        """Whether what lies in new/ may come in."""
+        return self.admin is not Admin.DOWN and self._failure() is None
+
     def closed(self) -> str | None:
         """Return why nothing new can be accepted; None while it can."""
         failure = self._failure()
