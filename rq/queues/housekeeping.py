@@ -158,7 +158,8 @@ class Housekeeping:
     def _expire_transactions(self) -> None:
         if self._believed():
             now = self.owner.spool.clock()
-            txn_expiry.expire(self.owner, now, self._tasks.spawn)
+            covered = self._checkpoints.seq
+            txn_expiry.expire(self.owner, now, covered, self._tasks.spawn)
 
     def _look_whether_it_stands(self) -> None:
         self.stall.look()

@@ -70,7 +70,7 @@ class Loop:
             self._turn_once()
         except Exception:
             log.exception("a turn failed; RQ goes on with the next")
-            self.owner.loop.call_later(1.0, self._wakeup.ask)
+            self._wakeup.ask_in(1.0)
 
     def _turn_once(self) -> None:
         owner = self.owner
@@ -152,9 +152,7 @@ class Loop:
             self._failures += 1
             log.error("%s; what was asked waits, RQ tries again", error)
             self._replies.stall(spool.journal_failed)
-            self.owner.loop.call_later(
-                back_off.delay(self._failures, 1.0, 30.0), self._wakeup.ask
-            )
+            self._wakeup.ask_in(back_off.delay(self._failures, 1.0, 30.0))
             return False
         self._failures = 0
         self._sync_at = None

@@ -34,7 +34,7 @@ from rq.queues.owner.settings import Settings
 from rq.queues.runner import stop
 from rq.queues.runner.runner import Runner
 from rq.spool import Opened, checkpoint, open_spool
-from rq.states import State
+from rq.states import Note, State
 
 ORPHANED = 2.0  # seconds that a queue without parent waits to be adopted
 FAILED, FATAL = 1, 3  # exit statuses
@@ -57,7 +57,9 @@ class Process:
             replies=Replies(owner.wake, self._connections.relieve),
             pace=Pace(owner.spool),
         )
-        self.checkpoints = Checkpoints(owner, self._disk_failed)
+        self.checkpoints = Checkpoints(
+            owner.spool, owner.health, owner.wakeup, owner.threads, self._disk_failed
+        )
         self.loop = Loop(owner, runner, self.checkpoints, self._delivery, clients)
         self.housekeeping = Housekeeping(
             owner, runner, self.checkpoints, self._connections
@@ -75,11 +77,21 @@ class Process:
             open_again=self.open_again,
             stall=self.housekeeping.stall,
             retention=self.housekeeping.retention,
+            checkpoints=self.checkpoints,
         )
 
-    def _disk_failed(self) -> None:
-        """Nothing more can be promised: end when the workers have."""
-        self.owner.loop.create_task(self._end_after_workers())
+    def _disk_failed(self, reason: str) -> None:
+        """Nothing more can be promised: let workers end, then end."""
+        owner = self.owner
+        owner.admission.disk_failed = reason
+        owner.spool.note(Note.SUSPECT, reason=reason)
+        owner.wake()
+        log.error(
+            "the disk failed: %s; nothing new is accepted, what runs may finish, then "
+            "this process ends and the next one writes anew what is in doubt",
+            reason,
+        )
+        owner.loop.create_task(self._end_after_workers())
 
     async def _end_after_workers(self) -> None:
         owner = self.owner

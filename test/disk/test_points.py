@@ -3,25 +3,24 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
+from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.maintenance.checkpoints import Checkpoints
+from rq.queues.owner.health import Health
 
 
 @pytest.fixture
-def points(owner):
-    loop = asyncio.new_event_loop()
+def threads():
     with ThreadPoolExecutor(1) as threads:
-        queue = SimpleNamespace(
-            spool=owner.spool,
-            loop=loop,
-            threads=threads,
-            wake=lambda: None,
-            admission=SimpleNamespace(disk_failed=None),
-        )
-        yield Checkpoints(queue, lambda: None)
+        yield threads
+
+
+@pytest.fixture
+def points(owner, threads):
+    loop = asyncio.new_event_loop()
+    yield Checkpoints(owner.spool, Health(), Wakeup(loop), threads, lambda reason: None)
     loop.close()
 
 
@@ -44,11 +43,13 @@ def test_an_index_that_cannot_be_put_in_its_place_is_told_and_removed(
     assert not owner.queue.index.with_name(".index.tmp").exists()
 
 
-def test_the_end_waits_for_an_index_that_a_thread_puts_in_its_place(owner, points):
+def test_the_end_waits_for_an_index_that_a_thread_puts_in_its_place(
+    owner, points, threads
+):
     owner.submit()
     owner.apply()
     go_on = threading.Event()
-    points.owner.threads.submit(go_on.wait)
+    threads.submit(go_on.wait)
     try:
         written(points)
         points.start_index()  # nothing: it would write into the same file

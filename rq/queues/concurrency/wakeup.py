@@ -20,6 +20,10 @@ class Wakeup:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
+    def ask_in(self, seconds: float) -> asyncio.TimerHandle:
+        """Ask for a turn in some seconds, unless that is cancelled."""
+        return self._loop.call_later(seconds, self.ask)
+
     async def wanted(self) -> None:
         """Wait until somebody asks for a turn, which then begins; all else that is ready
         has its chance before."""

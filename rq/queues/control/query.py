@@ -96,7 +96,7 @@ def status(ctx: Context, arg: bytes) -> Any:
 def detail(ctx: Context, arg: bytes) -> Any:
     """Answer what an operator wants to know of the queue."""
     ctx.owner.admission.forget_admin()
-    return ["ok", details.detail(ctx.owner, ctx.stall)]
+    return ["ok", details.detail(ctx.owner, ctx.stall, ctx.checkpoints.seq)]
 
 
 def shutdown(ctx: Context, arg: bytes) -> Any:

@@ -27,7 +27,7 @@ def counts(owner: Owner) -> dict[str, int]:
     return numbers
 
 
-def detail(owner: Owner, stall: Stall) -> dict[str, Any]:
+def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> dict[str, Any]:
     """Return what an operator wants to know of the queue."""
     spool = owner.spool
     closed = owner.admission.closed()
@@ -67,7 +67,7 @@ def detail(owner: Owner, stall: Stall) -> dict[str, Any]:
         "in_doubt": owed.doubtful(owner),
         "journal_id": spool.journal_id,
         "seq": spool.durable_seq,
-        "checkpoint_seq": owner.checkpoint_seq,
+        "checkpoint_seq": checkpoint_seq,
     }
 
 

@@ -16,10 +16,13 @@ log = logging.getLogger(__name__)
 
 
 def expire(
-    owner: Owner, now: float, spawn: Callable[[Coroutine[Any, Any, Any]], None]
+    owner: Owner,
+    now: float,
+    covered: int,
+    spawn: Callable[[Coroutine[Any, Any, Any]], None],
 ) -> None:
     """Abort transactions whose time is over; remove the lists of those that a checkpoint
-    covers."""
+    has `covered`: it goes up to that event."""
     spool = owner.spool
     for txn in spool.txns.open_ones():
         if now > txn.ends and txn.pending is None:
@@ -30,6 +33,6 @@ def expire(
             txn.deciding = owner.loop.create_future()
             spawn(aborted(owner, txn, txn.deciding))
     for txn in spool.txns.with_manifest():
-        if txn.manifest <= owner.checkpoint_seq:
+        if txn.manifest <= covered:
             with contextlib.suppress(OSError):
                 transactions.drop_manifest(spool.queue, txn)

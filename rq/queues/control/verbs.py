@@ -12,6 +12,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput
 from rq.nesting import from_json
 from rq.queues.control.connection import Connection
+from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
@@ -31,6 +32,7 @@ class Context:
     open_again: Callable[[], None]  # all, from the disk
     stall: Stall
     retention: Retention
+    checkpoints: Checkpoints
 
 
 Handler = Callable[[Context, bytes], Any]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 
 from rq.errors import Refused
 from rq.proc import processes
-from rq.queues.owner.owner import Owner
-from rq.spool import checkpoint, index
-from rq.states import Note
+from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.owner.health import Health
+from rq.spool import Spool, checkpoint, index
 
 INDEX_EVENTS = 500_000
 
@@ -21,16 +22,30 @@ log = logging.getLogger(__name__)
 class Checkpoints:
     """From where a start would have to read the journal."""
 
-    def __init__(self, owner: Owner, on_failure: Callable[[], None]) -> None:
-        self.owner = owner
-        self._on_failure = on_failure  # of the disk
+    def __init__(
+        self,
+        spool: Spool,
+        health: Health,
+        wakeup: Wakeup,
+        threads: Executor,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """`threads`: the journal's; `on_failure`: the disk failed, and why. Then there is
+        no checkpoint any more in this process."""
+        self.seq = 0  # up to which event the last one goes
+        self._spool = spool
+        self._health = health
+        self._wakeup = wakeup
+        self._threads = threads
+        self._on_failure = on_failure
+        self._failed = False
         self._boot = processes.boot_id()
         self._point: checkpoint.Checkpoint | None = None
         self._syncing: Future[None] | None = None
         self._first_open: float | None = None  # when the first uncovered event came
         self._index: index.Writing | None = None
         self._finishing: Future[None] | None = None  # of the index before
-        self._indexed = owner.spool.last_seq
+        self._indexed = spool.last_seq
 
     def committed(self) -> None:
         """There are events that no checkpoint covers."""
@@ -39,30 +54,27 @@ class Checkpoints:
 
     def mind(self) -> bool:
         """Move a checkpoint on; return whether it waits for folders that can be made."""
-        if self._index is not None and not self.owner.spool.pending:
+        if self._index is not None and not self._spool.pending:
             self._write_index()  # of what is durable only
         if self._syncing is not None:
             return False
         if self._point is None:
             self._begin_checkpoint()
-        spool = self.owner.spool
+        spool = self._spool
         if self._point is None or spool.checkpoint_waits:
             return self._point is not None and not spool.stuck
-        self._syncing = self.owner.threads.submit(
+        loop = asyncio.get_running_loop()
+        self._syncing = self._threads.submit(
             checkpoint.finish, spool.dir_fd, spool.queue, self._point
         )
         self._syncing.add_done_callback(
-            lambda _: self.owner.loop.call_soon_threadsafe(self._checkpointed)
+            lambda _: loop.call_soon_threadsafe(self._checkpointed)
         )
         return False
 
     def _begin_checkpoint(self) -> None:
-        spool = self.owner.spool
-        if (
-            self.owner.admission.disk_failed
-            or self._first_open is None
-            or spool.pending
-        ):
+        spool = self._spool
+        if self._failed or self._first_open is None or spool.pending:
             return
         waited = time.monotonic() - self._first_open
         written = spool.bytes_since_checkpoint
@@ -77,13 +89,14 @@ class Checkpoints:
         error = syncing.exception() if syncing else None
         if isinstance(error, Refused):
             log.warning("%s; RQ tries again", error)
-            self.owner.health.checkpoint = str(error)
+            self._health.checkpoint = str(error)
             self._first_open = self._first_open or time.monotonic()
         elif error is not None:
-            self._disk_failed(str(error))
+            self._failed = True
+            self._on_failure(str(error))
         elif point is not None:
-            self.owner.checkpoint_seq = point.seq
-            self.owner.health.checkpoint = None
+            self.seq = point.seq
+            self._health.checkpoint = None
             if point.seq - self._indexed > INDEX_EVENTS:
                 self.start_index()
 
@@ -91,10 +104,10 @@ class Checkpoints:
         """Write the index anew, in slices; nothing if that is going on."""
         if self._index is not None or (self._finishing and not self._finishing.done()):
             return
-        spool = self.owner.spool
+        spool = self._spool
         self._indexed = spool.last_seq
         self._index = index.Writing(spool.queue, index.lines_of(spool))
-        self.owner.loop.call_later(0.05, self.owner.wake)
+        self._wakeup.ask_in(0.05)
 
     def _write_index(self) -> None:
         writing = self._index
@@ -102,25 +115,13 @@ class Checkpoints:
             return
         try:
             if writing.write_slice():
-                self.owner.loop.call_later(0.02, self.owner.wake)
+                self._wakeup.ask_in(0.02)
                 return
             self._index = None
-            self._finishing = self.owner.threads.submit(_finish, writing)
+            self._finishing = self._threads.submit(_finish, writing)
         except OSError as error:
             self._index = None
             _give_up(writing, error)
-
-    def _disk_failed(self, reason: str) -> None:
-        """No checkpoint any more in this process: let workers end, then end."""
-        self.owner.admission.disk_failed = reason
-        self.owner.spool.note(Note.SUSPECT, reason=reason)
-        self.owner.wake()
-        log.error(
-            "the disk failed: %s; nothing new is accepted, what runs may finish, then "
-            "this process ends and the next one writes anew what is in doubt",
-            reason,
-        )
-        self._on_failure()
 
     # ---- the end
 

@@ -63,7 +63,6 @@ class Owner:
         self.pools = ThreadPools()
         self.began = time.monotonic()
         self.began_at = time.time()
-        self.checkpoint_seq = 0
         self.successes = 0  # attempts, since this process began
         self.script = ScriptFile(self.root.path, settings.queue.script)
         self.prepared: dict[str, str] | None = None  # key: message in prep
