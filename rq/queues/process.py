@@ -50,7 +50,9 @@ class Process:
         """`sock` listens for clients."""
         self.owner = owner
         self.runner = runner
-        self._delivery = owed.Delivery(owner)
+        self._delivery = owed.Delivery(
+            owner.spool, owner.settings, owner.health, owner.wakeup
+        )
         self._connections = Connections(self.orphaned)
         clients = Clients(
             connections=self._connections,

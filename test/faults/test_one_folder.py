@@ -140,10 +140,10 @@ from rq.queues.delivery import owed
 
 owes = owed.owes
 
-def tripping_at_what_is_owed(owner, message, decided, facts):
+def tripping_at_what_is_owed(spool, settings, message, decided, facts):
     if message.params.get("param2") == "owes":
         raise RecursionError("a fault")
-    return owes(owner, message, decided, facts)
+    return owes(spool, settings, message, decided, facts)
 
 owed.owes = tripping_at_what_is_owed
 """

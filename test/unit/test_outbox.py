@@ -8,6 +8,7 @@ import pytest
 
 from rq.errors import BadMessage
 from rq.layout import Root
+from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.delivery import owed as delivery
 from rq.queues.delivery.owed import IN_DOUBT, Delivery
 from rq.queues.owner.health import Health
@@ -95,35 +96,30 @@ def lines(act):
     return count
 
 
-def owner_of(path, owed, seq, now, **more):
-    """Return of an owner what a delivery asks it for."""
-    return SimpleNamespace(
-        spool=SimpleNamespace(
-            owed=owed,
-            clock=lambda: now,
-            durable_seq=seq,
-            **more,
-        ),
-        root=Root(path),
-        name="a",
-        loop=asyncio.get_running_loop(),
-        health=Health(),
-        wake=lambda: None,
-    )
+def spool_of(owed, seq, clock, **more):
+    """Return of a spool what a delivery asks it for."""
+    return SimpleNamespace(owed=owed, clock=clock, durable_seq=seq, **more)
+
+
+def delivery_of(path, spool):
+    """Return the delivery of queue `a` in a root where there is no other, and its health."""
+    settings, health = SimpleNamespace(root=Root(path), name="a"), Health()
+    wakeup = Wakeup(asyncio.get_running_loop())
+    return Delivery(spool, settings, health, wakeup), health
 
 
 async def cost(path, backlog, ask):
     """Return how many lines of Python something takes while nobody takes what is
     owed."""
     owed = box(*["b"] * backlog)
-    owner = owner_of(path, owed, backlog, NOW + backlog)
-    tries = Delivery(owner)
+    spool = spool_of(owed, backlog, lambda: NOW + backlog)
+    tries, health = delivery_of(path, spool)
     tries.start()
-    while not owner.health.deliveries:
+    while not health.deliveries:
         await asyncio.sleep(0)
     owed[backlog, 0] = Owed("b", {}, NOW + backlog, "new")
     try:
-        return lines(lambda: ask(owner, tries))
+        return lines(lambda: ask(spool, tries))
     finally:
         tries.cancel()
 
@@ -131,10 +127,10 @@ async def cost(path, backlog, ask):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda owner, tries: tries.start(),
-        lambda owner, tries: tries._next("b"),
-        lambda owner, tries: delivery.doubtful(owner),
-        lambda owner, tries: owner.spool.owed.taker_of("m1"),
+        lambda spool, tries: tries.start(),
+        lambda spool, tries: tries._next("b"),
+        lambda spool, tries: delivery.doubtful(spool),
+        lambda spool, tries: spool.owed.taker_of("m1"),
     ],
     ids=["a turn", "the next delivery", "how many are in doubt", "a removal"],
 )
@@ -147,14 +143,9 @@ def test_what_is_in_doubt_is_tried_no_more_until_the_clock_is_set_back(tmp_path)
     async def story():
         clock = [NOW + IN_DOUBT + 1.5]  # 0 and 1 are in doubt, 2 is not
         owed = box("b", "b", "b")
-        spool = SimpleNamespace(
-            owed=owed,
-            clock=lambda: clock[0],
-            durable_seq=9,
-        )
-        owner = SimpleNamespace(spool=spool, loop=asyncio.get_running_loop())
-        tries = Delivery(owner)
-        assert delivery.doubtful(owner) == 2
+        spool = spool_of(owed, 9, lambda: clock[0])
+        tries, _ = delivery_of(tmp_path, spool)
+        assert delivery.doubtful(spool) == 2
         assert tries._next("b") == (2, 0)
         clock[0] = NOW
         tries.start()
@@ -171,13 +162,14 @@ def test_one_that_cannot_be_read_is_told_and_tried_after_the_others(tmp_path):
 
     async def story():
         owed = box("b", "b", files=True)
-        owner = owner_of(tmp_path, owed, 9, NOW, settle=settle)
-        tries = Delivery(owner)
+        tries, health = delivery_of(
+            tmp_path, spool_of(owed, 9, lambda: NOW, settle=settle)
+        )
         tries.start()
-        while not owner.health.deliveries:
+        while not health.deliveries:
             await asyncio.sleep(0)
         tries.cancel()
-        assert owner.health.deliveries["b"] == "there is no queue b"
+        assert health.deliveries["b"] == "there is no queue b"
         return all_to(owed, "b")
 
     assert asyncio.run(story()) == [(1, 0), (0, 0)]

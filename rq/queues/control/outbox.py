@@ -41,7 +41,7 @@ def owed(ctx: Context, arg: bytes) -> Any:
 def entry_view(owner: Owner, of: Of) -> dict[str, Any]:
     """Return what is told of something owed: its key, to whom, of which message, why."""
     entry = owner.spool.owed[of]
-    in_doubt = delivery.in_doubt(owner, entry)
+    in_doubt = delivery.in_doubt(entry, owner.spool.clock())
     return {
         "key": entry.key,
         "dest": entry.dest,
@@ -66,7 +66,7 @@ def _present(owner: Owner, entry: Owed, in_doubt: bool) -> str:
     if not in_doubt:
         return ""
     unknown = f"the last answer is not known any more; queue {entry.dest} is UP now"
-    return delivery.why_not(owner, entry.dest) or unknown
+    return delivery.why_not(owner.root, entry.dest) or unknown
 
 
 def resolve_owed(ctx: Context, arg: bytes) -> Any:
@@ -78,7 +78,7 @@ def resolve_owed(ctx: Context, arg: bytes) -> Any:
     spool = ctx.owner.spool
     key = str(request.get("key"))
     of = _find(ctx.owner, key)
-    if how != DROPPED and not delivery.in_doubt(ctx.owner, spool.owed[of]):
+    if how != DROPPED and not delivery.in_doubt(spool.owed[of], spool.clock()):
         raise WrongState(f"{key} is not in doubt: RQ still delivers it by itself")
     if how == AGAIN:
         spool.send_again(*of, by=by)

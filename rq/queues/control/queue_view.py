@@ -64,7 +64,7 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> dict[str, Any]:
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
         "owed": len(spool.owed),
-        "in_doubt": owed.doubtful(owner),
+        "in_doubt": owed.doubtful(owner.spool),
         "journal_id": spool.journal_id,
         "seq": spool.durable_seq,
         "checkpoint_seq": checkpoint_seq,

@@ -23,10 +23,11 @@ from rq.errors import (
     WrongState,
     of_call,
 )
-from rq.layout import folder
+from rq.layout import Root, folder
 from rq.message import Attachment, Message
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner
+from rq.queues.owner.settings import Settings
 from rq.spool import ancestor_files, attach, folders
 from rq.spool.record import OutEntry
 from rq.states import FINAL, Event, Role, State
@@ -129,7 +130,7 @@ async def dup(owner: Owner, message: Message, request: pipe.Dup) -> str:
 
     The texts of its errors are what the script reads.
     """
-    name = _existing(owner, request.dest)
+    name = _existing(owner.root, request.dest)
     copy = _copied(message, _NOT_DUPED)
     copy["dest"] = request.dest
     copy["due"] = owner.spool.clock() + request.delay
@@ -142,19 +143,19 @@ async def dup(owner: Owner, message: Message, request: pipe.Dup) -> str:
         raise Refused(f"dup failed - {error}") from None
 
 
-def target(owner: Owner, dest: str) -> str:
+def target(root: Root, dest: str) -> str:
     """Return the queue of this root that takes what is sent to `dest`; NoSuchQueue, or
     Down or Closed when it is not UP."""
-    name = _existing(owner, dest)
-    admin = admin_status(owner.root, name)
+    name = _existing(root, dest)
+    admin = admin_status(root, name)
     if admin is not Admin.UP:
         raise (Down if admin is Admin.DOWN else Closed)(f"status: {admin}")
     return name
 
 
-def _existing(owner: Owner, dest: str) -> str:
+def _existing(root: Root, dest: str) -> str:
     name = RELAY if names.is_remote(dest) else dest
-    if not names.is_queue_name(name) or not owner.root.queue(name).path.is_dir():
+    if not names.is_queue_name(name) or not root.queue(name).path.is_dir():
         raise NoSuchQueue(f"couldn't connect to queue - {name}")
     return name
 
@@ -162,7 +163,7 @@ def _existing(owner: Owner, dest: str) -> str:
 async def _send_copy(
     owner: Owner, name: str, copy: dict[str, Any], message: Message
 ) -> str:
-    target(owner, name)
+    target(owner.root, name)
     if name == owner.name:
         source = owner.queue.path / folder(State.RUN, message.msg_id)
         return await take_copy(owner, copy, source, message.attachments)
@@ -203,11 +204,12 @@ async def take_copy_from(owner: Owner, request: Mapping[str, Any]) -> str:
 # ---- forward: done, and a copy goes on
 
 
-def forwarded(owner: Owner, message: Message, dest: str) -> OutEntry:
+def forwarded(settings: Settings, message: Message, dest: str, now: float) -> OutEntry:
     """Return the entry of the outbox that hands a message on, attachments included."""
     copy = _copied(message, _NOT_DUPED)
-    copy.update(dest=dest, due=owner.spool.clock(), count=0)
-    copy.setdefault("orig_msg_id", owner.full_id(message.msg_id))
+    copy.update(dest=dest, due=now, count=0)
+    full_id = settings.main.full_id(settings.name, message.msg_id)
+    copy.setdefault("orig_msg_id", full_id)
     out: OutEntry = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
     files = bool(message.attachments) or names.is_ancestors(message.msg_id)
     return {**out, "files": True} if files else out

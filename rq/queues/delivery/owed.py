@@ -7,7 +7,6 @@ Each entry is delivered under a key that the receiver remembers, hence once.
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import logging
 import time
@@ -22,11 +21,15 @@ from rq import back_off, client, names
 from rq.config.admin import Admin, admin_status
 from rq.config.settings import RootConfig
 from rq.errors import OutcomeUnknown, RQError, Unreachable
+from rq.layout import Root
 from rq.logs import fields
 from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
 from rq.queues.attempts.outcome import Outcome
+from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.delivery import copies
-from rq.queues.owner.owner import Owner
+from rq.queues.owner.health import Health
+from rq.queues.owner.settings import Settings
+from rq.spool import Spool
 from rq.spool.outbox import Of, Owed
 from rq.spool.record import Facts, OutEntry
 
@@ -44,13 +47,18 @@ log = logging.getLogger(__name__)
 
 
 def owes(
-    owner: Owner, message: Message, decided: Outcome, facts: Facts
+    spool: Spool,
+    settings: Settings,
+    message: Message,
+    decided: Outcome,
+    facts: Facts,
 ) -> list[OutEntry]:
     """Return what a message that ends owes: its webhooks, and its copy when it is
     handed on."""
-    out = owner.spool.owes(message, facts, owner.spool.clock())
+    now = spool.clock()
+    out = spool.owes(message, facts, now)
     if decided.dest:
-        out.append(copies.forwarded(owner, message, decided.dest))
+        out.append(copies.forwarded(settings, message, decided.dest, now))
     return out
 
 
@@ -140,8 +148,14 @@ def _webhook_id(story: Mapping[str, Any], number: int, text: str) -> str:
 class Delivery:
     """Delivers what the outbox owes, each destination at its own pace."""
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+    def __init__(
+        self, spool: Spool, settings: Settings, health: Health, wakeup: Wakeup
+    ) -> None:
+        self._spool = spool
+        self._root = settings.root
+        self._name = settings.name
+        self._health = health
+        self._wakeup = wakeup
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._held: dict[str, float] = {}  # destination: not before
         self._failures: dict[str, int] = {}
@@ -150,18 +164,17 @@ class Delivery:
 
     def start(self) -> None:
         """Begin to deliver what became durable; cheap when nothing is new."""
-        owed, now = self._owner.spool.owed, time.monotonic()
+        owed, now = self._spool.owed, time.monotonic()
         if owed.newest == self._newest and now < self._look_at:
             return
         self._newest, self._look_at = owed.newest, now + LOOK
         last = owed.last_aside
-        if last is not None and not in_doubt(self._owner, last):
+        if last is not None and not in_doubt(last, self._spool.clock()):
             owed.take_up()  # a clock that was ahead has been set back
         for dest in owed.dests:
             task = self._tasks.get(dest)
             if (task is None or task.done()) and now >= self._held.get(dest, 0.0):
-                work = self._deliver_all(dest)
-                self._tasks[dest] = self._owner.loop.create_task(work)
+                self._tasks[dest] = asyncio.create_task(self._deliver_all(dest))
 
     def cancel(self) -> None:
         for task in self._tasks.values():
@@ -170,7 +183,7 @@ class Delivery:
     async def _deliver_all(self, dest: str) -> None:
         """Deliver what is owed to one queue, as it was owed. What it refuses is tried
         again after all others; after ten refusals in a row there is a pause."""
-        owed = self._owner.spool.owed
+        owed = self._spool.owed
         refused: set[Of] = set()
         in_a_row = 0
         reason: Exception | None = None
@@ -193,77 +206,79 @@ class Delivery:
         if reason is not None:
             self._hold(dest, reason)
             return
-        self._owner.health.deliveries.pop(dest, None)
+        self._health.deliveries.pop(dest, None)
 
     def _next(self, dest: str) -> Of | None:
         """Return what a queue gets next, of what is owed by lines that are durable: what
         a power cut could undo must not be told."""
-        spool = self._owner.spool
+        spool = self._spool
         while (of := spool.owed.first(dest)) is not None:
-            if not in_doubt(self._owner, spool.owed[of]):
+            if not in_doubt(spool.owed[of], spool.clock()):
                 return of if of[0] <= spool.durable_seq else None
             spool.owed.set_aside(of)
         return None
 
     def _hold(self, dest: str, reason: Exception) -> None:
         failures = self._failures[dest] = self._failures.get(dest, 0) + 1
-        self._owner.health.deliveries[dest] = why_not(self._owner, dest, reason)
+        self._health.deliveries[dest] = why_not(self._root, dest, reason)
         pause = back_off.delay(failures, 0.5, 60.0)
         self._held[dest] = time.monotonic() + pause
         self._look_at = min(self._look_at, self._held[dest])
-        self._owner.loop.call_later(pause, self._owner.wake)
+        self._wakeup.ask_in(pause)
         log.warning(
             "messages are still owed to another queue, RQ tries again: %s",
             fields(dest=dest, reason=reason),
         )
 
     async def _deliver(self, of: Of, entry: Owed) -> None:
-        spool = self._owner.spool
+        spool = self._spool
         command, request = "create_message", {**entry.message, "_key": entry.key}
         if entry.files:
             spool.settle(entry.msg_id)  # its attachments lie where it ended
-            whose = {"queue": self._owner.name, "msg_id": entry.msg_id}
+            whose = {"queue": self._name, "msg_id": entry.msg_id}
             command, request = (
                 "take_copy",
                 {"message": entry.message, **whose, "_key": entry.key},
             )
-        socket = self._owner.root.queue(entry.dest).socket
+        socket = self._root.queue(entry.dest).socket
         copies.accepted(await client.ask_async(socket, command, request))
         spool.sent(*of)
-        self._owner.wake()
+        self._wakeup.ask()
 
 
-def why_not(owner: Owner, dest: str, error: Exception | None = None) -> str:
+def why_not(root: Root, dest: str, error: Exception | None = None) -> str:
     """Return what an `error` of a delivery means, or what would prevent one now."""
-    if not owner.root.queue(dest).config.exists():
+    if not root.queue(dest).config.exists():
         return f"there is no queue {dest}"
     if isinstance(error, Unreachable):
         return f"nobody answers for queue {dest}"
     if error is not None:
         return f"queue {dest} says: {error}"
-    admin = admin_status(owner.root, dest)
+    admin = admin_status(root, dest)
     return "" if admin is Admin.UP else f"queue {dest} is {admin}"
 
 
-def in_doubt(owner: Owner, entry: Owed) -> bool:
+def in_doubt(entry: Owed, now: float) -> bool:
     """Whether an entry is too old to be tried again: its receiver may have forgotten the
     key."""
-    return owner.spool.clock() - entry.since >= IN_DOUBT
+    return now - entry.since >= IN_DOUBT
 
 
-def doubtful(owner: Owner) -> int:
+def doubtful(spool: Spool) -> int:
     """Return how many entries of the outbox are not tried any more."""
-    entries = owner.spool.owed.values()
-    return sum(1 for _ in takewhile(functools.partial(in_doubt, owner), entries))
+    now = spool.clock()
+    return sum(
+        1 for _ in takewhile(lambda entry: in_doubt(entry, now), spool.owed.values())
+    )
 
 
-def check_target(owner: Owner, decided: Outcome) -> Outcome:
+def check_target(root: Root, decided: Outcome) -> Outcome:
     """Return the outcome of a message that is to be handed on: err when nobody would
     take it."""
     if not decided.dest:
         return decided
     try:
-        copies.target(owner, decided.dest)
+        copies.target(root, decided.dest)
     except RQError as error:
         return copies.not_forwarded(str(error))
     return decided

@@ -108,7 +108,7 @@ class BatchRun:
         )
         if batch.cut_short and decided.cause in _LOST:
             decided = finish.CUT_SHORT
-        return attempt.decide(owed.check_target(self.owner, decided))
+        return attempt.decide(owed.check_target(self.owner.root, decided))
 
     def _finish(self, batch: Batch, attempt: Attempt, decided: Outcome) -> None:
         self._part(batch, attempt.msg_id, decided)

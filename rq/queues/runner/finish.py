@@ -38,7 +38,7 @@ def decide(owner: Owner, attempt: Attempt) -> Outcome:
         decided = CUT_SHORT
     elif last_printed is not None and attempt.said.word is None:
         decided = outcome.by_exit(decided, attempt.said.text, last_printed)
-    return attempt.decide(owed.check_target(owner, decided))
+    return attempt.decide(owed.check_target(owner.root, decided))
 
 
 def fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
@@ -75,7 +75,8 @@ def _fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
         more["riders"], more["rides"] = riders, owner.full_id(msg_id)
     if decided.event not in AGAIN:
         owner.count("err" if decided.event is Event.FAIL else "done")
-        out = owed.owes(owner, changed or message, decided, facts)
+        ended = changed or message
+        out = owed.owes(owner.spool, owner.settings, ended, decided, facts)
         if out:
             more["out"] = out
     line = owner.spool.fire(
