@@ -61,7 +61,7 @@ def apply(opened: Opened, scan: Scan, lost: Cause) -> None:
         opened.left_processes, opened.lease_prefix, running
     )
     recovery = _Recovery(opened, scan, lost)
-    # Prepared order: first what the fold says, then the folders it says nothing of.
+    # First the messages that the journal tells of, then the folders of all others.
     recovery.apply_folds(places)
     recovery.take_others(places)
     changed = opened.clean and manual_changes.has_changed(spool.queue)
@@ -114,7 +114,7 @@ class _Recovery:
             if at is None:
                 at = folders.find_final(self._spool.dir_fd, msg_id)
             self._apply(msg_id, fold, at, door)
-            # Memory for the next one.
+            # There may be a million folds: free what this one holds.
             fold.message, fold.record, fold.attempt_line = None, {}, None
             self._spool.commit_when_full()
 

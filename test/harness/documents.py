@@ -15,6 +15,7 @@ PAGES = sorted(
     [
         *(CHECKOUT / name for name in ("README.md", "PROTOCOLS.md", "THOUGHTS.md")),
         *(CHECKOUT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")),
+        CHECKOUT / "CHANGELOG.md",
         *(CHECKOUT / "docs").rglob("*.md"),
         *(CHECKOUT / "examples").rglob("*.md"),
     ]
