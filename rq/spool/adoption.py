@@ -81,8 +81,8 @@ def adopt_modes(queue: QueueDir) -> None:
 
 
 def adopt_files(queue: QueueDir) -> None:
-    """Name in `msg` what the ancestor attached, as far as that is soon done: the rest is
-    named when it is wanted, or refused then in the same words."""
+    """Name in `msg` what the ancestor attached, up to ADOPTED_BYTES. The rest is named,
+    or refused with the same sentence, when somebody needs it."""
     left = ADOPTED_BYTES
     with beneath.top(queue.path) as top:
         for state, msg_id in _of_ancestor(queue):

@@ -51,10 +51,10 @@ def digests(place: Path) -> dict[str, Attachment]:
 
 
 def take(spool_fd: int, msg_id: str, named: Collection[str]) -> list[Taken]:
-    """Make the files of a message in prep that are not among the `known` those of RQ:
-    with a name of their own, so that no sender changes them any more. For a thread.
+    """Hash the files of a message in prep that its `msg` has not `named` yet, and copy
+    those that have a second name, so that no sender can change them. For a thread.
 
-    What cannot travel is not among those returned; `check` says so.
+    A file that cannot be accepted is not returned; `check` then refuses the message.
     """
     place = f"{folder(State.PREP, msg_id)}/{ATTACH}"
     wanted = [name for name in _listed(place, spool_fd) if name not in named]
@@ -124,7 +124,8 @@ def _bytes(files: str, wanted: list[str], dir_fd: int) -> int:
 
 
 def give_names(spool: Spool, message: Message, taken: Collection[Taken]) -> Message:
-    """Put files that were taken into their places; return the message that names them."""
+    """Put files that `take` has returned into their places; return the message with
+    their names."""
     place = f"{folder(State.PREP, message.msg_id)}/{ATTACH}"
     named = dict(message.attachments)
     for file in taken:

@@ -150,8 +150,8 @@ def _finish(spool: Spool, txn: Transaction, others: list[str] | None = None) -> 
 
 
 def _leave_prep(spool: Spool, ids: list[str], event: Event, txn_id: str) -> None:
-    """Let messages of a transaction that is decided leave prep: what follows from its
-    own line, which recovery would do as well."""
+    """Let messages leave prep because their transaction is decided. The line of the
+    decision says so, and recovery does the same."""
     target = next_state(State.PREP, event, Role.CREATOR)
     for chunk, seq in _tell_of(spool, ids, event, txn_id):
         spool.events.all_changed(chunk, State.PREP, target, seq)

@@ -154,7 +154,7 @@ class Table:
         self._waiting.discard(future)
 
     def next_wake(self) -> float | None:
-        """Return the seconds until `step` has something to do without an event."""
+        """Return the seconds until `Minder.step` has something to do without an event."""
         times = [
             at
             for process in self.children.values()

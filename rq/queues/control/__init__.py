@@ -1,1 +1,1 @@
-"""The control socket of a queue: connections, verbs, and what they show."""
+"""The control socket of a queue: connections, commands, and what they show."""

@@ -1,4 +1,4 @@
-"""All verbs of the control socket: each parses its argument, calls one thing, answers.
+"""All commands of the control socket: each parses its argument, calls one thing, answers.
 
 A handler returns the reply, or a coroutine that does. What it fires is promised when
 its reply leaves, after the group is durable.

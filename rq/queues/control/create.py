@@ -1,4 +1,4 @@
-"""The verbs that make messages: create, or prepare, attach and commit; copies."""
+"""The commands that make messages: create, or prepare, attach and commit; copies."""
 
 from __future__ import annotations
 

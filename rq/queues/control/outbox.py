@@ -1,4 +1,4 @@
-"""The verbs about what ended messages still owe to other queues."""
+"""The commands about what ended messages still owe to other queues."""
 
 from __future__ import annotations
 

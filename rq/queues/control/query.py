@@ -1,4 +1,4 @@
-"""The verbs that look at messages, and those about the queue itself."""
+"""The commands that look at messages, and those about the queue itself."""
 
 from __future__ import annotations
 

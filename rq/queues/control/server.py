@@ -1,6 +1,6 @@
 """The control socket of a queue: each request is guarded, then done.
 
-While the disk does not take writes, only the verbs that change nothing and look at no
+While the disk does not take writes, only commands that change nothing and look at no
 message are answered.
 """
 

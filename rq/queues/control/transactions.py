@@ -1,4 +1,4 @@
-"""The verbs of transactions: open, prepare, commit, abort, show."""
+"""The commands of transactions: open, prepare, commit, abort, show."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _Verb = Callable[[Owner, Transaction, dict[str, Any]], Any]
 
 
 def _one_by_one(verb: _Verb) -> Callable[[Context, bytes], Any]:
-    """Return the handler of a verb that changes a transaction: what comes while another
+    """Return the handler of a command that changes a transaction: what comes while another
     one is at work on it begins when that has ended, and finds out how it went."""
 
     @functools.wraps(verb)

@@ -1,4 +1,4 @@
-"""What a verb of the control socket is, and how its argument is read."""
+"""What a command of the control socket is, and how its argument is read."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ Handler = Callable[[Context, bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A verb: its handler, and when it may be asked."""
+    """A command: its handler, and when it is answered."""
 
     handler: Handler
-    role: Role  # what it takes to ask it
+    role: Role  # the least role that may ask it
     always: bool = False  # answered when DOWN, and while the disk does not take writes
     down: bool = False  # answered when DOWN
     creates: bool = False  # paced when folders lag

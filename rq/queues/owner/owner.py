@@ -1,6 +1,6 @@
 """What the owner of a queue knows and decides: config, states, what waits, who runs.
 
-No sockets and no processes here; `runner` starts and ends workers, `server` talks.
+No sockets and no processes here: `runner` starts and ends scripts, `control` answers.
 """
 
 from __future__ import annotations
