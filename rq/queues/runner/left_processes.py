@@ -9,9 +9,11 @@ from rq.causes import Cause
 from rq.errors import Unread
 from rq.proc import lease_holders, processes
 from rq.proc.processes import Holder
-from rq.queues.owner.owner import Owner
+from rq.queues.attempts.registry import Attempts
+from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.owner.backlog import Backlog
 from rq.scripts.slots import Slots
-from rq.spool import batch_dirs, lost_attempts
+from rq.spool import Opened, batch_dirs, lost_attempts
 from rq.states import State
 
 _log = logging.getLogger(__name__)
@@ -20,13 +22,24 @@ _log = logging.getLogger(__name__)
 class LeftProcesses:
     """Processes that do not end; their messages stay in run until they have."""
 
-    def __init__(self, owner: Owner, slots: Slots) -> None:
-        self._owner = owner
+    def __init__(
+        self,
+        opened: Opened,
+        attempts: Attempts,
+        backlog: Backlog,
+        slots: Slots,
+        wakeup: Wakeup,
+    ) -> None:
+        self._spool = opened.spool
+        self._lease_prefix = opened.lease_prefix
+        self._attempts = attempts
+        self._backlog = backlog
         self._slots = slots
-        self._left = list(owner.opened.left_processes)
+        self._wakeup = wakeup
+        self._left = list(opened.left_processes)
         for process in self._left:
             if process.msg_id:
-                owner.attempts.left.setdefault(process.msg_id, _sentence(process))
+                attempts.left.setdefault(process.msg_id, _sentence(process))
             if (slot := self._slot_of(process)) is not None:
                 slots.keep(slot)
 
@@ -45,7 +58,7 @@ class LeftProcesses:
         others = [other for other in self._left if other is not process]
         if process.msg_id and all(other.msg_id != process.msg_id for other in others):
             self._take_back(process.msg_id)
-            self._owner.attempts.left.pop(process.msg_id, None)
+            self._attempts.left.pop(process.msg_id, None)
         self._left = others
         os.close(process.pidfd)
         slot = self._slot_of(process)
@@ -53,16 +66,16 @@ class LeftProcesses:
             self._slots.free(slot)
 
     def _slot_of(self, process: Holder) -> int | None:
-        return batch_dirs.slot_of(process.lease, self._owner.opened.lease_prefix)
+        return batch_dirs.slot_of(process.lease, self._lease_prefix)
 
     def _take_back(self, msg_id: str) -> None:
-        owner = self._owner
-        if owner.spool.find(msg_id) is not State.RUN:
+        spool = self._spool
+        if spool.find(msg_id) is not State.RUN:
             return
-        lost_attempts.recover(owner.spool, msg_id, False, Cause.CRASH)
-        if owner.spool.find(msg_id) is State.QUE:
-            owner.backlog.add(msg_id)
-        owner.wake()
+        lost_attempts.recover(spool, msg_id, False, Cause.CRASH)
+        if spool.find(msg_id) is State.QUE:
+            self._backlog.add(msg_id)
+        self._wakeup.ask()
 
 
 def _sentence(process: Holder) -> str:

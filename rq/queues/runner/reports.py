@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from rq import pipe
 from rq.errors import BadInput, RQError
+from rq.message import Message
 from rq.pipe import Verb
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.concurrency.tasks import Tasks
-from rq.queues.delivery import copies
-from rq.queues.owner.owner import Owner
+from rq.spool import Spool
 
 PROGRESS_SECONDS = 0.2  # at most that often the file `status` of a running message
 
@@ -21,11 +21,19 @@ class Reports:
     """Takes the reports of a queue's attempts."""
 
     def __init__(
-        self, owner: Owner, tasks: Tasks, on_answered: Callable[[Attempt], None]
+        self,
+        spool: Spool,
+        loop: asyncio.AbstractEventLoop,
+        tasks: Tasks,
+        dup: Callable[[Message, pipe.Dup], Awaitable[str]],
+        on_answered: Callable[[Attempt], None],
     ) -> None:
-        """`on_answered`: the last question of a script that is done was answered."""
-        self._owner = owner
+        """`dup` copies a running message, and returns the full id of the copy;
+        `on_answered`: the last question of a script that is done was answered."""
+        self._spool = spool
+        self._loop = loop
         self._tasks = tasks
+        self._copy = dup
         self._on_answered = on_answered
         self._changed: set[Attempt] = set()  # progress that is not yet written
         self._timer: asyncio.TimerHandle | None = None
@@ -46,9 +54,7 @@ class Reports:
         """Write what was said last into the folder of its message, soon."""
         self._changed.add(attempt)
         if self._timer is None:
-            self._timer = self._owner.loop.call_later(
-                PROGRESS_SECONDS, self._write_progress
-            )
+            self._timer = self._loop.call_later(PROGRESS_SECONDS, self._write_progress)
 
     def _write_progress(self) -> None:
         self._timer = None
@@ -56,8 +62,8 @@ class Reports:
         for attempt in changed:
             if not attempt.has_ended:
                 with contextlib.suppress(OSError):
-                    self._owner.spool.settle(attempt.msg_id)
-                self._owner.spool.run_folders.write_progress(
+                    self._spool.settle(attempt.msg_id)
+                self._spool.run_folders.write_progress(
                     attempt.msg_id, attempt.said.text
                 )
 
@@ -72,8 +78,8 @@ class Reports:
 
     async def _answer_dup(self, attempt: Attempt, question: pipe.Dup) -> None:
         try:
-            self._owner.spool.settle(attempt.msg_id)  # others read its folder
-            full_id = await copies.dup(self._owner, attempt.message, question)
+            self._spool.settle(attempt.msg_id)  # others read its folder
+            full_id = await self._copy(attempt.message, question)
             attempt.script.tell(pipe.dup_reply(True, full_id))
         except (RQError, OSError) as error:
             attempt.script.tell(pipe.dup_reply(False, str(error)))

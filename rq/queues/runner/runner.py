@@ -18,6 +18,7 @@ from rq.logs import fields
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.concurrency.tasks import Tasks
+from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort, finish
 from rq.queues.runner.abort import Abort, FailedStarts
@@ -41,7 +42,13 @@ class Runner:
     def __init__(self, owner: Owner, null: int) -> None:
         self.owner = owner
         self._parts = self._new_parts(null)
-        self.left_processes = LeftProcesses(owner, self._parts.slots)
+        self.left_processes = LeftProcesses(
+            owner.opened,
+            owner.attempts,
+            owner.backlog,
+            self._parts.slots,
+            owner.wakeup,
+        )
         self.pool = Pool(owner, self._parts, self._exited, self._unread)
         self.batches = Batches(owner, self._parts)
         self._claims = Claims(owner, self._parts, self.pool)
@@ -54,13 +61,14 @@ class Runner:
             owner.spool.start,
         )
         tasks = Tasks(owner.loop)
-        reports = Reports(owner, tasks, self._exited)
+        dup = functools.partial(copies.dup, owner)
+        reports = Reports(owner.spool, owner.loop, tasks, dup, self._exited)
         return Parts(
             slots=slots,
             file=owner.script,
             launcher=Launcher(owner, null, reports),
             reports=reports,
-            orphans=Orphans(owner, slots, tasks),
+            orphans=Orphans(owner.settings, owner.attempts, owner.family, slots, tasks),
             failed_starts=FailedStarts(),
             tasks=tasks,
         )
