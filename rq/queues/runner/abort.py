@@ -1,4 +1,4 @@
-"""Attempts that do not begin: why, and the way back of their messages."""
+"""Attempts that do not begin: why, and what becomes of their messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from rq import back_off
 from rq.causes import Cause
 from rq.message import Message
-from rq.queues.attempts.attempt import Attempt
-from rq.queues.owner.owner import Owner
 from rq.scripts.script_file import MISSING
-from rq.spool.record import Facts, More
-from rq.states import Event, Role
+from rq.states import Event
 
 # What an earlier attempt can have made of a folder: no reason to try it again.
 _RUINED = MISSING | {
@@ -26,7 +23,6 @@ _RUINED = MISSING | {
 # Errors that say nothing about one folder: every folder has them.
 _OF_ALL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
                      errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # fmt: skip
-_NAMES = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 TRIES = 6  # starts of a message whose folder cannot be used, before it goes to err
 _FIRST, _LONGEST = 1.0, 60.0  # seconds between them
 _MOST_HINDERED = 10_000
@@ -99,33 +95,3 @@ def unforeseen(error: Exception) -> str:
 def _in_folder(error: OSError, msg_id: str) -> bool:
     """Whether it is the message's folder that cannot be used, not the script."""
     return msg_id in str(error.filename or "") or msg_id in str(error.filename2 or "")
-
-
-def give_back(owner: Owner, attempt: Attempt, why: Abort) -> None:
-    """End an attempt that did not begin."""
-    attempt.end()
-    owner.attempts.forget(attempt)
-    message, msg_id = attempt.message, attempt.msg_id
-    unchanged: Message | None = None
-    if why.event is Event.REQUEUE:  # this was no attempt
-        due = owner.spool.clock() + why.wait if why.wait else message.due
-        changed = message.with_(attempt=message.attempt - 1, due=due)
-        unchanged = message = changed
-    facts: Facts = {"cause": why.cause, "text": why.text, "outcome": _NAMES[why.event]}
-    more: More = {}
-    if why.event is Event.FAIL:
-        more = owner.spool.owed_by(message, facts)
-    owner.spool.fire(
-        msg_id,
-        why.event,
-        Role.QUEUE,
-        message=unchanged,
-        facts=facts,
-        spare=message,
-        **more,
-    )
-    owner.backlog.free_key(attempt.claim.key)
-    owner.backlog.release_riders(msg_id)
-    if why.event is Event.REQUEUE:
-        owner.backlog.add(msg_id, message)
-    owner.wake()

@@ -8,19 +8,21 @@ import time
 
 from rq import pipe
 from rq.causes import Cause
+from rq.layout import Root
 from rq.logs import fields
 from rq.pipe import Report, Verb
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.outcome import Outcome
+from rq.queues.attempts.registry import Attempts
 from rq.queues.concurrency.tasks import in_slices
+from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.delivery import owed
-from rq.queues.owner.owner import Owner
 from rq.queues.runner import finish
 from rq.queues.runner.parts import Parts
 from rq.scripts.log import last_line
-from rq.spool import batch_dirs
+from rq.spool import Spool, batch_dirs
 
 ODDITIES = 20  # lines of one batch that could not be understood, in the log
 _LOST = frozenset({Cause.BATCH, Cause.CRASH_LIMIT})
@@ -34,10 +36,16 @@ class BatchRun:
 
     def __init__(
         self,
-        owner: Owner,
+        root: Root,
+        spool: Spool,
+        attempts: Attempts,
+        wakeup: Wakeup,
         parts: Parts,
     ) -> None:
-        self.owner = owner
+        self._root = root
+        self._spool = spool
+        self._attempts = attempts
+        self._wakeup = wakeup
         self._parts = parts
         self._well = False  # the last batch that ended did not die
 
@@ -108,20 +116,20 @@ class BatchRun:
         )
         if batch.cut_short and decided.cause in _LOST:
             decided = finish.CUT_SHORT
-        return attempt.decide(owed.check_target(self.owner.root, decided))
+        return attempt.decide(owed.check_target(self._root, decided))
 
     def _finish(self, batch: Batch, attempt: Attempt, decided: Outcome) -> None:
         self._part(batch, attempt.msg_id, decided)
         if attempt.at_work:
             batch.finish(attempt)
         batch.count_end(decided.event)
-        finish.fire(self.owner, attempt, decided)
+        self._parts.finisher.fire(attempt, decided)
 
     def _part(self, batch: Batch, msg_id: str, decided: Outcome) -> None:
         """Put a message whose batch died into a smaller batch next time: one message may
         have killed the process. When the batch before died too, the script is the
         likelier cause, and more and smaller starts would not help."""
-        entry = self.owner.spool.entry(msg_id)
+        entry = self._spool.entry(msg_id)
         if decided.cause not in _LOST:
             entry.lost = 0
             return
@@ -161,7 +169,7 @@ class BatchRun:
             fields(batch=batch.batch_id, **{str(k): n for k, n in batch.ended.items()}),
         )
         self._free(batch)
-        await self.owner.committed()  # the ends are durable before the directory goes
+        await self._wakeup.committed()  # the ends are durable before the directory goes
         self._remove(batch)
 
     def forget(self, batch: Batch) -> None:
@@ -171,15 +179,15 @@ class BatchRun:
 
     def _free(self, batch: Batch) -> None:
         self._parts.slots.free(batch.slot.number)
-        self.owner.attempts.forget_batch(batch)
-        self.owner.wake()
+        self._attempts.forget_batch(batch)
+        self._wakeup.ask()
 
     def _remove(self, batch: Batch) -> None:
         try:
-            batch_dirs.end(self.owner.spool, batch.batch_id)
+            batch_dirs.end(self._spool, batch.batch_id)
         except OSError as error:
             log.error(
                 "the directory of a batch stays until the next start: %s",
                 fields(batch=batch.batch_id, reason=error.strerror or error),
             )
-        self.owner.wake()
+        self._wakeup.ask()

@@ -41,7 +41,9 @@ class Batches:
         self.owner = owner
         self._parts = parts
         self._file = parts.file
-        self._run = BatchRun(owner, parts)
+        self._run = BatchRun(
+            owner.root, owner.spool, owner.attempts, owner.wakeup, parts
+        )
         self._claimed: list[Batch] = []
 
     # ---- claiming
@@ -197,7 +199,7 @@ class Batches:
                 fields(msg_id=msg_id, batch=batch.batch_id, reason=why.text),
             )
             batch.drop(attempt)
-            abort.give_back(self.owner, attempt, why)
+            self._parts.finisher.give_back(attempt, why)
 
     def _described(self, batch: Batch) -> bytes:
         owner = self.owner
@@ -253,7 +255,7 @@ class Batches:
         """End attempts that did not begin."""
         os.close(batch.slot.fd)
         for attempt in batch:
-            abort.give_back(self.owner, attempt, why)
+            self._parts.finisher.give_back(attempt, why)
         self._run.forget(batch)
 
     # ---- cancelling

@@ -15,50 +15,89 @@ from rq.queues.attempts.outcome import Outcome
 from rq.queues.delivery import owed
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
+from rq.queues.runner.abort import Abort
 from rq.spool.record import Facts, More
 from rq.states import Event, Role, State
 
 WELL = frozenset({Event.FINISH, Event.RELAY})
 AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
+_NOT_BEGUN = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
 _CUT = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
 CUT_SHORT = Outcome(Event.REQUEUE, Cause.STOP, "cut short by a stop of the queue")
 
 log = logging.getLogger(__name__)
 
 
-def decide(owner: Owner, attempt: Attempt) -> Outcome:
-    """Decide, once, what becomes of a message when its script is done with it."""
-    how, message = attempt.termination, attempt.message
-    assert how is not None
-    decided = outcome.decide(
-        attempt.said, how.exit, how.signal, message.count, message.max_count
-    )
-    last_printed = attempt.work.last_printed
-    if attempt.cut_short and decided.cause in _CUT:
-        decided = CUT_SHORT
-    elif last_printed is not None and attempt.said.word is None:
-        decided = outcome.by_exit(decided, attempt.said.text, last_printed)
-    return attempt.decide(owed.check_target(owner.root, decided))
+class Finisher:
+    """Ends the attempts of one queue, also those that did not begin."""
 
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
 
-def fire(owner: Owner, attempt: Attempt, decided: Outcome) -> None:
-    """End an attempt as decided, with its riders and what it owes; after an error that no
-    rule covers, in err."""
-    attempt.end()
-    owner.attempts.forget(attempt)
-    try:
-        _fire(owner, attempt, decided)
-    except Exception as error:
-        msg_id = attempt.msg_id
-        log.exception("an end cannot be written: %s", fields(msg_id=msg_id))
-        if owner.spool.find(msg_id) is not State.RUN:
-            return
-        text = f"{decided.name}, but {abort.unforeseen(error)}"
-        facts: Facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
-        owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
-        owner.backlog.release_riders(msg_id)
-    finally:
+    def decide(self, attempt: Attempt) -> Outcome:
+        """Decide, once, what becomes of a message when its script is done with it."""
+        how, message = attempt.termination, attempt.message
+        assert how is not None
+        decided = outcome.decide(
+            attempt.said, how.exit, how.signal, message.count, message.max_count
+        )
+        last_printed = attempt.work.last_printed
+        if attempt.cut_short and decided.cause in _CUT:
+            decided = CUT_SHORT
+        elif last_printed is not None and attempt.said.word is None:
+            decided = outcome.by_exit(decided, attempt.said.text, last_printed)
+        return attempt.decide(owed.check_target(self._owner.root, decided))
+
+    def fire(self, attempt: Attempt, decided: Outcome) -> None:
+        """End an attempt as decided, with its riders and what it owes; after an error
+        that no rule covers, in err."""
+        owner = self._owner
+        attempt.end()
+        owner.attempts.forget(attempt)
+        try:
+            _fire(owner, attempt, decided)
+        except Exception as error:
+            msg_id = attempt.msg_id
+            log.exception("an end cannot be written: %s", fields(msg_id=msg_id))
+            if owner.spool.find(msg_id) is not State.RUN:
+                return
+            text = f"{decided.name}, but {abort.unforeseen(error)}"
+            facts: Facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
+            owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
+            owner.backlog.release_riders(msg_id)
+        finally:
+            owner.backlog.free_key(attempt.claim.key)
+            owner.wake()
+
+    def give_back(self, attempt: Attempt, why: Abort) -> None:
+        """End an attempt that did not begin."""
+        owner = self._owner
+        attempt.end()
+        owner.attempts.forget(attempt)
+        message, msg_id = attempt.message, attempt.msg_id
+        unchanged: Message | None = None
+        if why.event is Event.REQUEUE:  # this was no attempt
+            due = owner.spool.clock() + why.wait if why.wait else message.due
+            changed = message.with_(attempt=message.attempt - 1, due=due)
+            unchanged = message = changed
+        name = _NOT_BEGUN[why.event]
+        facts: Facts = {"cause": why.cause, "text": why.text, "outcome": name}
+        more: More = {}
+        if why.event is Event.FAIL:
+            more = owner.spool.owed_by(message, facts)
+        owner.spool.fire(
+            msg_id,
+            why.event,
+            Role.QUEUE,
+            message=unchanged,
+            facts=facts,
+            spare=message,
+            **more,
+        )
         owner.backlog.free_key(attempt.claim.key)
+        owner.backlog.release_riders(msg_id)
+        if why.event is Event.REQUEUE:
+            owner.backlog.add(msg_id, message)
         owner.wake()
 
 

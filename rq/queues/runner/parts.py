@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rq.queues.concurrency.tasks import Tasks
 from rq.queues.runner.abort import FailedStarts
+from rq.queues.runner.finish import Finisher
 from rq.queues.runner.launch import Launcher
 from rq.queues.runner.orphans import Orphans
 from rq.queues.runner.reports import Reports
@@ -22,5 +23,6 @@ class Parts:
     launcher: Launcher
     reports: Reports
     orphans: Orphans
+    finisher: Finisher
     failed_starts: FailedStarts
     tasks: Tasks

@@ -24,6 +24,7 @@ from rq.queues.runner import abort, finish
 from rq.queues.runner.abort import Abort, FailedStarts
 from rq.queues.runner.batches import Batches
 from rq.queues.runner.claims import Claims
+from rq.queues.runner.finish import Finisher
 from rq.queues.runner.launch import Launcher
 from rq.queues.runner.left_processes import LeftProcesses
 from rq.queues.runner.orphans import Orphans
@@ -69,6 +70,7 @@ class Runner:
             launcher=Launcher(owner, null, reports),
             reports=reports,
             orphans=Orphans(owner.settings, owner.attempts, owner.family, slots, tasks),
+            finisher=Finisher(owner),
             failed_starts=FailedStarts(),
             tasks=tasks,
         )
@@ -146,7 +148,7 @@ class Runner:
 
     def _give_back(self, attempt: Attempt, why: Abort) -> None:
         self._claims.release(attempt.slot, attempt.claim.worker)
-        abort.give_back(self.owner, attempt, why)
+        self._parts.finisher.give_back(attempt, why)
 
     def _unread(self, attempt: Attempt) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
@@ -170,7 +172,7 @@ class Runner:
         """Decide when the script is done with it; end it when nothing of it is left."""
         if attempt.questions:
             return
-        decided = finish.decide(self.owner, attempt)
+        decided = self._parts.finisher.decide(attempt)
         if attempt.script.termination is None:  # it lives on, ready for the next
             self._end(attempt)
             return
@@ -185,7 +187,7 @@ class Runner:
         decided, worker = attempt.outcome, attempt.claim.worker
         assert decided is not None
         attempt.close_log(decided.event not in finish.WELL)
-        finish.fire(self.owner, attempt, decided)
+        self._parts.finisher.fire(attempt, decided)
         if worker is None:
             attempt.script.hang_up()
             self._parts.slots.free(attempt.slot.number)
