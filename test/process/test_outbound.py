@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 
 OWN = """
 import subprocess
-from support import wait_until
+from harness.waiting import wait_until
 from rq.outbound import addresses
 
 def look():
