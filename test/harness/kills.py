@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from harness import forks
 from harness.checkout import CHECKOUT
+from harness.forks import Forked
 from harness.queues import short
 from harness.sockets import old_ask
 from harness.starting import READY, environment, start
@@ -27,6 +29,7 @@ from rq.layout import Root
 from rq.spool import check, folders
 from rq.states import State
 
+OWNER = (sys.executable, CHECKOUT / "test/harness/owner_process.py")
 PLACES = ("prep", "que", "run", "err", "gone", "new")
 
 # Holds a lock on a file of its message for as long as it or a child lives: a second
@@ -149,18 +152,21 @@ class Queue:
         self.name = name
         self.dir = site.root.queue(name)
         self.promised: list[str] = []
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
 
     # ---- its process
 
     def start(self, crash_at: str = "", **env: str) -> Queue:
         """Start the process; return when it serves, or has died at `crash_at`."""
-        program = CHECKOUT / "test/harness/owner_process.py"
-        words = [sys.executable, program, self.site.root.path, self.name, READY]
+        changes = environment({"RQ_CRASH_AT": crash_at, **env})
+        asked = (str(self.site.root.path), self.name)
         with (self.site.root.log / f"{self.name}.stderr").open("ab") as stderr:
-            self.process, self.said = start(
-                words, environment({"RQ_CRASH_AT": crash_at, **env}), stderr=stderr
-            )
+            if forks.suffice(env):
+                words, fd = (*asked, ""), stderr.fileno()
+                self.process, self.said = forks.start("queue", words, changes, fd)
+            else:
+                words = (*OWNER, *asked, READY)
+                self.process, self.said = start(words, changes, stderr=stderr)
         if not crash_at:
             assert self.said == "\n", self.said or self.log()
         return self

@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness import forks
 from harness.checkout import CHECKOUT
+from harness.forks import Forked
 from harness.sockets import old_ask, old_line
 from harness.starting import READY, environment, start
 from harness.waiting import wait_until
@@ -67,7 +69,7 @@ class RunningQueue:
         self.name = name
         self.dir = self.root.queue(name)
         self.env: dict[str, str] = {}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Forked | None = None
         self.script = self.script_file(script)
         for directory in (self.root.config_dir, self.root.log, self.dir.path):
             directory.mkdir(parents=True, exist_ok=True)
@@ -102,10 +104,16 @@ class RunningQueue:
         self, command: tuple[str, ...] = (), user: str = "", **popen: Any
     ) -> None:
         """Start the owner, perhaps as another user id, and wait until it serves;
-        `command` goes before it."""
-        words = [sys.executable, "-c", f"{self.prelude}\n{MAIN}"]
-        words += [self.root.path, self.name, READY, user]
-        self.process, said = start([*command, *words], environment(self.env), **popen)
+        `command` goes before it. It is forked, where nothing asks for a Python of its
+        own."""
+        env = environment(self.env)
+        if command or popen or self.prelude or not forks.suffice(self.env):
+            words = [sys.executable, "-c", f"{self.prelude}\n{MAIN}"]
+            words += [self.root.path, self.name, READY, user]
+            self.process, said = start([*command, *words], env, **popen)
+        else:
+            asked = (str(self.root.path), self.name, user)
+            self.process, said = forks.start("queue", asked, env)
         assert said == "\n", f"{said!r}; {self.log()}"
 
     @property

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from harness import forks
+from harness.forks import Forked
 from harness.ports import free_port
 from harness.starting import READY, environment, start
 from harness.supervisor import Daemon, daemon_on
@@ -175,7 +177,10 @@ def web_alone(path: Path, **settings: Any) -> Iterator[Client]:
         process.wait(60)
 
 
-def start_web(path: Path, **env: str) -> tuple[subprocess.Popen[bytes], str]:
+def start_web(path: Path, **env: str) -> tuple[subprocess.Popen[bytes] | Forked, str]:
     """Start the web; return its process and what it says of its readiness."""
-    words = ["-m", "rq.web", "--root", path, "--ready-fd", READY]
-    return start([sys.executable, *words], environment(env))
+    words = ("--root", str(path))
+    if forks.suffice(env):
+        return forks.start("web", words, environment(env))
+    command = (sys.executable, "-m", "rq.web", *words, "--ready-fd", READY)
+    return start(command, environment(env))
