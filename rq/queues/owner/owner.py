@@ -1,6 +1,10 @@
-"""What the owner of a queue knows and decides: config, states, what waits, who runs.
+"""The parts of one queue, joined: settings, what is admitted, what waits, what runs.
 
-No sockets and no processes here: `runner` starts and ends scripts, `control` answers.
+Who joins most of them takes the `Owner` whole: the process, the turns, the runner, the
+commands. Who needs a few (`Retention`, `Delivery`, `Orphans`) takes these, so that its
+constructor says what it depends on. A test lists who may take the whole, and why.
+
+No sockets and no processes here; `runner` starts and ends workers, `server` talks.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ SCRIPTERROR = "SCRIPTERROR"
 
 
 class Owner:
-    """One queue, seen from its process."""
+    """The parts of one queue, and what takes several of them: to make, accept, remove."""
 
     def __init__(
         self,
