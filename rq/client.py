@@ -98,7 +98,7 @@ class Kinds:
     """Asks for the kinds of failures, before the first request of a connection, and
     takes the answer out of what comes.
 
-    Timers are not asked: nobody but people reads what they refuse. An owner of before
+    Timers are not asked: only people read what they refuse. An owner of an earlier RQ
     answers that it knows no such command, and goes on.
     """
 

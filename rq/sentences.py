@@ -1,8 +1,7 @@
 """The sentences of failures, as a protocol: how they begin, and of which kind each is.
 
-The ancestor's programs, and RQ's of before, say no kind. This is the only place where
-the text of a failure is looked at; what reads a reply with a kind in it does not come
-here.
+The programs of the ancestor, and earlier versions of RQ, tell no kind. This is the only
+place where the text of a failure is looked at; a reply with a kind does not come here.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _not_permitted(kind: Kind | None) -> tuple[Level, str]:
 
 
 def _kind(reply: Reply) -> Kind | None:
-    """Return the kind of a failure, by its sentence where an RQ of before answers."""
+    """Return the kind of a failure, by its sentence where an earlier RQ answers."""
     if reply.kind is not None:
         return reply.kind
     try:

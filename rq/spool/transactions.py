@@ -24,9 +24,7 @@ from rq.layout import QueueDir
 from rq.spool.record import Record
 from rq.states import Event, Note
 
-REMEMBERED = (
-    7 * 86400.0
-)  # seconds that a decision is known, so that late comers hear it
+REMEMBERED = 7 * 86400.0  # seconds that a decision is remembered
 INLINE = 10_000  # ids that the line of a decision holds; more lie in a manifest
 _MANIFEST = "txn-"
 
@@ -87,8 +85,8 @@ class Transaction:
 class Transactions:
     """All transactions of a queue that are open, or were decided not long ago.
 
-    There may be very many decided ones, for a week each: whoever comes by at every turn
-    looks at those only that want something.
+    Each decided one is kept for a week, so there may be very many: what runs at every
+    turn looks only at those for which something is to be done.
     """
 
     def __init__(self, rows: Iterable[list[Any]] = ()) -> None:
@@ -96,8 +94,8 @@ class Transactions:
         self.by_key: dict[str, str] = {}
         self._of: dict[str, Transaction] = {}  # message: the open one that holds it
         self._open: dict[str, Transaction] = {}  # in the order of their opening
-        # In the order of their decision; a dict would search all that it has forgotten
-        # for the first that is left.
+        # In the order of their decision. A deque, because finding the first key of a dict
+        # takes longer the more keys were removed before it.
         self._decided: deque[Transaction] = deque()
         self._listed: dict[str, Transaction] = {}  # with a manifest
         for row in rows:

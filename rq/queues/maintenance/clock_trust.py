@@ -6,7 +6,7 @@ the clock, or after a start with a clock that is far ahead of the time last seen
 
 from __future__ import annotations
 
-AWAY = 86400.0  # seconds that may pass between two runs and nobody wonders
+AWAY = 86400.0  # seconds; a longer time between two runs counts as a jump of the clock
 
 
 class ClockTrust:

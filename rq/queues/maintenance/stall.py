@@ -1,7 +1,8 @@
 """Whether a queue stands still: messages are due, and none starts or ends.
 
-Not while somebody wants it so (paused, down), while all slots are at work, nor while its
-script cannot be started, which is told by itself. What may pass is told after a while.
+It does not count as standing still when it is paused or down, when all slots are at work,
+or when its script cannot be started, which is told separately. A stall is told when it has
+lasted for PATIENCE.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Stall:
         self._since = 0.0  # monotonic
 
     def look(self) -> None:
-        """Look what holds up the messages that are due. The clock starts anew when that is
-        not the same as at the last look, or when one of them has moved since."""
+        """Look what holds up the messages that are due. The time starts anew when that
+        has changed since the last look, or when a message has started or ended."""
         cause = _cause(self._owner)
         if cause != self._cause:
             self._cause, self._since = cause, time.monotonic()
