@@ -112,4 +112,7 @@ def _queue_with(root: Root, key: str) -> str:
         raise Unreachable(
             f"no queue that answers has {key:.80} to deliver; {'; '.join(silent)}"
         )
-    raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")
+    raise NoSuchMessage(
+        f"no copy or webhook {key:.80} is to be delivered; `rq owed ls` lists those that "
+        "are"
+    )

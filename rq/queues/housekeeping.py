@@ -181,7 +181,7 @@ class Housekeeping:
         step = (wall - self._clocks[0]) - (mono - self._clocks[1])
         self._clocks = (wall, mono)
         if abs(step) > 60:
-            log.warning("the clock stepped by %.0f s", step)
+            log.warning("the clock of this machine was set by %+.0f s", step)
             self.owner.spool.note(Note.CLOCK, step=round(step, 3))
             if step < 0:
                 self.runner.clock_went_back()

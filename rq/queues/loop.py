@@ -69,7 +69,9 @@ class Loop:
         try:
             self._turn_once()
         except Exception:
-            log.exception("a turn failed; RQ goes on with the next")
+            log.exception(
+                "RQ failed in the main loop of the queue; it goes on in a second"
+            )
             self._wakeup.ask_in(1.0)
 
     def _turn_once(self) -> None:
@@ -150,7 +152,7 @@ class Loop:
             spool.commit()
         except DiskFailed as error:
             self._failures += 1
-            log.error("%s; what was asked waits, RQ tries again", error)
+            log.error("%s; requests wait for their answers, RQ tries again", error)
             self._replies.stall(spool.journal_failed)
             self._wakeup.ask_in(back_off.delay(self._failures, 1.0, 30.0))
             return False

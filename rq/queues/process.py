@@ -122,7 +122,10 @@ class Process:
             self._close_cleanly()
             self._end(0)
         except (OSError, RQError) as error:
-            log.error("the end was not clean: %s; the next start replays", error)
+            log.error(
+                "the queue did not stop cleanly: %s; its next start replays the journal",
+                error,
+            )
             self._end(FAILED)
 
     def _close_cleanly(self) -> None:
@@ -152,7 +155,11 @@ class Process:
 
     def orphaned(self) -> None:
         """The parent is gone: wait for another one to adopt us, then stop."""
-        log.warning("the supervisor is gone; waiting %.0f s to be adopted", ORPHANED)
+        log.warning(
+            "the supervisor has ended: this process ends too unless a new one takes it "
+            "over within %.0f s",
+            ORPHANED,
+        )
         self.owner.loop.call_later(ORPHANED, self._stop_unless_adopted)
 
     def _stop_unless_adopted(self) -> None:

@@ -215,7 +215,7 @@ def _surveyed(queue: QueueDir) -> _Survey:
             survey.number[state] += 1
             if msg_id in survey.seen:
                 survey.again.append((msg_id, state))
-                text = f"it lies in {survey.seen[msg_id]} and in {state}"
+                text = f"its folder is in {survey.seen[msg_id]} and in {state}"
                 survey.odd.append((Problem("twice", msg_id, text), state))
             else:
                 survey.seen[msg_id] = state
@@ -297,4 +297,5 @@ def _orphans(queue: QueueDir) -> Iterator[Problem]:
                 text = visible.line(name)
                 yield Problem("orphan", f"{state}/{text}", "it is not a message")
     for name in os.listdir(queue.path / "gone"):
-        yield Problem("orphan", f"gone/{visible.line(name)}", "it was on its way out")
+        text = "it was being removed, and is still there"
+        yield Problem("orphan", f"gone/{visible.line(name)}", text)

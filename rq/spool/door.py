@@ -70,7 +70,7 @@ async def adopt(keeper: Keeper, known_left: dict[str, str]) -> Look:
             break
     for name in look.left.keys() - known_left.keys():
         log.error(
-            "a folder at the door cannot be taken; it stays in new/: %s",
+            "a folder in new/ cannot be accepted; it stays there: %s",
             fields(name=name, reason=look.left[name]),
         )
     return look
@@ -95,7 +95,7 @@ async def _adopt_some(keeper: Keeper, waiting: list[str], look: Look) -> None:
         except OSError as error:
             look.left[arrival.name] = error.strerror or str(error)
         except Exception as error:  # what comes after it must not wait for it
-            log.exception("a folder at the door could not be looked at")
+            log.exception("RQ failed over a folder in new/")
             look.left[arrival.name] = f"RQ failed over it: {error!r:.200}"
 
 
@@ -112,7 +112,7 @@ async def _named(keeper: Keeper, name: str, look: Look) -> str | None:
             look.left[name] = error.strerror or str(error)
             return None
         log.warning(
-            "a name at the door is no UTF-8; RQ has renamed the folder: %s",
+            "the name of a folder in new/ is not UTF-8; RQ has renamed it: %s",
             fields(name=name, now=fresh),
         )
         return fresh
@@ -205,7 +205,7 @@ async def _let_copy_in(keeper: Keeper, arrival: Arrival) -> bool:
         message = message.with_(attachments=copied)
         message.encode_new()
         if not keeper.is_open():
-            raise OSError(None, "nothing can be accepted any more")
+            raise OSError(None, "the queue accepts nothing any more")
     except Exception:
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise
@@ -236,7 +236,7 @@ def _refuse(spool: Spool, name: str, reason: str) -> None:
     """Let a malformed folder go to err, with the reason."""
     msg_id = spool.new_id()
     log.error(
-        "what came through the door cannot be used; RQ moves it to err: %s",
+        "a folder from new/ is not a whole message; RQ moves it to err: %s",
         fields(name=name, msg_id=msg_id, reason=reason),
     )
     facts: Facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}

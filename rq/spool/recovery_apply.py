@@ -197,7 +197,7 @@ class _Recovery:
     def _observe(self, msg_id: str, fold: Fold, at: State) -> None:
         """Believe a hand that has moved a folder, and write it down."""
         _log.warning(
-            "a folder was moved by hand; RQ believes it: %s",
+            "a folder was moved by hand; RQ takes its new place as its state: %s",
             fields(msg_id=msg_id, journal=fold.state, folder=at),
         )
         self._note_observed(msg_id, fold.state, at)

@@ -133,7 +133,10 @@ def _say(fd: int | None, text: str) -> None:
         os.write(fd, text.encode())
         os.close(fd)
     except OSError as error:
-        log.warning("whoever started us does not wait for us: %s", error)
+        log.warning(
+            "the process that started the supervisor does not wait for it: %s",
+            error,
+        )
 
 
 class _Program:

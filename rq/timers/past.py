@@ -89,5 +89,8 @@ def read_state(path: Path) -> dict[str, Past]:
         raise
     except (BadConfig, TypeError, AttributeError) as error:
         if path.exists():
-            log.error("what the timers did is not names, so each fires anew: %s", error)
+            log.error(
+                "what the timers did before cannot be read, so each starts anew: %s",
+                error,
+            )
         return {}

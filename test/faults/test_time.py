@@ -59,7 +59,7 @@ def test_a_clock_that_is_put_back_holds_up_nobody_whose_turn_it_was(
     if restarted:
         queue.restart()
     else:
-        wait_until(lambda: "the clock stepped" in queue.log(), 30)
+        wait_until(lambda: "the clock of this machine was set" in queue.log(), 30)
     queue.resume()
     for msg_id in [*at_once, again]:
         queue.until(msg_id, "done", 30)
@@ -74,7 +74,7 @@ def test_a_clock_that_is_put_back_holds_up_no_script_that_is_mended(site, clock)
     msg_id = queue.submit()
     wait_until(lambda: "SCRIPTERROR" in queue.log(), 30)
     clock.set(-DAY)
-    wait_until(lambda: "the clock stepped" in queue.log(), 30)
+    wait_until(lambda: "the clock of this machine was set" in queue.log(), 30)
     program.with_suffix(".gone").rename(program)
     queue.until(msg_id, "done", 30)
     queue.prove()

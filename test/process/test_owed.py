@@ -154,5 +154,5 @@ def test_what_is_still_tried_may_be_given_up_but_not_taken_for_delivered(a, b):
 def test_what_is_not_owed_cannot_be_resolved(a, key):
     key = key.format(journal=a.ok("detail")["journal_id"])
     asked = {"key": key, "as": "dropped"}
-    assert a.refused("resolve_owed", asked).startswith("nothing is owed under")
+    assert a.refused("resolve_owed", asked).startswith("no copy or webhook")
     assert "must be one of" in a.refused("resolve_owed", {"key": key, "as": "lost"})

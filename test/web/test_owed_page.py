@@ -43,7 +43,7 @@ def test_the_word_of_a_person_is_taken(a, web, verb):
     assert a.owed() == []
     assert web.get("/q/a/queue.json").json["owed"] == []
     again = web.post(asked["post"], {**asked["fields"], "x_format": "json"})
-    assert again.json[1].startswith("nothing is owed under")
+    assert again.json[1].startswith("no copy or webhook")
 
 
 def test_it_is_sent_again(a, web):

@@ -165,7 +165,8 @@ class Worker:
         """
         if not self.hung_up:
             log.warning(
-                "a worker said `ready` and no word of its message; RQ lets it end: %s",
+                "a worker said `ready` before it said how its message ended; RQ gives "
+                "it no other message: %s",
                 fields(pid=self.pid),
             )
         self.renewing = self.hung_up = True

@@ -92,7 +92,10 @@ def _find(owner: Owner, key: str) -> Of:
     of = _place(owner, key)
     if of is not None:
         return of
-    raise NoSuchMessage(f"nothing is owed under {key:.80}; `rq owed ls` lists what is")
+    raise NoSuchMessage(
+        f"no copy or webhook {key:.80} is to be delivered; `rq owed ls` lists those "
+        "that are"
+    )
 
 
 def _place(owner: Owner, key: str) -> Of | None:

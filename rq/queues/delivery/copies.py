@@ -67,7 +67,7 @@ async def take_copy(
 
 
 def _check_still_open(owner: Owner, copy: str) -> None:
-    """Discard the copy, and say so, when nothing can be accepted any more."""
+    """Discard the copy, and say so, when the queue accepts nothing any more."""
     try:
         owner.admission.check_open()
     except RQError:

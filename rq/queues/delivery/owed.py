@@ -226,7 +226,7 @@ class Delivery:
         self._look_at = min(self._look_at, self._held[dest])
         self._wakeup.ask_in(pause)
         log.warning(
-            "messages are still owed to another queue, RQ tries again: %s",
+            "copies or webhooks cannot be delivered yet; RQ tries again: %s",
             fields(dest=dest, reason=reason),
         )
 

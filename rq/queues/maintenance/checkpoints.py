@@ -149,4 +149,8 @@ def _finish(writing: index.Writing) -> None:
 
 def _give_up(writing: index.Writing, error: OSError) -> None:
     writing.abandon()
-    log.error("the index could not be written: %s; a start takes longer", error)
+    log.error(
+        "the index of a checkpoint could not be written: %s; the next start takes "
+        "longer",
+        error,
+    )

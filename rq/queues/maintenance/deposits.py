@@ -45,7 +45,7 @@ class Deposits:
         try:
             await self._let_in()
         except (OSError, RQError) as error:
-            log.error("the door cannot be looked at: %s; RQ tries again", error)
+            log.error("new/ cannot be looked at: %s; RQ tries again", error)
 
     async def _let_in(self) -> None:
         more = True

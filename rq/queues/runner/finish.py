@@ -58,7 +58,7 @@ class Finisher:
             _fire(owner, attempt, decided)
         except Exception as error:
             msg_id = attempt.msg_id
-            log.exception("an end cannot be written: %s", fields(msg_id=msg_id))
+            log.exception("RQ failed to end a message: %s", fields(msg_id=msg_id))
             if owner.spool.find(msg_id) is not State.RUN:
                 return
             text = f"{decided.name}, but {abort.unforeseen(error)}"

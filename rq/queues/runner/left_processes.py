@@ -52,7 +52,11 @@ class LeftProcesses:
             try:
                 self._has_ended(process)
             except Unread as error:  # its message is read again at the next look
-                _log.warning("a message cannot be taken back yet: %s", error)
+                _log.warning(
+                    "a message cannot be read, so it stays in run for now; RQ tries "
+                    "again: %s",
+                    error,
+                )
 
     def _has_ended(self, process: Holder) -> None:
         others = [other for other in self._left if other is not process]
