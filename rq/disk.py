@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rq.wording import size
+
 INODES_PER_MESSAGE = 5  # folder, msg, status, job, stdio.log
 BYTES_PER_MESSAGE = 5 * 4096
 _NETWORK = frozenset(
@@ -79,8 +81,8 @@ def lack(path: Path) -> str | None:
     if bytes_free >= _FULL_BYTES and (not room.f_files or room.f_favail >= _FULL_FILES):
         return None
     return (
-        f"the disk of {path} is full ({bytes_free} bytes and {room.f_favail} inodes "
-        "free): free some, then try again"
+        f"the disk of {path} is full ({size(bytes_free)} and {room.f_favail:,} "
+        "inodes free): free some, then try again"
     )
 
 
@@ -151,7 +153,7 @@ def _power_cuts(fs: FileSystem) -> Iterator[str]:
     if kind:
         yield kind
     if {"nobarrier", "barrier=0"} & set(fs.options):
-        yield "it is mounted without barriers, so a sync does not reach the disk"
+        yield "it is mounted without barriers, so a sync may not reach the disk"
     if fs.data_mode == "writeback":
         yield "data=writeback: after it, files may be there without their content"
 

@@ -14,7 +14,7 @@ from rq.errors import Refused
 from rq.layout import Root
 
 ACCEPT = "rq restore accept"
-_NUMBER = re.compile(r"\d+ bytes free")
+_NUMBER = re.compile(r"[\d.,]+( \w+)? free\b")
 
 
 @contextlib.contextmanager

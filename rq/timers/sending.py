@@ -184,7 +184,8 @@ class Timers:
         socket = self.root.queue(timer.queue).socket
         [status] = await client.ask_async(socket, "status", timeout=ASK_TIMEOUT)
         if status != "UP":
-            result = f"skipped: queue {timer.queue} is {status}"
+            said = "paused" if status == "PAUSE" else status
+            result = f"skipped: queue {timer.queue} is {said}"
             return replace(done, last=counts_from(begun, now), result=result)
         message = {**timer.fields, "dest": timer.dest, "_key": timer.key(begun)}
         reply = await client.ask_async(

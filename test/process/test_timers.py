@@ -145,7 +145,7 @@ def test_a_queue_that_is_not_up_is_skipped_and_that_is_shown(running):
     running.ask("pause_queue", "q")
     wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"])
     write(running, "t")
-    wait_until(lambda: row(running, "t")["result"] == "skipped: queue q is PAUSE")
+    wait_until(lambda: row(running, "t")["result"] == "skipped: queue q is paused")
     assert row(running, "t")["due"] > time.time() + 80000
     assert fired(running, "q") == 0
 

@@ -4,9 +4,9 @@ from rq.cli.full_disk import by_reason
 
 
 def test_each_reason_is_told_once_with_all_whom_it_keeps():
-    full = "the disk is full: {} bytes free, 67108864 kept"
-    closed = {"a": full.format(10), "b": "stopping", "c": full.format(20)}
-    assert by_reason(closed) == [(["a", "c"], full.format(10)), (["b"], "stopping")]
+    full = "the disk is full: {} free, and RQ keeps 64.0 MiB"
+    closed = {"a": full.format("10 B"), "b": "stopping", "c": full.format("1.5 MiB")}
+    assert by_reason(closed) == [(["a", "c"], full.format("10 B")), (["b"], "stopping")]
 
 
 def test_the_word_for_copied_queues_speaks_for_all_of_them():

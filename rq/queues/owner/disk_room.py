@@ -6,6 +6,7 @@ import os
 import time
 
 from rq.config.settings import RootConfig
+from rq.wording import size
 
 HOLDS = 1.0  # seconds that an answer holds
 
@@ -32,12 +33,14 @@ class DiskRoom:
         free = room.f_bavail * room.f_frsize
         if free < kept.min_free_bytes:
             return (
-                f"the disk is full: {free} bytes free, {kept.min_free_bytes} kept; "
-                "free some, or lower min_free_bytes"
+                f"the disk is full: {size(free)} free, and RQ keeps "
+                f"{size(kept.min_free_bytes)} (min_free_bytes in config/config.json); "
+                "free some space"
             )
         if room.f_files and room.f_favail < kept.min_free_inodes:
             return (
-                f"the disk is out of inodes: {room.f_favail} free, "
-                f"{kept.min_free_inodes} kept; free some, or lower min_free_inodes"
+                f"the disk is out of inodes: {room.f_favail:,} free, and RQ keeps "
+                f"{kept.min_free_inodes:,} (min_free_inodes in config/config.json); "
+                "remove some files"
             )
         return None
