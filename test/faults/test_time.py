@@ -161,7 +161,7 @@ def test_a_door_that_cannot_be_looked_at_keeps_no_chore_from_its_turn(site, cloc
     door = queue.dir.path / "new"
     door.rmdir()
     door.write_text("no directory")
-    wait_until(lambda: "the door cannot be looked at" in queue.log(), 30)
+    wait_until(lambda: "new/ cannot be looked at" in queue.log(), 30)
     clock.set(2 * HOUR)  # the journal is sealed by the hour
     wait_until(lambda: list(queue.dir.history.glob("*/*.jsonl")), 30)
     door.unlink()

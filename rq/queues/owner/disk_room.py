@@ -34,13 +34,13 @@ class DiskRoom:
         if free < kept.min_free_bytes:
             return (
                 f"the disk is full: {size(free)} free, and RQ keeps "
-                f"{size(kept.min_free_bytes)} (min_free_bytes in config/config.json); "
-                "free some space"
+                f"{size(kept.min_free_bytes)}; free some, or lower min_free_bytes in "
+                "config/config.json"
             )
         if room.f_files and room.f_favail < kept.min_free_inodes:
             return (
                 f"the disk is out of inodes: {room.f_favail:,} free, and RQ keeps "
-                f"{kept.min_free_inodes:,} (min_free_inodes in config/config.json); "
-                "remove some files"
+                f"{kept.min_free_inodes:,}; free some, or lower min_free_inodes in "
+                "config/config.json"
             )
         return None
