@@ -100,8 +100,9 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.LATER: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
-        "The script asked to be run later: {reason}",
-        "Nothing; it runs again by itself. `rq run {id}` does not wait.",
+        "The script asked to be run later: {later}",
+        "Nothing, if that passes by itself: the message then runs again. `rq run {id}` "
+        "tries now.",
     ),
     Cause.RESEND_LIMIT: Story(
         "It failed: it asked to be run again {times}, and that is the end.",
@@ -125,7 +126,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.NO_WORD: Story(
         "It failed in attempt {attempt} after {run}.",
-        "The script exited with 0 but never reported done, err or resend.",
+        "The script exited with 0 but never reported done, err or resend{said}",
         "Let the script write `done` to descriptor 3 as its last act, then "
         "`rq retry {id}`.",
     ),
@@ -187,7 +188,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.BATCH: Story(
         "Attempt {attempt} was lost and it waits for the next.",
-        "The process of its batch ended before it had said how this one did "
+        "The process of its batch ended before it had reported how this message ended "
         "(retry {count} of {max_count}): {text}",
         "Nothing; it runs again by itself. `rq logs {id}` shows the output of the batch.",
     ),
@@ -289,10 +290,12 @@ class _Facts(dict[str, Any]):
         text = self["text"] = str(facts.get("job_status") or "")
         self["other"] = wording.leader(text)
         self["reason"] = wording.reason(text)
+        self["later"] = wording.later(text)
         self["refusal"] = wording.refusal(text)
         self["times"] = wording.times(facts.get("count"))
         self["size"] = wording.size_of_environment(text)
         self["says"] = f"; it says: {text}" if text else ""
+        self["said"] = f"; its last words: {text}" if text else ""
         self["known"] = text or "The reason is not known."
         word, last = wording.improper(text)
         self["after"] = f" after it had reported {word}" if word else ""

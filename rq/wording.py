@@ -65,6 +65,30 @@ def reason(text: str) -> str:
     return f"waits for {delay[1]}: {said}" if delay[1] else said
 
 
+def later(text: str) -> str:
+    """Return why a script asks to be run later, as the rest of a sentence.
+
+    >>> [later(text) for text in ("2@http://h:3333 Connection refused", "5@h", "5-busy")]
+    ['http://h:3333 cannot take it: Connection refused', 'h cannot take it', 'busy']
+    """
+    delay = _DELAY.match(text)
+    if delay is None or delay[1] is None:
+        return reason(text)
+    said = text[delay.end() :]
+    return f"{delay[1]} cannot take it" + (f": {said}" if said else "")
+
+
+def in_list(state: str, text: str) -> str:
+    """Return what a script last said of a message, as a list of messages has room for it.
+
+    >>> [in_list(state, "900-busy") for state in ("que", "run")]
+    ['busy', '900-busy']
+    """
+    if state == "que":
+        return reason(text)
+    return shortly(text) if state in ("err", "errack", "dismissed") else text
+
+
 def improper(text: str) -> tuple[str, str]:
     """Return the word that a script reported before it ended as it should not, and the
     last that it said.

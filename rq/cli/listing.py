@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from rq import wording
 from rq.cli import owner, place, state_counts, term
 from rq.layout import Root
 from rq.replies import MessageRow
@@ -78,7 +79,8 @@ def _table(rows: Sequence[MessageRow]) -> None:
 
 
 def _status(row: MessageRow) -> str:
-    text = str(row.get("status", "")).partition(" - ")[2]
+    said = str(row.get("status", "")).partition(" - ")[2]
+    text = wording.in_list(row["state"], said)
     return f"[batch of {row['messages']}] {text}" if "batch" in row else text
 
 

@@ -49,7 +49,7 @@ def _print_story(message: MessageView) -> None:
 
 def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
     fields: Mapping[str, object] = message
-    yield "status", message.get("status", "")
+    yield "status", _status(message)
     for name in PARAMS:
         if name in fields:
             yield name, fields[name]
@@ -63,6 +63,11 @@ def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
     if message.get("removed_at"):
         yield "will be removed", _when(float(message["removed_at"]))
     yield "folder", message.get("path", "")
+
+
+def _status(message: MessageView) -> str:
+    state, dash, said = str(message.get("status", "")).partition(" - ")
+    return f"{state}{dash}{wording.in_list(message['state'], said)}"
 
 
 def _when(epoch: float) -> str:

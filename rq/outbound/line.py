@@ -110,7 +110,8 @@ class Line:
         try:
             places = addresses.find(self._host, to.port, peer.allow)
         except Internal as error:
-            raise NotAllowed(f"{error}: `rq relay allow {to.place}`") from None
+            text = f"{error}: `rq relay allow {to.place}` lets RQ send there"
+            raise NotAllowed(text) from None
         if to.scheme == "https" or not peer.login or peer.insecure:
             return places
         if inside := [place for place in places if addresses.is_loopback(place)]:

@@ -64,6 +64,6 @@ class Limits:
 
 def died(exit_status: int | None, signal: str | None, greeted: bool) -> str:
     """Return what is told of a worker that has ended unasked, without a message."""
-    how = f"exit {exit_status}" if signal is None else signal
+    how = f"exit status {exit_status}" if signal is None else signal
     when = "without a message" if greeted else "before it said ready"
     return f"a worker ended {when}: {how}"

@@ -228,8 +228,11 @@ def test_what_it_leaves_behind_without_a_message_is_ended_too(queue):
 # ---- scripts that are none
 
 NEVER_READY = {
-    "ends": ("#!/bin/sh\nexit 3\n", "before it said ready: exit 3"),
-    "is no worker": ("#!/bin/sh\necho done >&3\n", "before it said ready: exit 0"),
+    "ends": ("#!/bin/sh\nexit 3\n", "before it said ready: exit status 3"),
+    "is no worker": (
+        "#!/bin/sh\necho done >&3\n",
+        "before it said ready: exit status 0",
+    ),
     "dies": ("#!/bin/sh\nkill -9 $$\n", "before it said ready: SIGKILL"),
     "has no interpreter": ("#!/no/such\n", "No such file"),
 }

@@ -44,7 +44,10 @@ def test_a_private_host_waits_until_the_operator_allows_it(pair, settings, capfd
     before = len(pair.proxy.requests)
     msg_id = pair.send()
     port = pair.proxy.own_port
-    text = f"127.0.0.1 is an internal address: `rq relay allow 127.0.0.1:{port}`"
+    text = (
+        f"127.0.0.1 is an internal address: `rq relay allow 127.0.0.1:{port}` "
+        "lets RQ send there"
+    )
     shown = pair.until_told(msg_id, text)
     assert (shown["state"], shown["count"]) == ("que", 0)
     assert len(pair.proxy.requests) == before

@@ -38,7 +38,7 @@ def test_a_worker_is_worn_after_so_many_messages_or_seconds(messages, age, worn)
 @pytest.mark.parametrize(
     ("how", "greeted", "text"),
     [
-        ((1, None), False, "a worker ended before it said ready: exit 1"),
+        ((1, None), False, "a worker ended before it said ready: exit status 1"),
         ((None, "SIGKILL"), True, "a worker ended without a message: SIGKILL"),
     ],
 )

@@ -91,8 +91,9 @@ def decide_in_batch(
         return decide(batch, exit_status, signal, count, max_count)
     if count + 1 >= max_count:
         return Outcome(Event.FAIL, Cause.CRASH_LIMIT, f"lost {count + 1} times")
-    how = signal if exit_status is None else f"exit {exit_status}"
-    text = f"its batch ended with {how} and last said {batch.text or 'nothing'}"
+    how = signal if exit_status is None else f"exit status {exit_status}"
+    said = f"its last words: {batch.text}" if batch.text else "it reported nothing"
+    text = f"its batch ended with {how}; {said}"
     again = back_off.delay(count + 1)
     return Outcome(Event.RETRY, Cause.BATCH, text, again)
 

@@ -225,10 +225,15 @@ def _what_it_needs(owner: Owner) -> str:
     if owner.script.error is not None:
         return (
             "Mend the script (path, x bit, first line); the message then starts by "
-            "itself within seconds."
+            f"itself within seconds. log/queue-{owner.name}.log may say more."
         )
     if owner.config.num_workers == 0:
         return "Give the queue slots: `num_workers` in its config.json."
+    if stall.lacks_worker(owner) and stall.slow_worker(owner) is not None:
+        return (
+            "See that the script writes `ready` to descriptor 3; "
+            f"log/queue-{owner.name}.log holds what it prints."
+        )
     return ""
 
 

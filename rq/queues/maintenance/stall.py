@@ -11,6 +11,7 @@ import time
 
 from rq.config.admin import Admin
 from rq.config.settings import PERSISTENT
+from rq.queues.attempts.worker import Worker
 from rq.queues.owner.owner import Owner
 from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool import LAG_MESSAGES
@@ -96,18 +97,22 @@ def _destinations(owner: Owner) -> str:
 
 def why_no_worker(owner: Owner) -> str:
     """Return in a sentence why no long-lived worker is free."""
-    starting = [
-        worker
-        for worker in owner.attempts.workers.values()
-        if worker.phase is WorkerPhase.STARTING
-    ]
-    age = time.monotonic() - starting[0].began if starting else 0.0
-    if age < SLOW_START:
+    slow = slow_worker(owner)
+    if slow is None:
         return "No worker is ready yet."
+    age = duration(time.monotonic() - slow.began)
     return (
-        f"No worker is ready: the one that was started {duration(age)} ago (pid "
-        f"{starting[0].pid}) has not said `ready` yet. Does its script do so?"
+        f"No worker is ready: the one that was started {age} ago (pid {slow.pid}) has "
+        "not reported `ready` yet."
     )
+
+
+def slow_worker(owner: Owner) -> Worker | None:
+    """Return the worker that was started a while ago and is not ready; None: none is."""
+    for worker in owner.attempts.workers.values():
+        if worker.phase is WorkerPhase.STARTING:
+            return worker if time.monotonic() - worker.began >= SLOW_START else None
+    return None
 
 
 def lacks_worker(owner: Owner) -> bool:
