@@ -8,12 +8,10 @@ before the command is started.
 from __future__ import annotations
 
 import difflib
-import errno
 import json
 import os
 import re
 import signal
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from rq import script
 from rq.errors import BadInput
 from rq.nesting import Json
 from rq.pipe import Verb
+from rq.scripts import program_file
 
 FILE = "command.json"  # beside `run`
 RUN = f"""\
@@ -45,7 +44,6 @@ _ALL_WORDS = frozenset({"ssh", "rsh", "eval", "watch", "parallel"})
 _CODE = re.compile(r"-[A-Za-z]*c|--command")
 _BETWEEN = re.compile(r"-.*|[0-9.]+[smhd]?|\w+=.*", re.DOTALL)
 _BEHIND = "--"
-_LONGEST_FIRST = 256  # bytes of a first line that the kernel reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,43 +154,6 @@ def _replaced(template: str, params: Mapping[str, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def unfit(program: str) -> str:
-    """Return why the file of a program cannot be started, and what to do; "" when it looks
-    as if it could, and for what is looked for on the PATH."""
-    if "/" not in program:
-        return ""
-    try:
-        mode = os.stat(program).st_mode
-    except PermissionError:
-        return "a directory above it is closed to RQ's user"
-    except OSError:
-        return "there is no such file"
-    if not stat.S_ISREG(mode):
-        return "it is not a regular file"
-    if not os.access(program, os.X_OK):
-        if mode & 0o111:
-            return f"RQ's user may not execute it: chmod a+rx {program}"
-        return f"it is not executable: chmod +x {program}"
-    return _unfit_interpreter(program)
-
-
-def _unfit_interpreter(program: str) -> str:
-    """Return what is wrong with the first line of a script."""
-    try:
-        with open(program, "rb") as file:
-            first = file.readline(_LONGEST_FIRST)
-    except OSError:  # it may be started and not be read
-        return ""
-    if not first.startswith(b"#!"):
-        return ""
-    named = first[2:].split() or [b"no interpreter"]
-    if first.endswith(b"\r\n"):
-        return f"its lines end as on Windows: sed -i 's/\\r$//' {program}"
-    if os.path.exists(named[0]):
-        return ""
-    return f"its first line names {os.fsdecode(named[0])}, which is not there"
-
-
 # ---- the script
 
 
@@ -215,16 +176,9 @@ def main(argv: Sequence[str]) -> int:
         os.execvp(words[0], words)
     except OSError as error:
         program = command.words[0]
-        why = unfit(program) or _refused(error)
+        why = program_file.why_not(program, error)
     script.say(Verb.ERR, f"{program} cannot be started: {why}")
     return 1
-
-
-def _refused(error: OSError) -> str:
-    """Return why the kernel starts no program."""
-    if error.errno == errno.ENOEXEC:
-        return "its first line names no interpreter: let it begin with #!/bin/sh"
-    return error.strerror or str(error)
 
 
 def _read(path: Path) -> Command:

@@ -15,6 +15,7 @@ from rq.command import Command
 from rq.config import files, settings
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
+from rq.scripts import program_file
 
 _PATIENCE = 60.0  # seconds until the queue serves
 _LOOK = 0.05
@@ -82,7 +83,7 @@ def _resolved(root: Root, given: Command) -> Command:
     path = _path(root)
     if "/" in program:
         program = os.path.abspath(program)
-    if why := command.unfit(program):
+    if why := program_file.unfit(program):
         raise BadInput(f"{program} cannot be started: {why}{_apart(program)}")
     if shutil.which(program, path=path) is None:
         here = shutil.which(program)

@@ -262,5 +262,6 @@ def find_program(argv: list[str], path: str) -> list[str]:
         return argv
     program = shutil.which(argv[0], path=path)
     if program is None:
-        raise FileNotFoundError(2, "no such program", argv[0])
+        text = f"no such program on the PATH of scripts: {argv[0]}"
+        raise FileNotFoundError(2, text, argv[0])
     return [program, *argv[1:]]

@@ -10,6 +10,7 @@ from pathlib import Path
 from rq import back_off
 from rq.causes import Cause
 from rq.logs import fields
+from rq.scripts import program_file
 
 LOOK_SECONDS = 1.0  # how long a look at the script holds for long-lived workers
 SCRIPT_SECONDS = 2.0  # how often a script that cannot be started is looked at again
@@ -68,7 +69,7 @@ class ScriptFile:
             self.identity = identity
             return True
         self._unfit = True
-        why = "not executable" if os.path.exists(path) else "no such file"
+        why = program_file.unfit(path) or "it is not executable"
         self.fail(f"{self._script}: {why}", now)
         return False
 
@@ -89,6 +90,12 @@ class ScriptFile:
             log.error("SCRIPTERROR: %s; messages wait in que until it is mended", text)
         self.error = text
         self.retry_at = now + SCRIPT_SECONDS
+
+    def why_not(self, error: OSError) -> str:
+        """Return why its start has failed, and what to do."""
+        if error.errno not in MISSING:
+            return f"{self._script}: {error.strerror or error}"
+        return f"{self._script}: {program_file.why_not(self._real(), error)}"
 
     def not_started(self, cause: Cause, text: str, now: float) -> None:
         """A start failed: wait, unless that was its message's own fault."""

@@ -234,7 +234,7 @@ NEVER_READY = {
         "before it said ready: exit status 0",
     ),
     "dies": ("#!/bin/sh\nkill -9 $$\n", "before it said ready: SIGKILL"),
-    "has no interpreter": ("#!/no/such\n", "No such file"),
+    "has no interpreter": ("#!/no/such\n", "its first line names /no/such"),
 }
 
 
@@ -267,12 +267,14 @@ def test_a_script_that_lives_and_never_says_ready_is_named_to_who_asks(tmp_path)
         why = wait_until(
             lambda: (
                 text
-                if "has not said" in (text := queue.get(msg_id)["story"]["why"])
+                if "has not reported `ready`"
+                in (text := queue.get(msg_id)["story"]["why"])
                 else None
             ),
             30,
         )
         assert f"pid {queue.ok('detail')['workers'][0]['pid']})" in why
+        assert "writes `ready`" in queue.get(msg_id)["story"]["todo"]
         queue.script.write_text(WORKER)
         queue.ask("wake")
         assert queue.ended(msg_id, 60)["state"] == "done"

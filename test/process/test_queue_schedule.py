@@ -405,7 +405,9 @@ def test_a_script_that_lost_its_x_bit_heals_at_once_when_told(make):
 BREAKS = {
     "no such file": lambda path: path.unlink(),
     "not executable": lambda path: path.chmod(0o644),
-    "No such file": lambda path: path.write_text("#!/no/such/interpreter\n"),
+    "names /no/such/interpreter, which is not there": lambda path: path.write_text(
+        "#!/no/such/interpreter\n"
+    ),
     "format": lambda path: path.write_text("no first line at all\n"),
 }
 

@@ -211,7 +211,7 @@ CAUSES = {
     Cause.EXIT: (says("exit 7"), "err", "failed in attempt 1", "status 7"),
     Cause.SIGNAL: (says("kill -9 $$"), "err", "failed in attempt 1", "SIGKILL"),
     Cause.NO_WORD: (says("exit 0"), "err", "failed in attempt 1", "never reported"),
-    Cause.SCRIPT: (script, "que", "cannot be started", "No such file"),
+    Cause.SCRIPT: (script, "que", "cannot be started", "which is not there"),
     Cause.SPAWN: (spawn, "que", "no process could be", "Too many open files"),
     Cause.TOO_LARGE: (too_large, "err", "before it was started", "of a process (200"),
     Cause.BAD_MESSAGE: (bad_message, "err", "refused when its", "due is not epoch"),

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.command import Command, check, expand, parse, unfit
+from rq.command import Command, check, expand, parse
 from rq.errors import BadInput
+from rq.scripts.program_file import unfit
 
 
 def words(*command, append=False):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rq import back_off
 from rq.causes import Cause
 from rq.message import Message
-from rq.scripts.script_file import MISSING
+from rq.scripts.script_file import MISSING, ScriptFile
 from rq.states import Event
 
 # What an earlier attempt can have made of a folder: no reason to try it again.
@@ -68,11 +68,12 @@ class FailedStarts:
         self._tries.pop(msg_id, None)
 
 
-def why_not_started(script: str, message: Message, error: OSError) -> Abort:
+def why_not_started(script: ScriptFile, message: Message, error: OSError) -> Abort:
     """Return what an error at the start of `script` means for its message."""
     in_folder = _in_folder(error, message.msg_id)
-    where = error.filename if in_folder else script
-    text = f"{where}: {error.strerror or error}"
+    text = script.why_not(error)
+    if in_folder:
+        text = f"{error.filename}: {error.strerror or error}"
     if error.errno == errno.E2BIG:
         size = sum(len(k) + len(str(v)) for k, v in message.params.items())
         limit = os.sysconf("SC_ARG_MAX")

@@ -188,8 +188,7 @@ class Batches:
             batch_dirs.share_log(spool, batch.batch_id, msg_id, message.attempt)
             attempt.stamp = spool.run_folders.stamp(msg_id)
         except OSError as error:
-            script = self.owner.config.script
-            why = abort.why_not_started(script, message, error)
+            why = abort.why_not_started(self.owner.script, message, error)
             if why.cause is Cause.FOLDER:
                 why = self._parts.failed_starts.refuse(msg_id, why.cause, why.text)
             if why.event is not Event.FAIL and not why.wait:
@@ -241,7 +240,7 @@ class Batches:
 
     def _not_started(self, batch: Batch, error: OSError) -> None:
         first = next(iter(batch)).message
-        why = abort.why_not_started(self.owner.config.script, first, error)
+        why = abort.why_not_started(self.owner.script, first, error)
         if why.event is Event.FAIL:  # no single message is to blame
             why = Abort(Event.REQUEUE, Cause.SPAWN, why.text)
         log.warning(

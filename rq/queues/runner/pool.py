@@ -84,7 +84,7 @@ class Pool:
         try:
             return self._grow(now)
         except OSError as error:
-            text = f"{self._owner.config.script}: {error.strerror or error}"
+            text = self._parts.file.why_not(error)
             log.warning("a worker could not be started: %s", fields(reason=text))
             if error.errno in MISSING:
                 self._parts.file.fail(text, now)

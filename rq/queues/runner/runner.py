@@ -136,7 +136,7 @@ class Runner:
         self.owner.attempts.start([attempt])
 
     def _not_started(self, attempt: Attempt, error: OSError) -> None:
-        why = abort.why_not_started(self.owner.config.script, attempt.message, error)
+        why = abort.why_not_started(self.owner.script, attempt.message, error)
         if why.cause is Cause.FOLDER:
             why = self._parts.failed_starts.refuse(attempt.msg_id, why.cause, why.text)
         log.warning(
