@@ -76,12 +76,12 @@ STORIES: dict[Cause, Story] = {
     Cause.RELAYED: Story(
         "It was handed over in attempt {attempt} after {run}.",
         "The script reported relayed and exited with 0: {text}",
-        "Nothing here; the message lives on where the text says.",
+        "Nothing here; the message goes on at that address.",
     ),
     Cause.FORWARDED: Story(
         "It succeeded in attempt {attempt} after {run}, and was handed on.",
         "The script reported forward and exited with 0: {text}",
-        "Nothing here; a copy of it lives on there.",
+        "Nothing here; a copy of it goes on there.",
     ),
     Cause.DUPLICATE: Story(
         "It ended together with another message and did not run itself.",

@@ -155,11 +155,11 @@ def _power_cuts(fs: FileSystem) -> Iterator[str]:
     if {"nobarrier", "barrier=0"} & set(fs.options):
         yield "it is mounted without barriers, so a sync may not reach the disk"
     if fs.data_mode == "writeback":
-        yield "data=writeback: after it, files may be there without their content"
+        yield "data=writeback: afterwards files may be there without their content"
 
 
 def _warnings(fs: FileSystem) -> Iterator[str]:
-    yield from (f"power cut: {why}" for why in _power_cuts(fs))
+    yield from (f"power cuts may lose messages: {why}" for why in _power_cuts(fs))
     if fs.dir_nlink is False:
         yield "a directory holds at most 65,000 folders here (ext4 without dir_nlink)"
 
@@ -180,8 +180,8 @@ def _warning_of_kind(fs: FileSystem) -> str | None:
         )
     if fs.has_journal is False:
         return (
-            f"this {kind} has no journal, so folders may be missing or mixed up after it "
-            "(unmounted, `tune2fs -O has_journal DEVICE` adds one)"
+            f"this {kind} has no journal, so folders may be missing or mixed up afterwards "
+            "(while it is unmounted, `tune2fs -O has_journal DEVICE` adds one)"
         )
     if fs.has_journal is None:
         return f"it is not known whether {kind} keeps a journal"

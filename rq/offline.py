@@ -22,6 +22,11 @@ from rq.spool import folders, script_files
 from rq.states import State
 from rq.wording import duration
 
+_NEEDS_PROCESS = (
+    "Let its queue run again (`rq status` says what is wrong); the message then starts by "
+    "itself."
+)
+
 
 def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
     """Return all about a message, as the owner would; `silent` says why it does not."""
@@ -37,7 +42,7 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
         "count": message.count,
         "max_count": message.max_count,
         "attempt": _attempts(message, status),
-        "needs": needed(admin_status(root, queue), queue),
+        "needs": needed(admin_status(root, queue), queue) or _NEEDS_PROCESS,
         "waiting": _waiting(root, queue, message.due, time.time(), silent),
     }
     fields = message.to_json()

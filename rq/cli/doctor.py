@@ -54,7 +54,10 @@ def _speed(root: Root, system: disk.FileSystem) -> tuple[Speed | None, list[str]
     from rq.spool import disk_speed
 
     if system.free_bytes < _ROOM:
-        return None, [f"the disk was not measured: that takes {wording.size(_ROOM)}"]
+        text = (
+            f"the disk was not measured: that takes {wording.size(_ROOM)} of free space"
+        )
+        return None, [text]
     try:
         return disk_speed.measure(root.path), []
     except OSError as error:
@@ -66,9 +69,9 @@ def _disk_lines(system: disk.FileSystem) -> Iterator[tuple[str, str]]:
     mode = f", data={system.data_mode}" if system.data_mode else ""
     yield "root", str(system.path)
     yield "file system", f"{system.kind} on {system.device}, mounted at {system.mount}"
-    yield "journal", has_journal + mode
-    inodes = "as many as fit" if system.free_inodes is None else system.free_inodes
-    yield "free", f"{wording.size(system.free_bytes)}, inodes: {inodes}"
+    yield "its journal", has_journal + mode
+    inodes = "as many" if system.free_inodes is None else f"{system.free_inodes:,}"
+    yield "free", f"{wording.size(system.free_bytes)}, and {inodes} inodes"
     yield "room", f"about {system.room_messages:,} finished messages (logs not counted)"
 
 
@@ -90,8 +93,8 @@ def _speed_lines(speed: Speed | None) -> Iterator[tuple[str, str]]:
 def _slow(speed: Speed | None) -> Iterator[str]:
     if speed is not None and speed.sync_p50 > _SLOW_SYNC:
         yield (
-            f"a sync of the disk takes {speed.sync_p50 * 1e3:.0f} ms, and so long waits "
-            "each who sends a message"
+            f"a sync of the disk takes {speed.sync_p50 * 1e3:.0f} ms, and everybody who "
+            "sends a message waits that long"
         )
 
 
@@ -118,7 +121,7 @@ def _settings(root: Root) -> Iterator[str]:
 
 def _machine() -> Iterator[str]:
     if time.time() < _EARLIEST:
-        yield f"the clock says {term.moment(time.time())}: messages will be due at wrong times"
+        yield f"the clock says {term.moment(time.time())}: messages will be due at wrong times; set the clock"
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < _DESCRIPTORS:
         yield (

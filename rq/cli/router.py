@@ -174,7 +174,7 @@ def _content(path: str, files: Files) -> bytes:
     try:
         return files.read(path)
     except (OSError, BadInput) as error:
-        raise BadConfig(f"{path} cannot be read: {error}") from None
+        raise BadConfig(f"there are no rules to read: {error}") from None
 
 
 def _json(table: Rules) -> str:

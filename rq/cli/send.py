@@ -138,7 +138,9 @@ def _parser() -> argparse.ArgumentParser:
         help="attach a copy of FILE",
     )
     parser.add_argument(
-        "--due", metavar="WHEN", help="not before: +10m, ISO 8601 or epoch seconds"
+        "--due",
+        metavar="WHEN",
+        help="not before: +10m, 2026-01-02T03:04 (local time, or with a zone) or epoch seconds",
     )
     parser.add_argument("--src", help="where the message comes from, free text")
     parser.add_argument(
@@ -157,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--timeout",
         metavar="TIME",
-        help="stop waiting after 90, 10m, 1h: exit status 7",
+        help="stop waiting after 90 (seconds), 10m or 1h, with exit status 7",
     )
     parser.add_argument("--id-only", action="store_true", help="print the id alone")
     term.json_option(parser)

@@ -12,6 +12,7 @@ from rq.cli import place, term
 from rq.errors import BadConfig, Unreachable
 from rq.layout import Root
 from rq.replies import TimerRow, TimersStatus
+from rq.wording import duration
 
 
 def timer(root: Root, words: list[str]) -> int:
@@ -77,6 +78,11 @@ def _from_file(link: Path, fired: Mapping[str, Mapping[str, float]]) -> TimerRow
     return row
 
 
+def _period(row: TimerRow) -> str:
+    period: object = row.get("period")  # of a file, which may hold anything
+    return duration(period) if isinstance(period, int) else "-"
+
+
 def _table(rows: Sequence[TimerRow]) -> None:
     now = time.time()
     term.table(
@@ -84,7 +90,7 @@ def _table(rows: Sequence[TimerRow]) -> None:
         [
             (
                 row.get("name"),
-                row.get("period") or "-",
+                _period(row),
                 row.get("dest") or "",
                 term.from_now(float(row["due"]) - now) if row.get("due") else "",
                 term.moment(row.get("last")) if row.get("last") else "",

@@ -34,7 +34,7 @@ def wait(root: Root, words: list[str]) -> int:
     )
     parser.add_argument("ids", nargs="+", metavar="ID")
     parser.add_argument(
-        "--timeout", metavar="TIME", help="wait no longer than 90, 10m, 1h"
+        "--timeout", metavar="TIME", help="wait no longer than 90 (seconds), 10m or 1h"
     )
     term.json_option(parser)
     args = parser.parse_args(words)
@@ -98,7 +98,9 @@ def tell(
     if quiet:
         return
     for (queue, msg_id), state in ended.items():
-        place.note(f"{queue}/{msg_id} {state}: {_sentence(reader, queue, msg_id)}")
+        still = "" if state is None or state in FINAL else "has not ended: "
+        sentence = _sentence(reader, queue, msg_id)
+        place.note(f"{queue}/{msg_id} {state}: {still}{sentence}")
 
 
 def _sentence(reader: owner.Reader, queue: str, msg_id: str) -> str:

@@ -11,7 +11,7 @@ def why_waiting(queue: QueueDir) -> str | None:
     if not mark.is_elsewhere(queue.journal_dir):
         return None
     return (
-        "its directory was copied or restored: nothing starts before somebody says what "
-        f"it is. `rq restore accept {queue.name}`: the same queue, moved here; with "
-        "`--copy`: a copy, or older than what has run since"
+        "its directory was copied or restored, and nothing starts before a person says "
+        f"what it is: `rq restore accept {queue.name}` for the same queue, moved here; "
+        "the same with `--copy` for a copy, or a backup older than what has run since"
     )

@@ -16,7 +16,7 @@ from rq import client, config, names
 from rq.access.roles import Role
 from rq.access.sockets import Asker
 from rq.config import files
-from rq.errors import BadConfig, BadInput, CannotRead, Refused, RQError
+from rq.errors import BadConfig, BadInput, CannotRead, Refused, RQError, Unreachable
 from rq.layout import Root
 from rq.nesting import from_json
 from rq.replies import TimerRow, TimersStatus
@@ -153,7 +153,7 @@ class Timers:
             self.save()
             done = await self._sent(timer, past, now)
         except (RQError, OSError) as error:
-            why = self._no_queue(timer.queue) or str(error)
+            why = self._no_queue(timer.queue) or _why(timer.queue, error)
             self._failed(timer, past, now, why)
         except Exception as error:
             # Whatever answers there is no queue of ours. Back off: to ask it again at
@@ -275,6 +275,13 @@ COMMANDS: dict[str, tuple[Callable[[Timers, float], object], Role]] = {
     "status": (Timers.status, Role.VIEWER),
     "wake": (Timers.wake, Role.PRODUCER),
 }
+
+
+def _why(queue: str, error: Exception) -> str:
+    """Return in a sentence why a queue did not take the message of a timer."""
+    if isinstance(error, Unreachable):
+        return f"queue {queue} does not answer: `rq status` says why"
+    return str(error)
 
 
 def _command_of(payload: bytes) -> str:

@@ -54,7 +54,8 @@ def parse(path: Path) -> Timer:
         raise BadConfig(f"{path}: 'period' is missing or not a whole number of seconds")
     if not SHORTEST <= period <= LONGEST:
         raise BadConfig(
-            f"{path}: 'period' is {period} s; it is at least {SHORTEST}, at most {LONGEST}"
+            f"{path}: 'period' is {period} s; it has to be at least {SHORTEST} s, "
+            f"and at most {LONGEST} s"
         )
     dest, fields = _message(data.get("msg"), path)
     return Timer(path.name.removesuffix(".json"), period, dest, fields)

@@ -27,7 +27,9 @@ def a_file_system(**facts):
 )
 def test_where_a_power_cut_may_lose_messages_that_is_said(facts):
     found = a_file_system(**facts)
-    assert any(one.startswith("power cut") for one in found.warnings)
+    assert any(
+        one.startswith("power cuts may lose messages: ") for one in found.warnings
+    )
     assert "may lose it" in found.promise
 
 
