@@ -482,10 +482,13 @@ def test_a_batch_that_is_handed_on_owes_a_copy_of_each_message(make, tmp_path):
 # ---- how it ends
 
 ENDINGS = {
-    "said nothing": ("exit 0", "exit 0"),
-    "exited with 3": ("echo done >&3; exit 3", "exit 3"),
+    "said nothing": ("exit 0", "exit status 0"),
+    "exited with 3": ("echo done >&3; exit 3", "exit status 3"),
     "was killed": ("echo done >&3; kill -9 $$", "SIGKILL"),
-    "asked for a resend, then failed": ("echo resend 60-x >&3; exit 1", "exit 1"),
+    "asked for a resend, then failed": (
+        "echo resend 60-x >&3; exit 1",
+        "exit status 1",
+    ),
 }
 
 
