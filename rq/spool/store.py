@@ -21,7 +21,7 @@ from rq import durable, names
 from rq.errors import BadMessage
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
-from rq.layout import MSG, QueueDir, folder
+from rq.layout import QueueDir
 from rq.logs import fields
 from rq.message import Message
 from rq.spool import outbox
@@ -32,6 +32,7 @@ from rq.spool.gone import Gone
 from rq.spool.lag import Lag
 from rq.spool.memory import Memory
 from rq.spool.mover import Mover
+from rq.spool.preparation import Preparation
 from rq.spool.reader import Reader
 from rq.spool.record import Facts, More, OutEntry, Record, Word
 from rq.spool.run_folders import RunFolders
@@ -91,6 +92,7 @@ class Spool:
         self.events = events = Events(
             queue, dir_fd, journal, memory, self.lagging, clock=clock
         )
+        preparation = Preparation(dir_fd, memory, self.lagging, events, clock)
         # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
         self.find, self.state_of, self.free_id = (
@@ -99,6 +101,7 @@ class Spool:
             reader.free_id,
         )
         self.place, self.read, self.status = reader.place, reader.read, reader.status
+        self.prepare, self.prepare_in = preparation.prepare, preparation.prepare_in
         self.message_of, self.forget_key = memory.message_of, memory.forget_key
         self.remembered_keys = memory.remembered_keys
 
@@ -281,35 +284,6 @@ class Spool:
         self.owed[seq, number] = outbox.renewed(self.owed[seq, number], since)
 
     # ---- what happens to a message, in words
-
-    def prepare(self, message: Message) -> None:
-        """Make a folder in prep; not yet promised, so no line."""
-        path, body = folder(State.PREP, message.msg_id), message.encode_new()
-        durable.make_dir(path, self.dir_fd)
-        try:
-            durable.write_new(f"{path}/{MSG}", body, self.dir_fd)
-        except OSError:
-            self._take_back(message.msg_id)
-            raise
-        next_state(State.NOWHERE, Event.PREPARE, Role.CREATOR)
-        entry = Entry(State.PREP, State.PREP, message.due, 0, since=self.clock())
-        self.entries[message.msg_id] = entry
-        self.counts.moved(State.NOWHERE, State.PREP)
-        self.events.tell(message.msg_id, State.NOWHERE)
-
-    def _take_back(self, msg_id: str) -> None:
-        """Remove the half-made folder of a message that is refused; tried again until
-        the disk allows it. No line tells of it: a start sees that it is half made."""
-        entry = self.entries[msg_id] = Entry(State.GONE, State.PREP, 0.0, 0)
-        self.lagging.add(msg_id, entry)
-
-    def prepare_in(self, txn_id: str, message: Message) -> None:
-        """Prepare a message in a transaction, or give it new content; the line holds
-        the whole of it, for the decision will name its id only."""
-        msg_id, event = message.msg_id, Event.PREPARE
-        line = self.fire(msg_id, event, Role.CREATOR, message=message, txn=txn_id)
-        self.entries[msg_id].since = self.clock()
-        self.txns.take(line)
 
     def submit(self, message: Message, **more: Unpack[More]) -> Entry:
         """Accept a message, new or prepared: → que, in one line.
