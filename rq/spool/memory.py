@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rq.spool.entry import Counts, Entry
 from rq.spool.outbox import Outbox
 from rq.spool.transactions import Transactions
+from rq.states import State
 
 KEY_SECONDS = 7 * 86400.0
 RELAY_KEY = "relay/"  # how the keys of other hosts begin
@@ -31,6 +33,30 @@ class Memory:
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
     adopted: float = 0.0  # since when its messages are ours: epoch seconds
     seen: float = 0.0  # the last time that could be believed: epoch seconds
+
+    # ---- live messages
+
+    def entry(self, msg_id: str) -> Entry:
+        """Return what is remembered of a live message; KeyError if it is none."""
+        return self.entries[msg_id]
+
+    def entry_of(self, msg_id: str) -> Entry | None:
+        """As `entry`; None if the message is not live."""
+        return self.entries.get(msg_id)
+
+    def live(self) -> list[str]:
+        """Return the live messages, as they came."""
+        return list(self.entries)
+
+    def newest_first(self) -> Iterator[str]:
+        """Give the live messages, the last first; nothing may change meanwhile."""
+        return reversed(self.entries)
+
+    def in_state(self, state: State) -> Iterator[tuple[str, Entry]]:
+        """Give the live messages of a state, as they came; nothing may change meanwhile."""
+        return (pair for pair in self.entries.items() if pair[1].state is state)
+
+    # ---- keys
 
     def message_of(self, key: str) -> str | None:
         """Return the message that was accepted under a key; None: none is remembered."""

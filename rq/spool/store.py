@@ -37,7 +37,7 @@ from rq.spool.reader import Reader
 from rq.spool.record import Facts, More, OutEntry, Record, Word
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
-from rq.states import Event, Note, Role, State, next_state
+from rq.states import Event, Note, Role, next_state
 
 LAG_MESSAGES = 40_000
 LAG_BYTES = 64 * 1024 * 1024
@@ -102,6 +102,9 @@ class Spool:
         )
         self.place, self.read, self.status = reader.place, reader.read, reader.status
         self.prepare, self.prepare_in = preparation.prepare, preparation.prepare_in
+        self.entry, self.entry_of = memory.entry, memory.entry_of
+        self.live, self.in_state = memory.live, memory.in_state
+        self.newest_first = memory.newest_first
         self.message_of, self.forget_key = memory.message_of, memory.forget_key
         self.remembered_keys = memory.remembered_keys
 
@@ -133,30 +136,10 @@ class Spool:
 
     # ---- live messages
 
-    def entry(self, msg_id: str) -> Entry:
-        """Return what is remembered of a live message; KeyError if it is none."""
-        return self.entries[msg_id]
-
-    def entry_of(self, msg_id: str) -> Entry | None:
-        """As `entry`; None if the message is not live."""
-        return self.entries.get(msg_id)
-
-    def live(self) -> list[str]:
-        """Return the live messages, as they came."""
-        return list(self.entries)
-
     @property
     def live_count(self) -> int:
         """How many messages are live."""
         return len(self.entries)
-
-    def newest_first(self) -> Iterator[str]:
-        """Give the live messages, the last first; nothing may change meanwhile."""
-        return reversed(self.entries)
-
-    def in_state(self, state: State) -> Iterator[tuple[str, Entry]]:
-        """Give the live messages of a state, as they came; nothing may change meanwhile."""
-        return (pair for pair in self.entries.items() if pair[1].state is state)
 
     def moving(self) -> dict[str, Entry]:
         """Return the messages whose folders do not yet agree with the journal."""
