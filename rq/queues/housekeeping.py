@@ -7,10 +7,9 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from rq import config
 from rq.config import files
@@ -172,7 +171,7 @@ class Housekeeping:
             loop = self.owner.loop
             loop.run_in_executor(None, _save, self.owner.queue, self._rates())
 
-    def _rates(self) -> dict[str, Any]:
+    def _rates(self) -> Mapping[str, object]:
         depth = self.owner.spool.counts.of(State.QUE)
         return self.owner.rates.saved(time.monotonic(), time.time(), depth)
 
@@ -276,7 +275,7 @@ def _keeper(owner: Owner) -> door.Keeper:
     )
 
 
-def _saved(queue: QueueDir) -> dict[str, Any]:
+def _saved(queue: QueueDir) -> Mapping[str, object]:
     """Return the counters of the hour as an earlier process has left them."""
     try:
         return config.read_json(queue.rates)
@@ -284,7 +283,7 @@ def _saved(queue: QueueDir) -> dict[str, Any]:
         return {}
 
 
-def _save(queue: QueueDir, counters: dict[str, Any]) -> None:
+def _save(queue: QueueDir, counters: Mapping[str, object]) -> None:
     """Write the counters of the hour; if the disk is full the old file stays."""
     with contextlib.suppress(OSError):
         files.write_cache(queue.rates, counters)

@@ -6,13 +6,12 @@ key over, and from then on it is remembered whatever becomes of the message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rq.errors import BadInput, BadMessage, Unread
-from rq.message import Message
+from rq.message import JsonObject, Message
+from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import Owner
+from rq.spool.record import More
 from rq.states import Event, Role, State
 
 KEY = "_key"
@@ -22,7 +21,7 @@ _LIMIT = 200  # characters
 _OWN = "prep/"  # how the key begins of a message that came without one: its id
 
 
-def key_in(request: dict[str, Any]) -> str | None:
+def key_in(request: dict[str, Json]) -> str | None:
     """Take the key out of what was asked for."""
     return checked(request.pop(KEY, None), KEY)
 
@@ -37,14 +36,14 @@ def checked(key: object, name: str) -> str | None:
     return str(key)
 
 
-def was_committed(owner: Owner, request: dict[str, Any], msg_id: str) -> bool:
+def was_committed(owner: Owner, request: dict[str, Json], msg_id: str) -> bool:
     """Return whether a message that is here no more was committed; takes the key out of
     what was asked."""
     keys = key_in(request), f"{_OWN}{msg_id}"
     return any(key and owner.spool.message_of(key) is not None for key in keys)
 
 
-def create(owner: Owner, request: Mapping[str, Any], key: str) -> str:
+def create(owner: Owner, request: JsonObject, key: str) -> str:
     """Accept a message unless one with this key was; return the id of the one."""
     accepted = owner.spool.message_of(key)
     if accepted is not None:
@@ -56,7 +55,7 @@ def create(owner: Owner, request: Mapping[str, Any], key: str) -> str:
 
 
 def prepare(
-    owner: Owner, prepared: dict[str, str], request: Mapping[str, Any], key: str
+    owner: Owner, prepared: dict[str, str], request: JsonObject, key: str
 ) -> tuple[str, str]:
     """Begin a message unless one with this key was begun or accepted; return the id of
     the one, and `prep` or `commited`. `prepared` is the owner's."""
@@ -113,8 +112,8 @@ def accept(owner: Owner, message: Message) -> str:
     if not isinstance(key, str):
         # One that has run elsewhere is an ancestor's, whose relay may ask again when it
         # has not heard the answer, and would send anew what is not known any more.
-        own = {"key": f"{_OWN}{message.msg_id}"} if message.count else {}
-        owner.accept(message, **own)
+        more: More = {"key": f"{_OWN}{message.msg_id}"} if message.count else {}
+        owner.accept(message, **more)
         return f"msg {COMMITTED}"
     if owner.prepared:
         owner.prepared.pop(key, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rq import client, names, pipe
 from rq.causes import Cause
@@ -24,12 +23,13 @@ from rq.errors import (
     of_call,
 )
 from rq.layout import Root, folder
-from rq.message import Attachment, Message
+from rq.message import Attachment, JsonObject, Message
+from rq.nesting import Json
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
 from rq.spool import ancestor_files, attach, folders
-from rq.spool.record import OutEntry
+from rq.spool.record import More, OutEntry
 from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
@@ -43,7 +43,7 @@ _NOT_DUPED = (*_NOT_COPIED, "force_remote", "count", "due", "dest")
 
 async def take_copy(
     owner: Owner,
-    request: Mapping[str, Any],
+    request: Json,
     source: Path | None,
     attachments: Mapping[str, Attachment],
     key: str | None = None,
@@ -59,7 +59,8 @@ async def take_copy(
     _check_still_open(owner, message.msg_id)
     accepted_id = None if key is None else owner.spool.message_of(key)
     if accepted_id is None:
-        owner.accept(message, **({} if key is None else {"key": key}))
+        more: More = {} if key is None else {"key": key}
+        owner.accept(message, **more)
     elif owner.spool.find(message.msg_id) is State.PREP:
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
     await owner.committed()
@@ -118,7 +119,7 @@ async def clone(owner: Owner, msg_id: str) -> str:
     return await take_copy(owner, request, source, message.attachments)
 
 
-def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Any]:
+def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:
     return {k: v for k, v in message.to_json().items() if k not in without}
 
 
@@ -161,7 +162,7 @@ def _existing(root: Root, dest: str) -> str:
 
 
 async def _send_copy(
-    owner: Owner, name: str, copy: dict[str, Any], message: Message
+    owner: Owner, name: str, copy: JsonObject, message: Message
 ) -> str:
     target(owner.root, name)
     if name == owner.name:
@@ -172,12 +173,12 @@ async def _send_copy(
     return accepted(reply)
 
 
-def accepted(reply: Any) -> str:
+def accepted(reply: object) -> str:
     """Return the full id in a reply; the failure that it tells of else."""
     return str(client.demanded(reply))
 
 
-async def take_copy_from(owner: Owner, request: Mapping[str, Any]) -> str:
+async def take_copy_from(owner: Owner, request: JsonObject) -> str:
     """Accept a copy of a message of another queue of this root, attachments included."""
     key = request.get("_key")
     if (

@@ -10,10 +10,9 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 import orjson
 
@@ -38,9 +37,30 @@ IN_DOUBT = 6 * 86400.0  # longer, and the receiver may have forgotten the key
 LOOK = 5.0  # seconds between looks at what could not be delivered
 _REFUSALS = 10  # in a row, before the queue is tried again after a pause
 _TEXT = 2000  # characters of a text in a story that has to be cut
-_TOLD_AT_LEAST = ("msg_id", "id", "queue", "state", "attempt", "times")
 
 log = logging.getLogger(__name__)
+
+
+class _Times(TypedDict):
+    """Moments of a message, as ISO 8601 has them."""
+
+    created: str
+    due: str
+    ended: str
+
+
+class _Story(TypedDict):
+    """How a message has ended; its sender's own fields stand beside these."""
+
+    msg_id: str  # the full id
+    id: str
+    queue: str
+    state: str
+    attempt: int
+    times: _Times
+    status: str
+    outcome: Facts
+    cut: NotRequired[bool]  # only these are told: the whole is too long
 
 
 # ---- what is owed
@@ -96,24 +116,24 @@ def _story(
     message: Message,
     facts: Facts,
     now: float,
-) -> dict[str, Any]:
+) -> _Story:
     """Return the story of an end; the names that the ancestor used mean what they did."""
     state, text = str(facts["outcome"]), facts.get("text")
-    return {
-        **message.to_json(),
+    story: _Story = {
         "msg_id": config.full_id(queue, message.msg_id),
         "id": message.msg_id,
         "queue": queue,
         "state": state,
         "status": f"{state} - {text}" if text else state,
         "attempt": message.attempt,
-        "outcome": dict(facts),
+        "outcome": facts,
         "times": {
             "created": _moment(names.created(message.msg_id)),
             "due": _moment(message.due),
             "ended": _moment(now),
         },
     }
+    return cast(_Story, {**message.to_json(), **story})
 
 
 def _moment(seconds: float) -> str:
@@ -121,17 +141,23 @@ def _moment(seconds: float) -> str:
     return when.replace("+00:00", "Z")
 
 
-def _cut(story: Mapping[str, Any]) -> dict[str, Any]:
+def _cut(story: _Story) -> _Story:
     """Return the most important fields of a story that is too long for an environment."""
-    outcome = {
-        **story["outcome"],
-        "text": str(story["outcome"].get("text", ""))[:_TEXT],
+    text = story["outcome"].get("text", "")
+    return {
+        "msg_id": story["msg_id"],
+        "id": story["id"],
+        "queue": story["queue"],
+        "state": story["state"],
+        "attempt": story["attempt"],
+        "times": story["times"],
+        "status": story["status"][:_TEXT],
+        "outcome": {**story["outcome"], "text": text[:_TEXT]},
+        "cut": True,
     }
-    cut = {name: story[name] for name in _TOLD_AT_LEAST}
-    return {**cut, "status": story["status"][:_TEXT], "outcome": outcome, "cut": True}
 
 
-def _webhook_id(story: Mapping[str, Any], number: int, text: str) -> str:
+def _webhook_id(story: _Story, number: int, text: str) -> str:
     """Return what names this telling for ever: no dot, and nothing that a sender of
     messages could choose.
 

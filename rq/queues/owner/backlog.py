@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
-from rq.message import Message
+from rq.message import JsonObject, Message
 from rq.queues.schedule import batch_rule, coalesce
 from rq.queues.schedule.batch_rule import Gathering, Rule
 from rq.queues.schedule.coalesce import Groups
@@ -143,7 +140,7 @@ class Backlog:
     def gather(self, msg_id: str) -> None:
         """Let a message that is due wait for its batch; Unread: which batch that is
         cannot be known yet."""
-        params: Mapping[str, Any] = {}
+        params: JsonObject = {}
         entry, last = self._spool.entry(msg_id), False
         if self._config.batch.get("by") or entry.count:
             try:

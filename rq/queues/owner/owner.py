@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Unpack
 
 from rq import fieldnames
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import WrongState
-from rq.message import Message, from_request
+from rq.message import JsonObject, Message, from_request
+from rq.nesting import Json
 from rq.proc.family import Family
 from rq.queues.attempts.registry import Attempts
 from rq.queues.concurrency.thread_pools import ThreadPools
@@ -31,6 +31,7 @@ from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Opened
+from rq.spool.record import More
 from rq.states import Event, Role, State
 
 SCRIPTERROR = "SCRIPTERROR"
@@ -97,20 +98,20 @@ class Owner:
     def full_id(self, msg_id: str) -> str:
         return self._url + msg_id
 
-    def make(self, request: Mapping[str, Any], key: str | None = None) -> Message:
+    def make(self, request: JsonObject, key: str | None = None) -> Message:
         """Return a new message with its id, sent with `key`; BadMessage when a field is
         wrong, or would have no effect."""
         if not fieldnames.is_handed_on(request, key):
             fieldnames.check(request)
         return self.make_copy(request)
 
-    def make_copy(self, request: Mapping[str, Any]) -> Message:
+    def make_copy(self, request: Json) -> Message:
         """As `make`, of a message that was accepted before, whatever its fields are
         called."""
         msg_id = self.spool.new_id()
         return from_request(request, msg_id, self.spool.clock(), self.full_id(msg_id))
 
-    def accept(self, message: Message, **more: Any) -> None:
+    def accept(self, message: Message, **more: Unpack[More]) -> None:
         """Accept a message; promised when the group is durable."""
         self.spool.submit(message, **more)
         self.backlog.add(message.msg_id, message)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 STEP = 60  # seconds
 KEPT = 60  # steps
@@ -39,42 +38,45 @@ class Rates:
         self._minute = max(self._minute, minute)
         return self._steps[-1]
 
-    def to_json(self, now: float, depth: int) -> dict[str, Any]:
+    def to_json(self, now: float, depth: int) -> dict[str, int | list[int]]:
         """Return the steps, oldest first, always KEPT of them."""
         self._at(now, depth)["depth"] = depth
-        columns: dict[str, Any] = {"step": STEP}
+        columns: dict[str, int | list[int]] = {"step": STEP}
         for what in _COUNTED:
             values = [step[what] for step in self._steps]
             columns[what] = [0] * (KEPT - len(values)) + values
         return columns
 
-    def saved(self, now: float, wall: float, depth: int) -> dict[str, Any]:
+    def saved(self, now: float, wall: float, depth: int) -> Mapping[str, object]:
         """Return what `restored` takes; `wall`, the time of day, outlives the machine."""
         self.changed = False
         return {**self.to_json(now, depth), "at": int(wall // STEP)}
 
-    def restored(self, saved: Mapping[str, Any], now: float, wall: float) -> None:
+    def restored(self, saved: Mapping[str, object], now: float, wall: float) -> None:
         """Go on with what an earlier process has saved, as far as it is of this hour.
 
         Values of another form are ignored, and so are those saved with another STEP.
         """
-        steps = _steps(saved)
-        away = int(wall // STEP) - saved["at"] if steps else KEPT
-        if not steps or away >= KEPT:
+        steps, at = _steps(saved), saved.get("at")
+        if not steps or not isinstance(at, int):
+            return
+        away = int(wall // STEP) - at
+        if away >= KEPT:
             return
         self._steps.extend(steps)
         # A clock that was put back meanwhile makes the past end now.
         self._minute = int(now // STEP) - max(0, away)
 
 
-def _steps(saved: Mapping[str, Any]) -> list[dict[str, int]]:
+def _steps(saved: Mapping[str, object]) -> list[dict[str, int]]:
     """Return the saved steps, oldest first; nothing if they are not as they should be."""
-    columns = [saved.get(what) for what in _COUNTED]
-    if saved.get("step") != STEP or not isinstance(saved.get("at"), int):
+    values = (saved.get(what) for what in _COUNTED)
+    columns = [column for column in values if isinstance(column, list)]
+    if saved.get("step") != STEP or len(columns) < len(_COUNTED):
         return []
-    if not all(isinstance(column, list) and len(column) == KEPT for column in columns):
+    if any(len(column) != KEPT for column in columns):
         return []
-    rows = list(zip(*(column or [] for column in columns), strict=True))
+    rows = list(zip(*columns, strict=True))
     if not all(isinstance(n, int) and n >= 0 for row in rows for n in row):
         return []
     return [dict(zip(_COUNTED, row, strict=True)) for row in rows]

@@ -16,6 +16,8 @@ from typing import Any
 
 import orjson
 
+from rq.nesting import Json
+
 PARTS = 10  # in how many a batch that died is parted
 _SLACK = 64  # entries of a heap that count no more before it is made anew
 
@@ -101,7 +103,7 @@ class Gathering:
         self,
         msg_id: str,
         since: float,
-        params: Mapping[str, Any],
+        params: Mapping[str, Json],
         hurry: bool = False,
         most: int | None = None,
     ) -> None:
@@ -225,13 +227,13 @@ class Gathering:
         return len(group.since), group.quota, group.starts_at(self.rule)
 
 
-def _key(params: Mapping[str, Any], by: str | None) -> str:
+def _key(params: Mapping[str, Json], by: str | None) -> str:
     """Return what the messages of one batch have in common; a missing param equals a
     missing one."""
     return "" if by is None else orjson.dumps(params.get(by)).decode()
 
 
-def _parts(params: Mapping[str, Any], complete: str | None) -> int:
+def _parts(params: Mapping[str, Json], complete: str | None) -> int:
     """Return how many there will be, as a message says; 0 if that cannot be read."""
     value = params.get(complete) if complete else None
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 import orjson
 
+from rq.nesting import Json
 
-def key(params: Mapping[str, Any], numbers: Sequence[int]) -> str | None:
+
+def key(params: Mapping[str, Json], numbers: Sequence[int]) -> str | None:
     """Return what two messages must have in common; None when nothing is compared.
 
     A missing param equals a missing one.
