@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from rq import wording
+from rq.replies import StoryView
 from rq.states import State
 
 
@@ -55,7 +56,7 @@ class Story:
     why: str
     todo: str
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> StoryView:
         return {"what": self.what, "why": self.why, "todo": self.todo}
 
 

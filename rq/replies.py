@@ -15,6 +15,14 @@ Counts = Mapping[str, int]  # messages by the name of their state
 # ---- a queue's owner
 
 
+class BatchView(TypedDict):
+    """What a message shows of the batch that it runs in."""
+
+    batch: str
+    messages: int
+    left: int
+
+
 class Running(TypedDict, total=False):
     """A message at work, or a whole batch under the id of its first."""
 
@@ -102,6 +110,14 @@ class MessageRow(TypedDict, total=False):
     param4: object
 
 
+class Standing(TypedDict):
+    """`get_message_status`: where a message stands."""
+
+    path: str  # of its folder, below the root
+    status: str  # its state, and what its script last said
+    state: str
+
+
 class StoryView(TypedDict):
     """What happened, why, and what to do, a sentence each."""
 
@@ -142,11 +158,31 @@ class MessageView(TypedDict, total=False):
 
 
 class Problem(TypedDict):
-    """`check`: something that is not as it should be."""
+    """Something that is not as it should be."""
 
     kind: str
-    subject: str
+    subject: str  # a message or a path
     text: str
+
+
+class Checked(TypedDict):
+    """`check`: what is wrong with journal, folders and counters."""
+
+    problems: Sequence[Problem]
+
+
+class Sealed(TypedDict):
+    """`seal`: up to which event the journal is history."""
+
+    sealed: bool
+    seq: int
+
+
+class Expired(TypedDict):
+    """`expire`: how many messages were removed, and whether there are more."""
+
+    expired: int
+    more: bool
 
 
 class Owed(TypedDict):
@@ -166,6 +202,7 @@ class Restored(TypedDict):
     """`restored`: what a queue whose directory was copied or restored would do."""
 
     why: str | None
+    journal_id: str
     messages: int
     ids: Sequence[str]
     owed: int

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rq import durable, names, visible
+from rq import durable, names, replies, visible
 from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
 from rq.journal import gaps, history
 from rq.layout import MSG, QueueDir
@@ -33,7 +33,7 @@ class Problem:
     subject: str  # a message or a path
     text: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> replies.Problem:
         return {"kind": self.kind, "subject": self.subject, "text": self.text}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Awaitable
 
 from rq import names
 from rq.access.roles import Role as Access
@@ -11,47 +11,55 @@ from rq.errors import Busy, Closed, NoSuchMessage, WrongState
 from rq.proc import lease_holders
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list
-from rq.queues.control.verbs import Command, Context, asker, object_in, with_id
+from rq.queues.control.verbs import (
+    Command,
+    Context,
+    NowOrLater,
+    Ok,
+    asker,
+    object_in,
+    with_id,
+)
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
 from rq.spool.record import Facts
 from rq.states import Event, Role, State, next_state
 
 
-def delete_message(ctx: Context, arg: bytes) -> Any:
+def delete_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Remove a message that does not run."""
     _, msg_id = with_id(arg)
     if ctx.owner.spool.state_of(msg_id) is State.RUN:
         raise WrongState("msg is running: destroy it first")
     ctx.owner.discard(msg_id)
-    return ["ok", "msg deleted"]
+    return "ok", "msg deleted"
 
 
-def destroy_message(ctx: Context, arg: bytes) -> Any:
+def destroy_message(ctx: Context, arg: bytes) -> Ok[str]:
     """End a running message; it goes to err."""
     request, msg_id = with_id(arg)
     if not ctx.runner.cancel(msg_id, asker(ctx, request)):
         raise NoSuchMessage("msg not found")
-    return ["ok", "msg destroyed"]
+    return "ok", "msg destroyed"
 
 
-def cancel_message(ctx: Context, arg: bytes) -> Any:
+def cancel_message(ctx: Context, arg: bytes) -> Ok[str]:
     """End a running message, as err `cancelled by WHO`."""
     request, msg_id = with_id(arg)
     if not ctx.runner.cancel(msg_id, asker(ctx, request)):
         state = ctx.owner.spool.state_of(msg_id)
         raise WrongState(f"msg is not running, it is in {state}")
-    return ["ok", "msg is being cancelled"]
+    return "ok", "msg is being cancelled"
 
 
-def cancel_batch(ctx: Context, arg: bytes) -> Any:
+def cancel_batch(ctx: Context, arg: bytes) -> Ok[str]:
     """End the batch that a message runs in, as err `cancelled by WHO`."""
     request, msg_id = with_id(arg)
     number = ctx.runner.cancel_batch(msg_id, asker(ctx, request))
-    return ["ok", f"batch of {number} is being cancelled"]
+    return "ok", f"batch of {number} is being cancelled"
 
 
-def retry_message(ctx: Context, arg: bytes) -> Any:
+def retry_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Run a message in err again, with the same id and its count at 0."""
     request, msg_id = with_id(arg)
     who = asker(ctx, request)
@@ -65,7 +73,7 @@ def retry_message(ctx: Context, arg: bytes) -> Any:
     return _retried(ctx.owner, msg_id, who)
 
 
-async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
+async def _retried(owner: Owner, msg_id: str, who: str) -> Ok[str]:
     try:
         await _end_last_attempt(owner, msg_id)
     finally:
@@ -83,7 +91,7 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Any:
     owner.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=again, facts=facts)
     owner.backlog.add(msg_id, again)
     owner.wake()
-    return ["ok", "msg sent round again"]
+    return "ok", "msg sent round again"
 
 
 async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
@@ -105,7 +113,7 @@ async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
         )
 
 
-def run_message(ctx: Context, arg: bytes) -> Any:
+def run_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Let a message in que run before all others."""
     _, msg_id = with_id(arg)
     state = ctx.owner.spool.state_of(msg_id)
@@ -114,20 +122,20 @@ def run_message(ctx: Context, arg: bytes) -> Any:
     if state is not State.QUE:
         raise WrongState("msg not in runnable state")
     ctx.owner.run_now(msg_id)
-    return ["ok", "msg sent to front of run queue"]
+    return "ok", "msg sent to front of run queue"
 
 
-def ack_errs(ctx: Context, arg: bytes) -> Any:
+def ack_errs(ctx: Context, arg: bytes) -> NowOrLater[int]:
     """Acknowledge one error, or all of them; answer how many."""
     request = object_in(arg) if arg.strip().startswith(b"{") else {}
     if "msg_id" not in request:
         return _all_acknowledged(ctx.owner)
     msg_id = names.msg_id(request["msg_id"])
     ctx.owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
-    return ["ok", 1]
+    return "ok", 1
 
 
-async def _all_acknowledged(owner: Owner) -> Any:
+async def _all_acknowledged(owner: Owner) -> Ok[int]:
     """Acknowledge what is in err now, a few at a time, no faster than folders move."""
     spool, number = owner.spool, 0
 
@@ -147,7 +155,7 @@ async def _all_acknowledged(owner: Owner) -> Any:
         some = ids[at : at + retention.BATCH]
         await in_slices(some, acknowledge, owner.wake)
         await owner.committed()
-    return ["ok", number]
+    return "ok", number
 
 
 COMMANDS: dict[str, Command] = {

@@ -7,8 +7,8 @@ import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from rq import names
 from rq.access.roles import Role
@@ -24,10 +24,19 @@ from rq.errors import (
     of_call,
 )
 from rq.layout import ATTACH
-from rq.message import Attachment, Message
+from rq.message import Attachment, JsonObject, Message
+from rq.nesting import Json
 from rq.proc import peers
 from rq.queues.control import idempotency, message_list
-from rq.queues.control.verbs import Command, Context, object_in, with_id
+from rq.queues.control.verbs import (
+    Command,
+    Context,
+    NowOrLater,
+    Ok,
+    Reply,
+    object_in,
+    with_id,
+)
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.spool import ancestor_files, attach
@@ -36,22 +45,22 @@ from rq.states import State
 DELETED = "Attachment deleted successfully"
 
 
-def create_message(ctx: Context, arg: bytes) -> Any:
+def create_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Accept a message."""
     return _create(ctx.owner, object_in(arg))
 
 
-def _create(owner: Owner, request: dict[str, Any]) -> Any:
+def _create(owner: Owner, request: dict[str, Json]) -> Ok[str]:
     key = idempotency.key_in(request)
     if key is not None:
-        return ["ok", owner.full_id(idempotency.create(owner, request, key))]
+        return "ok", owner.full_id(idempotency.create(owner, request, key))
     owner.admission.check_open()
     message = owner.make(request)
     owner.accept(message)
-    return ["ok", owner.full_id(message.msg_id)]
+    return "ok", owner.full_id(message.msg_id)
 
 
-def prep_message(ctx: Context, arg: bytes) -> Any:
+def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
     """Begin a message: attachments follow, then commit."""
     request = object_in(arg)
     key = idempotency.key_in(request)
@@ -63,32 +72,32 @@ def prep_message(ctx: Context, arg: bytes) -> Any:
     ctx.owner.admission.check_open()
     message = ctx.owner.make(request)
     ctx.owner.spool.prepare(message)
-    return ["ok", ctx.owner.full_id(message.msg_id)]
+    return "ok", ctx.owner.full_id(message.msg_id)
 
 
 def _prepare_keyed(
-    owner: Owner, prepared: dict[str, str], request: Mapping[str, Any], key: str
-) -> Any:
+    owner: Owner, prepared: dict[str, str], request: JsonObject, key: str
+) -> tuple[Literal["ok"], str, str]:
     msg_id, state = idempotency.prepare(owner, prepared, request, key)
-    return ["ok", owner.full_id(msg_id), state]
+    return "ok", owner.full_id(msg_id), state
 
 
 async def _prepare_after_reading(
-    owner: Owner, request: Mapping[str, Any], key: str
-) -> Any:
+    owner: Owner, request: JsonObject, key: str
+) -> tuple[Literal["ok"], str, str]:
     return _prepare_keyed(owner, await idempotency.read_prepared(owner), request, key)
 
 
-def single_que(ctx: Context, arg: bytes) -> Any:
+def single_que(ctx: Context, arg: bytes) -> Ok[str]:
     """Accept a message unless one waits; answer the id of the one that does."""
     request = object_in(arg)
     newest = message_list.newest_waiting(ctx.owner)
     if newest is not None:
-        return ["ok", ctx.owner.full_id(newest)]
+        return "ok", ctx.owner.full_id(newest)
     return _create(ctx.owner, request)
 
 
-def attach_message(ctx: Context, arg: bytes) -> Any:
+def attach_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Copy a file into a message in prep: a passed descriptor, or a path that is opened
     with the asker's rights."""
     request, msg_id = with_id(arg)
@@ -136,7 +145,7 @@ async def _take(
     upload: attach.Upload,
     sha256: object,
     take: Callable[[], Attachment],
-) -> Any:
+) -> Ok[str]:
     """Take a file in; `work` ends when the thread has done it."""
     spool = owner.spool
     try:
@@ -156,7 +165,7 @@ async def _take(
         attach.drop(spool, upload)
         raise
     attach.end(spool, upload, taken)
-    return ["ok", f"{taken.md5}-Attached successfully"]
+    return "ok", f"{taken.md5}-Attached successfully"
 
 
 async def _name_all(owner: Owner, msg_id: str) -> None:
@@ -171,7 +180,7 @@ async def _name_all(owner: Owner, msg_id: str) -> None:
     ancestor_files.write_names(spool, msg_id, taken)
 
 
-def delete_attach_message(ctx: Context, arg: bytes) -> Any:
+def delete_attach_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
     """Remove an attachment of a message in prep."""
     request, msg_id = with_id(arg)
     if ctx.owner.spool.state_of(msg_id) is not State.PREP:
@@ -180,27 +189,27 @@ def delete_attach_message(ctx: Context, arg: bytes) -> Any:
     if names.is_ancestors(msg_id):
         return _delete_of_ancestor(ctx.owner, msg_id, name)
     attach.remove(ctx.owner.spool, msg_id, name)
-    return ["ok", DELETED]
+    return "ok", DELETED
 
 
-async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Any:
+async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Ok[str]:
     await _name_all(owner, msg_id)
     attach.remove(owner.spool, msg_id, name)
-    return ["ok", DELETED]
+    return "ok", DELETED
 
 
-def commit_message(ctx: Context, arg: bytes) -> Any:
+def commit_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
     """Accept a prepared message."""
     request, msg_id = with_id(arg)
     return _commit(ctx.owner, request, msg_id)
 
 
-def _commit(owner: Owner, request: dict[str, Any], msg_id: str) -> Any:
+def _commit(owner: Owner, request: dict[str, Json], msg_id: str) -> NowOrLater[str]:
     state = owner.spool.find(msg_id)
     if state is not State.PREP:
         if state is None and not idempotency.was_committed(owner, request, msg_id):
             raise NoSuchMessage("cannot find message")
-        return ["ok", idempotency.ALREADY]
+        return "ok", idempotency.ALREADY
     owner.admission.check_open()
     entry = owner.spool.entry(msg_id)
     if entry.committing is not None:
@@ -213,7 +222,7 @@ def _commit(owner: Owner, request: dict[str, Any], msg_id: str) -> Any:
     if not ancestors:
         attach.sweep(owner.spool, message)
         if not message.attachments:
-            return ["ok", idempotency.accept(owner, message)]
+            return "ok", idempotency.accept(owner, message)
     with contextlib.ExitStack() as work:
         ended = owner.loop.create_future()
         work.enter_context(owner.spool.committing(msg_id, ended))
@@ -221,8 +230,8 @@ def _commit(owner: Owner, request: dict[str, Any], msg_id: str) -> Any:
 
 
 async def _commit_again(
-    owner: Owner, request: dict[str, Any], msg_id: str, first: asyncio.Future[None]
-) -> Any:
+    owner: Owner, request: dict[str, Json], msg_id: str, first: asyncio.Future[None]
+) -> Ok[str]:
     """Answer a commit that was asked for while an equal one waits for the disk."""
     await asyncio.wait([first])
     reply = _commit(owner, request, msg_id)
@@ -231,7 +240,7 @@ async def _commit_again(
 
 async def _commit_with_files(
     owner: Owner, msg_id: str, work: contextlib.ExitStack
-) -> Any:
+) -> Ok[str]:
     """Accept a prepared message once its files are on disk; `work` ends then."""
     try:
         with work:
@@ -241,7 +250,7 @@ async def _commit_with_files(
             raise
         raise NotWhole(f"attachments are not on disk: {error.strerror}") from None
     owner.admission.check_open()  # much may have happened since it was asked
-    return ["ok", idempotency.accept(owner, message)]
+    return "ok", idempotency.accept(owner, message)
 
 
 async def _verified(owner: Owner, msg_id: str) -> Message:
@@ -269,23 +278,23 @@ async def _all_named(owner: Owner, message: Message) -> Message:
     return message
 
 
-def clone_message(ctx: Context, arg: bytes) -> Any:
+def clone_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Accept a copy of a message that has ended."""
     _, msg_id = with_id(arg)
     return _cloned(ctx.owner, msg_id)
 
 
-async def _cloned(owner: Owner, msg_id: str) -> Any:
-    return ["ok", await copies.clone(owner, msg_id)]
+async def _cloned(owner: Owner, msg_id: str) -> Ok[str]:
+    return "ok", await copies.clone(owner, msg_id)
 
 
-def take_copy(ctx: Context, arg: bytes) -> Any:
+def take_copy(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Accept a copy of a running message of another queue (its `dup`)."""
     return _taken(ctx.owner, object_in(arg))
 
 
-async def _taken(owner: Owner, request: Mapping[str, Any]) -> Any:
-    return ["ok", await copies.take_copy_from(owner, request)]
+async def _taken(owner: Owner, request: JsonObject) -> Ok[str]:
+    return "ok", await copies.take_copy_from(owner, request)
 
 
 COMMANDS: dict[str, Command] = {

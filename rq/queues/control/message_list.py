@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Sequence
 from itertools import islice, takewhile
-from typing import Any
+from typing import cast
 
 import orjson
 
 from rq import names
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
-from rq.message import PARAMS, Message
+from rq.message import JsonObject, Message
+from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_view
 from rq.queues.owner.owner import Owner
+from rq.replies import MessageRow
 from rq.spool import folders
 from rq.spool.entry import Entry
 from rq.states import COUNTED, HASHED, State
@@ -103,7 +105,7 @@ async def _live(owner: Owner, state: State, limit: int | None, after: str) -> li
     return ids
 
 
-async def messages(owner: Owner, request: Mapping[str, Any]) -> Any:
+async def messages(owner: Owner, request: JsonObject) -> Sequence[object]:
     """Return what the ancestor's command `messages` does."""
     name = str(request.get("state"))
     limit = _limit(request)
@@ -132,13 +134,13 @@ async def _statuses(owner: Owner, ids: list[str]) -> list[list[str]]:
 
     def look(msg_id: str) -> None:
         with contextlib.suppress(NoSuchMessage):
-            statuses.append([msg_id, str(message_view.status(owner, msg_id)["status"])])
+            statuses.append([msg_id, message_view.status(owner, msg_id)["status"]])
 
     await in_slices(ids, look)
     return statuses
 
 
-def _limit(request: Mapping[str, Any]) -> int | None:
+def _limit(request: JsonObject) -> int | None:
     limit = request.get("limit", LIMIT)
     if isinstance(limit, str) and _WHOLE.fullmatch(limit):
         limit = int(limit)
@@ -148,7 +150,7 @@ def _limit(request: Mapping[str, Any]) -> int | None:
 
 
 async def _filtered(
-    owner: Owner, state: State, limit: int | None, wanted: Any
+    owner: Owner, state: State, limit: int | None, wanted: Json
 ) -> list[str]:
     ids = await _ids(owner, state, limit)
     if not isinstance(wanted, str) or not wanted.strip():
@@ -171,9 +173,7 @@ def _json(owner: Owner, msg_id: str) -> str:
         return ""
 
 
-async def listed(
-    owner: Owner, request: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], bool]:
+async def listed(owner: Owner, request: JsonObject) -> tuple[list[MessageRow], bool]:
     """Return messages of a state with their main fields, newest first, and whether the
     answer ends early: with as many bytes as one may have."""
     name = str(request.get("state"))
@@ -183,7 +183,7 @@ async def listed(
     after = request.get("after")
     before = names.msg_id(after) if after else ""
     ids = await _ids(owner, state, _limit(request), before)
-    rows: list[dict[str, Any]] = []
+    rows: list[MessageRow] = []
     size = 0
 
     def look(msg_id: str) -> None:
@@ -197,14 +197,14 @@ async def listed(
     return rows, size >= LIST_BYTES
 
 
-def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
+def _row(owner: Owner, msg_id: str) -> MessageRow | None:
     try:
         message = message_view.read(owner, msg_id)
         status = message_view.status(owner, msg_id)
     except (BadInput, NoSuchMessage):
         return None
     entry = owner.spool.entry_of(msg_id)
-    row = {
+    row: MessageRow = {
         "msg_id": msg_id,
         "due": entry.due if entry else message.due,
         "count": entry.count if entry else message.count,
@@ -214,12 +214,12 @@ def _row(owner: Owner, msg_id: str) -> dict[str, Any] | None:
     }
     batch = owner.attempts.batch_of(msg_id)
     if batch is not None:
-        row.update(message_view.batch_fields(batch))
+        row = {**row, **message_view.batch_fields(batch)}
     if entry is not None and entry.state is State.QUE:
         row["waiting"] = message_view.why_waiting(owner, msg_id)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         row["txn"] = txn.txn_id
-    return {**row, **{p: message.params[p] for p in PARAMS if p in message.params}}
+    return cast(MessageRow, {**row, **message.params})
 
 
 def _attempts(owner: Owner, message: Message) -> int:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import cast
 
 from rq import names
 from rq.causes import story
 from rq.config.admin import Admin, in_words, needed
 from rq.errors import BadMessage, Unread
 from rq.layout import folder
-from rq.message import SAID_BY_RQ, Message
+from rq.message import SAID_BY_RQ, JsonObject, Message
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.maintenance import retention, stall
 from rq.queues.owner.owner import Owner
+from rq.replies import AttachmentView, BatchView, MessageView, Standing, StoryView
 from rq.states import State
 from rq.wording import duration, moment
 
@@ -31,7 +32,7 @@ def public_state(state: State) -> str:
 # ---- one message
 
 
-def status(owner: Owner, msg_id: str) -> dict[str, Any]:
+def status(owner: Owner, msg_id: str) -> Standing:
     """Return path, state and status of a message."""
     state = owner.spool.state_of(msg_id)
     text = _text(owner, msg_id, state)
@@ -57,37 +58,29 @@ def _text(owner: Owner, msg_id: str, state: State) -> str:
     return str(owner.spool.status(msg_id).get("job_status") or "")
 
 
-def message(owner: Owner, msg_id: str) -> dict[str, Any]:
+def message(owner: Owner, msg_id: str) -> MessageView:
     """Return all that is known of a message."""
     content = read(owner, msg_id)
-    standing = status(owner, msg_id)
     state = owner.spool.state_of(msg_id)
-    entry = owner.spool.entry_of(msg_id)
-    result = owner.spool.status(msg_id)
     attempt = owner.attempts.of(msg_id)
-    if attempt is not None:
-        result = _result_so_far(owner, attempt)
-    fields: dict[str, Any] = {**_sent_fields(content), **standing, "result": result}
-    if entry is not None:
-        fields.update(count=entry.count, attempt=entry.attempt, due=entry.due)
-    elif "attempt" in result:
-        fields["attempt"] = result["attempt"]  # a start alone does not rewrite msg
-    fields.update(_of_state(owner, msg_id, state, attempt))
+    fields = {**_sent_fields(content), **status(owner, msg_id)}
+    view = cast(MessageView, fields)
+    view["result"] = _result(owner, msg_id, attempt)
+    view.update(_attempts(owner, content, view["result"]))
+    view.update(_of_state(owner, msg_id, state, attempt))
     if owner.admission.restored:
-        fields["_restored"] = owner.admission.restored
-    fields["_attachments"] = _attachments(owner, fields)
-    if not fields["_attachments"]:
-        del fields["_attachments"]
-    fields["story"] = _story(owner, msg_id, state, fields)
+        view["_restored"] = owner.admission.restored
+    if content.attachments:
+        view["_attachments"] = _attachments(owner, content, view["path"])
+    view["story"] = _story(owner, msg_id, state, view)
     kept = owner.config.retention
-    if (
-        removed_at := retention.removed_at(kept, owner.spool, msg_id, state)
-    ) is not None:
-        fields["removed_at"] = removed_at
-    return fields
+    removed_at = retention.removed_at(kept, owner.spool, msg_id, state)
+    if removed_at is not None:
+        view["removed_at"] = removed_at
+    return view
 
 
-def _sent_fields(message: Message) -> dict[str, Any]:
+def _sent_fields(message: Message) -> JsonObject:
     """Return the fields of a message, but those by which RQ says how it stands: a sender
     may not say it."""
     return {
@@ -97,9 +90,20 @@ def _sent_fields(message: Message) -> dict[str, Any]:
     }
 
 
+def _attempts(
+    owner: Owner, message: Message, result: Mapping[str, object]
+) -> MessageView:
+    """Return what the file `msg` may not know yet of the attempts of a message."""
+    entry = owner.spool.entry_of(message.msg_id)
+    if entry is not None:
+        return {"count": entry.count, "attempt": entry.attempt, "due": entry.due}
+    attempt = result.get("attempt")
+    return {"attempt": attempt} if isinstance(attempt, int) else {}
+
+
 def _of_state(
     owner: Owner, msg_id: str, state: State, attempt: Attempt | None
-) -> dict[str, Any]:
+) -> MessageView:
     """Return the facts that messages of one state only have."""
     if state is State.RUN:
         return {"phase": attempt.phase if attempt else "starting"}
@@ -109,8 +113,11 @@ def _of_state(
     return {} if txn is None else {"_txn": txn.txn_id}
 
 
-def _result_so_far(owner: Owner, attempt: Attempt) -> dict[str, Any]:
-    batch = owner.attempts.batch_of(attempt.msg_id)
+def _result(owner: Owner, msg_id: str, attempt: Attempt | None) -> Mapping[str, object]:
+    """Return what is known of the last attempt, be it the one that runs."""
+    if attempt is None:
+        return owner.spool.status(msg_id)
+    batch = owner.attempts.batch_of(msg_id)
     return {
         "job_status": attempt.text,
         "attempt": attempt.message.attempt,
@@ -136,27 +143,32 @@ def read(owner: Owner, msg_id: str) -> Message:
         )
 
 
-def batch_fields(batch: Batch) -> dict[str, Any]:
+def batch_fields(batch: Batch) -> BatchView:
     """Return what a message shows of the batch that it runs in."""
     return {"batch": batch.batch_id, "messages": len(batch), "left": batch.left}
 
 
-def _attachments(owner: Owner, fields: Mapping[str, Any]) -> dict[str, Any]:
-    base = f"{owner.root.path}/{fields['path']}/attach"
+def _attachments(
+    owner: Owner, message: Message, path: str
+) -> dict[str, AttachmentView]:
+    base = f"{owner.root.path}/{path}/attach"
     return {
-        name: {**attachment, "path": f"{base}/{name}"}
-        for name, attachment in fields.get("attachments", {}).items()
+        name: {
+            "sha256": file.sha256,
+            "md5": file.md5,
+            "size": file.size,
+            "path": f"{base}/{name}",
+        }
+        for name, file in message.attachments.items()
     }
 
 
-def _story(
-    owner: Owner, msg_id: str, state: State, fields: Mapping[str, Any]
-) -> dict[str, str]:
+def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryView:
     facts = {
-        "attempt": fields.get("attempt", 0),
-        "max_count": fields["max_count"],
-        **fields["result"],
-        "count": fields["count"],
+        "attempt": view.get("attempt", 0),
+        "max_count": view["max_count"],
+        **view["result"],
+        "count": view["count"],
         "id": msg_id,
     }
     if state is State.RUN:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
+from rq import replies
 from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, WrongState
-from rq.queues.control.verbs import Command, Context, asker, object_in
+from rq.queues.control.verbs import Command, Context, Ok, asker, object_in
 from rq.queues.delivery import owed as delivery
 from rq.queues.owner.owner import Owner
 from rq.spool import outbox
@@ -22,23 +22,23 @@ _SAID = {
 }
 
 
-def owed(ctx: Context, arg: bytes) -> Any:
+def owed(ctx: Context, arg: bytes) -> Ok[list[replies.Owed]]:
     """Answer what is owed, those in doubt first, then as it was owed; with `key` what
     is owed under that one."""
     request = object_in(arg) if arg.strip() else {}
     owner = ctx.owner
     if "key" in request:
         of = _place(owner, str(request["key"]))
-        return ["ok", [] if of is None else [entry_view(owner, of)]]
+        return "ok", [] if of is None else [entry_view(owner, of)]
     limit = request.get("limit", MOST)
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise BadInput(f"limit is not a whole number: {limit!r:.40}")
     most = min(limit, MOST) if limit > 0 else MOST
     # What was owed first is in doubt first.
-    return ["ok", [entry_view(owner, of) for of in islice(owner.spool.owed, most)]]
+    return "ok", [entry_view(owner, of) for of in islice(owner.spool.owed, most)]
 
 
-def entry_view(owner: Owner, of: Of) -> dict[str, Any]:
+def entry_view(owner: Owner, of: Of) -> replies.Owed:
     """Return what is told of something owed: its key, to whom, of which message, why."""
     entry = owner.spool.owed[of]
     in_doubt = delivery.in_doubt(entry, owner.spool.clock())
@@ -69,7 +69,7 @@ def _present(owner: Owner, entry: Owed, in_doubt: bool) -> str:
     return delivery.why_not(owner.root, entry.dest) or unknown
 
 
-def resolve_owed(ctx: Context, arg: bytes) -> Any:
+def resolve_owed(ctx: Context, arg: bytes) -> Ok[str]:
     """Carry out what a person has decided about something owed."""
     request = object_in(arg)
     how, by = str(request.get("as")), asker(ctx, request)
@@ -85,7 +85,7 @@ def resolve_owed(ctx: Context, arg: bytes) -> Any:
     else:
         spool.sent(*of, said=how, by=by)
     ctx.owner.wake()
-    return ["ok", _SAID[how]]
+    return "ok", _SAID[how]
 
 
 def _find(owner: Owner, key: str) -> Of:

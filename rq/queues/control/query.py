@@ -6,152 +6,175 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Literal, TypeVar
 
 from rq import wire
 from rq.access.roles import Role
 from rq.config import secrets
 from rq.errors import Closed, Torn
+from rq.message import JsonObject
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control import queue_view as details
-from rq.queues.control.verbs import Command, Context, object_in, with_id
+from rq.queues.control.verbs import (
+    Command,
+    Context,
+    Ok,
+    Reply,
+    object_in,
+    with_id,
+)
 from rq.queues.maintenance.retention import Retention
 from rq.queues.owner.owner import Owner
+from rq.replies import (
+    Checked,
+    Counts,
+    Detail,
+    Expired,
+    MessageRow,
+    MessageView,
+    Problem,
+    Sealed,
+    Standing,
+)
 from rq.spool import check
 
 PROBLEMS = 1000  # in an answer of `check`
 
+Item = TypeVar("Item")
+# "more": the reply ends early, with as many bytes as one may have.
+_Rows = Ok[list[MessageRow]] | tuple[Literal["ok"], list[MessageRow], Literal["more"]]
+
 # ---- looking
 
 
-def kinds(ctx: Context, arg: bytes) -> Any:
+def kinds(ctx: Context, arg: bytes) -> Reply:
     """Tell the kind of each failure from here on, on this connection."""
     ctx.connection.tells_kinds = True
     return ["ok"]
 
 
-def get_message(ctx: Context, arg: bytes) -> Any:
+def get_message(ctx: Context, arg: bytes) -> Ok[MessageView]:
     """Answer all that is known of a message."""
     _, msg_id = with_id(arg)
     try:
-        return ["ok", message_view.message(ctx.owner, msg_id)]
+        return "ok", message_view.message(ctx.owner, msg_id)
     except Torn as error:
         raise Torn(f"msg couldn't be read: {error.reason}") from None
 
 
-def get_message_state(ctx: Context, arg: bytes) -> Any:
+def get_message_state(ctx: Context, arg: bytes) -> Ok[str]:
     _, msg_id = with_id(arg)
-    return ["ok", message_view.public_state(ctx.owner.spool.state_of(msg_id))]
+    return "ok", message_view.public_state(ctx.owner.spool.state_of(msg_id))
 
 
-def get_message_status(ctx: Context, arg: bytes) -> Any:
+def get_message_status(ctx: Context, arg: bytes) -> Ok[Standing]:
     _, msg_id = with_id(arg)
-    return ["ok", message_view.status(ctx.owner, msg_id)]
+    return "ok", message_view.status(ctx.owner, msg_id)
 
 
-def num_messages(ctx: Context, arg: bytes) -> Any:
+def num_messages(ctx: Context, arg: bytes) -> Counts:
     return details.counts(ctx.owner)
 
 
-def messages(ctx: Context, arg: bytes) -> Any:
+def messages(ctx: Context, arg: bytes) -> Awaitable[Reply]:
     """Answer the ids in a state, as the ancestor did."""
     return message_list.messages(ctx.owner, object_in(arg))
 
 
-def listed(ctx: Context, arg: bytes) -> Any:
+def listed(ctx: Context, arg: bytes) -> Awaitable[_Rows]:
     """Answer messages of a state with their main fields."""
     return _listed(ctx.owner, object_in(arg))
 
 
-async def _listed(owner: Owner, request: Mapping[str, Any]) -> Any:
+async def _listed(owner: Owner, request: JsonObject) -> _Rows:
     rows, more = await message_list.listed(owner, request)
-    return ["ok", rows, "more"] if more else ["ok", rows]
+    return ("ok", rows, "more") if more else ("ok", rows)
 
 
 # ---- the queue itself
 
 
-def ping(ctx: Context, arg: bytes) -> Any:
+def ping(ctx: Context, arg: bytes) -> Reply:
     return ["pong"]
 
 
-def uptime(ctx: Context, arg: bytes) -> Any:
+def uptime(ctx: Context, arg: bytes) -> Reply:
     return [int(time.monotonic() - ctx.owner.began)]
 
 
-def config(ctx: Context, arg: bytes) -> Any:
+def config(ctx: Context, arg: bytes) -> Ok[Mapping[str, object]]:
     """The config in force; secrets of `env_vars` are for admins."""
     settings = ctx.owner.config.to_json()
     sees_all = ctx.connection.asker.principal.may(Role.ADMIN)
-    return ["ok", settings if sees_all else secrets.masked(settings)]
+    return "ok", settings if sees_all else secrets.masked(settings)
 
 
-def status(ctx: Context, arg: bytes) -> Any:
+def status(ctx: Context, arg: bytes) -> Reply:
     ctx.owner.admission.forget_admin()
     return [ctx.owner.status]
 
 
-def detail(ctx: Context, arg: bytes) -> Any:
+def detail(ctx: Context, arg: bytes) -> Ok[Detail]:
     """Answer what an operator wants to know of the queue."""
     ctx.owner.admission.forget_admin()
-    return ["ok", details.detail(ctx.owner, ctx.stall, ctx.checkpoints.seq)]
+    return "ok", details.detail(ctx.owner, ctx.stall, ctx.checkpoints.seq)
 
 
-def shutdown(ctx: Context, arg: bytes) -> Any:
+def shutdown(ctx: Context, arg: bytes) -> Reply:
     ctx.stop()
     return ["ok"]
 
 
-def mind(ctx: Context, arg: bytes) -> Any:
+def mind(ctx: Context, arg: bytes) -> Ok[int]:
     """Treat the client as our parent: when it hangs up, the queue stops."""
     ctx.connection.minded = True
-    return ["ok", os.getpid()]
+    return "ok", os.getpid()
 
 
-def wake(ctx: Context, arg: bytes) -> Any:
+def wake(ctx: Context, arg: bytes) -> Awaitable[Reply]:
     """Look at the config, the admin files and new/ at once."""
     return _woken(ctx)
 
 
-async def _woken(ctx: Context) -> Any:
+async def _woken(ctx: Context) -> Reply:
     await ctx.look()
     return ["ok"]
 
 
-def seal(ctx: Context, arg: bytes) -> Any:
+def seal(ctx: Context, arg: bytes) -> Awaitable[Ok[Sealed]]:
     """Make history of all events so far; answer up to which."""
     return _sealed(ctx)
 
 
-async def _sealed(ctx: Context) -> Any:
+async def _sealed(ctx: Context) -> Ok[Sealed]:
     sealing = ctx.seal()
     seq = ctx.owner.spool.durable_seq
     if sealing is not None:
         await asyncio.wrap_future(sealing)
-    return ["ok", {"sealed": sealing is not None, "seq": seq}]
+    return "ok", {"sealed": sealing is not None, "seq": seq}
 
 
-def expire(ctx: Context, arg: bytes) -> Any:
+def expire(ctx: Context, arg: bytes) -> Awaitable[Ok[Expired]]:
     """Remove messages that have ended and are beyond the limits."""
     return _expired(ctx.retention, object_in(arg) if arg.strip() else {})
 
 
-async def _expired(retention: Retention, wanted: Mapping[str, Any]) -> Any:
-    return ["ok", await retention.answer(wanted)]
+async def _expired(retention: Retention, wanted: JsonObject) -> Ok[Expired]:
+    return "ok", await retention.answer(wanted)
 
 
-def checked(ctx: Context, arg: bytes) -> Any:
+def checked(ctx: Context, arg: bytes) -> Awaitable[Ok[Checked]]:
     """Compare journal, folders and counters."""
     return _checked(ctx.owner)
 
 
-async def _checked(owner: Owner) -> Any:
+async def _checked(owner: Owner) -> Ok[Checked]:
     aside = functools.partial(owner.loop.run_in_executor, owner.pools.looks)
 
-    async def slices(items: Iterable[Any], act: Callable[[Any], Any]) -> None:
-        def unless_stopping(item: Any) -> None:
+    async def slices(items: Iterable[Item], act: Callable[[Item], object]) -> None:
+        def unless_stopping(item: Item) -> None:
             if owner.admission.stopping:
                 raise Closed("the queue is stopping")
             act(item)
@@ -159,11 +182,11 @@ async def _checked(owner: Owner) -> Any:
         await in_slices(items, unless_stopping, owner.wake)
 
     problems = await check.check_live(owner.spool, aside, slices)
-    rows = [problem.to_json() for problem in problems[:PROBLEMS]]
+    rows: list[Problem] = [problem.to_json() for problem in problems[:PROBLEMS]]
     if len(problems) > PROBLEMS:
         text = f"{len(problems) - PROBLEMS} more problems; `rq check` of a stopped queue names all"
-        rows.append(check.Problem("more", owner.name, text).to_json())
-    return ["ok", {"problems": rows}]
+        rows.append({"kind": "more", "subject": owner.name, "text": text})
+    return "ok", {"problems": rows}
 
 
 COMMANDS: dict[str, Command] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from rq import visible
 from rq.queues.attempts.attempt import Attempt
@@ -13,12 +12,13 @@ from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
+from rq.replies import Counts, Detail, Held, Running, WorkerView
 from rq.states import COUNTED, State
 
 TEXT = 1000  # characters of what a script last said; `get_message` has all of it
 
 
-def counts(owner: Owner) -> dict[str, int]:
+def counts(owner: Owner) -> Counts:
     """Return how many messages are in each of the six states."""
     kept = owner.spool.counts
     six = (state for state in COUNTED if state is not State.DISMISSED)
@@ -27,7 +27,7 @@ def counts(owner: Owner) -> dict[str, int]:
     return numbers
 
 
-def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> dict[str, Any]:
+def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
     """Return what an operator wants to know of the queue."""
     spool = owner.spool
     closed = owner.admission.closed()
@@ -71,7 +71,7 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> dict[str, Any]:
     }
 
 
-def _held(owner: Owner) -> list[dict[str, str]]:
+def _held(owner: Owner) -> list[Held]:
     """Return the messages in run whose scripts have ended, and who keeps them there; of
     a batch the first."""
     return [
@@ -80,7 +80,7 @@ def _held(owner: Owner) -> list[dict[str, str]]:
     ]
 
 
-def _worker(worker: Worker) -> dict[str, Any]:
+def _worker(worker: Worker) -> WorkerView:
     return {
         "pid": worker.pid,
         "phase": worker.phase,
@@ -89,10 +89,10 @@ def _worker(worker: Worker) -> dict[str, Any]:
     }
 
 
-def _all_running(owner: Owner) -> list[dict[str, Any]]:
+def _all_running(owner: Owner) -> list[Running]:
     """Return what is at work: of a batch one row, that of its first message."""
     alone = [attempt for attempt in owner.attempts if attempt.claim.batch_id is None]
-    in_batches = [
+    in_batches: list[Running] = [
         {
             "msg_id": batch.first_id,
             "pid": batch.script.pid if batch.script else None,
@@ -110,7 +110,7 @@ def _all_running(owner: Owner) -> list[dict[str, Any]]:
     )
 
 
-def _running(attempt: Attempt) -> dict[str, Any]:
+def _running(attempt: Attempt) -> Running:
     return {
         "msg_id": attempt.msg_id,
         "pid": attempt.script.pid,

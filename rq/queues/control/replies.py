@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
 import orjson
 
@@ -44,7 +43,7 @@ class Replies:
         """Whether the last commit failed."""
         return self._stalled_since is not None
 
-    def add(self, slot: Slot, reply: Any, at_once: bool = False) -> None:
+    def add(self, slot: Slot, reply: object, at_once: bool = False) -> None:
         """Let a reply leave with the next commit; `at_once`: now, if commits fail."""
         data = _encoded(reply, slot.connection.tells_kinds)
         slot.connection.owed += len(data)
@@ -89,7 +88,7 @@ class Replies:
             slot.connection.send_ready()
 
 
-def _encoded(reply: Any, tells_kinds: bool) -> bytes:
+def _encoded(reply: object, tells_kinds: bool) -> bytes:
     """Return the frame of a reply; also of one that cannot be written, for the asker
     waits for it."""
     try:

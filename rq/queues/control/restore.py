@@ -4,13 +4,13 @@ in it, and what a person decides."""
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
 from rq.access.roles import Role
 from rq.errors import BadInput, WrongState
 from rq.journal import mark
 from rq.queues.control import outbox
-from rq.queues.control.verbs import Command, Context, object_in
+from rq.queues.control.verbs import Command, Context, Ok, object_in
+from rq.replies import Restored
 from rq.states import State
 
 MOST = 1000
@@ -22,14 +22,14 @@ _SAID = {
 }
 
 
-def restored(ctx: Context, arg: bytes) -> Any:
+def restored(ctx: Context, arg: bytes) -> Ok[Restored]:
     """Answer whether the queue waits for a decision about its directory: `why` (null:
     it does not wait), how much it would run and deliver, and the first of each."""
     request = object_in(arg) if arg.strip() else {}
     owner, most = ctx.owner, _limit(request.get("limit", _MOST_SHOWN))
     spool = owner.spool
     waiting = (msg_id for msg_id, _ in spool.in_state(State.QUE))
-    return [
+    return (
         "ok",
         {
             "why": owner.admission.restored,
@@ -41,7 +41,7 @@ def restored(ctx: Context, arg: bytes) -> Any:
                 outbox.entry_view(owner, of) for of in islice(spool.owed, most)
             ],
         },
-    ]
+    )
 
 
 def _limit(value: object) -> int:
@@ -50,7 +50,7 @@ def _limit(value: object) -> int:
     raise BadInput(f"limit is not a whole number: {value!r:.40}")
 
 
-def restore(ctx: Context, arg: bytes) -> Any:
+def restore(ctx: Context, arg: bytes) -> Ok[str]:
     """Write down what the directory is, as a person says; then open the queue anew."""
     how = object_in(arg).get("as")
     if not isinstance(how, str) or how not in _SAID:
@@ -64,7 +64,7 @@ def restore(ctx: Context, arg: bytes) -> Any:
     place, journal = owner.queue.journal_dir, spool.journal_id
     mark.accept(place, spool.dir_fd, journal, copy=copy)
     ctx.open_again()
-    return ["ok", _SAID[how]]
+    return "ok", _SAID[how]
 
 
 COMMANDS: dict[str, Command] = {

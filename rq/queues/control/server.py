@@ -11,7 +11,6 @@ import inspect
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from rq import wire
 from rq.access import sockets
@@ -22,7 +21,7 @@ from rq.proc.listening import Listener
 from rq.queues.control.clients import Clients
 from rq.queues.control.commands import COMMANDS
 from rq.queues.control.connection import Connection, Slot, turn_away
-from rq.queues.control.verbs import Command, Context
+from rq.queues.control.verbs import Command, Context, Reply
 from rq.queues.owner.owner import Owner
 
 log = logging.getLogger(__name__)
@@ -122,7 +121,7 @@ class Server:
         else:
             self._replies.add(slot, reply, at_once=command.always)
 
-    async def _later(self, slot: Slot, coming: Awaitable[Any]) -> None:
+    async def _later(self, slot: Slot, coming: Awaitable[Reply]) -> None:
         try:
             self._replies.add(slot, await coming)
         except Exception as error:  # noqa: BLE001 - a command is one of the four places

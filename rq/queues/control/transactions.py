@@ -6,19 +6,27 @@ import asyncio
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
-from typing import Any
 
 from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, not_done
 from rq.layout import ATTACH, QueueDir
-from rq.message import Message
+from rq.message import JsonObject, Message
+from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
-from rq.queues.control.verbs import Command, Context, object_in
+from rq.queues.control.verbs import (
+    Command,
+    Context,
+    Handler,
+    NowOrLater,
+    Ok,
+    object_in,
+)
 from rq.queues.owner.owner import Owner
+from rq.replies import TransactionView
 from rq.spool import attach, decisions, transactions
 from rq.spool.transactions import Transaction
 from rq.states import State
@@ -28,7 +36,7 @@ LONGEST = 86400.0
 MOST_OPEN = 1000  # transactions of a queue
 
 
-def open_txn(ctx: Context, arg: bytes) -> Any:
+def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     """Open a transaction, or give the one that was opened with the same key."""
     request = object_in(arg)
     owner = ctx.owner
@@ -38,7 +46,7 @@ def open_txn(ctx: Context, arg: bytes) -> Any:
     all_txns = owner.spool.txns
     if (key is None or all_txns.with_key(key) is None) and _open(owner) >= MOST_OPEN:
         raise Busy(f"not accepted: {MOST_OPEN} transactions are open")
-    return ["ok", fields_of(decisions.open_one(owner.spool, key, ttl))]
+    return "ok", fields_of(decisions.open_one(owner.spool, key, ttl))
 
 
 def _key(value: object) -> str | None:
@@ -60,15 +68,15 @@ def _ttl(value: object) -> float:
     raise BadInput(f"ttl is not seconds from 1 to {LONGEST:.0f}: {value!r:.60}")
 
 
-_Verb = Callable[[Owner, Transaction, dict[str, Any]], Any]
+_Verb = Callable[[Owner, Transaction, JsonObject], NowOrLater[object]]
 
 
-def _one_by_one(verb: _Verb) -> Callable[[Context, bytes], Any]:
+def _one_by_one(verb: _Verb) -> Handler:
     """Return the handler of a command that changes a transaction: what comes while another
     one is at work on it begins when that has ended, and finds out how it went."""
 
     @functools.wraps(verb)
-    def handler(ctx: Context, arg: bytes) -> Any:
+    def handler(ctx: Context, arg: bytes) -> NowOrLater[object]:
         request = object_in(arg)
         txn = _named(ctx.owner, request)
         if txn.pending is None:
@@ -79,8 +87,8 @@ def _one_by_one(verb: _Verb) -> Callable[[Context, bytes], Any]:
 
 
 async def _afterwards(
-    verb: _Verb, owner: Owner, txn: Transaction, request: dict[str, Any]
-) -> Any:
+    verb: _Verb, owner: Owner, txn: Transaction, request: JsonObject
+) -> Ok[object]:
     while txn.pending is not None:
         await asyncio.wait([txn.pending])
     reply = verb(owner, txn, request)
@@ -88,7 +96,9 @@ async def _afterwards(
 
 
 @_one_by_one
-def prepare_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
+def prepare_txn(
+    owner: Owner, txn: Transaction, request: JsonObject
+) -> Awaitable[Ok[list[str]]]:
     """Prepare messages in a transaction, all or none of them; answer their ids."""
     wanted = request.get("messages")
     if not isinstance(wanted, list):
@@ -100,8 +110,8 @@ def prepare_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
 
 
 async def _prepared(
-    owner: Owner, txn: Transaction, wanted: list[Any], ended: asyncio.Future[None]
-) -> Any:
+    owner: Owner, txn: Transaction, wanted: Sequence[Json], ended: asyncio.Future[None]
+) -> Ok[list[str]]:
     """Prepare messages a few at a time, once all of them are known to be good."""
     messages: list[Message] = []
 
@@ -118,10 +128,10 @@ async def _prepared(
         txn.filling = None
         ended.set_result(None)
     owner.wake()
-    return ["ok", [message.msg_id for message in messages]]
+    return "ok", [message.msg_id for message in messages]
 
 
-def _message_of(owner: Owner, at: int, fields: Any) -> Message:
+def _message_of(owner: Owner, at: int, fields: Json) -> Message:
     """Return the message that is asked for; BadMessage tells which one cannot be."""
     try:
         if not isinstance(fields, dict):
@@ -134,7 +144,9 @@ def _message_of(owner: Owner, at: int, fields: Any) -> Message:
 
 
 @_one_by_one
-def commit_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
+def commit_txn(
+    owner: Owner, txn: Transaction, request: JsonObject
+) -> Awaitable[Ok[TransactionView]]:
     """Accept the messages that are named and discard the others of the transaction."""
     value = request.get("ids")
     if not isinstance(value, list):
@@ -145,8 +157,8 @@ def commit_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
 
 
 async def _committed(
-    owner: Owner, txn: Transaction, value: list[Any], ended: asyncio.Future[None]
-) -> Any:
+    owner: Owner, txn: Transaction, value: Sequence[Json], ended: asyncio.Future[None]
+) -> Ok[TransactionView]:
     """Commit, once the files of the messages are on disk.
 
     Nobody else changes the transaction or its messages until then, so what was looked at
@@ -156,7 +168,7 @@ async def _committed(
     try:
         ids = await _ids(value)
         if decisions.is_repeated(txn, ids):
-            return ["ok", fields_of(txn)]
+            return "ok", fields_of(txn)
         owner.admission.check_open()
         await in_slices(ids, lambda msg_id: decisions.check_there(spool, txn, msg_id))
         await _make_durable(owner, txn, ids)
@@ -171,10 +183,10 @@ async def _committed(
     await asyncio.sleep(0)  # the decision itself is one turn: what follows is another
     await in_slices(ids, lambda msg_id: _waits(owner, msg_id), owner.wake)
     owner.wake()
-    return ["ok", fields_of(txn)]
+    return "ok", fields_of(txn)
 
 
-async def _ids(value: list[Any]) -> list[str]:
+async def _ids(value: Sequence[Json]) -> list[str]:
     ids: dict[str, None] = {}
     await in_slices(value, lambda msg_id: ids.setdefault(names.msg_id(msg_id)))
     return list(ids)
@@ -233,37 +245,41 @@ def _with_files(queue: QueueDir, ids: list[str]) -> frozenset[str]:
 
 
 @_one_by_one
-def abort_txn(owner: Owner, txn: Transaction, request: dict[str, Any]) -> Any:
+def abort_txn(
+    owner: Owner, txn: Transaction, request: JsonObject
+) -> NowOrLater[TransactionView]:
     """Discard all that was prepared; asked again, it is done already."""
     decisions.check_aborted(txn)
     if not txn.is_open:
-        return ["ok", fields_of(txn)]
+        return "ok", fields_of(txn)
     txn.deciding = owner.loop.create_future()
     return aborted(owner, txn, txn.deciding)
 
 
-async def aborted(owner: Owner, txn: Transaction, ended: asyncio.Future[None]) -> Any:
+async def aborted(
+    owner: Owner, txn: Transaction, ended: asyncio.Future[None]
+) -> Ok[TransactionView]:
     try:
         decisions.abort(owner.spool, txn, await _left(owner, txn, set()))
     finally:
         txn.deciding = None
         ended.set_result(None)
     owner.wake()
-    return ["ok", fields_of(txn)]
+    return "ok", fields_of(txn)
 
 
-def show_txn(ctx: Context, arg: bytes) -> Any:
+def show_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     """Answer how a transaction stands; with `limit` also so many of the messages that an
     open one holds."""
     request = object_in(arg)
     txn = _named(ctx.owner, request)
     if request.get("limit") is None:
-        return ["ok", fields_of(txn)]
+        return "ok", fields_of(txn)
     held = islice(txn.members if txn.is_open else (), _limit(request))
-    return ["ok", {**fields_of(txn), "ids": list(held)}]
+    return "ok", {**fields_of(txn), "ids": list(held)}
 
 
-def list_txns(ctx: Context, arg: bytes) -> Any:
+def list_txns(ctx: Context, arg: bytes) -> Ok[list[TransactionView]]:
     """Answer how all stand that are open, the oldest first; with `limit` then so many of
     those that are decided, what was opened last first."""
     request = object_in(arg) if arg else {}
@@ -272,17 +288,17 @@ def list_txns(ctx: Context, arg: bytes) -> Any:
     if request.get("limit") is not None:
         decided = (txn for txn in reversed(all_txns.by_id.values()) if not txn.is_open)
         listed += islice(decided, _limit(request))
-    return ["ok", [fields_of(txn) for txn in listed]]
+    return "ok", [fields_of(txn) for txn in listed]
 
 
-def _limit(request: dict[str, Any]) -> int:
+def _limit(request: JsonObject) -> int:
     value = request["limit"]
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return min(value, MOST_OPEN)
     raise BadInput(f"limit is not a whole number: {value!r:.40}")
 
 
-def _named(owner: Owner, request: dict[str, Any]) -> Transaction:
+def _named(owner: Owner, request: JsonObject) -> Transaction:
     txn_id = request.get("txn")
     txn = owner.spool.txns.get(txn_id) if isinstance(txn_id, str) else None
     if txn is None:
@@ -293,10 +309,10 @@ def _named(owner: Owner, request: dict[str, Any]) -> Transaction:
     return txn
 
 
-def fields_of(txn: Transaction) -> dict[str, Any]:
+def fields_of(txn: Transaction) -> TransactionView:
     """Return what a client is told of a transaction."""
     number = len(txn.members) if txn.is_open else txn.number
-    fields: dict[str, Any] = {"txn": txn.txn_id, "state": txn.standing}
+    fields: TransactionView = {"txn": txn.txn_id, "state": txn.standing}
     if txn.key is not None:
         fields["key"] = txn.key
     return {**fields, "messages": number, "ttl": txn.ttl, "until": txn.ends}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from rq.logs import fields
 from rq.queues.control.transactions import aborted
@@ -19,7 +18,7 @@ def expire(
     owner: Owner,
     now: float,
     covered: int,
-    spawn: Callable[[Coroutine[Any, Any, Any]], None],
+    spawn: Callable[[Coroutine[object, None, object]], None],
 ) -> None:
     """Abort transactions whose time is over; remove the lists of those that a checkpoint
     has `covered`: it goes up to that event."""

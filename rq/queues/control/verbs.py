@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, TypeVar
 
 from rq import names
 from rq.access.roles import Role
 from rq.errors import BadInput
-from rq.nesting import from_json
+from rq.message import JsonObject
+from rq.nesting import Json, from_json
 from rq.queues.control.connection import Connection
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.retention import Retention
@@ -35,7 +36,12 @@ class Context:
     checkpoints: Checkpoints
 
 
-Handler = Callable[[Context, bytes], Any]
+T = TypeVar("T")
+# Written as JSON. Most replies are an `Ok`, the others what the ancestor's commands gave.
+Reply = Sequence[object] | Mapping[str, object]
+Ok = tuple[Literal["ok"], T]
+NowOrLater = Ok[T] | Awaitable[Ok[T]]  # later: what waits for a thread or another turn
+Handler = Callable[[Context, bytes], Reply | Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ class Command:
     own: bool = False  # for RQ's own user and root alone
 
 
-def object_in(arg: bytes) -> dict[str, Any]:
+def object_in(arg: bytes) -> dict[str, Json]:
     """Return the argument, a JSON object; BadInput if it is none."""
     request = from_json(arg, "the argument")
     if not isinstance(request, dict):
@@ -58,7 +64,7 @@ def object_in(arg: bytes) -> dict[str, Any]:
     return request
 
 
-def with_id(arg: bytes) -> tuple[dict[str, Any], str]:
+def with_id(arg: bytes) -> tuple[dict[str, Json], str]:
     """Return the argument, and the message that it is about."""
     request = object_in(arg)
     if "msg_id" not in request:
@@ -66,6 +72,6 @@ def with_id(arg: bytes) -> tuple[dict[str, Any], str]:
     return request, names.msg_id(request["msg_id"])
 
 
-def asker(ctx: Context, request: Mapping[str, Any]) -> str:
+def asker(ctx: Context, request: JsonObject) -> str:
     """Return who asks, for the story of a message."""
     return ctx.connection.asker.believed(request.get("who"))

@@ -11,7 +11,6 @@ import functools
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import Any
 
 from rq.errors import BadInput
 from rq.journal import sealing
@@ -19,6 +18,7 @@ from rq.logs import fields
 from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.owner.admission import Admission
 from rq.queues.owner.settings import Settings
+from rq.replies import Expired
 from rq.spool import PREP_SECONDS, Spool, checkpoint, expiry, index
 from rq.spool.disk_usage import DiskUsage
 from rq.spool.expiry import Limits, Owned, Search
@@ -144,7 +144,7 @@ class Retention:
 
     # ---- as a person asks
 
-    async def answer(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer(self, wanted: Mapping[str, object]) -> Expired:
         """Answer the command `expire`."""
         if "state" not in wanted:
             removed = await self.apply()
@@ -199,13 +199,13 @@ def prepared(spool: Spool, msg_id: str) -> float:
 # ---- what was asked
 
 
-def _state(name: Any) -> State:
-    if name in STATES:
+def _state(name: object) -> State:
+    if isinstance(name, str) and name in STATES:
         return State(name)
     raise BadInput(f"state is {name!r:.40}, not done, relayed or dismissed")
 
 
-def _moment(value: Any) -> float | None:
+def _moment(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -213,7 +213,7 @@ def _moment(value: Any) -> float | None:
     raise BadInput(f"before is {value!r:.40}, not seconds since the epoch")
 
 
-def _whole(wanted: Mapping[str, Any], name: str) -> int | None:
+def _whole(wanted: Mapping[str, object], name: str) -> int | None:
     value = wanted.get(name)
     if value is None:
         return None
