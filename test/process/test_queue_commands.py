@@ -357,6 +357,16 @@ def test_sent_round_again_twice_in_one_turn_it_runs_once(queue):
     assert queue.until(msg_id, "done")["result"]["attempt"] == 2
 
 
+def test_an_attempt_that_is_no_number_in_a_status_file_hides_no_message(queue):
+    msg_id = queue.run(param1=ERR)["msg_id"]
+    (queue.folder(msg_id) / "status").write_text('{"attempt": "many"}')
+    assert queue.get(msg_id)["attempt"] == 0
+    rows = {row["msg_id"]: row for row in queue.ok("list", {"state": "err"})}
+    assert rows[msg_id]["attempt"] == 0
+    assert queue.ok("retry_message", {"msg_id": msg_id}) == "msg sent round again"
+    assert queue.ended(msg_id)["attempt"] == 1
+
+
 @pytest.mark.parametrize("dismissed", [False, True])
 def test_a_clone_is_a_new_message_with_the_old_content(queue, dismissed):
     message = queue.run(param1=ERR, param2="two", count=3, zz="kept")

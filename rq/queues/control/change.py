@@ -10,7 +10,7 @@ from rq.access.roles import Role as Access
 from rq.errors import Busy, Closed, NoSuchMessage, WrongState
 from rq.proc import lease_holders
 from rq.queues.concurrency.tasks import in_slices
-from rq.queues.control import message_list
+from rq.queues.control import message_list, message_view
 from rq.queues.control.verbs import (
     Command,
     Context,
@@ -79,7 +79,7 @@ async def _retried(owner: Owner, msg_id: str, who: str) -> Ok[str]:
     finally:
         owner.retrying.discard(msg_id)
     message = owner.spool.read(msg_id)
-    began = int(owner.spool.status(msg_id).get("attempt", 0))
+    began = message_view.attempts(message, owner.spool.status(msg_id))
     again = message.with_(
         count=0, attempt=max(message.attempt, began), due=owner.spool.clock()
     )

@@ -223,6 +223,4 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
 
 
 def _attempts(owner: Owner, message: Message) -> int:
-    """Return the starts of a message that has ended: a start alone does not rewrite
-    its file `msg`."""
-    return int(owner.spool.status(message.msg_id).get("attempt", message.attempt))
+    return message_view.attempts(message, owner.spool.status(message.msg_id))

@@ -97,8 +97,14 @@ def _attempts(
     entry = owner.spool.entry_of(message.msg_id)
     if entry is not None:
         return {"count": entry.count, "attempt": entry.attempt, "due": entry.due}
-    attempt = result.get("attempt")
-    return {"attempt": attempt} if isinstance(attempt, int) else {}
+    return {"attempt": attempts(message, result)} if "attempt" in result else {}
+
+
+def attempts(message: Message, status: Mapping[str, object]) -> int:
+    """Return the starts of a message that has ended, from its file `status` if that
+    tells: a start alone does not rewrite its file `msg`."""
+    attempt = status.get("attempt")  # a script of the same user could have written it
+    return attempt if isinstance(attempt, int) else message.attempt
 
 
 def _of_state(
