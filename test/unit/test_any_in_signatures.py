@@ -6,10 +6,6 @@ from pathlib import Path
 
 CODE = Path(__file__).resolve().parent.parent.parent / "rq"
 MOST = 5.0  # percent of the signatures of a room
-# Rooms above it, and what each may have; lowered with each change, until none is left.
-NOT_YET = {
-    "queues": 19.0,
-}
 
 
 def room_of(path):
@@ -54,7 +50,7 @@ def test_few_signatures_hold_any():
     for room, (loose, every) in shares().items():
         percent = 100 * loose / every
         print(f"{room:12} {loose:4} of {every:4}  {percent:5.1f} %")  # noqa: T201
-        if percent > NOT_YET.get(room, MOST):
+        if percent > MOST:
             too_many[room] = f"{loose} of {every}"
     assert too_many == {}
     loose, every = map(sum, zip(*shares().values(), strict=True))
