@@ -73,7 +73,7 @@ def cancel(root: Root, words: list[str]) -> int:
         "cancel",
         "Remove a waiting message, after asking; end a running one, which goes to err.",
     )
-    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument(
         "--batch",
@@ -141,7 +141,7 @@ def ack(root: Root, words: list[str]) -> int:
         "Mark messages in err as seen: `rq status` no longer counts them as trouble. "
         "They stay, and `rq retry` still runs them again.",
     )
-    parser.add_argument("ids", nargs="*", metavar="ID")
+    parser.add_argument("ids", nargs="*", metavar="ID", help=term.ID)
     parser.add_argument("--all", metavar="QUEUE", help="all messages in err of a queue")
     args = parser.parse_args(words)
     if bool(args.ids) == bool(args.all):
@@ -208,7 +208,7 @@ def _parser(
     verb: str, about: str, words: Sequence[str], *, asks: bool = False
 ) -> argparse.Namespace:
     parser = term.parser(verb, about)
-    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
     if asks:
         parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     return parser.parse_args(words)

@@ -28,7 +28,7 @@ def logs(root: Root, words: list[str]) -> int:
     parser = term.parser(
         "logs", "Print what a message's script has written, in all attempts."
     )
-    parser.add_argument("id", metavar="ID")
+    parser.add_argument("id", metavar="ID", help=term.ID)
     parser.add_argument(
         "-f",
         "--follow",

@@ -49,6 +49,8 @@ def queue_dir(root: Root, name: str) -> QueueDir:
 
     close = difflib.get_close_matches(name, existing, 1)
     hint = f"; did you mean {close[0]!r}?" if close else "; `rq queue ls` lists them"
+    if os.path.lexists(root.scandir / name):
+        hint = f": `rq status` says why scandir/{name} is not used"
     raise NoSuchQueue(f"there is no queue {name!r} in {root.path}{hint}")
 
 

@@ -17,7 +17,7 @@ _SHOWN_APART = wording.SHOWN_APART | {"queue", "removed_at", *PARAMS}
 
 def show(root: Root, words: list[str]) -> int:
     parser = term.parser("show", "Show a message: what happened, why, what to do.")
-    parser.add_argument("id", metavar="ID")
+    parser.add_argument("id", metavar="ID", help=term.ID)
     term.json_option(parser)
     args = parser.parse_args(words)
     with owner.Reader(root) as reader:

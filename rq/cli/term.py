@@ -50,6 +50,9 @@ def number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+ID = "the id of a message or its beginning, QUEUE/ID, or a URL"
+
+
 def parser(verb: str, about: str) -> argparse.ArgumentParser:
     """Return the parser of a verb; `--root` was taken before."""
     return argparse.ArgumentParser(

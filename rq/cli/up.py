@@ -79,7 +79,9 @@ def up(root: Root, words: list[str]) -> int:
 
 def down(root: Root, words: list[str]) -> int:
     term.parser(
-        "down", "Stop RQ and wait until all its processes have ended."
+        "down",
+        "Stop RQ and wait until all its processes have ended. Scripts at work get\n"
+        "TERM, and KILL after `grace` seconds; their messages run again at the next start.",
     ).parse_args(words)
     place.check_leave(root)
     begun = time.monotonic()

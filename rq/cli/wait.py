@@ -32,7 +32,7 @@ def wait(root: Root, words: list[str]) -> int:
         "Wait until messages have ended. Exit status: 0 all succeeded, 8 one ended in\n"
         "err, 7 the time is over.",
     )
-    parser.add_argument("ids", nargs="+", metavar="ID")
+    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
     parser.add_argument(
         "--timeout", metavar="TIME", help="wait no longer than 90 (seconds), 10m or 1h"
     )

@@ -53,6 +53,26 @@ def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
     stage.clean()
 
 
+RUNNING = "r" * 128
+WORKS = "#!/bin/sh\nsleep 600\n"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_long_name_hides_nothing_of_what_runs(stage, width):
+    driver = stage.driver
+    if stage.daemon.root.queue(RUNNING).path.is_dir() is False:
+        stage.queue(RUNNING, WORKS)
+        stage.send(RUNNING, "one")
+    chromium.size(driver, width)
+    try:
+        stage.open("/")
+        chromium.until(driver, "document.querySelector('#running td')")
+        assert overflow(driver, "#running .table-box") == 0
+    finally:
+        chromium.size(driver, chromium.WIDE)
+    stage.clean()
+
+
 def press(driver, keys):
     driver.find_element("tag name", "body").send_keys(keys)
 

@@ -95,6 +95,20 @@ def test_what_programs_read_is_told_to_people_in_sentences(cause, text, why):
     assert told.why == why
 
 
+def test_what_a_script_said_instead_of_done_is_told():
+    told = story(State.ERR, {**FACTS, "cause": "no_word", "job_status": "hurray"})
+    assert told.why.endswith(
+        "never reported done, err or resend; its last words: hurray."
+    )
+
+
+def test_one_that_waits_for_a_host_is_told_whether_something_is_to_be_done():
+    text = "64@http://h:1 h is an internal address: `rq relay allow h:1`"
+    told = story(State.QUE, {**FACTS, "cause": "later", "job_status": text})
+    assert "later: http://h:1 cannot take it: h is an internal address" in told.why
+    assert told.todo.startswith("Nothing, if that passes by itself")
+
+
 def test_a_message_that_waits_is_told_its_cause_and_what_it_waits_for():
     facts = {**FACTS, "cause": "resend", "job_status": "60-no route"}
     told = story(State.QUE, {**facts, "waiting": "It is due in 60 s."})

@@ -71,3 +71,10 @@ def test_a_log_is_followed_while_its_queue_restarts(monkeypatch, capsys):
     output._follow(reader, ("q", "20260102.0304.05.006.7"), 0, lambda _: None)
     assert reader.looks == 4
     assert capsys.readouterr().err == ""
+
+
+def test_a_link_that_is_not_used_is_told_where_its_queue_is_asked_for(tmp_path, capsys):
+    (tmp_path / "scandir").mkdir()
+    (tmp_path / "scandir/mail").symlink_to("../nowhere")
+    assert cli.main(["--root", str(tmp_path), "ls", "mail"]) == cli.NOT_FOUND
+    assert "`rq status` says why scandir/mail is not used" in capsys.readouterr().err
