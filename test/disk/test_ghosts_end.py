@@ -37,15 +37,10 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
         for msg_id in ids
     ]
     waiting = []
-    told = SimpleNamespace(
-        opened=owner.opened,
-        spool=owner.spool,
-        attempts=Attempts(),
-        backlog=SimpleNamespace(add=waiting.append),
-        wake=lambda: None,
-    )
-    lease = owner.queue.path / "lease"
-    ghosts = LeftProcesses(told, Slots(lease, owner.opened.lease_prefix, 1))
+    attempts, backlog = Attempts(), SimpleNamespace(add=waiting.append)
+    slots = Slots(owner.queue.path / "lease", owner.opened.lease_prefix, 1)
+    wakeup = SimpleNamespace(ask=lambda: None)
+    ghosts = LeftProcesses(owner.opened, attempts, backlog, slots, wakeup)
     ghosts.look()
     assert waiting == []
     left.kill()
@@ -53,8 +48,8 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
     with no_descriptors():
         ghosts.look()
     assert waiting == []
-    assert list(told.attempts.left) == ids, "who asks is told why they are in run"
+    assert list(attempts.left) == ids, "who asks is told why they are in run"
     ghosts.look()
     assert waiting == ids
     assert [owner.spool.find(one) for one in ids] == [State.QUE] * 2
-    assert told.attempts.left == {}
+    assert attempts.left == {}
