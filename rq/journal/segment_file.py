@@ -140,6 +140,6 @@ def _refuse_damage(
         event = line.read(text, start) if text else None
         if event is not None and event["g"] > torn:
             raise Damaged(
-                f"{segment.path}: bad line at byte {at}, and good ones of later groups "
-                "behind it; docs/guide/backup.md says how it can go on"
+                f"{segment.path}: bad line at byte {at}, and good ones behind it; "
+                "docs/guide/backup.md says how it can go on"
             )

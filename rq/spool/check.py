@@ -92,13 +92,11 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
     if (why := restored.why_waiting(queue)) is not None:
         yield Problem("copied", queue.name, why)
     if not recovery.stopped_cleanly(queue):
-        yield Problem(
-            "unclean",
-            queue.name,
-            "not stopped cleanly: `rq check --fix` replays the journal onto the folders",
+        text = (
+            "not stopped cleanly: `rq check --fix` replays the journal onto the folders"
         )
-        for _ in history.events_after(queue.journal_dir, 0, pack=fold.pack):
-            pass  # Damaged says so
+        damage = list(_damage(queue))  # with any, it cannot be replayed
+        yield from damage or [Problem("unclean", queue.name, text)]
         return
     point = checkpoint.read(queue)
     listed = folders.count(queue)
@@ -108,8 +106,18 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
         if kept != listed.of(state):
             text = f"counted {kept}, there are {listed.of(state)}"
             yield Problem("count", str(state), text)
-    yield from _gaps(queue)
+    gaps = list(_gaps(queue))
+    yield from gaps or _damage(queue)  # with a gap, the journal cannot be read over it
     yield from check_folders(queue)
+
+
+def _damage(queue: QueueDir) -> Iterator[Problem]:
+    """Read every line of the journal: a start reads the newest only."""
+    try:
+        for _ in history.events_after(queue.journal_dir, 0, pack=fold.pack):
+            pass
+    except Damaged as error:
+        yield Problem("damage", str(queue.journal), str(error))
 
 
 def _gaps(queue: QueueDir) -> Iterator[Problem]:

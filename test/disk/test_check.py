@@ -81,6 +81,18 @@ def test_an_attachment_that_is_missing_is_found(owner):
     assert kinds(owner) == {"attachment"}
 
 
+def test_a_bad_line_is_found_after_a_clean_stop_too(owner):
+    [segment] = [
+        *owner.queue.history.glob("*/*.jsonl"),
+        *owner.queue.journal.glob("*/*"),
+    ]
+    lines = segment.read_bytes().split(b"\n")
+    lines[1] = lines[1].replace(b'"', b"x", 1)
+    segment.write_bytes(b"\n".join(lines))
+    (problem,) = check.check(owner.queue)
+    assert (problem.kind, str(segment) in problem.text) == ("damage", True)
+
+
 def test_an_unclean_end_is_found_and_mended_without_starting_anything(owner):
     owner.open()
     msg_id = owner.submit()
