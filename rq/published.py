@@ -21,11 +21,9 @@ BUCKETS = 40  # of a histogram: bucket k counts what took 2^k to 2^(k+1) µs; 0:
 COUNTS = ("accepted", "started", "done", "relayed", "err", "retries", "lost")
 
 
-class Part(TypedDict):
-    """What happened in an hour (None: in the whole day) in a queue (None: in all)."""
+class Tally(TypedDict):
+    """How many messages: the names are COUNTS."""
 
-    hour: int | None
-    queue: str | None
     accepted: int
     started: int
     done: int
@@ -33,6 +31,13 @@ class Part(TypedDict):
     err: int
     retries: int
     lost: int
+
+
+class Part(Tally):
+    """What happened in an hour (None: in the whole day) in a queue (None: in all)."""
+
+    hour: int | None
+    queue: str | None
     attempts: int
     causes: Mapping[str, int]
     wait: Sequence[int] | None  # µs, for each of PERCENTS

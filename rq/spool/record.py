@@ -85,7 +85,7 @@ class NoteFields(_Is, Word, total=False):
     reason: str
 
 
-class Record(Line, _From, _Is, total=False):
+class Record(Line, Facts, _From, _Is, total=False):
     """A line of a queue's journal."""
 
     queue: str
@@ -98,17 +98,6 @@ class Record(Line, _From, _Is, total=False):
     due: float
     message: Content
     dup: str  # of a rider, which has no line on disk
-    cause: str
-    outcome: str
-    text: str
-    exit: int | None
-    signal: str | None
-    wait_us: int | None
-    run_us: int
-    cpu_us: int | None
-    max_rss: int | None
-    created_us: int
-    batch: str
     slot: int
     key: str
     via: str

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypedDict, cast
 
 from rq import published
-from rq.published import COUNTS, PERCENTS, Day, Part, Published, Slow
+from rq.published import COUNTS, PERCENTS, Day, Part, Published, Slow, Tally
 from rq.replies import Counts
 
 # In the address: (title, days, whether a bar is an hour).
@@ -20,31 +20,17 @@ _SLOWEST = 12
 _HOUR = timedelta(hours=1)
 
 
-class Bar(TypedDict):
+class Bar(Tally):
     """What happened in an hour or a day."""
 
     at: float  # epoch seconds
-    accepted: int
-    started: int
-    done: int
-    relayed: int
-    err: int
-    retries: int
-    lost: int
     wait: Sequence[int] | None  # µs, for each of PERCENTS
     run: Sequence[int] | None
 
 
-class Sums(TypedDict):
+class Sums(Tally):
     """What happened in many hours; durations are of histograms, so about."""
 
-    accepted: int
-    started: int
-    done: int
-    relayed: int
-    err: int
-    retries: int
-    lost: int
     attempts: int
     wait_about: Sequence[float | None]  # µs, for each of PERCENTS
     run_about: Sequence[float | None]
