@@ -46,11 +46,14 @@ def define(root, name, script, **config):
 
 
 @contextlib.contextmanager
-def running(root):
-    """Give an RQ that runs in `root` and is ready; stop it at the end."""
+def running(root, without=()):
+    """Give an RQ that runs in `root` and is ready; stop it at the end. Bundled queues in
+    `without` are none of it."""
     if not (root / "config/config.json").exists():
         done = run("rq.cli.install", "--port", free_port(), root=root)
         assert done.returncode == 0, done.stderr
+        for name in without:
+            (root / "scandir" / name).unlink(missing_ok=True)
     try:
         done = rq("up", "--no-samples", root=root)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -204,8 +204,9 @@ def played(page: Path) -> list[tuple[str, str]]:
 
 @contextlib.contextmanager
 def shell(place: Path) -> Iterator[Shell]:
-    """Give a shell in the root of an RQ that runs."""
-    with running(place / "root") as root:
+    """Give a shell in the root of an RQ that runs, as it is where Spark is not installed:
+    pages show that."""
+    with running(place / "root", without=("spark-history",)) as root:
         made = Shell(root, place / "home")
         try:
             yield made

@@ -25,13 +25,11 @@ def hosts(tmp_path_factory):
         permits.allow(here.daemon.root, ["127.0.0.1"])
         for one in (here, there):
             sites(one).mkdir()
-            install(one)
-        for name, place in (
-            ("relay", CHECKOUT / "rq/bundled/relay"),
-            ("deploy", DEPLOY),
-        ):
-            here.daemon.link(name, place)
-            here.daemon.until_up(name, 60)
+            env_vars = {"SITES": str(sites(one))}  # where it unpacks to
+            define(one, "install", DEPLOY / "install", env_vars=env_vars)
+        here.daemon.link("relay", CHECKOUT / "rq/bundled/relay")
+        here.daemon.until_up("relay", 60)
+        define(here, "deploy", DEPLOY)
         yield here, there
 
 
@@ -39,16 +37,16 @@ def sites(host):
     return host.daemon.root.path / "sites"
 
 
-def install(host):
-    """Link the example's queue as it stands, but for where it unpacks to."""
-    settings = config.read_json(DEPLOY / "install/config.json")
-    config.queue_config({"script": "run", **settings}, DEPLOY / "install")
-    settings["env_vars"] = {"SITES": str(sites(host))}
-    directory = host.daemon.define("install", settings)
+def define(host, name, example, **changes):
+    """Link a queue of the example as it stands, but for some settings."""
+    settings = config.read_json(example / "config.json")
+    config.queue_config({"script": "run", **settings}, example)
+    # Scripts that are as nice as they are by default starve on a busy machine.
+    directory = host.daemon.define(name, {**settings, "nice": 0, **changes})
     (directory / "run").unlink()
-    (directory / "run").symlink_to(DEPLOY / "install/run")
-    host.daemon.link("install", directory)
-    host.daemon.until_up("install", 60)
+    (directory / "run").symlink_to(example / "run")
+    host.daemon.link(name, directory)
+    host.daemon.until_up(name, 60)
 
 
 def url(host, queue="install"):
