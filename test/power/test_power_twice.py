@@ -12,7 +12,7 @@ from power.twice import FIRST, prove_twice
 CASES = list(itertools.product(STORIES, DISKS))
 
 
-@pytest.mark.parametrize(("story", "model"), share(CASES, 2))
+@pytest.mark.parametrize(("story", "model"), share(CASES, 3))
 def test_no_second_power_cut_breaks_a_promise(story, model, tmp_path):
     proof = prove_twice(recorded(story, tmp_path), model, FIRST)
     assert proof.broken == []
