@@ -38,7 +38,7 @@ PARTS = (
     Part(name="disk", budget=60, about="the spool on a real disk", folder="disk"),
     Part(
         name="process",
-        budget=400,
+        budget=300,
         about="real children",
         folder="process",
         limit=1800.0,
