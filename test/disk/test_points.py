@@ -39,7 +39,7 @@ def test_an_index_that_cannot_be_put_in_its_place_is_told_and_removed(
     owner.apply()
     written(points)
     points.abandon_index()
-    assert "the index could not be written" in caplog.text
+    assert "the index of a checkpoint could not be written" in caplog.text
     assert not owner.queue.index.with_name(".index.tmp").exists()
 
 
