@@ -1,9 +1,11 @@
 """The runner of tests: a flaky test is named and passes, a broken one fails."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from harness.checkout import CHECKOUT
@@ -37,6 +39,7 @@ def run(checkout, tests, *words, file="test_sample.py"):
     ran = subprocess.run(
         [sys.executable, "-s", checkout / "test/runner", "fuzz", *words],
         cwd=checkout,
+        env={**os.environ, "TMPDIR": str(checkout)},
         capture_output=True,
         text=True,
         check=False,
@@ -107,3 +110,18 @@ def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path):
     status, _, failed, _ = run(tmp_path, "raise RuntimeError('no')\n")
     assert status == 1
     assert failed
+
+
+def test_a_run_keeps_its_files_apart_from_those_of_other_runs(tmp_path):
+    tests = "def test_a(tmp_path): assert 'pytest-of-' not in str(tmp_path)\n"
+    status, passed, _, output = run(tmp_path, tests)
+    assert (status, passed) == (0, 1), output
+    assert list(tmp_path.glob("rq-tests-*")) == []
+
+
+def test_what_failed_tests_leave_is_kept_and_told_of(tmp_path):
+    tests = "def test_a(tmp_path): (tmp_path / 'left').touch(); assert False\n"
+    status, _, failed, output = run(tmp_path, tests)
+    assert (status, failed) == (1, 1), output
+    [told] = re.findall(r"^what the failed tests have left: (.+)$", output, LINES)
+    assert list(Path(told).glob("fuzz/**/left"))

@@ -49,13 +49,25 @@ def main() -> int:
     options = parse()
     become_subreaper()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="rq-tests-") as scratch:
+    scratch = Path(tempfile.mkdtemp(prefix="rq-tests-"))
+    try:
         for part in options.parts:
             print(f"\n== {part.name}: {part.about}", flush=True)
-            rows.append(run(part, options, Path(scratch)))
+            rows.append(run(part, options, scratch))
             if options.exitfirst and rows[-1].failed:
                 break
+    finally:
+        failed = any(row.failed for row in rows)
+        if failed:
+            print(f"\nwhat the failed tests have left: {scratch}", flush=True)
+        else:
+            remove(scratch)
     return close(rows)
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory, and trees in it that are too deep for Python."""
+    subprocess.run(["rm", "-rf", "--", directory], check=False)
 
 
 def parse() -> argparse.Namespace:
@@ -183,7 +195,7 @@ def run_pytest(
         row.fail(f"there is no test/{part.folder}")
         return
     report, cache = scratch / f"{part.name}.xml", scratch / f"{part.name}.cache"
-    command = pytest(part, cache)
+    command = pytest(part, cache, scratch / part.name)
     command += [f"--junitxml={report}"]
     command += ["--durations=8", "--durations-min=2"]  # where the time goes
     command += ["-k", options.k] if options.k else []
@@ -192,6 +204,8 @@ def run_pytest(
         command += ["-n", str(part.parallel), "--dist", "loadfile"]
     trouble = call([*command, folder], part.limit, scratch)
     count(report, row)
+    if not row.failed:
+        remove(scratch / part.name)
     as_it_is = options.no_retry or options.exitfirst
     if trouble == "exit status 1" and not as_it_is:
         retry(part, scratch, row)
@@ -203,9 +217,11 @@ def run_pytest(
         row.fail(f"pytest: {trouble}")
 
 
-def pytest(part: Part, cache: Path) -> list[str | Path]:
+def pytest(part: Part, cache: Path, place: Path) -> list[str | Path]:
+    """Return the words that run a part, whose tests keep their files in `place`: the place
+    of all of a user's runs would be closed to others by each run that begins."""
     command = [TOOLS / "python", "-s", "-m", "pytest", "-q", "-o", f"cache_dir={cache}"]
-    command += ["-o", f"faulthandler_timeout={part.hang}"]
+    command += ["-o", f"faulthandler_timeout={part.hang}", f"--basetemp={place}"]
     return [*command, "-m", part.marker] if part.marker else command
 
 
@@ -216,8 +232,8 @@ def retry(part: Part, scratch: Path, row: Row) -> None:
         print(f"\n{part.name}: again, alone: {test}", flush=True)
         place = Path(tempfile.mkdtemp(prefix="again-", dir=scratch))
         alone, report = Row(part.name), place / "report.xml"
-        command = [*pytest(part, place / "cache"), f"--junitxml={report}", test]
-        trouble = call(command, part.limit, scratch)
+        command = [*pytest(part, place / "cache", place / "t"), test]
+        trouble = call([*command, f"--junitxml={report}"], part.limit, scratch)
         count(report, alone)
         return trouble is None and alone.passed > 0 and not alone.skipped
 
