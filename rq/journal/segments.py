@@ -75,6 +75,7 @@ class Segments:
         threads: Executor | None,
     ) -> None:
         self.no_space: str | None = None  # why the next segment cannot be made
+        self.followed = False  # the current one takes no more: see `_open`
         self._place = place
         self._dir_fd = dir_fd
         self._author = author
@@ -116,7 +117,12 @@ class Segments:
         sealing.seal(self._dir_fd, journal, segment.name, end, last.seq)
 
     def _open(self, file: tuple[int, int], last: Position) -> OpenSegment:
-        """Write the header into a zero-filled file, and give it the name of a segment."""
+        """Write the header into a zero-filled file, and give it the name of a segment.
+
+        When the last step fails, the name may be there, and says where the segment
+        before it ends: a reader takes nothing that is behind that place. So nothing more
+        is written there; the next try has the same name.
+        """
         fd, size = file
         name = segment_name(last.seq + 1)
         seed = line.seed(self._author.journal, name)
@@ -125,11 +131,13 @@ class Segments:
             durable.write_at(fd, header, 0)
             durable.sync_data(fd)
             durable.crash_point("segment:before-link")
+            self.followed = True
             durable.move(NEXT, f"{JOURNAL}/{name}", self._dir_fd)
             durable.sync_path(JOURNAL, self._dir_fd)
         except OSError:
             os.close(fd)
             raise
+        self.followed = False
         return OpenSegment(name, fd, size, len(header), seed, time.monotonic())
 
     def _header(

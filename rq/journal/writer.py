@@ -154,7 +154,7 @@ class Journal:
         needed = self._group_bytes + SPARE
         segment = self._segments.current
         full = segment.offset + needed > segment.size
-        if self.failed or (full and not self._lines):
+        if self.failed or self._segments.followed or (full and not self._lines):
             self._segments.switch(needed, self._durable, bool(self.failed))
             segment = self._segments.current
         bodies = self._group[self._lines :]

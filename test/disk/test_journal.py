@@ -1,6 +1,7 @@
 """The journal on disk: lines, groups, segments, and what a torn or failing one leaves."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 import pytest
@@ -412,6 +413,33 @@ def test_a_failed_group_before_any_good_one_is_written_again(owner, break_journa
     owner.spool.commit()
     owner.again()
     assert owner.spool.find(msg_id) is State.QUE
+
+
+@pytest.fixture
+def half_sealed(owner):
+    """Two messages, and a seal that failed after the next segment had its name."""
+    ids = groups(owner, 1)[0]
+    segments = owner.spool.journal._segments
+    with ThreadPoolExecutor(1) as segments._threads:
+        owner.spool.look_for_space()
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        owner.spool.seal()
+    segments._threads = None
+    assert active(owner).name == segment_name(3), "it failed at another step"
+    return ids
+
+
+@pytest.mark.parametrize("end", ["crash", "stop"])
+@pytest.mark.parametrize("more", [0, 2])
+def test_after_a_seal_that_failed_half_way_all_stays(owner, half_sealed, more, end):
+    ids = [*half_sealed, *(one for ids in groups(owner, more) for one in ids)]
+    getattr(owner, end)()
+    owner.open()
+    assert states(owner, ids) == [State.QUE] * len(ids)
+    seqs = [e["seq"] for e in rows(owner)]
+    assert seqs == list(range(1, len(seqs) + 1))
+    owner.stop()
+    assert check.check(owner.queue) == []
 
 
 def test_without_room_for_a_segment_nothing_is_promised_and_nothing_lost(owner):
