@@ -1,4 +1,4 @@
-"""What all tests share: a home in which the user's shells start with nothing.
+"""What all tests share: their order, and a home in which shells start with nothing.
 
 Scripts are started by a login shell, as a user's are. What the start-up files of whoever
 runs the tests take, lock or print is no part of a test.
@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from harness.extent import SEED
 from hypothesis import HealthCheck, settings
 
 # How busy the machine is makes no test fail.
@@ -31,6 +32,24 @@ def pytest_configure(config: pytest.Config) -> None:
         if path.name not in STARTUP:
             (bare / path.name).symlink_to(path)
     os.environ["HOME"] = str(bare)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("slow_share", "of so many slow tests run one", default="1")
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Put files that take long first: who comes to one last keeps all others waiting.
+    Of the slow tests leave those out that are for another day."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    of = int(config.getini("slow_share"))
+    left_out = set(slow).difference(slow[SEED % of :: of])
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -1,15 +1,35 @@
-"""How much the tests do: all of it in CI, and every day a share of what is enumerated."""
+"""How much the tests do of what is enumerated: every day a share, and a larger one in CI.
+
+CI takes other cases with every commit, so that the runs of a few commits take all.
+"""
 
 import os
 from collections.abc import Sequence
 from typing import TypeVar
 
 Case = TypeVar("Case")
+Other = TypeVar("Other")
 
 FULL = os.environ.get("CI") == "true"
 SEED = int(os.environ.get("RQ_TEST_SEED", "0"))
+COMMIT = os.environ.get("RQ_TEST_COMMIT", "")  # its number; the runner says it in CI
 
 
-def share(cases: Sequence[Case], of: int) -> list[Case]:
-    """Return one case of `of`, others with another RQ_TEST_SEED; all of them in CI."""
-    return list(cases) if FULL else list(cases)[SEED % of :: of]
+def share(cases: Sequence[Case], of: int, ci: int = 1) -> list[Case]:
+    """Return one case of `of`, others with another RQ_TEST_SEED; in CI one of `ci`, others
+    with each commit, and all where no commit is named."""
+    if not FULL:
+        return list(cases)[SEED % of :: of]
+    return list(cases)[int(COMMIT) % ci :: ci] if COMMIT else list(cases)
+
+
+def paired(
+    cases: Sequence[Case], pair: tuple[Other, Other]
+) -> list[tuple[Case, Other]]:
+    """Return each case with each of a pair, so ordered that half of the list, every other
+    entry, has each case once and both of the pair."""
+    return [
+        (case, pair[(number + turn) % 2])
+        for number, case in enumerate(cases)
+        for turn in range(2)
+    ]

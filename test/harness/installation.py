@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import importlib.metadata
 import os
@@ -24,7 +25,9 @@ STRANGER = 4322
 
 
 def install(place: Path, owner: int = 0) -> Path:
-    """Make a checkout with its .venv, all of `owner`; return its directory."""
+    """Make a checkout with its .venv, all of `owner`; return its directory. Its bytecode
+    is there, as bin/bootstrap.py leaves it: who may only read would compile RQ anew with
+    each command."""
     place.chmod(0o755)
     checkout = place / "opt rq"
     checkout.mkdir()
@@ -33,8 +36,9 @@ def install(place: Path, owner: int = 0) -> Path:
             CHECKOUT / name,
             checkout / name,
             symlinks=True,
-            ignore=shutil.ignore_patterns("__pycache__"),
+            ignore=shutil.ignore_patterns("*.pyc.*"),  # that are being written
         )
+    compileall.compile_dir(checkout / "rq", quiet=2)
     for name in ("pyproject.toml", "requirements.lock"):
         shutil.copy(CHECKOUT / name, checkout)
     make_venv(python_for_all(place), checkout)
@@ -78,7 +82,7 @@ def copy_files(package: importlib.metadata.Distribution, target: Path) -> None:
         source = Path(str(file.locate()))
         if ".." not in file.parts and source.is_file():
             (target / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target / file)
+            shutil.copy2(source, target / file)  # else its bytecode is out of date
 
 
 def python_for_all(place: Path) -> Path:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from harness.checkout import CHECKOUT
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.long]
 
 LINES = re.MULTILINE
 CONFIG = """
 [tool.pytest.ini_options]
 addopts = ["--import-mode=importlib"]
+pythonpath = ["test"]
+markers = ["long: begun first", "slow: not every day"]
 """
 FAILS_AT = """
 from pathlib import Path
@@ -28,18 +30,21 @@ def fails(name, runs):
 """
 
 
-def run(checkout, tests, *words, file="test_sample.py"):
+ALONE, SIDE_BY_SIDE = "unit", "fuzz"  # parts: in one process, in several
+
+
+def run(checkout, tests, *words, file="test_sample.py", part=ALONE, **env):
     """Run `tests`, lines of Python, as a part of a checkout of their own; return exit
     status, counts, output."""
     shutil.copytree(CHECKOUT / "test/runner", checkout / "test/runner")
     (checkout / ".venv").symlink_to(CHECKOUT / ".venv")
     (checkout / "pyproject.toml").write_text(CONFIG)
-    (checkout / "test/fuzz").mkdir()
-    (checkout / "test/fuzz" / file).write_text(FAILS_AT + tests)
+    (checkout / "test" / part).mkdir()
+    (checkout / "test" / part / file).write_text(FAILS_AT + tests)
     ran = subprocess.run(
-        [sys.executable, "-s", checkout / "test/runner", "fuzz", *words],
+        [sys.executable, "-s", checkout / "test/runner", part, *words],
         cwd=checkout,
-        env={**os.environ, "TMPDIR": str(checkout)},
+        env={**os.environ, "TMPDIR": str(checkout), **env},
         capture_output=True,
         text=True,
         check=False,
@@ -49,9 +54,11 @@ def run(checkout, tests, *words, file="test_sample.py"):
     return ran.returncode, *map(int, counts[0]), ran.stdout
 
 
-def test_a_test_that_fails_once_passes_and_is_named(tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [ALONE, SIDE_BY_SIDE])
+def test_a_test_that_fails_once_passes_and_is_named(tmp_path, part):
     tests = "def test_a(): fails('a', [0])\ndef test_b(): pass\n"
-    status, passed, failed, output = run(tmp_path, tests)
+    status, passed, failed, output = run(tmp_path, tests, part=part)
     assert (status, passed, failed) == (0, 2, 0)
     assert "this is the reason" in output
     table = output.rpartition("part ")[2]
@@ -60,6 +67,7 @@ def test_a_test_that_fails_once_passes_and_is_named(tmp_path):
     assert "test_sample.py::test_b" not in table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [[0, 1, 2], [0, 1], [0, 2]])
 def test_a_test_that_fails_more_than_once_is_a_failure(tmp_path, runs):
     status, passed, failed, output = run(
@@ -76,6 +84,7 @@ def test_a_flaky_test_is_a_failure_to_those_who_hunt_it(tmp_path):
     assert (status, failed) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["test_soak.py", "test_random_kills.py"])
 def test_what_is_random_is_not_run_again(tmp_path, file):
     tests = "def test_a(): fails('a', [0])\n"
@@ -83,6 +92,7 @@ def test_what_is_random_is_not_run_again(tmp_path, file):
     assert (status, failed) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_test_that_is_skipped_when_it_is_run_again_has_not_passed(tmp_path):
     tests = """import pytest
 def test_a():
@@ -119,9 +129,34 @@ def test_a_run_keeps_its_files_apart_from_those_of_other_runs(tmp_path):
     assert list(tmp_path.glob("rq-tests-*")) == []
 
 
+@pytest.mark.slow
 def test_what_failed_tests_leave_is_kept_and_told_of(tmp_path):
     tests = "def test_a(tmp_path): (tmp_path / 'left').touch(); assert False\n"
     status, _, failed, output = run(tmp_path, tests)
     assert (status, failed) == (1, 1), output
     [told] = re.findall(r"^what the failed tests have left: (.+)$", output, LINES)
-    assert list(Path(told).glob("fuzz/**/left"))
+    assert list(Path(told).glob("unit/**/left"))
+
+
+SLOW = """
+import pytest
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(10))
+def test_slow(number): pass
+
+def test_quick(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("ci", "words", "expected"),
+    [("", [], 3), ("", ["-k", "slow"], 10), ("true", [], 11)],
+    ids=["every day", "named", "in CI"],
+)
+def test_of_the_slow_tests_a_fifth_is_run_every_day(tmp_path, ci, words, expected):
+    for shared in ("conftest.py", "harness/__init__.py", "harness/extent.py"):
+        (tmp_path / "test/harness").mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / "test" / shared, tmp_path / "test" / shared)
+    status, passed, failed, _ = run(tmp_path, SLOW, *words, CI=ci)
+    assert (status, passed, failed) == (0, expected, 0)

@@ -13,41 +13,29 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import commit
 import flaky
+import table
 from checks import CHECKS, TOOLS
 from owners import give_back
-from parts import PARTS, Part
+from parts import PARTS, Part, soak_seconds
 from processes import CHECKOUT, become_subreaper, call
+from table import Row
 
 FULL = os.environ.get("CI") == "true"
 STRICT = FULL or os.geteuid() == 0
-
-
-@dataclass(slots=True)
-class Row:
-    """What the closing table says of a part."""
-
-    part: str
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    seconds: float = 0.0
-    budget: float = 0.0  # seconds that it may take in CI
-    whys: list[str] = field(default_factory=list)
-    left_out: bool = False  # by --without: no failure anywhere
-
-    def fail(self, why: str) -> None:
-        self.failed += 1
-        self.whys.append(why)
+BEGUN = time.monotonic()
+SLOW_SHARE = 5  # of so many slow tests one is run every day
 
 
 def main() -> int:
     options = parse()
     become_subreaper()
+    if FULL:
+        commit.name_it()
     rows = []
     scratch = Path(tempfile.mkdtemp(prefix="rq-tests-"))
     try:
@@ -62,7 +50,7 @@ def main() -> int:
             print(f"\nwhat the failed tests have left: {scratch}", flush=True)
         else:
             remove(scratch)
-    return close(rows)
+    return table.close(rows, STRICT)
 
 
 def remove(directory: Path) -> None:
@@ -131,17 +119,35 @@ def run(part: Part, options: argparse.Namespace, scratch: Path) -> Row:
         row.skipped, row.left_out = 1, True
         row.whys.append(f"left out -> ./test/run_tests.sh {part.name}")
     elif part.folder:
+        if part.takes_rest and FULL:
+            take_rest(row)
         get_programs(part)
         if get_extras(part, row):
             run_pytest(part, options, scratch, row)
     else:
         run_checks(part, scratch, row)
     row.seconds = time.monotonic() - started
-    if part.thinned and not FULL and not row.left_out:
-        row.whys.append(f"{part.thinned}; all with CI=true")
+    if not row.left_out:
+        row.whys += thinned(part)
     if part.budget and row.seconds > part.budget:
         row.whys.append(f"{row.seconds - part.budget:.0f} s over its budget")
     return row
+
+
+def thinned(part: Part) -> list[str]:
+    """Return what is said of a part of which not all is run."""
+    why = f"{part.thinned}; more with CI=true" if part.thinned else ""
+    why = commit.taken(part.thinned_in_ci) if FULL else why
+    return [why] if why else []
+
+
+def take_rest(row: Row) -> None:
+    """Let the soak last as long as is left of CI's time, unless somebody said how long."""
+    if "RQ_SOAK_SECONDS" in os.environ:
+        return
+    seconds = soak_seconds(time.monotonic() - BEGUN)
+    os.environ["RQ_SOAK_SECONDS"] = f"{seconds:.0f}"
+    row.whys.append(f"{seconds:.0f} s of load, as the other parts have left")
 
 
 def run_checks(part: Part, scratch: Path, row: Row) -> None:
@@ -198,10 +204,11 @@ def run_pytest(
     command = pytest(part, cache, scratch / part.name)
     command += [f"--junitxml={report}"]
     command += ["--durations=8", "--durations-min=2"]  # where the time goes
-    command += ["-k", options.k] if options.k else []
+    command += selection(options)
     command += ["-x"] if options.exitfirst else []
     if part.parallel > 1:
         command += ["-n", str(part.parallel), "--dist", "loadfile"]
+        command += ["--no-loadscope-reorder"]  # test/conftest.py orders them
     trouble = call([*command, folder], part.limit, scratch)
     count(report, row)
     if not row.failed:
@@ -215,6 +222,13 @@ def run_pytest(
             row.fail(f"no tests in test/{part.folder}")
     elif trouble and not (trouble == "exit status 1" and row.failed):
         row.fail(f"pytest: {trouble}")
+
+
+def selection(options: argparse.Namespace) -> list[str]:
+    """Return the words that say which tests of a part are run."""
+    if options.k:  # who names tests wants to see them run
+        return ["-k", options.k]
+    return [] if FULL else ["-o", f"slow_share={SLOW_SHARE}"]
 
 
 def pytest(part: Part, cache: Path, place: Path) -> list[str | Path]:
@@ -260,33 +274,6 @@ def count(report: Path, row: Row) -> None:
             row.whys.append(skip.get("message", ""))
         else:
             row.passed += 1
-
-
-def close(rows: list[Row]) -> int:
-    """Print the table and the line of counts; return the exit status."""
-    if STRICT:
-        for row in rows:
-            if not row.left_out:
-                row.failed, row.skipped = row.failed + row.skipped, 0
-    head = f"{'part':<9}{'passed':>7}{'failed':>7}{'skipped':>8}{'seconds':>9}{'of':>6}"
-    print(f"\n{head}  why")
-    for row in rows:
-        numbers = f"{row.passed:>7}{row.failed:>7}{row.skipped:>8}{row.seconds:>9.1f}"
-        numbers += f"{row.budget or '':>6}"
-        first, *rest = [explained(why) for why in dict.fromkeys(row.whys)] or [""]
-        print(f"{row.part:<9}{numbers}  {first}".rstrip())
-        for why in rest:
-            print(f"{'':<{len(head)}}  {why}")
-    passed = sum(row.passed for row in rows)
-    failed = sum(row.failed for row in rows)
-    skipped = sum(row.skipped for row in rows)
-    print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
-    return 0 if passed and not failed else 1
-
-
-def explained(why: str) -> str:
-    reason, arrow, command = why.partition(" -> ")
-    return f"{reason}; get it: {command}" if arrow else reason
 
 
 if __name__ == "__main__":

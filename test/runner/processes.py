@@ -11,6 +11,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 # What tests themselves are told: how long, how many, which random ones.
 KNOBS = {"RQ_SOAK_SECONDS", "RQ_FUZZ_EXAMPLES", "RQ_FAULTS_EVERY", "RQ_TEST_SEED"}
+KNOBS |= {"RQ_TEST_COMMIT"}  # only half of the enumerated cases, in CI
 
 
 def call(command: list[str | Path], limit: float, scratch: Path) -> str | None:
