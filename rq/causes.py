@@ -44,6 +44,9 @@ class Cause(StrEnum):
     BATCH = "batch"
     CANCELLED = "cancelled"
     STOP = "stop"
+    LEASE_ENDED = "lease_ended"
+    NOT_TAKEN = "not_taken"
+    RELEASED = "released"
     OPERATOR = "operator"
     REFUSED = "refused"
 
@@ -183,8 +186,8 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.CRASH_LIMIT: Story(
         "It failed: its attempt was lost {times}.",
-        "RQ, the machine or the process of its batch ended each time while it ran; "
-        "this message may be what ends them.",
+        "RQ, the machine, the process of its batch or its worker elsewhere ended each "
+        "time while it ran; this message may be what ends them.",
         "Look at `rq logs {id}` and the log of its queue before `rq retry {id}`.",
     ),
     Cause.BATCH: Story(
@@ -202,6 +205,23 @@ STORIES: dict[Cause, Story] = {
         "Attempt {attempt} was cut short and it waits for the next.",
         "The queue was stopped while it ran; this does not count.",
         "Nothing; it runs again by itself when the queue is up.",
+    ),
+    Cause.LEASE_ENDED: Story(
+        "Attempt {attempt} was lost and it waits for the next.",
+        "Its lease ran out (retry {count} of {max_count}): {text}",
+        "Nothing; it runs again by itself. See that its worker runs, and that it renews "
+        "its leases in time.",
+    ),
+    Cause.NOT_TAKEN: Story(
+        "It waits for the next attempt; the one before did not begin.",
+        "It was leased to a worker that did not take it: {text}",
+        "Nothing; it is leased again by itself. If this happens often, look at that "
+        "worker.",
+    ),
+    Cause.RELEASED: Story(
+        "Attempt {attempt} was given back and it waits for the next.",
+        "Its worker did not end it: {text}",
+        "Nothing; it runs again by itself.",
     ),
     Cause.OPERATOR: Story(
         "It waits to run again.",
@@ -246,6 +266,11 @@ _HELD = Story(
     "Wait, or end that process; the message then goes on by itself. Until then a new "
     "attempt would run beside it.",
 )
+_LEASED = Story(
+    "It is worked on elsewhere, attempt {attempt}.",
+    "{leased}{says}",
+    "`rq logs -f {id}` follows it, `rq cancel {id}` asks its worker to end it.",
+)
 _IN_TRANSACTION = Story(
     "It is being prepared.",
     "It belongs to transaction {txn}, which has not been committed yet.",
@@ -260,7 +285,7 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     `facts` is its file `status` with `id`, `count`, `max_count` and, for a message
     in que, `waiting` (why it has not started) and `needs` (what a person has to do
     before it can, if anything), for one in run `held` (who keeps it there though its
-    script has ended). A fact that is missing reads "?".
+    script has ended) or `leased` (who works on it elsewhere). A fact that is missing reads "?".
     """
     cause = facts.get("cause")
     named = Cause.__members__.get(str(cause).upper()) if cause else None
@@ -268,8 +293,8 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     template = _PLAIN[state] if plain or named is None else STORIES[named]
     if state is State.PREP and "txn" in facts:
         template = _IN_TRANSACTION
-    if state is State.RUN and facts.get("held"):
-        template = _HELD
+    if state is State.RUN:
+        template = _at_work(facts)
     filled = _Facts(facts)
     why = wording.ended(template.why.format_map(filled))
     waiting = str(facts.get("waiting") or "")
@@ -278,6 +303,13 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     needs = str(facts.get("needs") or "") if state is State.QUE else ""
     todo = needs or template.todo.format_map(filled)
     return Story(template.what.format_map(filled), why, todo)
+
+
+def _at_work(facts: Mapping[str, Any]) -> Story:
+    """Return the story of a message in run."""
+    if facts.get("held"):
+        return _HELD
+    return _LEASED if facts.get("leased") else _PLAIN[State.RUN]
 
 
 def _tells(filled: Mapping[str, Any], waiting: str) -> bool:

@@ -104,7 +104,8 @@ class Kinds:
 
     def __init__(self, magic: bytes = wire.MAGIC) -> None:
         self._is_to_ask = magic == wire.MAGIC
-        self._waits = False
+        self._waits = False  # for the answer
+        self._is_answered = False  # the first request, by a failure in that place
 
     def request(self) -> bytes:
         """Return what is to be sent before the next request."""
@@ -114,13 +115,24 @@ class Kinds:
         return wire.request(wire.KINDS)
 
     def without(self, payloads: list[bytes]) -> list[bytes]:
-        """Return replies without that to `request`; but a failure in its place is the
-        answer to all that was asked: the connection ends with it."""
-        if not self._waits or not payloads:
+        """Return replies without that to `request`.
+
+        A failure in its place is the answer to the first request. The connection may end
+        with it; if it does not (a disk failed under both), what comes for that request
+        itself is left out, for the next reply belongs to the next request.
+        """
+        if not payloads:
             return payloads
-        self._waits = False
-        turned_away = wire.is_failure(orjson.loads(payloads[0]))
-        return payloads if turned_away else payloads[1:]
+        if self._waits:
+            self._waits = False
+            self._is_answered = wire.is_failure(orjson.loads(payloads[0]))
+            if self._is_answered:
+                return payloads[:1] + self.without(payloads[1:])
+            return payloads[1:]
+        if self._is_answered:
+            self._is_answered = False
+            return payloads[1:]
+        return payloads
 
 
 def ask(

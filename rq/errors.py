@@ -15,7 +15,11 @@ RQError                 internal: RQ itself failed
 ├── NoSuchMessage
 ├── WrongState          the message is not where the request needs it
 │   ├── AlreadyCommitted
-│   └── NotWhole        an attachment is not what was sent
+│   ├── Changed         the message is no longer as whoever asks has seen it
+│   ├── NotWhole        an attachment is not what was sent
+│   ├── LeaseOver       a token is no longer the attempt on its message
+│   │   └── LeaseForgotten  too long ago to tell what became of it
+│   └── WrongOffset     the log of a lease ends elsewhere
 ├── Refused             a rule forbids it, until somebody changes something
 │   ├── Busy            somebody else works on it, or too many ask
 │   ├── Down            a person took the queue down
@@ -122,6 +126,12 @@ class WrongState(RQError):
     kind = Kind.WRONG_STATE
 
 
+class Changed(WrongState):
+    """The message is no longer as whoever asks has seen it."""
+
+    kind = Kind.CHANGED
+
+
 class AlreadyCommitted(WrongState):
     """The message was committed before: nothing can be attached any more."""
 
@@ -132,6 +142,28 @@ class NotWhole(WrongState):
     """An attachment is not what was sent, or is not on disk: it has to be sent again."""
 
     kind = Kind.NOT_WHOLE
+
+
+class LeaseOver(WrongState):
+    """A token is no longer the attempt on its message."""
+
+    kind = Kind.LEASE_OVER
+
+
+class LeaseForgotten(LeaseOver):
+    """As above, and nobody remembers what became of it."""
+
+    kind = Kind.LEASE_FORGOTTEN
+
+
+class WrongOffset(WrongState):
+    """The log of a lease ends elsewhere than whoever sends the next bytes believes."""
+
+    kind = Kind.WRONG_OFFSET
+
+    def __init__(self, text: str, have: int = 0) -> None:
+        super().__init__(text)
+        self.have = have  # bytes that are there
 
 
 class Refused(RQError):

@@ -15,7 +15,11 @@ class Kind(StrEnum):
     NO_SUCH_QUEUE = "no_such_queue"  # there is no queue of that name
     NO_SUCH_MESSAGE = "no_such_message"  # no message, transaction or debt of that name
     WRONG_STATE = "wrong_state"  # it is not in the state that the request needs
+    CHANGED = "changed"  # it is no longer as whoever asks has seen it
     ALREADY_COMMITTED = "already_committed"  # so nothing can be attached any more
+    LEASE_OVER = "lease_over"  # the token is no longer the attempt on its message
+    LEASE_FORGOTTEN = "lease_forgotten"  # it is too long ago to tell what became of it
+    WRONG_OFFSET = "wrong_offset"  # of a log: go on from where it ends
     NOT_WHOLE = "not_whole"  # an attachment is not what was sent: send it again
     UNREADABLE = "unreadable"  # a file exists and cannot be used: damaged, a link
     REFUSED = "refused"  # a rule forbids it, until somebody changes something

@@ -236,15 +236,15 @@ class QueueDir:
 
     @property
     def journal(self) -> Path:
-        return self.path / JOURNAL
+        return self.journal_dir.active
 
     @property
     def history(self) -> Path:
-        return self.path / HISTORY
+        return self.journal_dir.history
 
     @property
     def checkpoint(self) -> Path:
-        return self.path / JOURNAL / "checkpoint"
+        return self.journal_dir.checkpoint
 
     @property
     def index(self) -> Path:

@@ -17,7 +17,7 @@ from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import SAID_BY_RQ, Message
 from rq.nesting import Json
-from rq.replies import AttachmentView, MessageRow, MessageView
+from rq.replies import AttachmentView, MessageRow, MessageView, Result
 from rq.spool import folders, script_files
 from rq.states import State
 from rq.wording import duration
@@ -67,16 +67,15 @@ def attempts(view: MessageView) -> int:
 
     The last attempt is named in its result: `msg` is older than that.
     """
-    return _last_attempt(view.get("result") or {}, view.get("attempt") or 0)
+    return _last_attempt(view.get("result", {}), view.get("attempt") or 0)
 
 
-def _attempts(message: Message, status: Mapping[str, object]) -> int:
+def _attempts(message: Message, status: Result) -> int:
     return _last_attempt(status, message.attempt)
 
 
-def _last_attempt(status: Mapping[str, object], attempt: int) -> int:
-    last = status.get("attempt")
-    return max(last if isinstance(last, int) else 0, attempt)
+def _last_attempt(status: Result, attempt: int) -> int:
+    return max(status.get("attempt", 0), attempt)
 
 
 def counts(queue: QueueDir) -> dict[str, int]:
@@ -112,7 +111,7 @@ def shown_state(state: State) -> str:
     return "err" if state is State.DISMISSED else str(state)
 
 
-def _status_line(state: State, status: Mapping[str, object]) -> str:
+def _status_line(state: State, status: Result) -> str:
     """Return the state, and what the script last said."""
     text = status.get("job_status")
     return f"{shown_state(state)} - {text}" if text else shown_state(state)

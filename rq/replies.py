@@ -7,7 +7,7 @@ hold what our own programs read; a reply may hold more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 Counts = Mapping[str, int]  # messages by the name of their state
 
@@ -104,6 +104,7 @@ class MessageRow(TypedDict, total=False):
     batch: str
     messages: int
     left: int
+    leased_by: str  # who works on it elsewhere
     param1: object
     param2: object
     param3: object
@@ -135,6 +136,121 @@ class AttachmentView(TypedDict):
     path: str
 
 
+class LeaseView(TypedDict, total=False):
+    """Who worked on a message under a lease."""
+
+    hash: str  # of the token
+    by: str
+    seconds: float
+    word: str  # digest of what its holder has said of the end
+    until: float  # epoch seconds; of one that is out
+    heard: float  # epoch seconds
+
+
+class LeaseRow(TypedDict):
+    """A lease that is out, in `leases`."""
+
+    msg_id: str
+    attempt: int
+    by: str
+    since: float  # epoch seconds
+    until: float  # epoch seconds, if nothing more is heard
+    seconds: float
+    started: bool  # its holder has confirmed it
+    text: str  # the last progress
+    fraction: float | None
+
+
+class RemoteWorker(TypedDict):
+    """Who asks for leases."""
+
+    by: str
+    host: str
+    slots: int | None
+    busy: int  # leases that it holds
+    last_heard: float  # epoch seconds
+    version: str
+
+
+class LeasesView(TypedDict):
+    """`leases`: all that are out, a page at a time, and who asks for them."""
+
+    leases: Sequence[LeaseRow]
+    count: int
+    max: int
+    next: str | None  # cursor of the next page
+    workers: Sequence[RemoteWorker]
+
+
+class LeaseFile(TypedDict):
+    """An attachment of a leased message."""
+
+    name: str
+    size: int  # bytes
+    sha256: str
+
+
+class Grant(TypedDict):
+    """A lease, as its holder is told of it once."""
+
+    token: str
+    msg_id: str
+    full_id: str
+    attempt: int
+    seconds: float
+    message: Mapping[str, object]  # its file `msg`, without attachments
+    attachments: Sequence[LeaseFile]
+    limits: Mapping[str, bool]  # `fetch` false: its attachments are not fetched
+
+
+class GrantsView(TypedDict):
+    """`lease`: what was handed out; `why` nothing was; whose end is wanted."""
+
+    leases: Sequence[Grant]
+    why: str | None
+    base_url: str  # of this RQ, and `env` of its config: scripts are told them
+    env: str
+    cancels: NotRequired[Mapping[str, str]]  # msg_id: why
+
+
+class WordResult(TypedDict, total=False):
+    """What became of a word about a token."""
+
+    token: str
+    ok: bool
+    kind: str  # of a failure
+    text: str
+    cancel: str  # why the holder should end it
+    seconds: float  # that it goes on
+    state: str  # where its message is now
+    have: int  # bytes of its log
+    sha256: str  # of a file that was handed in
+    size: int  # bytes of it
+
+
+class Result(TypedDict, total=False):
+    """What is known of the last attempt of a message, be it the one that runs."""
+
+    job_status: str
+    cause: str
+    exit: int
+    signal: str
+    attempt: int
+    count: int
+    wait_us: int
+    run_us: int
+    cpu_us: int
+    max_rss: int  # KiB
+    outcome: str
+    batch: str
+    lease: LeaseView
+    finished: float  # epoch seconds
+    pid: int | None
+    started: float  # epoch seconds
+    messages: int
+    left: int
+
+
 class MessageView(TypedDict, total=False):
     """`get_message`: all about a message; its sender's own fields stand beside these."""
 
@@ -149,7 +265,7 @@ class MessageView(TypedDict, total=False):
     max_count: int
     attempt: int
     removed_at: float  # epoch seconds
-    result: Mapping[str, object]
+    result: Result
     story: StoryView
     acknowledged: bool
     _attachments: Mapping[str, AttachmentView]
@@ -194,7 +310,7 @@ class Owed(TypedDict):
     msg_id: str
     since: float  # epoch seconds
     in_doubt: bool
-    files: int
+    files: bool  # its attachments go along
     why: str
 
 

@@ -27,6 +27,7 @@ _NOT_WITH_BATCH: Mapping[str, object] = {
     "coalesce_params": (),
     "blocking_params": (),
     "worker": ONCE,
+    "pull": None,
 }
 # What these are where the exit status may say how a script for one message has ended.
 _NOT_BY_EXIT: Mapping[str, object] = {"batch": {}, "worker": ONCE, "spark": {}}
@@ -116,7 +117,12 @@ def queue_config(data: Mapping[str, object], path: Path) -> QueueConfig:
     """Return a checked queue config from JSON; `path` is for the error text."""
     settings = _checked(_without_legacy(data), QueueConfig, checks.QUEUE, path)
     if not settings.get("script"):
-        raise BadConfig(f"{path}: the mandatory key 'script' is missing")
+        settings["num_workers"] = 0  # nothing can run here
+        if "pull" not in settings:
+            raise BadConfig(
+                f"{path}: the mandatory key 'script' is missing: name the program that "
+                'works on messages here, or say "pull": {}, so that workers elsewhere do'
+            )
     for name, unlike in _NOT_WITH_BATCH.items():
         if settings.get("batch") and settings.get(name, unlike) != unlike:
             raise BadConfig(

@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from rq import moments
-from rq.config.settings import EXIT, ONCE, PERSISTENT, RETENTION, WORD
+from rq.config.settings import (
+    EXIT,
+    LEASE_SECONDS,
+    LEASES,
+    ONCE,
+    PERSISTENT,
+    PULL,
+    RETENTION,
+    WORD,
+)
 
 TRUE: tuple[object, ...] = (True, "true", "yes", "1")
 _KEPT_BY = ("days", "count", "bytes")
@@ -202,6 +211,27 @@ def _spark(value: object) -> dict[str, object]:
     return checked
 
 
+def _pull(value: object) -> dict[str, object]:
+    """Return the setting `pull` whole: the defaults with what `value` says."""
+    checked: dict[str, object] = dict(PULL)
+    for name, given in _object(value).items():
+        if name not in _PULL:
+            raise ValueError(f"{name!r:.60} is not one of {', '.join(PULL)}")
+        try:
+            checked[name] = _PULL[name](given)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return checked
+
+
+_PULL: dict[str, Callable[[object], object]] = {
+    "max": _whole(1, LEASES),
+    "seconds": _whole(1, LEASE_SECONDS),
+    "share_script": _flag,
+    "fetch": _flag,
+}
+
+
 def _param(value: object) -> str:
     if value in ("param1", "param2", "param3", "param4"):
         return str(value)
@@ -267,5 +297,6 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "success": _success,
     "batch": _batch,
     "spark": _spark,
+    "pull": _pull,
     "retention": _retention,
 }

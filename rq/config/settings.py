@@ -21,6 +21,16 @@ ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
 WORD, EXIT = "word", "exit"  # what says how a script has ended
 WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+# The setting `pull`: leases at a time, seconds of each unless its worker says others,
+# whether `GET script` gives the queue's directory, and whether agents fetch attachments.
+PULL: Mapping[str, int | bool] = {
+    "max": 1000,
+    "seconds": 60,
+    "share_script": False,
+    "fetch": True,
+}
+LEASES, LEASE_SECONDS = 100_000, 86_400  # the most of `max` and `seconds`
+
 # Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
 # Errors that nobody has acknowledged are none of these. A relay's receiver remembers
 # for 30 days by its history.
@@ -100,6 +110,7 @@ class QueueConfig:
     worker_dir: bool = True  # each message of a persistent one gets its directory
     success: str = WORD  # or "exit": of a script that says nothing, its exit status
     batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
+    pull: Mapping[str, Any] | None = None  # messages are leased to workers elsewhere
     spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)

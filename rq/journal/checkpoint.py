@@ -8,18 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import BinaryIO, NotRequired, TypedDict, cast
 
 from rq import durable
 from rq.errors import Refused, cause_of, is_busy, is_no_room, is_of_disk
-from rq.journal import line
+from rq.journal import line, whole_file
 from rq.journal.segments import Position
 from rq.layout import JournalDir
 
 _SEED = line.seed("", "checkpoint")  # what its checksum starts from
-_OURS = frozenset(
-    {"journal", "segment", "offset", "seq", "g", "start", "boot", "clean", "seen"}
-)
+
+
+class _Record(TypedDict):
+    """The fields of the file that are the journal's own; all others are content."""
+
+    journal: str
+    segment: str
+    offset: int
+    seq: int
+    g: int
+    start: int
+    boot: str
+    clean: NotRequired[bool]
+    seen: NotRequired[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +42,8 @@ class Checkpoint:
     boot: str
     clean: bool = False  # written by a clean stop
     seen: float = 0.0  # the last time that could be believed; 0: not known
-    content: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # JSON of the journal's user
+    # JSON of the journal's user.
+    content: Mapping[str, object] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the content of the file."""
@@ -56,29 +66,35 @@ class Checkpoint:
 def read(place: JournalDir) -> Checkpoint | None:
     """Return the checkpoint of a journal; None when there is none that can be used.
 
-    OSError: it cannot be read now, which is not the same: what it says may stand
-    nowhere else.
+    OSError: it cannot be read now.
     """
-    try:
-        record = line.read_object(place.checkpoint.read_bytes(), _SEED)
-        return None if record is None else _checkpoint(record)
-    except OSError as error:
-        if is_busy(error):
-            raise
-        return None
-    except (ValueError, KeyError, TypeError):
-        return None
+    return whole_file.read(place.checkpoint, _parse)
 
 
-def _checkpoint(record: Mapping[str, Any]) -> Checkpoint:
-    at = (record[name] for name in ("segment", "offset", "seq", "g", "journal"))
+def _parse(file: BinaryIO) -> Checkpoint | None:
+    record = line.read_object(file.read(), _SEED)
+    return None if record is None else _checkpoint(record)
+
+
+def _checkpoint(record: Mapping[str, object]) -> Checkpoint:
+    ours = cast("_Record", record)
     return Checkpoint(
-        position=Position(*at),
-        start=record["start"],
-        boot=record["boot"],
-        clean=record.get("clean", False),
-        seen=record.get("seen", 0.0),
-        content={name: record[name] for name in record if name not in _OURS},
+        position=Position(
+            segment=ours["segment"],
+            offset=ours["offset"],
+            seq=ours["seq"],
+            g=ours["g"],
+            journal=ours["journal"],
+        ),
+        start=ours["start"],
+        boot=ours["boot"],
+        clean=ours.get("clean", False),
+        seen=ours.get("seen", 0.0),
+        content={
+            name: value
+            for name, value in record.items()
+            if name not in _Record.__annotations__
+        },
     )
 
 

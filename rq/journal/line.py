@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 from zlib import crc32
 
 import orjson
-
-LINE_LIMIT = 1024 * 1024  # bytes
 
 
 class Note(StrEnum):
@@ -90,13 +88,12 @@ def read(line: bytes, start: int) -> Line | None:
     return record
 
 
-def read_object(data: bytes, start: int) -> dict[str, Any] | None:
+def read_object(data: bytes, start: int) -> Mapping[str, object] | None:
     """Return the object in a file that is one such line; None if it is not whole."""
-    record = read(data.removesuffix(b"\n"), start)
-    return None if record is None else dict(record)
+    return read(data.removesuffix(b"\n"), start)
 
 
-def peek(line: bytes) -> dict[str, Any] | None:
+def peek(line: bytes) -> Mapping[str, object] | None:
     """Return the record in a line whose checksum cannot be known yet (a header)."""
     try:
         record = orjson.loads(line)

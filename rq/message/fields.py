@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeGuard, cast
 
 import orjson
 
@@ -13,7 +13,7 @@ from rq.errors import BadInput, BadMessage
 from rq.nesting import Json, check_depth
 
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
-_WHOLE_SECONDS_LIMIT = 32503680000  # the year 3000, in epoch seconds
+LATEST = 32503680000  # the year 3000, in epoch seconds
 
 JsonObject = Mapping[str, Json]
 
@@ -66,7 +66,7 @@ def due(value: Json) -> float:
     seconds = None
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         seconds = _seconds(value)
-    if seconds is None or not 0 <= seconds <= _WHOLE_SECONDS_LIMIT:
+    if seconds is None or not 0 <= seconds <= LATEST:
         raise BadMessage(f"due is not epoch seconds: {value!r:.80}")
     return seconds
 
@@ -86,9 +86,14 @@ def whole(fields: JsonObject, name: str, default: int) -> int:
     digits = value.strip() if isinstance(value, str) else ""
     if digits.isascii() and digits.isdigit():
         value = int(digits.lstrip("0")[:12] or "0")
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
+    if is_whole(value):
         return value
     raise BadMessage(f"{name} is not a whole number from 0 up: {value!r:.80}")
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is a whole number from 0 up that a message may hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
 def text(fields: JsonObject, name: str) -> str | None:

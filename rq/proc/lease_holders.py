@@ -20,6 +20,7 @@ from rq.states import State
 
 OF_ANCESTOR = "ancestor"  # in place of a lease
 NAMED = 3  # processes in one sentence
+_LARGEST = 2**31 - 1  # number of a process that the kernel can be asked for
 
 _log = logging.getLogger(__name__)
 
@@ -79,13 +80,16 @@ def of_ancestor(queue: QueueDir) -> list[processes.Holder]:
 def _number_in(path: Path) -> int | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as file:
-            text = file.read(20).strip()
+        try:
+            text = os.read(fd, 20).strip()
+        finally:
+            os.close(fd)
     except OSError as error:
         if is_busy(error):
             raise
         return None
-    return int(text) if text.isdigit() and int(text) > 1 else None
+    number = int(text) if text.isdigit() else 0
+    return number if 1 < number <= _LARGEST else None
 
 
 def clear(lease: str, slot: Path, since: float, grace: float) -> str:

@@ -17,7 +17,7 @@ from rq.errors import BadConfig, DiskFailed, RQError
 from rq.layout import QueueDir
 from rq.message import Message
 from rq.queues.concurrency.tasks import Tasks, in_slices
-from rq.queues.control import txn_expiry
+from rq.queues.control import idempotency, txn_expiry
 from rq.queues.control.connections import Connections
 from rq.queues.maintenance import retention
 from rq.queues.maintenance.checkpoints import Checkpoints
@@ -244,6 +244,7 @@ class Housekeeping:
                 spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
 
         await in_slices(spool.live(), discard, self.owner.wake)
+        await idempotency.forget_removed(self.owner)
         await in_slices(spool.remembered_keys(), lambda key: spool.forget_key(key, now))
         spool.txns.forget(now)
         self.owner.wake()

@@ -14,6 +14,7 @@ from rq.errors import DiskFailed
 from rq.queues import housekeeping
 from rq.queues.control.clients import Clients
 from rq.queues.delivery.owed import Delivery
+from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
@@ -21,6 +22,7 @@ from rq.queues.runner.runner import Runner
 SLICE = 0.005  # seconds of folder work between commits
 SHARE = 0.005  # seconds that ends of attempts may wait for others to share a sync
 QUIET = 0.002  # seconds without a request before folders are made
+RESTS = 0.05  # seconds between looks at folders that have to be left alone for now
 WAIT = 1.0  # seconds that folders may wait while requests come in
 
 log = logging.getLogger(__name__)
@@ -33,12 +35,14 @@ class Loop:
         self,
         owner: Owner,
         runner: Runner,
+        leases: Desk,
         checkpoints: Checkpoints,
         delivery: Delivery,
         clients: Clients,
     ) -> None:
         self.owner = owner
         self.runner = runner
+        self._leases = leases
         self._replies = clients.replies
         self._pace = clients.pace
         self._status: int | None = None  # with which the process ends
@@ -80,7 +84,7 @@ class Loop:
             self._answer()  # nothing changes before a person decides
             return
         spool = owner.spool
-        later = self.runner.claim_due()
+        later = _sooner(self.runner.claim_due(), self._leases.serve())
         durable_seq = spool.durable_seq
         sync = self._must_sync(durable_seq)
         if spool.write(last=sync):
@@ -131,12 +135,20 @@ class Loop:
         spool = self.owner.spool
         if not self._pace.busy(QUIET):
             at_work = self.owner.attempts.started and not self._pace.behind
-            return spool.settle_some(SLICE / 5 if at_work else SLICE)
-        if spool.waited > WAIT:
-            return spool.settle_some(SLICE / 5)
-        if spool.lag and self._quiet is None:
-            self._quiet = self.owner.loop.call_later(QUIET, self._is_quiet)
-        return False
+            more = spool.settle_some(SLICE / 5 if at_work else SLICE)
+        elif spool.waited > WAIT:
+            more = spool.settle_some(SLICE / 5)
+        else:
+            self._look_again(QUIET)
+            return False
+        if not more and spool.rests:
+            self._look_again(RESTS)
+        return more
+
+    def _look_again(self, seconds: float) -> None:
+        """Ask for a turn for the folders that are left, if there are some."""
+        if self.owner.spool.lag and self._quiet is None:
+            self._quiet = self.owner.loop.call_later(seconds, self._is_quiet)
 
     def _try_stuck(self) -> None:
         self._stuck = None
@@ -173,3 +185,10 @@ class Loop:
         if later is not None:
             away = min(housekeeping.TICK, max(0.0, later - self.owner.spool.clock()))
             self._alarm = self.owner.loop.call_later(away, self._wakeup.ask)
+
+
+def _sooner(first: float | None, second: float | None) -> float | None:
+    """Return the sooner of two moments that may not be known."""
+    if first is None or second is None:
+        return first if second is None else second
+    return min(first, second)

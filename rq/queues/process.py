@@ -1,4 +1,4 @@
-"""The process of one queue: joins owner, runner, server and turns into one loop."""
+"""The process of one queue: joins owner, runner, server and loop."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import daemon, descriptors, turnlimit
 from rq.queues.control.clients import Clients
+from rq.queues.control.command import Context
 from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Connections
 from rq.queues.control.pace import Pace
 from rq.queues.control.replies import Replies
 from rq.queues.control.server import Server
-from rq.queues.control.verbs import Context
 from rq.queues.delivery import owed
 from rq.queues.housekeeping import Housekeeping
+from rq.queues.leases.desk import Desk
 from rq.queues.loop import Loop
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.owner import Owner
@@ -62,10 +63,14 @@ class Process:
         self.checkpoints = Checkpoints(
             owner.spool, owner.health, owner.wakeup, owner.threads, self._disk_failed
         )
-        self.loop = Loop(owner, runner, self.checkpoints, self._delivery, clients)
+        self.leases = Desk(owner)
+        self.loop = Loop(
+            owner, runner, self.leases, self.checkpoints, self._delivery, clients
+        )
         self.housekeeping = Housekeeping(
             owner, runner, self.checkpoints, self._connections
         )
+        self._pace = clients.pace
         self.server = Server(owner, sock, clients, self._context)
 
     def _context(self, connection: Connection) -> Context:
@@ -73,6 +78,7 @@ class Process:
             owner=self.owner,
             runner=self.runner,
             connection=connection,
+            connections=self._connections,
             stop=self.stop,
             look=self.housekeeping.look,
             seal=self.housekeeping.seal,
@@ -80,6 +86,8 @@ class Process:
             stall=self.housekeeping.stall,
             retention=self.housekeeping.retention,
             checkpoints=self.checkpoints,
+            leases=self.leases,
+            pace=self._pace,
         )
 
     def _disk_failed(self, reason: str) -> None:
@@ -106,6 +114,7 @@ class Process:
         if not self.owner.admission.stopping:
             self.owner.admission.stopping = True
             log.info("stopping")
+            self.leases.end_waiting()
             self._stop_task = self.owner.loop.create_task(self._stop())
 
     async def _stop(self) -> None:
@@ -137,6 +146,7 @@ class Process:
         spool = self.owner.spool
         spool.commit()
         spool.settle_all()
+        self.leases.save_left()
         self.owner.threads.submit(lambda: None).result()
         checkpoint.stop(spool)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import MutableMapping
 from pathlib import Path
 
 from rq.logs import fields
 from rq.proc import lease_holders, locks
 from rq.proc.family import Family
-from rq.scripts.script import TERM, Script
+from rq.scripts.script import KILL, TERM, Script
 from rq.scripts.slots import Slot
 
 AGAIN = 1.0  # seconds until the next search when one could not be made
+PAUSE = 2.0  # seconds between attempts to end what does not end
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +43,30 @@ def may_be_left(
     return thoroughly and not family.is_alone()
 
 
-async def end(
+async def end_all(
+    script: Script,
+    slot: Slot,
+    path: Path,
+    grace: float,
+    holders: MutableMapping[int, str],
+) -> None:
+    """Return when no process of a script that has ended is found and its slot is free:
+    one that hides may be at work on the message. `holders` tells meanwhile, by slot, who
+    holds it. `grace`: seconds from TERM to KILL."""
+    loop = asyncio.get_running_loop()
+    while holder := await _end(loop, slot, path, grace):
+        if holders.get(slot.number) != holder:
+            log.error(
+                "a slot is not free; its message stays in run: %s",
+                fields(lease=slot.lease, reason=holder),
+            )
+        holders[slot.number] = holder
+        script.signal_left(KILL)  # in its group no process can hide
+        await asyncio.sleep(PAUSE)
+    holders.pop(slot.number, None)
+
+
+async def _end(
     loop: asyncio.AbstractEventLoop, slot: Slot, path: Path, grace: float
 ) -> str:
     """End all that has the lease of a slot, within `grace` seconds; return, in a

@@ -90,21 +90,6 @@ def of_batch(batch_id: str, directory: str) -> dict[str, str]:
     }
 
 
-def for_message(
-    base: Mapping[str, str],
-    config: RootConfig,
-    name: str,
-    message: Message,
-    *,
-    script: str,
-    directory: str,
-    lease: str,
-) -> dict[str, str]:
-    """Return the whole environment of one run."""
-    values = of_message(config, name, message, directory)
-    return {**for_script(base, script, lease), **values}
-
-
 def _dest(config: RootConfig, dest: str) -> dict[str, str]:
     if not names.is_remote(dest):
         return {"RQ_DEST": f"{config.base_url}q/{dest}/", "RQ_DEST_QUEUE": dest}

@@ -59,6 +59,11 @@ class StdioLog:
             raise NotPlain(errno.EINVAL, "another file is in its place", self._path)
         return fd
 
+    @property
+    def output_at(self) -> int:
+        """Return where in the file the output of this attempt begins."""
+        return self._at + len(_head(0, self._began))
+
     def started(self, pid: int) -> None:
         """Write the pid into the first line; ignore an error, for the script runs."""
         with contextlib.suppress(OSError):
@@ -76,8 +81,7 @@ class StdioLog:
         with contextlib.suppress(OSError):
             fd = self._again(self._path, self._dir_fd, os.O_RDONLY)
             try:
-                begin = self._at + len(_head(0, self._began))
-                at = max(begin, os.fstat(fd).st_size - _TAIL)
+                at = max(self.output_at, os.fstat(fd).st_size - _TAIL)
                 written = os.pread(fd, _TAIL, at)
             finally:
                 os.close(fd)
@@ -111,6 +115,11 @@ class PassedLog:
         self._began = f"{_now()} - RQ START - {script}"
         self._fd = -1
         self._failed = False
+
+    @property
+    def output_at(self) -> int:
+        """Return where in a file that this attempt makes its output begins."""
+        return len(_head(self._pid, self._began))
 
     def write(self, data: bytes) -> None:
         """Append output; what no log can be made for is lost, like on a full disk."""
@@ -148,6 +157,11 @@ def last_line(
 ) -> str:
     """Return the last line of an attempt."""
     how = f"exit {exit_status}" if signal is None else signal
+    return ended(pid, how, took)
+
+
+def ended(pid: int, how: str, took: float) -> str:
+    """Return the last line of an attempt that ended in a way of its own."""
     return f"{pid} - {_now()} - RQ END - {how} - {took:.3f} s"
 
 
@@ -174,6 +188,12 @@ def open_log(
     except OSError as error:
         error.filename = path
         raise
+
+
+def began_elsewhere(by: str, since: float) -> bytes:
+    """Return the first lines of an attempt that somebody elsewhere has begun, at `since`
+    in epoch seconds: the same ones at each call, and as long in every time zone."""
+    return _head(0, f"{_moment(int(since))} - RQ START - leased to {by}")
 
 
 def _head(pid: int, began: str) -> bytes:

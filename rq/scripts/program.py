@@ -1,13 +1,16 @@
-"""The program that a queue starts: the same for all its messages."""
+"""The program that a queue starts, here or on another host: the same for all its
+messages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rq.proc.family import Family
 from rq.scripts import environment
-from rq.scripts.script import Plan, find_program
+from rq.scripts.log import StdioLog
+from rq.scripts.script import Plan, Script, find_program
 from rq.scripts.slots import Slot
 
 
@@ -43,3 +46,21 @@ class Program:
             null=self.null,
             family=self.family,
         )
+
+    def start(
+        self,
+        slot: Slot,
+        values: Mapping[str, str],
+        log: StdioLog,
+        make: Callable[[Plan], Script],
+    ) -> Script:
+        """Start it for a message whose log has begun, with `make`; the slot is its own
+        then. OSError says why it cannot start."""
+        try:
+            plan = self.plan(slot, values, directory=log.directory, output=log.fd)
+            script = make(plan)
+            log.started(script.pid)
+        finally:
+            log.close()
+        os.close(slot.fd)
+        return script

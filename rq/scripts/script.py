@@ -25,6 +25,7 @@ from rq.proc import processes, spawn
 from rq.proc.family import Family, wait_for_group
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
+_PAGE = 4096  # bytes that are heard in one turn: as lines of one they take long
 _READ = 64 * 1024
 _DRAIN = 16 * 1024 * 1024  # bytes taken at the end from a pipe that never runs dry
 
@@ -62,6 +63,7 @@ class Script:
         self._on_exit = on_exit
         self._lines = pipe.Lines()
         self._unsent = b""
+        self._paused = False
         self._reader = self._writer = -1
         self._family = plan.family
         self.pid = self._start(plan)
@@ -120,15 +122,42 @@ class Script:
     # ---- out of it
 
     def _readable(self) -> None:
-        """Take one chunk; at the end of the stream stop looking at the descriptor."""
+        """Take one page; at the end of the stream stop looking at the descriptor."""
         try:
-            data = os.read(self._reader, _READ)
+            data = os.read(self._reader, _PAGE)
         except BlockingIOError:
             return
         if not data:
             self._loop.remove_reader(self._reader)
         for text in self._lines.feed(data):
             self._on_line(text)
+
+    def _hear_rest(self, left: int) -> None:
+        """Take page after page of what it had said when it ended; a process that keeps
+        the pipe open is not waited for."""
+        data = b""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._reader, min(_PAGE, left))
+        for text in self._lines.feed(data):
+            self._on_line(text)
+        if data:
+            self._loop.call_soon(self._hear_rest, left - len(data))
+            return
+        for text in self._lines.end():
+            self._on_line(text)
+        os.close(self._reader)
+        self._on_exit()
+
+    def pause(self) -> None:
+        """Take no more lines for now; they wait in the pipe."""
+        if not self._paused and self.termination is None:
+            self._paused = True
+            self._loop.remove_reader(self._reader)
+
+    def resume(self) -> None:
+        if self._paused and self.termination is None:
+            self._paused = False
+            self._loop.add_reader(self._reader, self._readable)
 
     # ---- into it
 
@@ -171,11 +200,7 @@ class Script:
         tell."""
         if self._writer < 0:
             return 0
-        try:
-            waiting = fcntl.ioctl(self._writer, termios.FIONREAD, b"\0" * 4)
-        except OSError:
-            return len(self._unsent)
-        return int.from_bytes(waiting, sys.byteorder) + len(self._unsent)
+        return (_held(self._writer) or 0) + len(self._unsent)
 
     @property
     def sending(self) -> bool:
@@ -231,13 +256,18 @@ class Script:
         self._loop.remove_reader(self.pidfd)
         self._loop.remove_reader(self._reader)
         os.close(self.pidfd)
-        for data in drained(self._reader):
-            for text in self._lines.feed(data):
-                self._on_line(text)
-        for text in self._lines.end():
-            self._on_line(text)
-        os.close(self._reader)
-        self._on_exit()
+        # Not until it is empty: a child of the script may fill it again and again.
+        held = _held(self._reader)
+        self._hear_rest(_READ if held is None else held)
+
+
+def _held(fd: int) -> int | None:
+    """Return how many bytes a pipe holds; None where the kernel does not tell."""
+    try:
+        waiting = fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4)
+    except OSError:
+        return None
+    return int.from_bytes(waiting, sys.byteorder)
 
 
 def drained(fd: int) -> list[bytes]:

@@ -10,6 +10,7 @@ The owner of a queue opens it and asks `Spool`. Other rooms may import `folders`
 owner. All else is the spool's own, or the queues'; contracts say which.
 """
 
+from rq.spool.leases import Held
 from rq.spool.recovery import counts_at_stop, open_spool, stopped_cleanly
 from rq.spool.recovery_apply import Opened
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES, PREP_SECONDS, Spool
@@ -18,6 +19,7 @@ __all__ = [
     "LAG_BYTES",
     "LAG_MESSAGES",
     "PREP_SECONDS",
+    "Held",
     "Opened",
     "Spool",
     "counts_at_stop",

@@ -73,7 +73,7 @@ def _sync(dir_fd: int, path: str, attachments: dict[str, Attachment]) -> None:
 def copy(
     dir_fd: int, arrival: Arrival, message: Message, attach: str
 ) -> dict[str, Attachment]:
-    """Copy another user's attachments, durably; BadInput if they are not those any more
+    """Copy another user's attachments, durably; OSError if they are not those any more
     that were looked at."""
     with deposits.opened(dir_fd, f"new/{arrival.name}") as deposit:
         if deposit.key != arrival.key:

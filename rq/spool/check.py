@@ -106,8 +106,9 @@ def _problems(queue: QueueDir) -> Iterator[Problem]:
         if kept != listed.of(state):
             text = f"counted {kept}, there are {listed.of(state)}"
             yield Problem("count", str(state), text)
-    gaps = list(_gaps(queue))
-    yield from gaps or _damage(queue)  # with a gap, the journal cannot be read over it
+    missing = list(_gaps(queue))
+    # With a gap, the journal cannot be read over it.
+    yield from missing or _damage(queue)
     yield from check_folders(queue)
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from rq import durable
 from rq.journal import checkpoint as envelope
@@ -14,6 +15,7 @@ from rq.layout import QueueDir
 from rq.proc import locks, processes
 from rq.spool import index, outbox
 from rq.spool.entry import Counts, counts_from
+from rq.spool.leases import Held, held_from
 from rq.spool.outbox import Owed
 from rq.spool.store import Spool
 from rq.states import Note, State
@@ -30,6 +32,7 @@ class Checkpoint:
     counts: Counts
     running: Mapping[str, int] = field(default_factory=dict)  # msg_id: attempt
     owed: Mapping[outbox.Of, Owed] = field(default_factory=dict)
+    leases: Mapping[str, Held] = field(default_factory=dict)  # that are out, by msg_id
 
     @property
     def seq(self) -> int:
@@ -47,6 +50,7 @@ class Checkpoint:
             "counts": self.counts.to_json(),
             "running": self.running,
             "owed": outbox.to_json(self.owed),
+            "leases": {i: held.to_json() for i, held in self.leases.items()},
         }
         return replace(self.journal, content=content)
 
@@ -60,11 +64,13 @@ def read(queue: QueueDir) -> Checkpoint | None:
     if point is None:
         return None
     try:
-        content = dict(point.content)
+        content: dict[str, Any] = dict(point.content)
         content["counts"] = counts_from(content["counts"])
         content["owed"] = outbox.from_json(content["owed"], point.position.journal)
+        leases = content.get("leases", {})
+        content["leases"] = {i: held_from(values) for i, values in leases.items()}
         return Checkpoint(journal=replace(point, content={}), **content)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -90,6 +96,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
         counts=Counts(dict(spool.counts.by_state)),
         running=running,
         owed=spool.owed.copy(),
+        leases=spool.leases.copy(),
     )
 
 
@@ -126,17 +133,7 @@ def stop(spool: Spool) -> None:
     """
     spool.note(Note.STOPPED)
     spool.commit()
-    writing = index.Writing(  # now: another event could get a number that is only meant
-        spool.queue,
-        index.lines(
-            spool.journal.journal_id,
-            spool.journal.seq,
-            spool.entries,
-            spool.keys,
-            spool.txns,
-            spool.compares,
-        ),
-    )
+    writing = index.Writing(spool.queue, index.lines_of(spool))
     while writing.write_slice(1000):
         pass
     writing.finish()

@@ -29,6 +29,7 @@ class Entry:
         "key",
         "lost",
         "rests_until",
+        "results",
         "rider_of",
         "said",
         "seq",
@@ -67,11 +68,29 @@ class Entry:
         # Ends with its commit; until then its attachments may not change.
         self.committing: Future[None] | None = None
         self.rests_until = 0.0  # performance counter: its folder waits while it runs
+        # An attempt, and its files that become attachments.
+        self.results: tuple[int, tuple[str, ...]] | None = None
         self.written = False  # body and status are probably in its files already
 
     @property
+    def last_told(self) -> int:
+        """The last event that brought it into que, or told its content. No script starts
+        for it before that is durable: a power cut would take the message back."""
+        return max(self.seq, self.said)
+
+    @property
+    def ready_since(self) -> float:
+        """Since when, in epoch seconds, it may run: it is in que, and due."""
+        return max(self.due, self.since)
+
+    def waited_us(self, now: float) -> int:
+        """Return for how many microseconds it could have run and has not."""
+        return int(max(0.0, now - self.ready_since) * 1e6)
+
+    @property
     def settled(self) -> bool:
-        return self.at is self.state and self.body is None and self.status is None
+        rests = self.body is None and self.status is None and self.results is None
+        return self.at is self.state and rests
 
     def place(self, msg_id: str) -> str | None:
         """Return where its folder lies now, relative to the queue; None: nowhere."""

@@ -19,10 +19,10 @@ from rq.message import Message
 from rq.spool import folders, outbox
 from rq.spool.entry import Entry
 from rq.spool.lag import Lag
-from rq.spool.memory import Memory
+from rq.spool.memory import Accepted, Memory
 from rq.spool.record import Facts, More, NoteFields, Record
 from rq.spool.status import status_file
-from rq.states import Event, Note, Role, State, next_state
+from rq.states import LIVE, Event, Note, Role, State, next_state
 
 
 class Events:
@@ -46,6 +46,7 @@ class Events:
         self._clock = clock
         # Each is told in which state a message was before it changed.
         self.watches: list[dict[str, State]] = []
+        self._at_end: dict[str, list[Callable[[], None]]] = {}  # by msg_id
 
     def fire(
         self,
@@ -78,12 +79,12 @@ class Events:
         body, due = _add_content(record, entry, message)
         if target is State.QUE:
             record["due"] = due
+        if more:
+            _add_more(record, more)
         status = entry.status
         if facts is not None:
             record.update(cast("Record", facts))
             status = status_file(record)
-        if more:
-            _add_more(record, more)
         # What cannot be written fails here, and has changed nothing.
         seq = record["seq"] = self._journal.append(record)
         entry.written = False
@@ -96,7 +97,7 @@ class Events:
         if spare is not None:
             self._lagging.keep_spare(msg_id, spare)
         if more:
-            self._remember(record, now)
+            self._remember(record, now, entry)
         self.changed(msg_id, entry, source, target)
         return record
 
@@ -127,11 +128,17 @@ class Events:
                 f"transaction {txn.txn_id} holds message {msg_id}: commit or abort that"
             )
 
-    def _remember(self, record: Record, now: float) -> None:
-        """Remember the key of a line, and what it owes."""
+    def _remember(self, record: Record, now: float, changed: Entry) -> None:
+        """Remember the key of a line, what it owes, and what it says of a lease."""
+        if "results" in record:
+            changed.results = record["attempt"], tuple(record["results"])
+        if "lease" in record:
+            self._memory.take_lease(record)
         key = record.get("key")
         if key is not None:
-            self._memory.keys[key] = (record["msg"], now)
+            self._memory.keys[key] = Accepted(
+                record["msg"], now, record.get("body", "")
+            )
         for number, entry in enumerate(outbox.unpacked(record.get("out", ()))):
             of, journal = (record["seq"], number), self._journal.journal_id
             owed = outbox.owed(entry, record["msg"], now, journal, of)
@@ -142,10 +149,15 @@ class Events:
     def changed(self, msg_id: str, entry: Entry, source: State, target: State) -> None:
         """Let memory follow an event that is in the journal."""
         entry.state = target
+        if source is State.RUN and self._memory.leases:
+            self._memory.leases.pop(msg_id, None)
         self._memory.counts.moved(source, target)
         self.tell(msg_id, source)
         self._memory.entries[msg_id] = entry
         self._lagging.add(msg_id, entry)
+        if self._at_end and target not in LIVE:
+            for call in self._at_end.pop(msg_id, ()):
+                call()
 
     def all_changed(
         self, ids: Sequence[str], source: State, target: State, seq: int
@@ -165,6 +177,25 @@ class Events:
         """Tell those who watch in which state a message was before it changed."""
         for watch in self.watches:
             watch.setdefault(msg_id, source)
+
+    # ---- who waits for an end
+
+    @property
+    def awaited(self) -> int:
+        """How many messages there are whose end somebody waits for."""
+        return len(self._at_end)
+
+    def await_end(self, msg_id: str, call: Callable[[], None]) -> None:
+        """Call once a message has ended or is gone; that may not be durable by then."""
+        self._at_end.setdefault(msg_id, []).append(call)
+
+    def forget_end(self, msg_id: str, call: Callable[[], None]) -> None:
+        """Call no more, if that was not done."""
+        calls = self._at_end.get(msg_id, [])
+        if call in calls:
+            calls.remove(call)
+        if not calls:
+            self._at_end.pop(msg_id, None)
 
     # ---- lines of many messages, or of none
 

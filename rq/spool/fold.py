@@ -25,6 +25,7 @@ class Action(StrEnum):
     SETTLE = "settle"  # bring the folder to where the journal says
     MAKE = "make"  # the folder is nowhere: make it from the line
     RECOVER = "recover"  # the attempt was lost: back to que, counted
+    HOLD = "hold"  # it is leased: it stays in run
     OBSERVE = "observe"  # somebody has moved the folder: believe it, write that down
     REPORT = "report"  # nothing is left of it: say so
     FORGET = "forget"  # nothing is left to do
@@ -66,6 +67,8 @@ class Folded:
     listed: set[str] = field(default_factory=set)  # decisions whose ids lie in a file
     suspect: bool = False  # a sync failed: no file since the checkpoint can be trusted
     again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
+    # Of leases that go on, by the digest of their token: seconds, the moment of the line.
+    renewed: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def fold(events: Iterable[Record]) -> Folded:
@@ -81,13 +84,20 @@ def fold(events: Iterable[Record]) -> Folded:
             for msg_id in record["msgs"]:
                 _take(folded, {**record, "msg": msg_id})
                 untold.pop(msg_id, None)
-        elif record["ev"] == Note.TXN:
-            _take_decision(folded, record)
-        elif record["ev"] == Note.SENT:
-            folded.sent.add((record["of"], record["i"]))
-        elif record["ev"] == Note.AGAIN:
-            folded.again[record["of"], record["i"]] = record["ts"] / 1e6
+        else:
+            _take_note(folded, record)
     return folded
+
+
+def _take_note(folded: Folded, record: Record) -> None:
+    if record["ev"] == Note.RENEW:
+        _take_renewal(folded, record)
+    elif record["ev"] == Note.TXN:
+        _take_decision(folded, record)
+    elif record["ev"] == Note.SENT:
+        folded.sent.add((record["of"], record["i"]))
+    elif record["ev"] == Note.AGAIN:
+        folded.again[record["of"], record["i"]] = record["ts"] / 1e6
 
 
 def _take(folded: Folded, record: Record) -> None:
@@ -109,6 +119,13 @@ def _take(folded: Folded, record: Record) -> None:
         last.seq, last.since = record["seq"], record["ts"] / 1e6
     _count(folded, State(record["was"]), state)
     _take_others(folded, record)
+
+
+def _take_renewal(folded: Folded, record: Record) -> None:
+    when, seconds = record["ts"] / 1e6, record["seconds"]
+    for token in record["leases"]:
+        before, _ = folded.renewed.get(token, (0.0, 0.0))
+        folded.renewed[token] = max(before, seconds), when
 
 
 def _take_decision(folded: Folded, record: Record) -> None:
@@ -179,6 +196,8 @@ def decide(last: Fold | None, at: State | None) -> Action:
 def _decide_live(last: Fold, at: State | None) -> Action:
     if at is None and not last.message:
         return Action.REPORT
+    if last.state is State.RUN and "lease" in last.record:
+        return Action.HOLD
     if last.state is State.RUN or (at is State.RUN and last.event in _UNSTARTED):
         return Action.RECOVER
     return Action.MAKE if at is None else Action.SETTLE

@@ -17,6 +17,8 @@ from rq.durable import content
 from rq.errors import BadMessage, NoSuchMessage, Torn, Unread, is_busy
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.message import Message, from_disk
+from rq.replies import Result
+from rq.spool import status
 from rq.spool.entry import Counts
 from rq.states import COUNTED, HASHED, State
 
@@ -156,7 +158,7 @@ def unread(error: OSError) -> BadMessage:
     return Unread(text) if is_busy(error) else Torn(text, reason)
 
 
-def read_status(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any]:
+def read_status(queue: QueueDir, state: State, msg_id: str) -> Result:
     """Return what is known of a message's last attempt; {} when nothing is."""
     try:
         with beneath.top(queue.path) as top:
@@ -165,10 +167,10 @@ def read_status(queue: QueueDir, state: State, msg_id: str) -> dict[str, Any]:
         return {}
 
 
-def read_status_at(path: str, dir_fd: int) -> dict[str, Any]:
+def read_status_at(path: str, dir_fd: int) -> Result:
     """As `read_status`, by the path of the folder in its queue."""
     try:
-        return read_json(f"{path}/{STATUS}", dir_fd) or {}
+        return status.believed(read_json(f"{path}/{STATUS}", dir_fd) or {})
     except OSError:
         return {}
 

@@ -16,9 +16,11 @@ from zlib import crc32
 import orjson
 
 from rq import durable
-from rq.errors import is_busy
+from rq.journal import whole_file
 from rq.layout import QueueDir
 from rq.spool.entry import Entry
+from rq.spool.leases import EndedLeases
+from rq.spool.memory import Accepted
 from rq.spool.store import Spool
 from rq.spool.transactions import Transaction, Transactions
 from rq.states import State
@@ -38,72 +40,78 @@ class Index:
     journal: str
     seq: int
     entries: dict[str, Indexed] = field(default_factory=dict)
-    keys: dict[str, tuple[str, float]] = field(default_factory=dict)
+    keys: dict[str, Accepted] = field(default_factory=dict)
     txns: list[list[Any]] = field(default_factory=list)
+    ended: list[list[Any]] = field(default_factory=list)  # leases
     compares: tuple[int, ...] = ()  # the params that its entries' keys are made of
 
 
 def read(queue: QueueDir) -> Index | None:
-    """Return the index; None when it is missing or not whole. OSError: RQ lacks what it
-    takes to look, and segments may be gone whose keys it alone knows."""
-    try:
-        with queue.index.open("rb") as file:
-            return _read_lines(file)
-    except OSError as error:
-        if is_busy(error):
-            raise
-        return None
-    except (ValueError, KeyError, TypeError):
-        return None
+    """Return the index; None when it is missing or not whole. OSError: it cannot be read
+    now, and segments may be gone whose keys it alone knows."""
+    return whole_file.read(queue.index, _read_lines)
 
 
 def seq_of(queue: QueueDir, journal: str) -> int | None:
     """Return the event that the index follows, without reading it all; None when there
-    is none that recovery would use."""
-    try:
-        with queue.index.open("rb") as file:
-            head = orjson.loads(next(file, b""))
-    except (OSError, ValueError):
+    is none that recovery would use. OSError: it cannot be read now."""
+    head = whole_file.read(queue.index, _read_head)
+    return head.seq if head is not None and head.journal == journal else None
+
+
+def _read_head(lines: Iterator[bytes]) -> Index | None:
+    return _headed(next(lines, b""))
+
+
+def _headed(first: bytes) -> Index | None:
+    """Return the index that a header begins; None when another version wrote it."""
+    head = orjson.loads(first)
+    if head["version"] != VERSION:
         return None
-    usable = head.get("version") == VERSION and head.get("journal") == journal
-    return int(head["seq"]) if usable else None
+    compares = tuple(head.get("compares", ()))
+    return Index(head["journal"], int(head["seq"]), compares=compares)
 
 
 def _read_lines(lines: Iterator[bytes]) -> Index | None:
     first = next(lines, b"")
-    head = orjson.loads(first)
-    if head["version"] != VERSION:
+    index = _headed(first)
+    if index is None:
         return None
-    index = Index(head["journal"], head["seq"])
-    index.compares = tuple(head.get("compares", ()))
     before, crc = 0, crc32(first)
     for text in lines:
         line = orjson.loads(text)
         before, crc = crc, crc32(text, crc)
-        if isinstance(line, list):
-            for row in line:
-                index.entries[row[0]] = tuple(row[1:])
-        elif "keys" in line:
-            index.keys.update((k, (v[0], v[1])) for k, v in line["keys"].items())
-        elif "txns" in line:
-            index.txns += line["txns"]
-        elif line.get("end") == before:
-            return index
+        if isinstance(line, dict) and "end" in line:
+            return index if line["end"] == before else None
+        _take_line(index, line)
     return None
+
+
+def _take_line(index: Index, line: Any) -> None:
+    if isinstance(line, list):
+        for row in line:
+            index.entries[row[0]] = tuple(row[1:])
+    elif "keys" in line:
+        index.keys.update((k, Accepted(*v)) for k, v in line["keys"].items())
+    elif "txns" in line:
+        index.txns += line["txns"]
+    elif "ended" in line:
+        index.ended += line["ended"]
 
 
 def lines(
     journal: str,
     seq: int,
     entries: Mapping[str, Entry],
-    keys: Mapping[str, tuple[str, float]],
+    keys: Mapping[str, Accepted],
     txns: Transactions,
     compares: Sequence[int] = (),
+    ended: EndedLeases | None = None,
 ) -> Iterator[bytes]:
     """Give the lines of an index, which may be written slowly. An entry that changes
     meanwhile may be old or new in it: recovery folds the events after `seq` over it."""
     crc = 0
-    for value in _values(journal, seq, entries, keys, txns, compares):
+    for value in _values(journal, seq, entries, keys, txns, compares, ended):
         text = orjson.dumps(value) + b"\n"
         crc = crc32(text, crc)
         yield text
@@ -120,6 +128,7 @@ def lines_of(spool: Spool) -> Iterator[bytes]:
         spool.keys,
         spool.txns,
         spool.compares,
+        spool.ended_leases,
     )
 
 
@@ -127,9 +136,10 @@ def _values(
     journal: str,
     seq: int,
     entries: Mapping[str, Entry],
-    keys: Mapping[str, tuple[str, float]],
+    keys: Mapping[str, Accepted],
     txns: Transactions,
     compares: Sequence[int] = (),
+    ended: EndedLeases | None = None,
 ) -> Iterator[object]:
     yield {
         "version": VERSION,
@@ -143,7 +153,9 @@ def _values(
     names = list(keys)
     for at in range(0, len(names), _CHUNK):
         chunk = names[at : at + _CHUNK]
-        yield {"keys": {key: keys[key] for key in chunk if key in keys}}
+        yield {"keys": {key: list(keys[key]) for key in chunk if key in keys}}
+    for rows in ended.rows(_CHUNK) if ended is not None else ():
+        yield {"ended": rows}
     yield from _txn_lines(list(txns.by_id.values()))
 
 

@@ -48,6 +48,7 @@ class Lag:
         self.unsettled: dict[str, Entry] = {}
         self.size = 0  # bytes of what is to be written
         self.barrier: set[str] = set()  # what a checkpoint still waits for
+        self.rests = 0  # folders that were left alone when some were settled last
         self._due: dict[str, None] = {}  # of the unsettled, those that do not rest
         self._stuck: dict[str, Stuck] = {}
         self._resting: list[tuple[float, str]] = []  # a heap: until when, which
@@ -120,8 +121,8 @@ class Lag:
             del self._entries[msg_id]
 
     def settle_some(self, seconds: float) -> bool:
-        """Settle the oldest folders for `seconds`; return whether some are left that do
-        not rest.
+        """Settle the oldest folders for `seconds`; return whether some are left that can
+        be settled at once. `rests` tells whether some are left that cannot.
 
         A folder that cannot be moved now (no space, no permission) stays for later, and
         `stuck` says why.
@@ -129,16 +130,18 @@ class Lag:
         now = time.perf_counter()
         until = now + seconds
         self._wake(now)
+        self.rests = 0
         for msg_id in list(_first(self._due, LOOKS)):
             entry = self.unsettled[msg_id]
             if entry.busy or (entry.state is State.RUN and entry.rests_until > now):
+                self.rests += 1
                 continue
             self._try(msg_id)
             if time.perf_counter() > until:
                 break
         while self._gone and time.perf_counter() < until:
             self._gone.remove_one()
-        return bool(self._gone or self._due)
+        return bool(self._gone) or min(len(self._due), LOOKS) > self.rests
 
     def _try(self, msg_id: str) -> None:
         try:

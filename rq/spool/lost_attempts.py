@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.spool import journal_lookup
-from rq.spool.record import Facts, More
+from rq.spool.record import Facts, LeaseFields, More
 from rq.spool.store import Spool
 from rq.states import Event, Role
 
@@ -40,7 +41,16 @@ def _owed_by(spool: Spool, msg_id: str, facts: Facts) -> More:
     return spool.owed_by(message, facts)
 
 
-def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Why an attempt was lost."""
+
+    cause: Cause
+    text: str = "the attempt was lost"
+    lease: LeaseFields | None = None  # under which it was made
+
+
+def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
     """Take back an attempt that was lost; `unclaimed` when its start is in no line.
 
     Unread: nothing is known of the message for now, so nothing is said of it.
@@ -58,9 +68,9 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
     message = message.with_(count=count, attempt=attempt)
     over = count >= message.max_count
     facts: Facts = {
-        "cause": Cause.CRASH_LIMIT if over else lost,
+        "cause": Cause.CRASH_LIMIT if over else lost.cause,
         "outcome": "err" if over else "retry",
-        "text": f"lost {count} times" if over else "the attempt was lost",
+        "text": f"lost {count} times" if over else lost.text,
     }
     _log.warning(
         "an attempt was lost; %s: %s",
@@ -69,4 +79,6 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Cause) -> None:
     )
     event = Event.FAIL if over else Event.RECOVER
     more: More = spool.owed_by(message, facts) if over else {}
+    if lost.lease is not None:
+        more["lease"] = lost.lease
     spool.fire(msg_id, event, Role.QUEUE, message=message, facts=facts, **more)

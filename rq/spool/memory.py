@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rq.spool.entry import Counts, Entry
+from rq.spool.leases import EndedLeases, Held, held_in
 from rq.spool.outbox import Outbox
+from rq.spool.record import Record
 from rq.spool.transactions import Transactions
 from rq.states import State
 
 KEY_SECONDS = 7 * 86400.0
 RELAY_KEY = "relay/"  # how the keys of other hosts begin
 RELAY_KEY_SECONDS = 30 * 86400.0
+
+
+class Accepted(NamedTuple):
+    """What was accepted under a key."""
+
+    msg_id: str
+    at: float  # epoch seconds
+    body: str = ""  # digest of what was sent; "": not known
 
 
 def key_seconds(key: str) -> float:
@@ -28,8 +39,9 @@ class Memory:
     owed: Outbox
     txns: Transactions
     entries: dict[str, Entry] = field(default_factory=dict)  # by msg_id
-    # Of deliveries: the message that was accepted with a key, and when (epoch seconds).
-    keys: dict[str, tuple[str, float]] = field(default_factory=dict)
+    keys: dict[str, Accepted] = field(default_factory=dict)  # of deliveries
+    leases: dict[str, Held] = field(default_factory=dict)  # that are out, by msg_id
+    ended_leases: EndedLeases = field(default_factory=EndedLeases)
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
     adopted: float = 0.0  # since when its messages are ours: epoch seconds
     seen: float = 0.0  # the last time that could be believed: epoch seconds
@@ -56,12 +68,26 @@ class Memory:
         """Give the live messages of a state, as they came; nothing may change meanwhile."""
         return (pair for pair in self.entries.items() if pair[1].state is state)
 
+    # ---- leases
+
+    def take_lease(self, record: Record) -> None:
+        """Remember that a lease has begun, or how it has ended."""
+        held = held_in(record)
+        if held is None:
+            self.ended_leases.take(record)
+        else:
+            self.leases[record["msg"]] = held
+
     # ---- keys
 
     def message_of(self, key: str) -> str | None:
         """Return the message that was accepted under a key; None: none is remembered."""
         accepted = self.keys.get(key)
-        return None if accepted is None else accepted[0]
+        return None if accepted is None else accepted.msg_id
+
+    def accepted_with(self, key: str) -> Accepted | None:
+        """As `message_of`, with when it came and what was sent."""
+        return self.keys.get(key)
 
     def remembered_keys(self) -> list[str]:
         """Return all keys under which messages were accepted."""
@@ -70,5 +96,5 @@ class Memory:
     def forget_key(self, key: str, now: float) -> None:
         """Forget a key that is too old to be asked for again."""
         accepted = self.keys.get(key)
-        if accepted is not None and now - accepted[1] > key_seconds(key):
+        if accepted is not None and now - accepted.at > key_seconds(key):
             del self.keys[key]

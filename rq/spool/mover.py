@@ -17,7 +17,7 @@ from rq import durable
 from rq.layout import MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message
-from rq.spool import folders
+from rq.spool import folders, result_folders
 from rq.spool.entry import Entry
 from rq.spool.gone import Gone
 from rq.states import State
@@ -57,7 +57,7 @@ class Mover:
             self._make(msg_id, entry)
         else:
             remembered = self._bring(msg_id, entry, spare)
-        entry.body = entry.status = entry.at_new = None
+        entry.body = entry.status = entry.at_new = entry.results = None
         entry.at = entry.state
         return remembered
 
@@ -118,6 +118,8 @@ class Mover:
 
     def _carry(self, msg_id: str, entry: Entry, here: str, there: str) -> None:
         body, status = entry.body, entry.status
+        if entry.results is not None:
+            result_folders.bring(here, *entry.results, self._dir_fd)
         if body is not None and not self._is_there(entry, f"{here}/{MSG}", body):
             durable.replace(f"{here}/{MSG}", body, self._dir_fd)
         if status is not None and not self._is_there(entry, f"{here}/{STATUS}", status):

@@ -22,8 +22,8 @@ from typing import Any
 
 import orjson
 
-from rq.nesting import Json
-from rq.spool.record import JsonObject, OutEntry
+from rq.message import JsonObject
+from rq.spool.record import OutEntry
 
 _STORY = "param2"  # of what is owed to many the part that all have in common
 _WHOSE = 4  # since, msg_id, files, key
@@ -60,13 +60,20 @@ def stamped(out: OutEntry) -> OutEntry:
 def packed(out: Sequence[OutEntry]) -> list[OutEntry]:
     """Return the entries of a line with a text that several have in common, as the
     story of an end, in the first of them only: `like` says which."""
-    first: dict[Json, int] = {}
+    first: dict[str, int] = {}
     return [
         _like(entry, first.setdefault(text, number), number)
-        if (text := entry["message"].get(_STORY))
+        if (text := _text_of(entry["message"]))
         else entry
         for number, entry in enumerate(out)
     ]
+
+
+def _text_of(message: JsonObject) -> str:
+    """Return the text that others of the same line may have, too; "" when a copy has
+    something else in its place."""
+    text = message.get(_STORY)
+    return text if isinstance(text, str) else ""
 
 
 def _like(entry: OutEntry, at: int, number: int) -> OutEntry:
@@ -221,8 +228,8 @@ def to_json(owed: Mapping[Of, Owed]) -> list[list[object]]:
     rows = []
     for (seq, number), entry in owed.items():
         message, like = entry.message, list[int]()
-        if text := message.get(_STORY):
-            at = first.setdefault((seq, str(text)), number)
+        if text := _text_of(message):
+            at = first.setdefault((seq, text), number)
             message, like = (
                 (message, []) if at == number else (_without_story(message), [at])
             )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import orjson
 
 from rq.errors import NoSuchMessage
 from rq.layout import MSG, folder
 from rq.message import Message, from_disk
+from rq.replies import Result
 from rq.spool import folders
 from rq.spool.memory import Memory
 from rq.states import State
@@ -60,11 +60,11 @@ class Reader:
             raise folders.unread(error) from None
         return from_disk(data, msg_id, self._clock())
 
-    def status(self, msg_id: str) -> dict[str, Any]:
+    def status(self, msg_id: str) -> Result:
         """Return what is known of the last attempt of a message."""
         entry = self._entries.get(msg_id)
         if entry is not None and entry.status is not None:
-            status: dict[str, Any] = orjson.loads(entry.status)
+            status: Result = orjson.loads(entry.status)
             return status
         path = self.place(msg_id)
         return {} if path is None else folders.read_status_at(path, self._dir_fd)

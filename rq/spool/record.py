@@ -6,13 +6,11 @@ apart again for every event. What docs/reference/journal.md says of each `ev` ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NotRequired, TypedDict
 
 from rq.journal.line import Line
-from rq.nesting import Json
+from rq.message import JsonObject
 
-JsonObject = Mapping[str, Json]
 # In a line read back: JSON, or as `fold.pack` leaves it. In one to be written: a fragment.
 Content = object
 
@@ -49,16 +47,31 @@ _From = TypedDict("_From", {"from": str}, total=False)
 _Is = TypedDict("_Is", {"is": str}, total=False)
 
 
+class LeaseFields(TypedDict, total=False):
+    """The lease that a claim begins, or that an end of an attempt ends."""
+
+    hash: str  # of its token
+    by: str  # who holds it
+    seconds: float
+    base: int  # bytes of its message's log before it
+    key: str  # exclusion key
+    riders: list[str]  # coalesced messages that wait for its end
+    word: str  # in an end: a digest of what its holder has said
+
+
 class More(_From, total=False):
     """Further fields of a line that changes the state of a message."""
 
     slot: int  # of the lease, in a claim
     batch: str  # that the message is claimed with
+    lease: LeaseFields
     key: str  # under which it was accepted
+    body: str  # with a key: the digest of what was sent
     via: str  # "door", with `from`: its name in new/
     txn: str
     riders: list[str]  # which end with it
     rides: str  # its own full id, for those
+    results: list[str]  # files of its attempt that become attachments
     out: list[OutEntry]
 
 
@@ -83,6 +96,8 @@ class NoteFields(_Is, Word, total=False):
     i: int  # which of its entries
     step: float
     reason: str
+    leases: list[str]  # digests of the tokens of leases that go on …
+    seconds: float  # … for as long
 
 
 class Record(Line, Facts, _From, _Is, total=False):
@@ -99,11 +114,14 @@ class Record(Line, Facts, _From, _Is, total=False):
     message: Content
     dup: str  # of a rider, which has no line on disk
     slot: int
+    lease: LeaseFields
     key: str
+    body: str
     via: str
     txn: str
     riders: list[str]
     rides: str
+    results: list[str]
     out: list[OutEntry]
     ttl: float
     name: str
@@ -117,3 +135,5 @@ class Record(Line, Facts, _From, _Is, total=False):
     by: str
     step: float
     reason: str
+    leases: list[str]
+    seconds: float

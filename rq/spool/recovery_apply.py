@@ -24,6 +24,7 @@ from rq.spool import (
 )
 from rq.spool.entry import Entry
 from rq.spool.fold import Action, Fold, decide
+from rq.spool.leases import Held, held_in
 from rq.spool.mover import REBUILT
 from rq.spool.record import Record
 from rq.spool.recovery_places import list_places
@@ -56,7 +57,7 @@ def apply(opened: Opened, scan: Scan, lost: Cause) -> None:
     attempts were lost."""
     spool, folds = opened.spool, scan.folded.by_id
     places = list_places(spool.queue, folds)
-    running = _running(folds, places)
+    running = _running(folds, places, scan.leases)
     opened.left_processes = batch_dirs.with_theirs(
         opened.left_processes, opened.lease_prefix, running
     )
@@ -70,15 +71,19 @@ def apply(opened: Opened, scan: Scan, lost: Cause) -> None:
 
 
 def _running(
-    folds: Mapping[str, Fold], places: Mapping[str, State]
+    folds: Mapping[str, Fold],
+    places: Mapping[str, State],
+    leases: Mapping[str, Held],
 ) -> dict[str, int | None]:
-    """Return the messages that were in run, with the slot where their claim tells it."""
+    """Return the messages that were in run, with the slot where their claim tells it;
+    no process of ours runs for one that was leased."""
     slots: dict[str, int | None] = {
         msg_id: fold.record.get("slot")
         for msg_id, fold in folds.items()
-        if fold.state is State.RUN
+        if fold.state is State.RUN and "lease" not in fold.record
     }
-    alone = (i for i, at in places.items() if at is State.RUN and i not in folds)
+    others = folds.keys() | leases.keys()
+    alone = (i for i, at in places.items() if at is State.RUN and i not in others)
     return {**dict.fromkeys(alone), **slots}
 
 
@@ -98,7 +103,7 @@ class _Recovery:
         self._opened = opened
         self._spool = opened.spool
         self._scan = scan
-        self._lost = lost
+        self._lost = lost_attempts.Lost(lost)
         # Their processes do not end: the messages stay in run, for the owner to wait for.
         self._stay = {process.msg_id for process in opened.left_processes}
 
@@ -150,17 +155,37 @@ class _Recovery:
                 self._report_gone(msg_id, fold)
             case Action.OBSERVE if at is not None:
                 self._observe(msg_id, fold, at)
+            case Action.HOLD:
+                self._enter_settling(msg_id, fold, at, door)
+                self._hold(msg_id, held_in(fold.record))
             case Action.RECOVER:
                 entry = self._enter(msg_id, fold, at, door)
                 entry.state = State.RUN
                 self._spool.counts.moved(State.NOWHERE, State.RUN)
                 self._recover(msg_id, fold.event != Event.CLAIM)
             case _:
-                entry = self._enter(msg_id, fold, at, door)
-                entry.written = self._opened.trusted and at is fold.state
-                self._spool.lagging.add(msg_id, entry)
-                if fold.state not in HASHED and fold.state is not State.GONE:
-                    self._spool.counts.moved(State.NOWHERE, fold.state)
+                self._enter_settling(msg_id, fold, at, door)
+
+    def _enter_settling(
+        self, msg_id: str, fold: Fold, at: State | None, door: str | None
+    ) -> None:
+        """As `_enter`; its folder is brought to where the journal says."""
+        entry = self._enter(msg_id, fold, at, door)
+        entry.written = self._opened.trusted and at is fold.state
+        self._spool.lagging.add(msg_id, entry)
+        if fold.state not in HASHED and fold.state is not State.GONE:
+            self._spool.counts.moved(State.NOWHERE, fold.state)
+
+    def _hold(self, msg_id: str, held: Held | None) -> None:
+        """Let a lease go on that was out."""
+        if held is None:
+            return
+        seconds, renewed = self._scan.folded.renewed.get(held.token, (0.0, 0.0))
+        held.seconds = max(held.seconds, seconds)
+        held.renewed = max(held.renewed, renewed)
+        if renewed or not self._opened.clean:  # else what a clean stop has saved holds
+            held.left = held.bounded(self._spool.clock())
+        self._spool.leases[msg_id] = held
 
     def _enter(
         self, msg_id: str, fold: Fold, at: State | None, door: str | None
@@ -241,11 +266,19 @@ class _Recovery:
             spool.fire(msg_id, Event.EXPIRE, Role.QUEUE)
 
     def _recover_unclaimed(self, msg_id: str, entry: Entry) -> None:
-        """Recover a message in run whose claim is in no line after the checkpoint."""
+        """Recover a message in run whose claim is in no line after the checkpoint, unless
+        it is leased."""
         index, point = self._scan.index, self._scan.checkpoint
         indexed = index.entries.get(msg_id) if index else None
         if indexed is not None:
             entry.due, entry.seq, entry.count, entry.attempt, entry.since, _ = indexed
+        held = self._scan.leases.get(msg_id)
+        if held is not None:
+            if indexed is None:
+                read_due(self._spool, msg_id, entry)
+            entry.attempt = max(entry.attempt, held.attempt)
+            self._hold(msg_id, held)
+            return
         attempt = point.running.get(msg_id) if point else None
         if attempt is not None:
             entry.attempt = max(entry.attempt, attempt)
@@ -291,6 +324,8 @@ def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
         if at is None and door is None:
             changed[REBUILT] = True
         entry.body = to_keep(changed)
+    if "results" in record:
+        entry.results = record["attempt"], tuple(record["results"])
     if fold.attempt_line is not None:
         entry.status = status_file(fold.attempt_line)
     return entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rq.journal import history
@@ -15,6 +15,8 @@ from rq.layout import QueueDir
 from rq.logs import fields
 from rq.spool import checkpoint, index, transactions
 from rq.spool.fold import Folded, fold, pack
+from rq.spool.leases import EndedLeases, Held
+from rq.spool.memory import Accepted
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
 from rq.states import Event, State
@@ -33,10 +35,16 @@ class Scan:
     folded: Folded
     checkpoint: checkpoint.Checkpoint | None
     index: index.Index | None
-    keys: dict[str, tuple[str, float]]  # of deliveries: message, time
+    keys: dict[str, Accepted]  # of deliveries: message, time
     txns: Transactions
+    ended_leases: EndedLeases
     fresh: bool  # nothing was ever written here
     seen: float  # the last time, in epoch seconds, that could be believed
+
+    @property
+    def leases(self) -> Mapping[str, Held]:
+        """The leases that were out as of the checkpoint."""
+        return self.checkpoint.leases if self.checkpoint else {}
 
 
 def scan_queue(queue: QueueDir, now: float) -> Scan:
@@ -54,11 +62,13 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
     start = _index(queue, journal, point)
     keys = dict(start.keys) if start else {}
     txns = Transactions(start.txns if start else ())
+    ended = EndedLeases(start.ended if start else ())
+    past = _Past(keys, txns, ended)
     if start is None:
         for event in _history(queue):
-            _remember(keys, txns, event)
+            past.take(event)
     end = _End(point)
-    reader = _Reader(queue, journal, start, keys, txns)
+    reader = _Reader(queue, journal, start, past)
     folded = fold(reader.after(point, end))
     return Scan(
         last=end.last,
@@ -70,6 +80,7 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
         index=start,
         keys=keys,
         txns=txns,
+        ended_leases=ended,
         fresh=point is None and journal is None,
         seen=(point and point.journal.seen) or end.start or now,
     )
@@ -95,13 +106,12 @@ def _index(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the events of a journal; brings an index, keys and transactions up to them."""
+    """Reads the events of a journal; brings an index and what is remembered up to them."""
 
     queue: QueueDir
     journal: str | None
     index: index.Index | None
-    keys: dict[str, tuple[str, float]]
-    txns: Transactions
+    past: _Past
 
     def after(self, point: checkpoint.Checkpoint | None, end: _End) -> Iterator[Record]:
         """Give the events after the checkpoint; those before it bring the index up to
@@ -110,7 +120,7 @@ class _Reader:
         since = min(after, old.seq) if old else after
         for event in self._since(since, end):
             if old is not None:
-                _remember(self.keys, self.txns, event)
+                self.past.take(event)
             if event["seq"] > after:
                 yield event
             elif old is not None:
@@ -132,12 +142,21 @@ class _Reader:
                 yield event
 
 
-def _remember(
-    keys: dict[str, tuple[str, float]], txns: Transactions, event: Record
-) -> None:
-    txns.take(event)
-    if "key" in event:
-        keys[event["key"]] = (event["msg"], event["ts"] / 1e6)
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What is remembered of events, whatever became of their messages since."""
+
+    keys: dict[str, Accepted]  # of deliveries: message, time
+    txns: Transactions
+    ended: EndedLeases
+
+    def take(self, event: Record) -> None:
+        """Remember what an event tells."""
+        self.txns.take(event)
+        self.ended.take(event)
+        if "key" in event:
+            at, body = event["ts"] / 1e6, event.get("body", "")
+            self.keys[event["key"]] = Accepted(event["msg"], at, body)
 
 
 def _history(queue: QueueDir) -> Iterator[Record]:

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import cast
+
 from rq.message import to_keep
+from rq.message.fields import LATEST, is_whole
+from rq.replies import Result
 from rq.spool.record import Record
 
-STATUS_FIELDS = (
-    "cause",
-    "exit",
-    "signal",
-    "attempt",
-    "count",
-    "wait_us",
-    "run_us",
-    "cpu_us",
-    "max_rss",
-    "outcome",
-    "batch",
-)
+_OF_LEASE = frozenset({"hash", "by", "seconds", "word"})
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return 0 <= value < 2**63
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 <= value <= LATEST
+
+
+def _is_lease(value: object) -> bool:
+    if not isinstance(value, dict) or not value.keys() <= _OF_LEASE:
+        return False
+    return all(_is_text(field) or _is_time(field) for field in value.values())
+
+
+# What a line of the journal gives to the file, and what each may be.
+STATUS_FIELDS: dict[str, Callable[[object], bool]] = {
+    "cause": _is_text,
+    "exit": _is_number,
+    "signal": _is_text,
+    "attempt": is_whole,
+    "count": is_whole,
+    "wait_us": _is_number,
+    "run_us": _is_number,
+    "cpu_us": _is_number,
+    "max_rss": _is_number,
+    "outcome": _is_text,
+    "batch": _is_text,
+    "lease": _is_lease,
+}
+_FILE = {"job_status": _is_text, **STATUS_FIELDS, "finished": _is_time}
 
 
 def status_file(record: Record) -> bytes:
@@ -29,3 +62,16 @@ def status_file(record: Record) -> bytes:
             status[name] = value
     status["finished"] = record["ts"] / 1e6
     return to_keep(status)
+
+
+def believed(data: Mapping[str, object]) -> Result:
+    """Return what a file `status` says, without what RQ never writes there: a script, or
+    a hand, could have. It would get into lines of the journal."""
+    return cast(
+        "Result",
+        {
+            name: data[name]
+            for name, is_right in _FILE.items()
+            if name in data and is_right(data[name])
+        },
+    )

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import Unpack
 
@@ -21,7 +22,7 @@ from rq import durable, names
 from rq.errors import BadMessage
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
-from rq.layout import QueueDir
+from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
 from rq.message import Message
 from rq.spool import outbox
@@ -30,11 +31,12 @@ from rq.spool.events import Events
 from rq.spool.fold import rider_record
 from rq.spool.gone import Gone
 from rq.spool.lag import Lag
+from rq.spool.leases import Held
 from rq.spool.memory import Memory
 from rq.spool.mover import Mover
 from rq.spool.preparation import Preparation
 from rq.spool.reader import Reader
-from rq.spool.record import Facts, More, OutEntry, Record, Word
+from rq.spool.record import Facts, LeaseFields, More, OutEntry, Record, Word
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
 from rq.states import Event, Note, Role, next_state
@@ -77,6 +79,8 @@ class Spool:
         self.keys = memory.keys
         self.owed = memory.owed
         self.txns = memory.txns
+        self.leases = memory.leases
+        self.ended_leases = memory.ended_leases
         self.compares = memory.compares
         self.adopted = memory.adopted
         self.seen = memory.seen
@@ -107,6 +111,7 @@ class Spool:
         self.newest_first = memory.newest_first
         self.message_of, self.forget_key = memory.message_of, memory.forget_key
         self.remembered_keys = memory.remembered_keys
+        self.accepted_with = memory.accepted_with
 
     # ---- the lag, ids
 
@@ -279,11 +284,37 @@ class Spool:
     def claim(self, msg_id: str, slot: int, batch: str | None = None) -> Message:
         """que → run: an attempt begins. BadMessage when its file cannot be used."""
         more: More = {"slot": slot} if batch is None else {"slot": slot, "batch": batch}
+        return self._claim(msg_id, more)
+
+    def lease(self, msg_id: str, lease: LeaseFields) -> Message:
+        """As `claim`, by somebody who has a token; `leases` tells of it from now on."""
+        return self._claim(msg_id, {"lease": lease})
+
+    def _claim(self, msg_id: str, more: More) -> Message:
         message = self.read(msg_id)
         entry = self.entries[msg_id]
         entry.attempt += 1
         self.fire(msg_id, Event.CLAIM, Role.QUEUE, **more)
         return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)
+
+    def log_size(self, msg_id: str) -> int:
+        """Return how many bytes the log of a message has; 0 if it has none."""
+        path = f"{self.place(msg_id)}/{JOB}/{STDIO_LOG}"
+        try:
+            return os.stat(path, dir_fd=self.dir_fd, follow_symlinks=False).st_size
+        except OSError as error:
+            # A script may have put a link in the place of its directory.
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+                return 0
+            raise
+
+    def renew_leases(self, held: Sequence[Held], seconds: float) -> None:
+        """Write down that leases go on for `seconds`."""
+        tokens = [lease.token for lease in held]
+        line = self.note(Note.RENEW, leases=tokens, seconds=seconds)
+        for lease in held:
+            lease.renewed = line["ts"] / 1e6
+            lease.seconds = max(lease.seconds, seconds)
 
     def reschedule(self, msg_id: str, due: float, role: Role = Role.CREATOR) -> None:
         """Change when a message in que runs."""
@@ -329,8 +360,15 @@ class Spool:
         self.lagging.settle(msg_id)
 
     def settle_some(self, seconds: float) -> bool:
-        """Settle the oldest folders for `seconds`; return whether some are left."""
+        """Settle the oldest folders for `seconds`; return whether some are left that can
+        be settled at once."""
         return self.lagging.settle_some(seconds)
+
+    @property
+    def rests(self) -> bool:
+        """Whether folders were left alone when some were settled last, because somebody
+        works in them, or their message may end soon."""
+        return self.lagging.rests > 0
 
     def settle_all(self) -> None:
         """Settle everything; OSError when something cannot be."""

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from harness.spool import a_message
 
-from rq.errors import Busy, NoSuchMessage, WrongState
+from rq.errors import Busy, Closed, NoSuchMessage, WrongState
 from rq.queues.control import create
 from rq.spool import attach, decisions
 from rq.states import Event, Role, State
@@ -100,7 +100,11 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(2) as threads:
             queue = SimpleNamespace(
-                spool=spool, loop=loop, pools=SimpleNamespace(files=threads)
+                spool=spool,
+                loop=loop,
+                pools=SimpleNamespace(files=threads),
+                admission=SimpleNamespace(check_open=lambda: None),
+                queue=owner.queue,
             )
 
             def attached(name, take):
@@ -117,6 +121,8 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
                 )
                 with pytest.raises(Busy, match="being worked on"):
                     spool.fire(msg_id, Event.COMMIT, Role.CREATOR)
+                with pytest.raises(Busy, match="an attach has not ended"):
+                    create._commit(queue, {}, msg_id)  # nor is its file swept away
             finally:
                 go_on.set()
             await slow
@@ -125,3 +131,29 @@ def test_a_message_is_not_accepted_while_the_second_of_two_attaches_goes_on(
     assert set(spool.read(msg_id).attachments) == {"quick", "slow"}
     spool.fire(msg_id, Event.COMMIT, Role.CREATOR)
     assert spool.find(msg_id) is State.QUE
+
+
+def test_a_message_is_not_accepted_when_the_queue_has_closed_meanwhile(owner, letter):
+    spool = owner.spool
+    msg_id = prepared(spool)
+    upload = attach.begin(spool, msg_id, "letter")
+    attach.end(spool, upload, attach.copy(spool.dir_fd, letter, upload))
+
+    def closed():
+        raise Closed("the queue is stopping")
+
+    async def story():
+        with ThreadPoolExecutor(1) as threads:
+            queue = SimpleNamespace(
+                spool=spool,
+                loop=asyncio.get_running_loop(),
+                pools=SimpleNamespace(files=threads),
+                began_at=0.0,
+                admission=SimpleNamespace(check_open=closed),
+            )
+            # It was open when the files began to be looked at.
+            await create._commit_with_files(queue, msg_id, contextlib.ExitStack())
+
+    with pytest.raises(Closed):
+        asyncio.run(story())
+    assert spool.find(msg_id) is State.PREP

@@ -147,8 +147,21 @@ def test_an_index_comes_back_as_it_was(owner):
             path.read_bytes().replace(b'"journal":"', b'"journal":"x')
         ),
         lambda path: path.write_bytes(path.read_bytes().replace(b",3.0,", b",7.0,")),
+        lambda path: path.write_bytes(
+            path.read_bytes().replace(b'{"end":', b'{"keys":[]}\n{"end":')
+        ),
     ],
-    ids=["missing", "empty", "torn", "newer", "zeros", "nonsense", "foreign", "bit"],
+    ids=[
+        "missing",
+        "empty",
+        "torn",
+        "newer",
+        "zeros",
+        "nonsense",
+        "foreign",
+        "bit",
+        "another type",
+    ],
 )
 @pytest.mark.parametrize("clean", [True, False])
 def test_without_a_good_index_the_folders_are_read(owner, spoil, clean):
@@ -164,6 +177,13 @@ def test_without_a_good_index_the_folders_are_read(owner, spoil, clean):
     owner.open()
     assert [owner.spool.entries[one].due for one in ids] == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert owner.spool.keys["j/1/0"][0] == keyed
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 9, b"5\n", b"[]\n", b"{}\n"])
+def test_an_index_that_is_none_follows_no_event(owner, content):
+    # Retention asks for it each hour, before it removes history.
+    owner.queue.index.write_bytes(content)
+    assert index.seq_of(owner.queue, owner.spool.journal_id) is None
 
 
 def test_without_an_index_the_lines_are_read_when_none_is_missing(owner):

@@ -1,13 +1,18 @@
 """Processes that an earlier owner left have ended: their messages go on, or wait once more."""
 
+import asyncio
 import contextlib
 import os
 import resource
 import subprocess
 from types import SimpleNamespace
 
-from rq.proc import processes
+import pytest
+
+from rq.errors import Busy
+from rq.proc import lease_holders, processes
 from rq.queues.attempts.registry import Attempts
+from rq.queues.control import change
 from rq.queues.runner.left_processes import LeftProcesses
 from rq.scripts.slots import Slots
 from rq.states import State
@@ -53,3 +58,21 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
     assert waiting == ids
     assert [owner.spool.find(one) for one in ids] == [State.QUE] * 2
     assert attempts.left == {}
+
+
+def test_no_message_is_sent_round_again_beside_a_process_that_does_not_end(monkeypatch):
+    left = processes.Holder(1, os.open("/dev/null", os.O_RDONLY), "", "a")
+    monkeypatch.setattr(lease_holders, "end_processes", lambda *_: [left])
+
+    async def story():
+        owner = SimpleNamespace(
+            loop=asyncio.get_running_loop(),
+            opened=SimpleNamespace(lease_prefix="q/"),
+            main=SimpleNamespace(grace=0.0),
+        )
+        await change._end_last_attempt(owner, "a")
+
+    with pytest.raises(Busy):
+        asyncio.run(story())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(left.pidfd)

@@ -1,5 +1,6 @@
 """What a hand moved while a queue was stopped is counted at its next start."""
 
+import json
 import os
 import shutil
 
@@ -9,7 +10,7 @@ from harness.waiting import wait_until
 
 from rq.layout import folder
 from rq.spool import check, manual_changes
-from rq.states import Event, State
+from rq.states import Event, Role, State
 
 
 @pytest.fixture
@@ -74,3 +75,39 @@ def test_a_message_that_a_hand_puts_among_the_done_is_counted(owner):
     owner.open()
     assert owner.spool.counts.of(State.DONE) == 3
     owner.crash()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"count": "x"},
+        {"count": [1]},
+        {"count": -1},
+        {"count": 2**40},
+        {"attempt": True},
+        {"attempt": None},
+        {"run_us": "long"},
+        {"finished": {}},
+        {"job_status": 7},
+    ],
+)
+def test_what_a_hand_writes_about_an_attempt_gets_into_no_line(owner, written):
+    """A number of the journal that is none would keep its queue from every start."""
+    owner.open()
+    msg_id = owner.submit()
+    owner.spool.claim(msg_id, 0)
+    owner.end(msg_id, Event.FAIL)
+    owner.stop()
+    file = owner.queue.message(State.ERR, msg_id) / "status"
+    whole = json.loads(file.read_text())
+    file.write_text(json.dumps({**whole, **written}))
+    owner.open()
+    told = owner.spool.status(msg_id)
+    assert told == {k: v for k, v in whole.items() if k not in written}
+    owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
+    owner.spool.commit()
+    owner.crash()
+    owner.open()
+    assert owner.spool.find(msg_id) is State.DISMISSED
+    owner.stop()
+    assert check.check(owner.queue) == []

@@ -590,9 +590,9 @@ def test_an_attempt_is_not_taken_back_by_who_cannot_read_its_message(owner):
     msg_id = claimed(old)(owner)
     owner.apply()
     with no_descriptors(), pytest.raises(Unread, match="Too many open files"):
-        losing.recover(owner.spool, msg_id, False, Cause.CRASH)
+        losing.recover(owner.spool, msg_id, False, losing.Lost(Cause.CRASH))
     assert owner.spool.find(msg_id) is RUN
-    losing.recover(owner.spool, msg_id, False, Cause.CRASH)
+    losing.recover(owner.spool, msg_id, False, losing.Lost(Cause.CRASH))
     assert owner.spool.find(msg_id) is QUE
 
 

@@ -298,6 +298,22 @@ def test_a_folder_that_a_thread_works_in_is_left_alone(owner):
         owner.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
 
 
+def test_folders_that_are_left_alone_for_now_are_no_work_for_a_loop(owner):
+    resting, at_work, waiting = in_que(owner, 3)
+    for msg_id in (resting, at_work):
+        owner.spool.claim(msg_id, 0)
+    owner.spool.rest(resting)
+    owner.spool.entries[at_work].busy = True
+    owner.spool.fire(waiting, Event.DISCARD, Role.CREATOR)
+    owner.spool.commit()
+    assert owner.spool.settle_some(5.0) is False
+    assert owner.spool.rests
+    assert owner.spool.lag == 2
+    owner.spool.entries[at_work].busy = False
+    wait_until(lambda: owner.spool.settle_some(5.0) or not owner.spool.lag)
+    assert not owner.spool.rests
+
+
 def test_a_folder_that_was_half_made_is_the_one_that_goes_on(owner):
     msg_id = owner.submit(param1="x")
     owner.spool.claim(msg_id, 0)

@@ -46,6 +46,19 @@ def test_a_token_lets_in_until_it_is_revoked(root):
     assert known.principal(secret, NOW) is None
 
 
+def test_a_token_may_send_to_queues_beyond_its_role(root):
+    secret = add(root, role=Role.WORKER, queues=("mail",), sends=("audit-*",))
+    principal = Tokens(root).principal(secret, NOW)
+    assert principal.may_send("audit-1")
+    assert not principal.may_send("mail")
+    assert not principal.sees("audit-1")
+
+
+def test_an_older_rq_reads_a_token_that_sends_nowhere_else(root):
+    add(root)
+    assert "sends" not in root.tokens.read_text()
+
+
 def test_a_token_ends_at_its_end(root):
     secret = add(root, end=NOW + 10)
     known = Tokens(root)
@@ -93,6 +106,8 @@ def test_the_digest_in_the_file_is_no_secret(root):
         '"queues": ["*"], "created": 1, "created_by": "x"}]}',
         '{"tokens": [{"name": "a", "sha256": "' + "0" * 64 + '", "role": "admin", '
         '"queues": "abc", "created": 1, "created_by": "x"}]}',
+        '{"tokens": [{"name": "a", "sha256": "' + "0" * 64 + '", "role": "worker", '
+        '"queues": ["a"], "sends": "b", "created": 1, "created_by": "x"}]}',
         "\0\xff",
     ],
 )

@@ -78,3 +78,9 @@ def test_a_line_of_before_tells_each_receiver_by_itself():
 def test_who_is_told_alone_is_stored_as_he_was_before():
     out = [to_webhook(URLS[0]), to_webhook(URLS[1], OTHER)]
     assert outbox.packed(out) == out
+
+
+def test_a_param_that_is_no_text_is_stored_with_the_copy_that_is_owed():
+    copy = {"dest": "b", "message": {"dest": "b", "param2": {"size": [200, 100]}}}
+    out = [to_webhook(URLS[0]), copy]
+    assert outbox.unpacked(outbox.packed(out)) == out

@@ -131,6 +131,7 @@ def test_a_checkpoint_is_written_only_after_a_sync_of_the_file_system(site, shim
 # ---- syncs that fail
 
 
+@pytest.mark.slow
 def test_after_a_failed_sync_the_same_events_go_to_a_new_segment(site, shim):
     queue = site.queue().start(**shim.env)
     first = queue.submit(due=LATER)
@@ -191,6 +192,7 @@ def test_half_a_written_line_is_never_read_as_one(site, shim, how):
     queue.prove()
 
 
+@pytest.mark.slow
 def test_who_waits_too_long_hears_that_the_outcome_is_unknown(site, shim):
     queue = site.queue().start(TEST_UNKNOWN_SECONDS="0.5", **shim.env)
     shim.set("fail.fdatasync")
@@ -249,6 +251,7 @@ def test_a_failed_checkpoint_closes_the_queue_and_files_are_written_anew(site, s
     queue.prove()
 
 
+@pytest.mark.slow
 def test_when_no_segment_can_be_made_acceptance_closes_until_one_can(site, shim):
     queue = site.queue().start(TEST_TICK="0.2", **shim.env)
     running = queue.submit("hold")
@@ -310,6 +313,7 @@ def fill(queue, size):
     raise AssertionError("the disk does not fill")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "kept"), [(4000, 2**20), (50_000, 0)], ids=["of_folders", "of_segments"]
 )
@@ -377,6 +381,7 @@ def test_a_queue_killed_on_a_full_disk_starts_when_room_returns(disk):
         site.close()
 
 
+@pytest.mark.slow
 def test_a_disk_that_turned_read_only_answers_nothing_and_loses_nothing(disk):
     site = site_on(disk)
     try:

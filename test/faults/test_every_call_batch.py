@@ -52,6 +52,7 @@ def test_each_call_may_fail_once_and_each_message_ends_once(library, calls, tmp_
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
 def test_many_calls_in_a_row_may_fail(library, calls, tmp_path, code):
     many_may_fail(STORY, calls, tmp_path / "root", library, code)

@@ -1,7 +1,7 @@
 """Planted bugs: a promise that no test defends is no promise."""
 
 import pytest
-from faults.mutants.plant import copied_tree, judge, mutants
+from faults.mutants.plant import copied_tree, judge, mutants, run_pytest
 from harness.extent import share
 
 pytestmark = pytest.mark.process
@@ -13,7 +13,13 @@ def tree():
         yield tree
 
 
-@pytest.mark.parametrize("mutant", share(mutants(), 4), ids=lambda one: one.name)
+def test_every_test_that_must_notice_a_bug_is_there(tree):
+    named = sorted({test for mutant in mutants() for test in mutant.killed_by})
+    collected = run_pytest(tree, "--collect-only", *named)
+    assert collected.returncode == 0, collected.stdout + collected.stderr
+
+
+@pytest.mark.parametrize("mutant", share(mutants(), 16, ci=2), ids=lambda one: one.name)
 def test_a_planted_bug_is_noticed(tree, mutant):
     verdict = judge(mutant, tree)
     if verdict.word == "skipped":

@@ -55,6 +55,7 @@ def test_a_folder_that_is_a_mount_point_holds_its_own_message_alone(tmp_path):
         assert queue.ended(msg_id)["state"] == "done"
 
 
+@pytest.mark.slow
 def test_a_folder_that_stays_as_it_is_ends_in_err_and_tells_why(tmp_path):
     with queue_with(tmp_path, 2) as queue:
         msg_id, folder = in_que(queue)
@@ -125,16 +126,16 @@ def tripping(self, attempt, on_exit):
 
 Launcher.spawn = tripping
 
-from rq.queues.runner import finish
+from rq.queues.runner import end
 
-fire = finish._fire
+fire = end._fire
 
-def tripping_at_the_end(owner, attempt, decided):
-    if attempt.message.params.get("param2") == "end":
+def tripping_at_the_end(owner, ending):
+    if ending.message.params.get("param2") == "end":
         raise RecursionError("a fault")
-    fire(owner, attempt, decided)
+    fire(owner, ending)
 
-finish._fire = tripping_at_the_end
+end._fire = tripping_at_the_end
 
 from rq.queues.delivery import owed
 

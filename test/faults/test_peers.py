@@ -91,6 +91,7 @@ def test_a_peer_that_fails_keeps_its_figures_and_the_others_theirs(tmp_path):
     assert "| odd | not installed: it cannot be installed: FileNotFoundError" in shown
 
 
+@pytest.mark.slow
 def test_a_peer_that_is_not_installed_is_a_row_that_says_so(tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -58,6 +58,7 @@ def test_what_a_dead_owner_left_is_ended_without_pidfds(site, no_pidfd):
     queue.prove()
 
 
+@pytest.mark.slow
 def test_a_supervisor_minds_its_children_without_pidfds(tmp_path, no_pidfd):
     with daemon_on(tmp_path / "root") as daemon:
         daemon.env = no_pidfd
@@ -112,6 +113,7 @@ def test_messages_run_without_proc(hidden):
     hidden.close()
 
 
+@pytest.mark.slow
 def test_no_second_attempt_beside_one_that_cannot_be_found_without_proc(hidden):
     hidden.start(HIDE)
     msg_id = hidden.send()

@@ -47,6 +47,7 @@ def relayed_or_refused(pair, msg_id):
 
 
 # Of one file of 16 MiB: no byte, a part, and the whole of it but not twice.
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 6, 17])
 def test_an_upload_that_finds_no_room_goes_on_when_there_is(full_there, left):
     pair = full_there
@@ -61,6 +62,7 @@ def test_an_upload_that_finds_no_room_goes_on_when_there_is(full_there, left):
     is_whole(got, ended)
 
 
+@pytest.mark.slow
 def test_an_upload_from_another_disk_that_finds_no_room_waits_too(full_there):
     pair = full_there
     elsewhere = pair.path / "elsewhere"

@@ -41,6 +41,7 @@ def test_a_clock_that_jumps_ahead_makes_due_what_it_passes(site, clock):
     queue.prove()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [{}, {"max": 100, "wait": 3}], ids=["", "batch"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_clock_that_is_put_back_holds_up_nobody_whose_turn_it_was(
@@ -204,6 +205,7 @@ def daemon(tmp_path):
         yield daemon
 
 
+@pytest.mark.slow
 def test_a_queue_that_stands_still_is_waited_for_and_hinders_no_other(daemon):
     pid = daemon.child("still")["pid"]
     stop(pid)

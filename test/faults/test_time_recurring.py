@@ -50,6 +50,7 @@ def is_settled(daemon, ahead, fired):
     return -1 < ago < 600 and daemon.messages("q") == fired
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_timer_fires_once_after_each_jump_and_goes_on(daemon, clock, killed):
     def jump(ahead, fired, kill=False):
@@ -109,6 +110,7 @@ def test_what_is_young_stays_wherever_the_clock_has_been(queue, clock):
     queue.close()
 
 
+@pytest.mark.slow
 def test_after_a_jump_of_the_clock_nothing_is_removed_for_an_hour(queue, clock):
     hour = 4.0
     queue.env["TEST_HOUR"] = str(hour)

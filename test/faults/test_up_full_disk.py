@@ -39,6 +39,7 @@ def install(root):
     assert run("rq.cli.install", "--port", free_port(), root=root).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_disk_with_less_than_is_kept_is_told_and_no_success(small):
     install(small)
     done = rq("up", "--no-samples", root=small)
@@ -48,6 +49,7 @@ def test_a_disk_with_less_than_is_kept_is_told_and_no_success(small):
     assert rq("status", root=small).returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 600 * 1024])
 def test_a_start_that_fails_for_want_of_room_says_so(small, left):
     install(small)

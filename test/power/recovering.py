@@ -104,7 +104,7 @@ def _alike(seen: Seen, promised: Seen) -> bool:
         return seen.state == promised.state and promised.key in ("", seen.key)
     if seen.key != promised.key or seen.state != promised.state:
         return False
-    if seen.files != promised.files:
+    if (seen.files, seen.lease) != (promised.files, promised.lease):
         return False
     if seen.state == "que":
         wanted = (promised.count, promised.attempt, promised.due)
@@ -177,7 +177,7 @@ def _same(found: Recovered, again: dict[str, Seen], by: str) -> None:
 def look(owner: Owner, found: Recovered) -> dict[str, Seen]:
     """See every message, by what the spool knows and by what lies on disk."""
     spool, seen, tokens = owner.spool, {}, {}
-    keys = {msg_id: key for key, (msg_id, _) in spool.keys.items()}
+    keys = {accepted[0]: key for key, accepted in spool.keys.items()}
     listed = {
         msg_id for state in COUNTED for msg_id in folders.list_state(owner.queue, state)
     }
@@ -214,13 +214,16 @@ def _decided(owner: Owner) -> dict[str, str]:
 def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
     spool = owner.spool
     message = spool.read(msg_id)
-    files = tuple(_files(owner.queue.path / (spool.place(msg_id) or ""), message))
     entry = spool.entries.get(msg_id)
+    if entry is not None and entry.results is not None:
+        with contextlib.suppress(OSError):
+            spool.settle(msg_id)  # it gets its files then
+    files = tuple(_files(owner.queue.path / (spool.place(msg_id) or ""), message))
     if entry is not None and state is State.QUE:
         known = (entry.count, entry.attempt, entry.due)
         if known != (message.count, message.attempt, message.due):
             raise RQError(f"memory says {known}, the file {message}")
-    txn = spool.txns.of(msg_id)
+    txn, held = spool.txns.of(msg_id), spool.leases.get(msg_id)
     return Seen(
         str(state),
         message.count,
@@ -229,6 +232,7 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
         files,
         key,
         "" if txn is None else txn.txn_id,
+        "" if held is None else held.token,
     )
 
 

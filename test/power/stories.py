@@ -265,6 +265,35 @@ def decided(tale: Tale) -> None:
     tale.checkpoint()
 
 
+def leased(tale: Tale) -> None:
+    """Messages are leased; leases go on over checkpoints, crashes and a stop, and end."""
+    ids = [tale.submit() for _ in range(5)]
+    tale.commit()
+    for one in ids[:4]:
+        tale.lease(one)
+    tale.commit()
+    tale.finish(ids[0])
+    tale.commit()
+    files = tale.hand_in(ids[1], b"a result")
+    tale.renew(ids[1], ids[2])
+    tale.finish(ids[1], files)
+    tale.commit()
+    tale.checkpoint()
+    tale.run_out(ids[2])
+    tale.crash()
+    tale.again()
+    tale.lease(ids[4])
+    tale.apply()
+    tale.finish(ids[3])
+    tale.checkpoint()
+    tale.crash()
+    tale.again()
+    tale.stop()
+    tale.owner.open()
+    tale.finish(ids[4])
+    tale.commit()
+
+
 def journal_failed(tale: Tale) -> None:
     """A sync of the journal fails; the same events go to a new segment."""
     tale.submit()
@@ -351,6 +380,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         deposited,
         restarted,
         decided,
+        leased,
         journal_failed,
         killed_in_doubt,
         folders_failed,

@@ -19,12 +19,21 @@ from typing import Any
 from harness.spool import NOW, Clock, Owner, a_message, adopt
 from power.trace import MARKS
 
+from rq.causes import Cause
 from rq.durable import content
 from rq.errors import DiskFailed
 from rq.journal import sealing, segments
-from rq.message import Message
+from rq.message import Attachment, Message
 from rq.proc import processes
-from rq.spool import attach, checkpoint, decisions, index, transactions
+from rq.spool import (
+    attach,
+    checkpoint,
+    decisions,
+    index,
+    lost_attempts,
+    results,
+    transactions,
+)
 from rq.spool.transactions import Transaction
 from rq.states import Event, Note, Role, State
 
@@ -46,6 +55,7 @@ class Seen:
     files: tuple[str, ...] = ()  # SHA-256 of its attachments
     key: str = ""
     txn: str = ""  # the open transaction that holds it
+    lease: str = ""  # digest of the token that holds it
 
 
 @contextlib.contextmanager
@@ -226,6 +236,62 @@ class Tale:
         facts = {"cause": "stop", "text": "stopped", "outcome": "retry"}
         self.spool.fire(msg_id, Event.REQUEUE, Role.QUEUE, message=message, facts=facts)
 
+    def lease(self, msg_id: str) -> None:
+        """Claim a message for somebody who has a token."""
+        attempt = self.now(msg_id).attempt + 1
+        token = f"{msg_id[-12:]}.{attempt}"
+        self.may_be(msg_id, state="run", attempt=attempt, lease=token)
+        self.spool.lease(msg_id, {"hash": token, "by": "root/x", "seconds": 60.0})
+
+    def renew(self, *ids: str) -> None:
+        held = [self.spool.leases[msg_id] for msg_id in ids]
+        self.spool.renew_leases(held, 120.0)
+
+    def hand_in(self, msg_id: str, data: bytes) -> dict[str, Attachment]:
+        """Take a result file of an attempt, and make it durable."""
+        attempt = self.now(msg_id).attempt
+        source = self.root / "source"
+        source.write_bytes(data)
+        with (
+            source.open("rb") as file,
+            results.opened(self.spool, msg_id, attempt) as place,
+        ):
+            taken = results.take(place, file.fileno(), "result")
+        wanted = {"result": taken.sha256}
+        return results.verify(self.spool.dir_fd, msg_id, attempt, wanted)
+
+    def finish(
+        self, msg_id: str, files: dict[str, Attachment] | None = None, **more: Any
+    ) -> None:
+        """End a leased attempt by a word of its holder."""
+        files, message = files or {}, None
+        digests = tuple(sorted(file.sha256 for file in files.values()))
+        lease = {"hash": self.now(msg_id).lease, "by": "root/x", "word": "w"}
+        self.may_be(msg_id, state="done", lease="", files=digests)
+        if files:
+            attempt = self.now(msg_id).attempt
+            message = self.spool.read(msg_id)
+            message = message.with_(attachments=files, attempt=attempt)
+            more["results"] = list(files)
+        facts = {"cause": "done", "text": "said", "outcome": "done"}
+        self.spool.fire(
+            msg_id,
+            Event.FINISH,
+            Role.QUEUE,
+            message=message,
+            facts=facts,
+            lease=lease,
+            **more,
+        )
+
+    def run_out(self, msg_id: str) -> None:
+        """Take a message back whose holder is not heard of."""
+        lease = {"hash": self.now(msg_id).lease, "by": "root/x", "seconds": 60.0}
+        changes = _recovered(self.now(msg_id))
+        self.may_be(msg_id, lease="", **changes)
+        lost = lost_attempts.Lost(Cause.LEASE_ENDED, "not heard of", lease)
+        lost_attempts.recover(self.spool, msg_id, False, lost)
+
     def retry(self, msg_id: str) -> None:
         """What a person does to one in err."""
         attempt = self.now(msg_id).attempt
@@ -327,6 +393,7 @@ class Tale:
             self.spool.entries,
             self.spool.keys,
             self.spool.txns,
+            ended=self.spool.ended_leases,
         )
         return index.Writing(self.owner.queue, lines)
 
@@ -393,7 +460,9 @@ def _recovered(seen: Seen) -> dict[str, Any]:
 
 def after_power_cut(seen: Seen) -> Seen:
     """Return what recovery makes of a message that was so."""
-    return replace(seen, **_recovered(seen)) if seen.state == "run" else seen
+    if seen.state != "run" or seen.lease:
+        return seen
+    return replace(seen, **_recovered(seen))
 
 
 def read_may(said: list[dict[str, Any]]) -> Iterator[Seen]:

@@ -8,7 +8,7 @@ from power.states import DISKS, Model
 SEEDS = ((3, Model.ORDERED), (6, Model.ORDERED), (12, Model.MEAN))
 
 
-@pytest.mark.parametrize(("seed", "model"), share(SEEDS, 3))
+@pytest.mark.parametrize(("seed", "model"), share(SEEDS, 3, ci=3))
 def test_no_power_cut_breaks_a_promise_when_chance_tells_the_story(
     seed, model, tmp_path
 ):

@@ -4,6 +4,7 @@ import random
 import shutil
 
 import pytest
+from harness.extent import share
 from harness.kills import site_at
 from harness.waiting import wait_until
 from power.disk import Mark
@@ -16,12 +17,12 @@ ENDED = ("done", "err")
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(scope="module", params=STORIES)
+@pytest.fixture(scope="module", params=share(list(STORIES), 8))
 def disk(request, tmp_path_factory):
     return recorded_queues(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.parametrize("model", DISKS)
+@pytest.mark.parametrize("model", share(DISKS, 1, ci=2))
 def test_no_power_cut_breaks_a_promise_to_a_client(disk, model):
     proof = prove(disk, model, NEAR[model], some=0, way=queues_of(disk))
     assert proof.broken == []

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from harness.extent import share
 from harness.queues import RunningQueue
 from harness.relay import RUN, SETTINGS, SINK, Pair, Proxy
 from harness.web_server import Client, start_web
@@ -23,7 +24,8 @@ pytestmark = pytest.mark.process
 GOING = (State.QUE, State.RUN, State.RELAYED)
 
 
-@pytest.mark.parametrize("model", DISKS)
+@pytest.mark.slow
+@pytest.mark.parametrize("model", share(DISKS[::-1], 1, ci=2))
 def test_no_power_cut_of_a_sender_loses_or_doubles_a_message(model, tmp_path):
     again = []
 
@@ -50,6 +52,7 @@ def test_no_power_cut_of_a_sender_does_so_whatever_is_left(model, seed, tmp_path
     assert proof.broken == []
 
 
+@pytest.mark.slow
 def test_a_sender_that_starts_after_a_power_cut_hands_each_message_over_once(tmp_path):
     disk = recorded_pair(tmp_path)
     states = States(disk, Model.ORDERED, spared=PAIR.spared)

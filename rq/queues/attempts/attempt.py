@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rq.errors import WrongState
 from rq.message import Message
@@ -22,9 +21,7 @@ from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
 from rq.scripts.words import Said
-
-if TYPE_CHECKING:  # which knows attempts
-    from rq.queues.attempts.worker import Worker
+from rq.scripts.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +33,7 @@ class Claim:
     seq: int  # of the event that brought the message into que, or told its content
     wait_us: int
     key: str | None = None  # exclusion key
-    worker: Worker | None = None  # reserved; None: a script is started
+    worker: Worker[Attempt] | None = None  # reserved; None: a script is started
     batch_id: str | None = None
 
 

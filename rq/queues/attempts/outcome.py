@@ -14,6 +14,9 @@ from rq.pipe import Verb
 from rq.scripts.words import Said
 from rq.states import Event
 
+WELL = frozenset({Event.FINISH, Event.RELAY})
+AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
-from rq.queues.attempts.worker import Worker
+from rq.scripts.worker import Worker
 
 
 class Attempts:
@@ -17,7 +17,9 @@ class Attempts:
         self._claimed: dict[str, Attempt] = {}  # not yet started
         self._started: dict[str, Attempt] = {}
         self._batches: dict[str, Batch] = {}  # claimed or started
-        self.workers: dict[int, Worker] = {}  # slot: the long-lived worker that has it
+        self.workers: dict[
+            int, Worker[Attempt]
+        ] = {}  # slot: the long-lived worker that has it
         self.starts = 0  # scripts started and messages handed over, by this process
         # Slot or message: the process that holds it though the script has ended.
         self.holders: dict[int, str] = {}

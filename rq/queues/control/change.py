@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable
 
-from rq import names
 from rq.access.roles import Role as Access
-from rq.errors import Busy, Closed, NoSuchMessage, WrongState
+from rq.errors import Busy, Changed, Closed, WrongState
+from rq.nesting import Json
 from rq.proc import lease_holders
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
-from rq.queues.control.verbs import (
+from rq.queues.control.command import (
     Command,
     Context,
     NowOrLater,
@@ -25,10 +25,12 @@ from rq.queues.owner.owner import Owner
 from rq.spool.record import Facts
 from rq.states import Event, Role, State, next_state
 
+_SEEN = "if_version"  # a list: the message is as one of these, or nothing is done
+
 
 def delete_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Remove a message that does not run."""
-    _, msg_id = with_id(arg)
+    _, msg_id = _named(ctx, arg)
     if ctx.owner.spool.state_of(msg_id) is State.RUN:
         raise WrongState("msg is running: destroy it first")
     ctx.owner.discard(msg_id)
@@ -37,31 +39,37 @@ def delete_message(ctx: Context, arg: bytes) -> Ok[str]:
 
 def destroy_message(ctx: Context, arg: bytes) -> Ok[str]:
     """End a running message; it goes to err."""
-    request, msg_id = with_id(arg)
-    if not ctx.runner.cancel(msg_id, asker(ctx, request)):
-        raise NoSuchMessage("msg not found")
+    request, msg_id = _named(ctx, arg)
+    if not _cancelled(ctx, msg_id, asker(ctx, request)):
+        ctx.owner.spool.state_of(msg_id)  # NoSuchMessage, in the same words
+        raise WrongState("msg not found")
     return "ok", "msg destroyed"
 
 
 def cancel_message(ctx: Context, arg: bytes) -> Ok[str]:
     """End a running message, as err `cancelled by WHO`."""
-    request, msg_id = with_id(arg)
-    if not ctx.runner.cancel(msg_id, asker(ctx, request)):
+    request, msg_id = _named(ctx, arg)
+    if not _cancelled(ctx, msg_id, asker(ctx, request)):
         state = ctx.owner.spool.state_of(msg_id)
         raise WrongState(f"msg is not running, it is in {state}")
     return "ok", "msg is being cancelled"
 
 
+def _cancelled(ctx: Context, msg_id: str, who: str) -> bool:
+    """End a running message here, or ask its holder to; False when nobody works on it."""
+    return ctx.runner.cancel(msg_id, who) or ctx.leases.cancel(msg_id, who)
+
+
 def cancel_batch(ctx: Context, arg: bytes) -> Ok[str]:
     """End the batch that a message runs in, as err `cancelled by WHO`."""
-    request, msg_id = with_id(arg)
+    request, msg_id = _named(ctx, arg)
     number = ctx.runner.cancel_batch(msg_id, asker(ctx, request))
     return "ok", f"batch of {number} is being cancelled"
 
 
 def retry_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Run a message in err again, with the same id and its count at 0."""
-    request, msg_id = with_id(arg)
+    request, msg_id = _named(ctx, arg)
     who = asker(ctx, request)
     next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
     if ctx.owner.attempts.batch_with(msg_id) is not None:
@@ -70,14 +78,15 @@ def retry_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
         # Another search for its old processes would find those of its next attempt.
         raise WrongState("msg is already being retried")
     ctx.owner.retrying.add(msg_id)
-    return _retried(ctx.owner, msg_id, who)
+    return _retried(ctx.owner, msg_id, who, request.get(_SEEN))
 
 
-async def _retried(owner: Owner, msg_id: str, who: str) -> Ok[str]:
+async def _retried(owner: Owner, msg_id: str, who: str, seen: Json) -> Ok[str]:
     try:
         await _end_last_attempt(owner, msg_id)
     finally:
         owner.retrying.discard(msg_id)
+    _check_version(owner, msg_id, seen)  # much may have happened meanwhile
     message = owner.spool.read(msg_id)
     began = message_view.attempts(message, owner.spool.status(msg_id))
     again = message.with_(
@@ -115,7 +124,7 @@ async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
 
 def run_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Let a message in que run before all others."""
-    _, msg_id = with_id(arg)
+    _, msg_id = _named(ctx, arg)
     state = ctx.owner.spool.state_of(msg_id)
     if state is State.RUN:
         raise WrongState("msg already running")
@@ -130,7 +139,7 @@ def ack_errs(ctx: Context, arg: bytes) -> NowOrLater[int]:
     request = object_in(arg) if arg.strip().startswith(b"{") else {}
     if "msg_id" not in request:
         return _all_acknowledged(ctx.owner)
-    msg_id = names.msg_id(request["msg_id"])
+    _, msg_id = _named(ctx, arg)
     ctx.owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
     return "ok", 1
 
@@ -156,6 +165,25 @@ async def _all_acknowledged(owner: Owner) -> Ok[int]:
         await in_slices(some, acknowledge, owner.wake)
         await owner.committed()
     return "ok", number
+
+
+def _named(ctx: Context, arg: bytes) -> tuple[dict[str, Json], str]:
+    """Return the argument and its message; Changed when that is no longer as the asker
+    has seen it."""
+    request, msg_id = with_id(arg)
+    _check_version(ctx.owner, msg_id, request.get(_SEEN))
+    return request, msg_id
+
+
+def _check_version(owner: Owner, msg_id: str, seen: Json) -> None:
+    if seen is None:
+        return
+    now = message_view.version(owner, msg_id)
+    if not isinstance(seen, list) or now not in seen:
+        raise Changed(
+            f"message {msg_id} is no longer as you have seen it, it is {now} (state and "
+            "attempts): look again"
+        )
 
 
 COMMANDS: dict[str, Command] = {

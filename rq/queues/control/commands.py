@@ -6,13 +6,26 @@ its reply leaves, after the group is durable.
 
 from __future__ import annotations
 
-from rq.queues.control import change, create, outbox, query, restore, transactions
-from rq.queues.control.verbs import Command
+from rq.queues.control import (
+    bulk,
+    change,
+    create,
+    ends,
+    leases,
+    outbox,
+    query,
+    restore,
+    transactions,
+)
+from rq.queues.control.command import Command
 
 COMMANDS: dict[str, Command] = {
     **query.COMMANDS,
     **create.COMMANDS,
+    **bulk.COMMANDS,
     **change.COMMANDS,
+    **ends.COMMANDS,
+    **leases.COMMANDS,
     **transactions.COMMANDS,
     **outbox.COMMANDS,
     **restore.COMMANDS,

@@ -10,6 +10,7 @@ import array
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import time
 from collections import deque
@@ -32,11 +33,12 @@ _SLICE = 0.01  # seconds for the requests of one asker, before others have their
 class Slot:
     """The place of one reply in the order of a connection's replies."""
 
-    __slots__ = ("connection", "data")
+    __slots__ = ("connection", "data", "lost")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.data: bytes | None = None
+        self.lost: Callable[[], None] | None = None  # called if nobody can take it
 
 
 class Connection:
@@ -62,11 +64,13 @@ class Connection:
         self._on_close = on_close
         self._frames = wire.Frames(limit=REQUEST_LIMIT)
         self._slots: deque[Slot] = deque()
+        self._lost: list[Callable[[], None]] = []  # to call if `_out` is never taken
         self._out = b""
         self._writing = False
         self._reading = True
         self._paused = False
         self._held = False
+        self._listening = False  # though a request is held
         self._going_on = False
         self.owed = 0  # bytes of replies that wait, or that the asker does not take
         self._closing = False
@@ -140,8 +144,16 @@ class Connection:
         if self._slots or self._out or self._todo:
             self._closing = True
             self._read_or_not()
+            if self._has_hung_up():
+                self._lose_replies()
         else:
             self.close()
+
+    def _has_hung_up(self) -> bool:
+        """Whether the asker takes no replies either."""
+        poll = select.poll()
+        poll.register(self._sock, 0)
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
 
     def _answer(self) -> None:
         """Let what was asked be answered, one after the other; the rest later, when it
@@ -176,8 +188,14 @@ class Connection:
         self._held = True
         self._read_or_not()
 
+    def listen(self) -> None:
+        """Read on though a request is held, to hear when the asker hangs up; what he asks
+        meanwhile waits."""
+        self._listening = True
+        self._read_or_not()
+
     def release(self) -> None:
-        self._held = False
+        self._held = self._listening = False
         self._go_on()
 
     def pause(self) -> None:
@@ -190,7 +208,7 @@ class Connection:
         self._read_or_not()
 
     def _read_or_not(self) -> None:
-        busy = self._held or self._paused or self._todo
+        busy = (self._held and not self._listening) or self._paused or self._todo
         wanted = not (busy or self._closing or self.closed)
         if wanted and not self._reading:
             self._loop.add_reader(self._sock, self._readable)
@@ -206,21 +224,29 @@ class Connection:
         self._slots.append(slot)
         return slot
 
+    def if_lost(self, call: Callable[[], None]) -> None:
+        """Call once if the asker has gone before it could take the reply to the request
+        that is being answered."""
+        self._slots[-1].lost = call
+
     def send_ready(self) -> None:
         """Send the replies that are there, up to the first that is not."""
         if self.closed:
             return
         slots = self._slots
-        if len(slots) == 1 and slots[0].data is not None and not self._out:
-            out = slots.popleft().data or b""
-        else:
-            ready = []
-            while slots and slots[0].data is not None:
-                ready.append(slots.popleft().data or b"")
-            out = b"".join([self._out, *ready])
-        self._send(out)
+        ready = [self._out] if self._out else []
+        while slots and slots[0].data is not None:
+            slot = slots.popleft()
+            ready.append(slot.data or b"")
+            if slot.lost is not None:
+                self._lost.append(slot.lost)
+        self._out = ready[0] if len(ready) == 1 else b"".join(ready)
+        self._send()
+        if not self._out:
+            self._lost.clear()
 
-    def _send(self, out: bytes) -> None:
+    def _send(self) -> None:
+        out = self._out
         try:
             sent = self._sock.send(out) if out else 0
         except BlockingIOError:
@@ -263,6 +289,17 @@ class Connection:
         self._drop_todo()
         self._sock.close()
         self._on_close(self)
+        self._lose_replies()
+
+    def _lose_replies(self) -> None:
+        """Tell those who want to know that their replies are lost."""
+        waiting = [slot.lost for slot in self._slots if slot.lost is not None]
+        lost = [*self._lost, *waiting]
+        self._lost.clear()
+        for slot in self._slots:
+            slot.lost = None
+        for call in lost:
+            call()
 
     def _drop_todo(self) -> None:
         """Forget requests that were not begun."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from rq.access.connection_limits import ConnectionLimits, Those
 from rq.errors import BadInput, Busy
 from rq.queues.control.connection import Connection
 
 MOST = 1000
+MOST_WAITING = 4000  # of RQ's own that wait for leases; they are not among the others
 FRAME_SECONDS = 30.0  # from the first byte of a frame to its last
 TAKE_SECONDS = 60.0  # that an asker may take nothing of a reply
 _LATE = "the rest of the request did not come in time"
@@ -24,6 +26,7 @@ class Connections:
         self._on_minder_gone = on_minder_gone
         self._open: set[Connection] = set()
         self._limits = ConnectionLimits(MOST)
+        self._waiting: set[Connection] = set()
 
     @property
     def minded(self) -> bool:
@@ -50,9 +53,28 @@ class Connections:
     def remove(self, connection: Connection) -> None:
         """Forget one that has closed."""
         self._open.discard(connection)
-        self._limits.remove(connection.asker)
+        if connection not in self._waiting:
+            self._limits.remove(connection.asker)
         if connection.minded and not self.minded:
             self._on_minder_gone()
+
+    @contextlib.contextmanager
+    def waiting(self, connection: Connection) -> Iterator[None]:
+        """Leave one of RQ's own out of the count while it waits (for a lease, an end),
+        so that a thousand of them keep nobody out. Busy when too many wait."""
+        if not connection.asker.is_own or connection.closed:
+            yield
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            raise Busy(f"{MOST_WAITING} wait already: ask again, without `wait`")
+        self._waiting.add(connection)
+        self._limits.remove(connection.asker)
+        try:
+            yield
+        finally:
+            self._waiting.discard(connection)
+            if not connection.closed:
+                self._limits.add(connection.asker)
 
     def drop_silent(self) -> None:
         """Hang up on those that began a frame and do not end it, or take no replies."""

@@ -28,7 +28,7 @@ from rq.message import Attachment, JsonObject, Message
 from rq.nesting import Json
 from rq.proc import peers
 from rq.queues.control import idempotency, message_list
-from rq.queues.control.verbs import (
+from rq.queues.control.command import (
     Command,
     Context,
     NowOrLater,
@@ -54,6 +54,7 @@ def _create(owner: Owner, request: dict[str, Json]) -> Ok[str]:
     key = idempotency.key_in(request)
     if key is not None:
         return "ok", owner.full_id(idempotency.create(owner, request, key))
+    request.pop(idempotency.SAME, None)
     owner.admission.check_open()
     message = owner.make(request)
     owner.accept(message)
@@ -101,9 +102,7 @@ def attach_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Copy a file into a message in prep: a passed descriptor, or a path that is opened
     with the asker's rights."""
     request, msg_id = with_id(arg)
-    path = request.get("pathname")
-    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
-        raise BadInput("pathname is not an absolute path")
+    path = _path_in(request)
     name = names.attachment(request.get("name") or os.path.basename(path))
     if ctx.owner.spool.find(msg_id) not in (State.PREP, None):
         raise AlreadyCommitted(idempotency.ALREADY)
@@ -128,6 +127,18 @@ def _taking(
     if digests is None:
         return functools.partial(attach.copy, spool_fd, source, upload)
     return functools.partial(attach.take_in, spool_fd, source, upload, digests)
+
+
+def open_file(request: JsonObject, peer: peers.Peer) -> int:
+    """Open the file that a request names, with the rights of who asks."""
+    return _opened(_path_in(request), peer)
+
+
+def _path_in(request: JsonObject) -> str:
+    path = request.get("pathname")
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        raise BadInput("pathname is not an absolute path")
+    return path
 
 
 def _opened(path: str, peer: peers.Peer) -> int:

@@ -6,6 +6,11 @@ key over, and from then on it is remembered whatever becomes of the message.
 
 from __future__ import annotations
 
+import hashlib
+
+import orjson
+
+from rq import fieldnames
 from rq.errors import BadInput, BadMessage, Unread
 from rq.message import JsonObject, Message
 from rq.nesting import Json
@@ -15,9 +20,11 @@ from rq.spool.record import More
 from rq.states import Event, Role, State
 
 KEY = "_key"
+SAME = "_same"  # with a key: refuse it when it came with another message before
 COMMITTED = "commited"  # as the ancestor spells it
 ALREADY = f"msg already {COMMITTED}"
 _LIMIT = 200  # characters
+_DIGITS = 16  # of a digest; it has to find mistakes only
 _OWN = "prep/"  # how the key begins of a message that came without one: its id
 
 
@@ -43,15 +50,33 @@ def was_committed(owner: Owner, request: dict[str, Json], msg_id: str) -> bool:
     return any(key and owner.spool.message_of(key) is not None for key in keys)
 
 
-def create(owner: Owner, request: JsonObject, key: str) -> str:
-    """Accept a message unless one with this key was; return the id of the one."""
-    accepted = owner.spool.message_of(key)
+def create(owner: Owner, request: dict[str, Json], key: str) -> str:
+    """Accept a message unless one with this key was; return the id of the one. BadInput
+    when that was another message, and the request wants to know it."""
+    same = request.pop(SAME, None) is True
+    body = _digest(request, key)
+    accepted = owner.spool.accepted_with(key)
     if accepted is not None:
-        return accepted
+        if same and body and accepted.body and body != accepted.body:
+            raise BadInput(
+                f"the key {key!r} came with another message before, {accepted.msg_id}: "
+                "a key names one request"
+            )
+        return accepted.msg_id
     owner.admission.check_open()
     message = owner.make(request, key)
-    owner.accept(message, key=key)
+    more: More = {"key": key, "body": body} if body else {"key": key}
+    owner.accept(message, **more)
     return message.msg_id
+
+
+def _digest(request: JsonObject, key: str) -> str:
+    """Return what tells one message from another, whatever the order of its fields; ""
+    for what other hosts hand over: their key is one of one message already."""
+    if fieldnames.is_handed_on(request, key):
+        return ""
+    data = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
 def prepare(
@@ -104,6 +129,18 @@ async def read_prepared(owner: Owner) -> dict[str, str]:
     if owner.prepared is None:  # another who asked may have been faster
         owner.prepared = by_key
     return owner.prepared
+
+
+async def forget_removed(owner: Owner) -> None:
+    """Forget the keys of prepared messages that were removed and not committed."""
+    prepared = owner.prepared or {}
+
+    def look(key: str) -> None:
+        entry = owner.spool.entry_of(prepared.get(key, ""))
+        if entry is None or entry.state is not State.PREP:
+            prepared.pop(key, None)
+
+    await in_slices(list(prepared), look)
 
 
 def accept(owner: Owner, message: Message) -> str:

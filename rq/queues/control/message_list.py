@@ -215,6 +215,8 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
     batch = owner.attempts.batch_of(msg_id)
     if batch is not None:
         row = {**row, **message_view.batch_fields(batch)}
+    if (lease := owner.leases.of(msg_id)) is not None:
+        row["leased_by"] = lease.by
     if entry is not None and entry.state is State.QUE:
         row["waiting"] = message_view.why_waiting(owner, msg_id)
     if (txn := owner.spool.txns.of(msg_id)) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -15,12 +14,22 @@ from rq.layout import folder
 from rq.message import SAID_BY_RQ, JsonObject, Message
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.lease import Lease
 from rq.queues.maintenance import retention, stall
 from rq.queues.owner.owner import Owner
-from rq.replies import AttachmentView, BatchView, MessageView, Standing, StoryView
+from rq.replies import (
+    AttachmentView,
+    BatchView,
+    MessageView,
+    Result,
+    Standing,
+    StoryView,
+)
 from rq.states import State
 from rq.wording import duration, moment
 
+LEASED = "leased"  # the phase of an attempt elsewhere
+_NOT_LEASED = "It is the next that a worker elsewhere may lease."
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -30,6 +39,16 @@ def public_state(state: State) -> str:
 
 
 # ---- one message
+
+
+def version(owner: Owner, msg_id: str) -> str:
+    """Return what tells whether a message has changed: its state and its starts. Only a
+    new `due` of one that waits is not told."""
+    state, entry = owner.spool.state_of(msg_id), owner.spool.entry_of(msg_id)
+    if entry is not None:
+        return f"{state}-{entry.attempt}"
+    status = owner.spool.status(msg_id)
+    return f"{state}-{attempts(read(owner, msg_id), status)}"
 
 
 def status(owner: Owner, msg_id: str) -> Standing:
@@ -50,12 +69,12 @@ def _path(owner: Owner, msg_id: str, state: State) -> str:
 
 
 def _text(owner: Owner, msg_id: str, state: State) -> str:
-    attempt = owner.attempts.of(msg_id)
-    if attempt is not None:
-        return attempt.text
+    attempt, lease = owner.attempts.of(msg_id), owner.leases.of(msg_id)
+    if attempt is not None or lease is not None:
+        return attempt.text if attempt else lease.text if lease else ""
     if state is State.PREP:
         return ""
-    return str(owner.spool.status(msg_id).get("job_status") or "")
+    return owner.spool.status(msg_id).get("job_status", "")
 
 
 def message(owner: Owner, msg_id: str) -> MessageView:
@@ -90,21 +109,18 @@ def _sent_fields(message: Message) -> JsonObject:
     }
 
 
-def _attempts(
-    owner: Owner, message: Message, result: Mapping[str, object]
-) -> MessageView:
+def _attempts(owner: Owner, message: Message, result: Result) -> MessageView:
     """Return what the file `msg` may not know yet of the attempts of a message."""
     entry = owner.spool.entry_of(message.msg_id)
     if entry is not None:
         return {"count": entry.count, "attempt": entry.attempt, "due": entry.due}
-    return {"attempt": attempts(message, result)} if "attempt" in result else {}
+    return {"attempt": attempts(message, result)}
 
 
-def attempts(message: Message, status: Mapping[str, object]) -> int:
+def attempts(message: Message, status: Result) -> int:
     """Return the starts of a message that has ended, from its file `status` if that
     tells: a start alone does not rewrite its file `msg`."""
-    attempt = status.get("attempt")  # a script of the same user could have written it
-    return attempt if isinstance(attempt, int) else message.attempt
+    return status.get("attempt", message.attempt)
 
 
 def _of_state(
@@ -112,15 +128,24 @@ def _of_state(
 ) -> MessageView:
     """Return the facts that messages of one state only have."""
     if state is State.RUN:
-        return {"phase": attempt.phase if attempt else "starting"}
+        return {"phase": _phase(owner, msg_id, attempt)}
     if state is State.DISMISSED:
         return {"acknowledged": True}
     txn = owner.spool.txns.of(msg_id)
     return {} if txn is None else {"_txn": txn.txn_id}
 
 
-def _result(owner: Owner, msg_id: str, attempt: Attempt | None) -> Mapping[str, object]:
+def _phase(owner: Owner, msg_id: str, attempt: Attempt | None) -> str:
+    if attempt is not None:
+        return attempt.phase
+    return LEASED if owner.leases.of(msg_id) else "starting"
+
+
+def _result(owner: Owner, msg_id: str, attempt: Attempt | None) -> Result:
     """Return what is known of the last attempt, be it the one that runs."""
+    lease = owner.leases.of(msg_id)
+    if lease is not None:
+        return _result_of(owner, lease)
     if attempt is None:
         return owner.spool.status(msg_id)
     batch = owner.attempts.batch_of(msg_id)
@@ -130,6 +155,23 @@ def _result(owner: Owner, msg_id: str, attempt: Attempt | None) -> Mapping[str, 
         "pid": attempt.script.pid,
         "started": attempt.work.began_at,
         **({} if batch is None else batch_fields(batch)),
+    }
+
+
+def _result_of(owner: Owner, lease: Lease) -> Result:
+    """Return what is known of an attempt elsewhere."""
+    away = owner.spool.clock() - owner.leases.now()
+    return {
+        "job_status": lease.text,
+        "attempt": lease.held.attempt,
+        "started": lease.held.since,
+        "lease": {
+            "hash": lease.held.token,
+            "by": lease.by,
+            "seconds": lease.seconds,
+            "until": lease.deadline + away,
+            "heard": lease.heard + away,
+        },
     }
 
 
@@ -179,6 +221,7 @@ def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryV
     }
     if state is State.RUN:
         facts["held"] = owner.attempts.holder_of(msg_id)
+        facts["leased"] = _leased(owner, msg_id)
     if state is State.QUE:
         facts["waiting"] = why_waiting(owner, msg_id)
         facts["needs"] = _what_it_needs(owner)
@@ -191,6 +234,17 @@ def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryV
         todo = "See what holds the folder (a mount, a flag, the disk); RQ tries again."
         explained = replace(explained, why=why, todo=todo)
     return explained.to_json()
+
+
+def _leased(owner: Owner, msg_id: str) -> str:
+    """Say who works on a message elsewhere; "": nobody does."""
+    lease = owner.leases.of(msg_id)
+    if lease is None:
+        return ""
+    now = owner.leases.now()
+    said = f"{lease.by} holds it, heard of {duration(now - lease.heard)} ago, for "
+    said += f"{duration(max(0.0, lease.deadline - now))} more"
+    return f"{said}; it was {lease.cancelled}" if lease.cancelled else said
 
 
 def why_waiting(owner: Owner, msg_id: str) -> str:
@@ -216,7 +270,8 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
         away = max(0.0, until - owner.spool.clock())
         return f"It waits for {name}, which is tried again in {duration(away)}."
     if owner.config.num_workers == 0:
-        return "num_workers is 0, so nothing runs."
+        pulls = owner.config.pull is not None
+        return _NOT_LEASED if pulls else "num_workers is 0, so nothing runs."
     return _why_next(owner, msg_id)
 
 
@@ -245,6 +300,8 @@ def _what_it_needs(owner: Owner) -> str:
             "Mend the script (path, x bit, first line); the message then starts by "
             f"itself within seconds. log/queue-{owner.name}.log may say more."
         )
+    if owner.config.num_workers == 0 and owner.config.pull is not None:
+        return f"Start a worker: `rq work {owner.full_id('').rstrip('/')}`."
     if owner.config.num_workers == 0:
         return "Give the queue slots: `num_workers` in its config.json."
     if stall.lacks_worker(owner) and stall.slow_worker(owner) is not None:

@@ -7,7 +7,7 @@ from itertools import islice
 from rq import replies
 from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, WrongState
-from rq.queues.control.verbs import Command, Context, Ok, asker, object_in
+from rq.queues.control.command import Command, Context, Ok, asker, object_in
 from rq.queues.delivery import owed as delivery
 from rq.queues.owner.owner import Owner
 from rq.spool import outbox

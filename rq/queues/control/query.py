@@ -17,7 +17,7 @@ from rq.message import JsonObject
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control import queue_view as details
-from rq.queues.control.verbs import (
+from rq.queues.control.command import (
     Command,
     Context,
     Ok,

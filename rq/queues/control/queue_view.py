@@ -7,12 +7,12 @@ import time
 
 from rq import visible
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.worker import Worker
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
 from rq.replies import Counts, Detail, Held, Running, WorkerView
+from rq.scripts.worker import Worker
 from rq.states import COUNTED, State
 
 TEXT = 1000  # characters of what a script last said; `get_message` has all of it
@@ -80,7 +80,7 @@ def _held(owner: Owner) -> list[Held]:
     ]
 
 
-def _worker(worker: Worker) -> WorkerView:
+def _worker(worker: Worker[Attempt]) -> WorkerView:
     return {
         "pid": worker.pid,
         "phase": worker.phase,

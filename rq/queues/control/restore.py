@@ -9,7 +9,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput, WrongState
 from rq.journal import mark
 from rq.queues.control import outbox
-from rq.queues.control.verbs import Command, Context, Ok, object_in
+from rq.queues.control.command import Command, Context, Ok, object_in
 from rq.replies import Restored
 from rq.states import State
 

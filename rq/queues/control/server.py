@@ -19,9 +19,9 @@ from rq.config.admin import Admin
 from rq.errors import Closed, DiskFailed, Down, RQError, not_done
 from rq.proc.listening import Listener
 from rq.queues.control.clients import Clients
+from rq.queues.control.command import Command, Context, Reply
 from rq.queues.control.commands import COMMANDS
 from rq.queues.control.connection import Connection, Slot, turn_away
-from rq.queues.control.verbs import Command, Context, Reply
 from rq.queues.owner.owner import Owner
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
-from rq.queues.control.verbs import (
+from rq.queues.control.command import (
     Command,
     Context,
     Handler,

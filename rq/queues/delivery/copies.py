@@ -11,13 +11,14 @@ from rq.config.admin import Admin, admin_status
 from rq.errors import (
     BadInput,
     Closed,
-    DiskFailed,
     Down,
     NoSuchMessage,
     NoSuchQueue,
+    NotPlain,
     NotWhole,
     Refused,
     RQError,
+    Torn,
     Unreachable,
     WrongState,
     of_call,
@@ -101,9 +102,13 @@ async def _prepare_copy(owner: Owner, message: Message, source: Path) -> None:
         raise _not_copied(error) from None
 
 
-def _not_copied(error: OSError | RQError) -> RQError:
-    failure = of_call(error) if isinstance(error, OSError) else DiskFailed
-    return failure(f"its attachments cannot be copied: {error}")
+def _not_copied(error: OSError | BadInput | NotWhole) -> RQError:
+    text = f"its attachments cannot be copied: {error}"
+    if isinstance(error, BadInput):
+        return Refused(text)  # until somebody gives a file another name
+    if isinstance(error, NotWhole | NotPlain | FileNotFoundError):
+        return Torn(text)
+    return of_call(error)(text)
 
 
 async def clone(owner: Owner, msg_id: str) -> str:
@@ -195,7 +200,7 @@ async def take_copy_from(owner: Owner, request: JsonObject) -> str:
     source = source_queue.message(state, msg_id)
     return await take_copy(
         owner,
-        request["message"],
+        request.get("message"),
         source,
         message.attachments,
         None if key is None else str(key),
@@ -207,10 +212,16 @@ async def take_copy_from(owner: Owner, request: JsonObject) -> str:
 
 def forwarded(settings: Settings, message: Message, dest: str, now: float) -> OutEntry:
     """Return the entry of the outbox that hands a message on, attachments included."""
-    copy = _copied(message, _NOT_DUPED)
-    copy.update(dest=dest, due=now, count=0)
     full_id = settings.main.full_id(settings.name, message.msg_id)
-    copy.setdefault("orig_msg_id", full_id)
+    origin = message.orig_msg_id or full_id
+    return owed_copy(message.with_(orig_msg_id=origin), dest, now)
+
+
+def owed_copy(message: Message, dest: str, due: float) -> OutEntry:
+    """Return the entry of the outbox that copies a message to a queue, attachments
+    included, to run there at `due`."""
+    copy = _copied(message, _NOT_DUPED)
+    copy.update(dest=dest, due=due, count=0)
     out: OutEntry = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
     files = bool(message.attachments) or names.is_ancestors(message.msg_id)
     return {**out, "files": True} if files else out

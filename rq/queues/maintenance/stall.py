@@ -11,8 +11,9 @@ import time
 
 from rq.config.admin import Admin
 from rq.config.settings import PERSISTENT
-from rq.queues.attempts.worker import Worker
+from rq.queues.attempts.attempt import Attempt
 from rq.queues.owner.owner import Owner
+from rq.scripts.worker import Worker
 from rq.scripts.worker_protocol import WorkerPhase
 from rq.spool import LAG_MESSAGES
 from rq.wording import duration
@@ -69,7 +70,7 @@ def _cause(owner: Owner) -> tuple[str, int] | None:
     now = owner.spool.clock()
     if owner.backlog.has_due(now):
         if owner.config.num_workers == 0:
-            return "slots", 0
+            return None if owner.config.pull is not None else ("slots", 0)
         return ("start", owner.attempts.starts) if owner.slots_free > 0 else None
     held = owner.backlog.waiting.held_outside()
     return ("outside", owner.successes) if held else None
@@ -107,7 +108,7 @@ def why_no_worker(owner: Owner) -> str:
     )
 
 
-def slow_worker(owner: Owner) -> Worker | None:
+def slow_worker(owner: Owner) -> Worker[Attempt] | None:
     """Return the worker that was started a while ago and is not ready; None: none is."""
     for worker in owner.attempts.workers.values():
         if worker.phase is WorkerPhase.STARTING:

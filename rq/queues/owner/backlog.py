@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.message import JsonObject, Message
@@ -153,7 +155,7 @@ class Backlog:
                 pass  # the claim says why
         hurry = msg_id in self._hurried
         self._hurried.discard(msg_id)
-        since = min(max(entry.due, entry.since), self._spool.clock())
+        since = min(entry.ready_since, self._spool.clock())
         most = self.gathering.rule.at_most(entry.lost, last)
         self.gathering.add(msg_id, since, params, hurry, most)
 
@@ -205,6 +207,26 @@ class Backlog:
             entry.rider_of, entry.key = leader, key
         if riders:
             self._riders[leader] = dict.fromkeys(riders)
+
+    def riders_for(self, leader: str) -> list[str]:
+        """Return the messages that will ride with one in que when it is claimed."""
+        key = self._spool.entry(leader).key
+        return [] if key is None else self._groups.others(key, leader, MOST_RIDERS)
+
+    def ride_again(self, leader: str, riders: Iterable[str]) -> None:
+        """Let messages ride that rode with the leader when the queue ended."""
+        again = [rider for rider in riders if self._is_in_que(rider)]
+        for rider in again:
+            entry = self._spool.entry(rider)
+            key = entry.key
+            self.remove(rider)
+            entry.rider_of, entry.key = leader, key
+        if again:
+            self._riders[leader] = dict.fromkeys(again)
+
+    def _is_in_que(self, msg_id: str) -> bool:
+        entry = self._spool.entry_of(msg_id)
+        return entry is not None and entry.state is State.QUE
 
     def forget_riders(self, leader: str) -> None:
         """Forget the riders of a message that has succeeded: they end with it."""

@@ -21,6 +21,7 @@ from rq.errors import WrongState
 from rq.message import JsonObject, Message, from_request
 from rq.nesting import Json
 from rq.proc.family import Family
+from rq.queues.attempts.leases import Leases
 from rq.queues.attempts.registry import Attempts
 from rq.queues.concurrency.thread_pools import ThreadPools
 from rq.queues.concurrency.wakeup import Wakeup
@@ -58,6 +59,7 @@ class Owner:
         self.admission = Admission(settings, self.spool, opened.restored)
         self.backlog = Backlog(self.spool, settings.queue)
         self.attempts = Attempts()
+        self.leases = Leases()
         self.family = Family()
         self.rates = Rates()
         self.loop = loop
@@ -113,10 +115,14 @@ class Owner:
 
     def accept(self, message: Message, **more: Unpack[More]) -> None:
         """Accept a message; promised when the group is durable."""
+        self.accept_quietly(message, **more)
+        self.wake()
+
+    def accept_quietly(self, message: Message, **more: Unpack[More]) -> None:
+        """As `accept`, without asking for a turn: others of the same group follow."""
         self.spool.submit(message, **more)
         self.backlog.add(message.msg_id, message)
         self.count("accepted")
-        self.wake()
 
     def count(self, what: str) -> None:
         """Count an event of the last hour: accepted, done or err."""

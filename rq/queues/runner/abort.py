@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rq import back_off
 from rq.causes import Cause
 from rq.message import Message
+from rq.queues.attempts import outcome
 from rq.scripts.script_file import MISSING, ScriptFile
 from rq.states import Event
 
@@ -37,6 +38,12 @@ class Abort:
     cause: Cause
     text: str
     wait: float = 0.0  # seconds that this message waits
+
+
+def cancelled(who: str) -> Abort:
+    """Return what becomes of a message that was cancelled before it began."""
+    decided = outcome.cancelled(who)
+    return Abort(decided.event, decided.cause, decided.text)
 
 
 class FailedStarts:

@@ -14,7 +14,7 @@ from rq.pipe import Report, Verb
 from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
-from rq.queues.attempts.outcome import Outcome
+from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
 from rq.queues.attempts.registry import Attempts
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.concurrency.wakeup import Wakeup
@@ -87,7 +87,7 @@ class BatchRun:
             return
         decided = self._decide(batch, attempt)
         # Do not requeue yet: the batch process may still touch this folder.
-        if decided.event not in finish.AGAIN:
+        if decided.event not in AGAIN:
             self._finish(batch, attempt, decided)
 
     def _odd(self, batch: Batch, text: bytes, why: str) -> None:
@@ -144,7 +144,7 @@ class BatchRun:
         events = {self._decide(batch, attempt).event for attempt in batch}
         # A child may have left the process group and dropped the lease, which is all
         # the fast check sees. Search /proc before any of them runs again.
-        thoroughly = not events | set(batch.ended) <= finish.WELL
+        thoroughly = not events | set(batch.ended) <= WELL
         end = functools.partial(self._end_all, batch)
         self._parts.orphans.clear(batch.work.script, batch.slot, thoroughly, end)
 

@@ -52,7 +52,7 @@ class Batches:
         """Claim the batches that may start and have a slot; return when to look again."""
         owner = self.owner
         now = owner.spool.clock()
-        while owner.admission.may_start and owner.slots_free > 0:
+        while owner.slots_free > 0 and owner.admission.may_start:
             not_before = self._file.not_before(now, False)
             if not_before is not None:
                 return not_before
@@ -113,8 +113,7 @@ class Batches:
     ) -> Attempt | None:
         owner = self.owner
         entry = owner.spool.entry(msg_id)
-        seq = max(entry.seq, entry.said)
-        wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
+        seq, wait_us = entry.last_told, entry.waited_us(now)
         owner.backlog.remove(msg_id)
         try:
             message = owner.spool.claim(msg_id, slot.number, batch=batch_id)
@@ -252,6 +251,8 @@ class Batches:
 
     def _give_back(self, batch: Batch, why: Abort) -> None:
         """End attempts that did not begin."""
+        if batch.said.by is not None:  # cancelled while its folders were made
+            why = abort.cancelled(batch.said.by)
         os.close(batch.slot.fd)
         for attempt in batch:
             self._parts.finisher.give_back(attempt, why)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+from collections.abc import Callable
 
 from rq.config.settings import PERSISTENT
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Claim
-from rq.queues.attempts.worker import Worker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool
 from rq.scripts.slots import Slot
+from rq.scripts.worker import Worker
 from rq.spool import lost_attempts
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,7 @@ class Claims:
         """Claim all that is due and has a slot; return when to look again."""
         owner = self._owner
         now = owner.spool.clock()
-        while owner.admission.may_start and owner.slots_free > 0:
+        while owner.slots_free > 0 and owner.admission.may_start:
             not_before = self._file.not_before(now, self._pool.free > 0)
             if not_before is not None:
                 return not_before
@@ -66,8 +68,7 @@ class Claims:
         owner = self._owner
         entry = owner.spool.entry(msg_id)
         group = entry.key
-        seq = max(entry.seq, entry.said)
-        wait_us = int(max(0.0, now - max(entry.due, entry.since)) * 1e6)
+        seq, wait_us = entry.last_told, entry.waited_us(now)
         try:
             key = owner.backlog.exclusion_key(msg_id)
             worker = self._pool.take() if self._persistent else None
@@ -95,27 +96,21 @@ class Claims:
         self._waiting.append(attempt)
 
     def _fire(
-        self, msg_id: str, slot: Slot, worker: Worker | None, now: float
+        self, msg_id: str, slot: Slot, worker: Worker[Attempt] | None, now: float
     ) -> Message | None:
         """Claim a message; None when it cannot be claimed: it waits again, or is in err."""
-        owner = self._owner
-        owner.backlog.remove(msg_id)
+        claim = functools.partial(self._owner.spool.claim, msg_id, slot.number)
         try:
-            return owner.spool.claim(msg_id, slot.number)
+            message = take(self._owner, msg_id, claim)
         except (Unread, OSError, MemoryError) as error:
             self.release(slot, worker)
-            owner.backlog.add(msg_id)
             self._file.lacks(error, now)
-        except (BadMessage, NoSuchMessage) as error:
+            return None
+        if message is None:
             self.release(slot, worker)
-            lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
-        except Exception as error:
-            log.exception("a message could not be claimed: %s", fields(msg_id=msg_id))
-            self.release(slot, worker)
-            lost_attempts.fail_malformed(owner.spool, msg_id, abort.unforeseen(error))
-        return None
+        return message
 
-    def release(self, slot: Slot, worker: Worker | None) -> None:
+    def release(self, slot: Slot, worker: Worker[Attempt] | None) -> None:
         """Take back what was reserved for an attempt that did not begin."""
         if worker is not None:
             self._pool.release(worker)
@@ -135,3 +130,22 @@ class Claims:
             later = [attempt for attempt in self._waiting if attempt.claim.seq > seq]
             self._waiting = later
         return ready
+
+
+def take(owner: Owner, msg_id: str, claim: Callable[[], Message]) -> Message | None:
+    """Claim a message that is due; None when it cannot be used: it is in err.
+
+    Unread, OSError or MemoryError: it cannot be read for now, and waits again.
+    """
+    owner.backlog.remove(msg_id)
+    try:
+        return claim()
+    except (Unread, OSError, MemoryError):
+        owner.backlog.add(msg_id)
+        raise
+    except (BadMessage, NoSuchMessage) as error:
+        lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
+    except Exception as error:
+        log.exception("a message could not be claimed: %s", fields(msg_id=msg_id))
+        lost_attempts.fail_malformed(owner.spool, msg_id, abort.unforeseen(error))
+    return None

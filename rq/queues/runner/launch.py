@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import errno
 import functools
-import os
 from collections.abc import Callable
 
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Work
-from rq.queues.attempts.worker import Worker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.reports import Reports
 from rq.scripts import environment, worker_protocol
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.program import Program
 from rq.scripts.script import Script
+from rq.scripts.worker import Worker
 from rq.spool import batch_dirs
 from rq.states import State
 
@@ -33,28 +32,19 @@ class Launcher:
 
     def spawn(self, attempt: Attempt, on_exit: Callable[[Attempt], None]) -> None:
         """Start a script for a message."""
-        owner, slot, msg_id = self._owner, attempt.slot, attempt.msg_id
+        owner, msg_id = self._owner, attempt.msg_id
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
         directory = self._opened(msg_id)
         attempt.stamp = owner.spool.run_folders.stamp(msg_id)
         log = self.log(path, directory)
-        try:
-            plan = self.program().plan(
-                slot,
-                self._values(attempt.message, f"{owner.spool.queue.path}/{path}"),
-                directory=log.directory,
-                output=log.fd,
-            )
-            script = Script(
-                plan,
-                owner.loop,
-                functools.partial(self._reports.take, attempt),
-                functools.partial(on_exit, attempt),
-            )
-            log.started(script.pid)
-        finally:
-            log.close()
-        os.close(slot.fd)
+        make = functools.partial(
+            Script,
+            loop=owner.loop,
+            on_line=functools.partial(self._reports.take, attempt),
+            on_exit=functools.partial(on_exit, attempt),
+        )
+        values = self._values(attempt.message, f"{owner.spool.queue.path}/{path}")
+        script = self.program().start(attempt.slot, values, log, make)
         last_printed = log.last_printed if owner.config.success == EXIT else None
         attempt.start(Work(script=script, log=log, last_printed=last_printed))
 
@@ -80,7 +70,7 @@ class Launcher:
             batch_dirs.set_aside,
         )
 
-    def hand_over(self, attempt: Attempt, worker: Worker) -> None:
+    def hand_over(self, attempt: Attempt, worker: Worker[Attempt]) -> None:
         """Give a message to a long-lived worker."""
         message, msg_id = attempt.message, attempt.msg_id
         if worker.script.termination is not None:

@@ -76,7 +76,8 @@ class LeftProcesses:
         spool = self._spool
         if spool.find(msg_id) is not State.RUN:
             return
-        lost_attempts.recover(spool, msg_id, False, Cause.CRASH)
+        lost = lost_attempts.Lost(Cause.CRASH)
+        lost_attempts.recover(spool, msg_id, False, lost)
         if spool.find(msg_id) is State.QUE:
             self._backlog.add(msg_id)
         self._wakeup.ask()

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from rq import back_off
 from rq.logs import fields
 from rq.queues.attempts.attempt import Attempt
-from rq.queues.attempts.worker import Events, Worker
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.parts import Parts
 from rq.scripts import worker_protocol
 from rq.scripts.script import KILL, TERM, Plan
 from rq.scripts.script_file import MISSING, SCRIPT_SECONDS
 from rq.scripts.slots import Slot
+from rq.scripts.worker import Events, Worker
 from rq.scripts.worker_protocol import Limits, WorkerPhase
 
 OUTPUT_LINES = 100  # that a worker prints without a message, in the log
@@ -46,11 +46,11 @@ class Pool:
         self._on_finished = on_finished
         self._on_unread = on_unread
         self._all = owner.attempts.workers
-        self._free: list[Worker] = []
+        self._free: list[Worker[Attempt]] = []
         self._failures = 0
         self._hold_until = 0.0
         self._script: tuple[object, ...] = ()  # the file that they run
-        self._printed: dict[Worker, int] = {}
+        self._printed: dict[Worker[Attempt], int] = {}
         self._events = Events(
             ready=self._ready,
             said=parts.reports.take,
@@ -135,13 +135,13 @@ class Pool:
 
     # ---- giving and taking
 
-    def take(self) -> Worker:
+    def take(self) -> Worker[Attempt]:
         """Reserve a free worker."""
         worker = self._free.pop()
         worker.reserve()
         return worker
 
-    def _ready(self, worker: Worker) -> None:
+    def _ready(self, worker: Worker[Attempt]) -> None:
         if worker.attempt is not None:
             self._on_finished(worker.attempt)
             return
@@ -149,7 +149,7 @@ class Pool:
         self._parts.file.is_back()
         self._owner.wake()
 
-    def release(self, worker: Worker) -> None:
+    def release(self, worker: Worker[Attempt]) -> None:
         """Take back a worker whose message has gone on, or was not handed to it."""
         if worker.script.termination is not None:
             return  # it is forgotten when nothing is left of it
@@ -191,14 +191,14 @@ class Pool:
             if worker.worn(self._limits):
                 self._retire(worker)
 
-    def _retire(self, worker: Worker) -> None:
+    def _retire(self, worker: Worker[Attempt]) -> None:
         worker.retire()
         if worker in self._free:
             self._free.remove(worker)
         if worker.phase is WorkerPhase.RETIRED:
             self._see_off(worker)
 
-    def _see_off(self, worker: Worker) -> None:
+    def _see_off(self, worker: Worker[Attempt]) -> None:
         """Signal a worker that does not end by itself."""
         grace = self._owner.main.grace
         self._owner.loop.call_later(grace, worker.script.signal, TERM)
@@ -211,7 +211,7 @@ class Pool:
         for worker in list(self._all.values()):
             worker.script.signal(sig)
 
-    def _exited(self, worker: Worker) -> None:
+    def _exited(self, worker: Worker[Attempt]) -> None:
         if worker in self._free:
             self._free.remove(worker)
         if worker.attempt is not None and not worker.refused:
@@ -224,7 +224,7 @@ class Pool:
         forget = functools.partial(self.forget, worker)
         self._parts.orphans.clear(worker.script, worker.slot, False, forget)
 
-    def _exited_unasked(self, worker: Worker, now: float) -> None:
+    def _exited_unasked(self, worker: Worker[Attempt], now: float) -> None:
         if worker.messages == 0 or (worker.refused and worker.messages == 1):
             self._hold(now)
         how = worker.script.termination
@@ -234,7 +234,7 @@ class Pool:
         if not worker.greeted and not self._free:
             self._parts.file.fail(f"{self._owner.config.script}: {text}", now)
 
-    def forget(self, worker: Worker) -> None:
+    def forget(self, worker: Worker[Attempt]) -> None:
         """Forget a worker that has ended, once nothing is left of it."""
         del self._all[worker.slot.number]
         self._printed.pop(worker, None)
@@ -243,7 +243,7 @@ class Pool:
 
     # ---- what they print without a message
 
-    def _print(self, worker: Worker, data: bytes) -> None:
+    def _print(self, worker: Worker[Attempt], data: bytes) -> None:
         for line in data.decode("utf-8", "replace").splitlines():
             count = self._printed[worker] = self._printed.get(worker, 0) + 1
             if line and count <= OUTPUT_LINES:

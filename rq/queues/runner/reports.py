@@ -14,6 +14,7 @@ from rq.queues.attempts.attempt import Attempt
 from rq.queues.concurrency.tasks import Tasks
 from rq.spool import Spool
 
+QUESTIONS = 100  # of an attempt that wait for answers; then its script waits, too
 PROGRESS_SECONDS = 0.2  # at most that often the file `status` of a running message
 
 
@@ -74,6 +75,8 @@ class Reports:
             attempt.script.tell(pipe.dup_reply(False, f"dup failed - {error}"))
             return
         attempt.questions += 1
+        if attempt.questions >= QUESTIONS:
+            attempt.script.pause()
         self._tasks.spawn(self._answer_dup(attempt, question))
 
     async def _answer_dup(self, attempt: Attempt, question: pipe.Dup) -> None:
@@ -85,5 +88,6 @@ class Reports:
             attempt.script.tell(pipe.dup_reply(False, str(error)))
         finally:
             attempt.questions -= 1
+            attempt.script.resume()
             if not attempt.at_work and not attempt.questions:
                 self._on_answered(attempt)

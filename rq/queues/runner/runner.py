@@ -15,12 +15,12 @@ import os
 from rq.causes import Cause
 from rq.errors import WrongState
 from rq.logs import fields
-from rq.queues.attempts import outcome
 from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.outcome import AGAIN, WELL
 from rq.queues.concurrency.tasks import Tasks
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
-from rq.queues.runner import abort, finish
+from rq.queues.runner import abort
 from rq.queues.runner.abort import Abort, FailedStarts
 from rq.queues.runner.batches import Batches
 from rq.queues.runner.claims import Claims
@@ -153,8 +153,7 @@ class Runner:
     def _unread(self, attempt: Attempt) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
         if attempt.said.by is not None:
-            decided = outcome.cancelled(attempt.said.by)
-            why = Abort(decided.event, decided.cause, decided.text)
+            why = abort.cancelled(attempt.said.by)
         else:
             text = "its worker ended before it had read the message"
             why = Abort(Event.REQUEUE, Cause.SPAWN, text)
@@ -169,8 +168,11 @@ class Runner:
         self._exited(attempt)
 
     def _exited(self, attempt: Attempt) -> None:
-        """Decide when the script is done with it; end it when nothing of it is left."""
-        if attempt.questions:
+        """Decide when the script is done with it; end it when nothing of it is left.
+
+        Of a worker that has exited `ready` may be heard, and then its end.
+        """
+        if attempt.questions or attempt.outcome is not None:
             return
         decided = self._parts.finisher.decide(attempt)
         if attempt.script.termination is None:  # it lives on, ready for the next
@@ -178,7 +180,7 @@ class Runner:
             return
         # A child may have left the process group and dropped the lease, which is all
         # the fast check sees. Search /proc before this message runs again.
-        thoroughly = decided.event in finish.AGAIN
+        thoroughly = decided.event in AGAIN
         end = functools.partial(self._end, attempt)
         self._parts.orphans.clear(attempt.script, attempt.slot, thoroughly, end)
 
@@ -186,7 +188,7 @@ class Runner:
         """End it: nothing of it is left."""
         decided, worker = attempt.outcome, attempt.claim.worker
         assert decided is not None
-        attempt.close_log(decided.event not in finish.WELL)
+        attempt.close_log(decided.event not in WELL)
         self._parts.finisher.fire(attempt, decided)
         if worker is None:
             attempt.script.hang_up()

@@ -8,32 +8,50 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 from rq.logs import fields
 from rq.proc.spawn import Termination
-from rq.queues.attempts.attempt import Attempt
 from rq.scripts.log import PassedLog
 from rq.scripts.script import Plan, Script, drained
 from rq.scripts.slots import Slot
+from rq.scripts.words import Said
 from rq.scripts.worker_protocol import READY, Limits, WorkerPhase
 
 log = logging.getLogger(__name__)
 
+ODDITIES = 20  # lines of one worker that RQ ignores, in the log
 _READ = 64 * 1024
 _LIVES = Termination(0, None, None, None)  # `ready` stands for exit 0
 
 
+class Working(Protocol):
+    """An attempt, as far as the worker knows it that has its message."""
+
+    said: Said
+
+    @property
+    def at_work(self) -> bool:
+        """Whether its script works on it."""
+
+    def finish(self, termination: Termination, /) -> None:
+        """Its script has exited, or is ready for the next message."""
+
+
+Attempt = TypeVar("Attempt", bound=Working)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Events:
+class Events(Generic[Attempt]):
     """What is called when a long-lived worker does something."""
 
-    ready: Callable[[Worker], None]
+    ready: Callable[[Worker[Attempt]], None]
     said: Callable[[Attempt, bytes], None]  # a line about its message
-    printed: Callable[[Worker, bytes], None]  # without a message
-    exited: Callable[[Worker], None]
+    printed: Callable[[Worker[Attempt], bytes], None]  # without a message
+    exited: Callable[[Worker[Attempt]], None]
 
 
-class Worker:
+class Worker(Generic[Attempt]):
     """A long-lived worker, from its start until it has ended."""
 
     def __init__(
@@ -41,7 +59,7 @@ class Worker:
         make: Callable[[int], Plan],
         slot: Slot,
         loop: asyncio.AbstractEventLoop,
-        events: Events,
+        events: Events[Attempt],
     ) -> None:
         """Start it; `make` is given the descriptor for its output."""
         self.slot = slot
@@ -55,6 +73,7 @@ class Worker:
         self._began_to_read = False  # that line
         self.greeted = False  # it has said `ready`
         self.hung_up = False  # it was asked to end
+        self._ignored = 0  # lines
         self.began = time.monotonic()
         self.began_at = time.time()
         self._loop = loop
@@ -136,6 +155,9 @@ class Worker:
         return self._began_to_read
 
     def _ignore(self, text: bytes) -> None:
+        self._ignored += 1
+        if self._ignored > ODDITIES:
+            return
         log.warning(
             "a worker spoke before it has read its message; RQ ignores it: %s",
             fields(pid=self.pid, line=text.decode("utf-8", "replace")[:200]),

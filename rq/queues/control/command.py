@@ -13,6 +13,9 @@ from rq.errors import BadInput
 from rq.message import JsonObject
 from rq.nesting import Json, from_json
 from rq.queues.control.connection import Connection
+from rq.queues.control.connections import Connections
+from rq.queues.control.pace import Pace
+from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.retention import Retention
 from rq.queues.maintenance.stall import Stall
@@ -27,13 +30,16 @@ class Context:
     owner: Owner
     runner: Runner
     connection: Connection
+    connections: Connections
     stop: Callable[[], None]
-    look: Callable[[], Awaitable[None]]  # at files: config, admin, door
+    look: Callable[[], Awaitable[None]]  # at the config, the admin files and new/
     seal: Callable[[], Future[None] | None]
     open_again: Callable[[], None]  # all, from the disk
     stall: Stall
     retention: Retention
     checkpoints: Checkpoints
+    leases: Desk
+    pace: Pace
 
 
 T = TypeVar("T")

@@ -1,0 +1,77 @@
+"""A lease: an attempt that is held by a token, not by a process of this queue."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+
+from rq import names
+from rq.errors import BadInput
+from rq.message import Message
+from rq.spool import Held
+
+CONFIRM = 10.0  # seconds in which a lease has to be confirmed, at most
+_TOKEN = re.compile(r"([0-9.]{1,64})~([1-9][0-9]{0,9})~([0-9a-f]{32})", re.ASCII)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lease:
+    """A message that somebody works on elsewhere, until they say how it ended.
+
+    Its moments are those of the clock of leases, but for `since`: see `registry`.
+    """
+
+    msg_id: str
+    held: Held  # what the journal tells of it
+    seconds: float  # that were granted last
+    until: float
+    heard: float  # when its holder was last heard of
+    started: bool  # its holder has said that it has the token
+    wait_us: int | None
+    message: Message | None  # None: it is read again when it is needed
+    noted: float  # when the journal was last told that it goes on
+    queued: float = 0.0  # the moment by which it stands in the order of deadlines
+    text: str = ""  # the last progress
+    fraction: float | None = None
+    logged: int | None = None  # bytes of its log, if it has begun or was looked for
+    restored: bool = False  # by a start of the queue: its log may have begun before
+    hands_in: bool = False  # files, which lie in the folder of its message
+    said_by: str | None = None  # who has cancelled it
+    announced: bool = False  # a long poll has told that it was cancelled
+
+    @property
+    def by(self) -> str:
+        """Who holds it: the name of a user, and a label of his own."""
+        return self.held.by
+
+    @property
+    def cancelled(self) -> str | None:
+        """Why its holder should end it; None: there is no reason."""
+        return None if self.said_by is None else f"cancelled by {self.said_by}"
+
+    @property
+    def deadline(self) -> float:
+        """When it is over, if nothing more is heard."""
+        if self.started:
+            return self.until
+        return min(self.until, self.heard + CONFIRM)
+
+
+def new_token(msg_id: str, attempt: int) -> str:
+    """Return a token that names one attempt for ever; nobody can guess it."""
+    return f"{msg_id}~{attempt}~{secrets.token_hex(16)}"
+
+
+def digest(token: str) -> str:
+    """Return what the journal and lists hold in place of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()[:32]
+
+
+def parse_token(value: object) -> tuple[str, int]:
+    """Return the message and the attempt that a token names; BadInput if it is none."""
+    match = _TOKEN.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not names.is_msg_id(match[1]):
+        raise BadInput("token is not one that a lease has: MESSAGE~ATTEMPT~RANDOM")
+    return match[1], int(match[2])

@@ -1,0 +1,125 @@
+"""The leases of a queue that are out, and when each of them is over.
+
+Their clock runs only while the queue could hear their holders: it leaves out the time in
+which the loop stood still, or the journal could not be written. So the stall of an owner
+ends no lease.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+
+from rq.queues.attempts.lease import Lease
+
+AGAIN = 0.4  # seconds after which a lease is returned again that is over
+
+
+class Leases:
+    """All leases of one queue, from their claims until their ends."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lost = 0.0  # seconds that this clock has left out
+        self._by_token: dict[str, Lease] = {}
+        self._by_id: dict[str, Lease] = {}
+        self._order: list[tuple[float, str]] = []  # a heap: deadline, digest
+        self._cancelled: dict[str, Lease] = {}  # by digest
+        self._number_of: dict[str, int] = {}  # by who holds them
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+    def __iter__(self) -> Iterator[Lease]:
+        """Give all leases, as they were claimed; nothing may change meanwhile."""
+        return iter(self._by_token.values())
+
+    def of(self, msg_id: str) -> Lease | None:
+        """Return the lease on a message; None: there is none."""
+        return self._by_id.get(msg_id)
+
+    def held(self, token: str) -> Lease | None:
+        """Return the lease with this digest of a token; None: it is over."""
+        return self._by_token.get(token)
+
+    def number_of(self, by: str) -> int:
+        """Return how many leases somebody holds."""
+        return self._number_of.get(by, 0)
+
+    def cancel(self, lease: Lease, who: str) -> None:
+        """Take note that a person wants the holder of a lease to end it."""
+        lease.said_by = lease.said_by or who
+        self._cancelled[lease.held.token] = lease
+
+    def cancelled(self) -> list[Lease]:
+        """Return the leases whose holders should end them."""
+        return list(self._cancelled.values())
+
+    # ---- the clock
+
+    def now(self) -> float:
+        """Return the time by which leases run out, in seconds."""
+        return self._clock() - self._lost
+
+    def leave_out(self, seconds: float) -> None:
+        """Give each lease so many more seconds: its holder could not be heard."""
+        self._lost += seconds
+
+    # ---- what begins, goes on and ends
+
+    def add(self, lease: Lease) -> None:
+        """Take in a lease whose message was claimed."""
+        self._by_token[lease.held.token] = lease
+        self._by_id[lease.msg_id] = lease
+        self._number_of[lease.by] = self._number_of.get(lease.by, 0) + 1
+        self._queue(lease)
+
+    def hear(self, lease: Lease, seconds: float | None = None) -> None:
+        """Take note that its holder has said something; `seconds`: and goes on for so
+        long from now."""
+        lease.heard = self.now()
+        lease.started = True
+        if seconds is None:
+            return
+        lease.seconds, lease.until = seconds, lease.heard + seconds
+        if lease.until < lease.queued:  # it is over sooner than it was
+            self._queue(lease)
+
+    def forget(self, lease: Lease) -> None:
+        """Forget a lease that is over."""
+        del self._by_token[lease.held.token]
+        del self._by_id[lease.msg_id]
+        self._cancelled.pop(lease.held.token, None)
+        left = self._number_of[lease.by] - 1
+        if left:
+            self._number_of[lease.by] = left
+        else:
+            del self._number_of[lease.by]
+
+    def _queue(self, lease: Lease) -> None:
+        self._queue_at(lease, lease.deadline)
+
+    def _queue_at(self, lease: Lease, moment: float) -> None:
+        lease.queued = moment
+        heapq.heappush(self._order, (moment, lease.held.token))
+
+    # ---- what is over
+
+    def over(self, most: int) -> list[Lease]:
+        """Return leases that are over, the oldest first, at most so many. Each has to be
+        forgotten, or is returned again in a while: what cannot end now keeps no other."""
+        ended: list[Lease] = []
+        now = self.now()
+        while self._order and self._order[0][0] <= now and len(ended) < most:
+            at, token = heapq.heappop(self._order)
+            lease = self._by_token.get(token)
+            if lease is None or lease.queued != at:
+                continue  # it has ended, or has another place
+            if lease.deadline > now:
+                self._queue(lease)  # it was renewed since
+            else:
+                ended.append(lease)
+        for lease in ended:
+            self._queue_at(lease, now + AGAIN)
+        return ended

@@ -1,0 +1,68 @@
+"""The command that accepts many messages by one request, each for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Literal
+
+from rq import wire
+from rq.access.roles import Role
+from rq.errors import BadInput, BadMessage, RQError
+from rq.nesting import Json
+from rq.queues.concurrency.tasks import in_slices
+from rq.queues.control import idempotency
+from rq.queues.control.command import Command, Context, Ok, object_in
+from rq.queues.owner.owner import Owner
+
+MOST = 5000  # messages of a request
+
+# `["ok", ID]`, or as a request for one message would have failed.
+_Row = tuple[Literal["ok"], str] | list[str]
+
+
+def create_messages(ctx: Context, arg: bytes) -> Awaitable[Ok[list[_Row]]]:
+    """Accept messages; answer for each its id, or why it was not accepted."""
+    wanted = object_in(arg).get("messages")
+    if not isinstance(wanted, list) or len(wanted) > MOST:
+        raise BadInput(f"lacking 'messages', a list of at most {MOST}")
+    ctx.owner.admission.check_open()
+    return _all(ctx, wanted)
+
+
+async def _all(ctx: Context, wanted: Sequence[Json]) -> Ok[list[_Row]]:
+    """Accept messages a few at a time; all share one sync, that of the reply."""
+    owner, rows = ctx.owner, list[_Row]()
+
+    def between() -> None:
+        ctx.pace.requested()  # each is like a request: folders wait until all are taken
+        if owner.spool.group_full:
+            owner.wake()
+
+    await in_slices(wanted, lambda fields: rows.append(_row(owner, fields)), between)
+    between()
+    return "ok", rows
+
+
+def _row(owner: Owner, fields: Json) -> _Row:
+    try:
+        return "ok", _accepted(owner, fields)
+    except RQError as error:
+        return wire.failure(error, with_kind=True)
+
+
+def _accepted(owner: Owner, fields: Json) -> str:
+    if not isinstance(fields, dict):
+        raise BadMessage("a message is a JSON object")
+    key = idempotency.key_in(fields)
+    if key is not None:
+        return idempotency.create(owner, fields, key)
+    fields.pop(idempotency.SAME, None)
+    owner.admission.check_open()
+    message = owner.make(fields)
+    owner.accept_quietly(message)
+    return message.msg_id
+
+
+COMMANDS: dict[str, Command] = {
+    "create_messages": Command(create_messages, Role.PRODUCER, creates=True),
+}

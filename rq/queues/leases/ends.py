@@ -1,0 +1,251 @@
+"""Ends leases: by a word of their holders, or because nobody is heard of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from rq import names
+from rq.causes import Cause
+from rq.config.settings import EXIT
+from rq.errors import BadMessage, Busy, NoSuchMessage, Unread
+from rq.logs import fields
+from rq.message import Attachment, Message
+from rq.queues.attempts import outcome
+from rq.queues.attempts.lease import Lease
+from rq.queues.attempts.outcome import WELL, Outcome
+from rq.queues.delivery import copies, owed
+from rq.queues.leases import said
+from rq.queues.leases.output import Output
+from rq.queues.leases.results import Results
+from rq.queues.leases.said import Finish
+from rq.queues.owner.owner import Owner
+from rq.queues.runner import end
+from rq.queues.runner.end import End
+from rq.spool import lost_attempts
+from rq.spool.record import Facts, LeaseFields, OutEntry
+from rq.states import Event, State
+from rq.wording import duration
+
+UNTAKEN, RELEASED = 5, 10  # times in a row that a message is given back uncounted
+_MOST_COUNTED = 100_000
+
+log = logging.getLogger(__name__)
+
+
+class Ends:
+    """Ends the leases of one queue."""
+
+    def __init__(self, owner: Owner, output: Output, results: Results) -> None:
+        self._owner = owner
+        self._output = output
+        self._results = results
+        # How often in a row a message was given back, by the cause.
+        self._given_back: dict[tuple[str, Cause], int] = {}
+
+    # ---- by a word
+
+    def finish(
+        self, lease: Lease, finish: Finish, files: Mapping[str, Attachment]
+    ) -> State:
+        """End a lease as its holder says; return where the message is now. `files` were
+        handed in, and become attachments if it has ended well.
+
+        NoSuchQueue, Down or Closed when a copy that it owes would not be taken.
+        """
+        message = self._message(lease)
+        if message is None:
+            return self._where(lease)
+        owes = [self._copy(message, dup) for dup in finish.dups]
+        decided = self._decide(lease, finish, message)
+        facts = _facts(lease, decided)
+        if finish.run_us is not None:
+            facts["run_us"] = finish.run_us
+        facts["exit"], facts["signal"] = finish.exit, finish.signal
+        facts["cpu_us"], facts["max_rss"] = finish.cpu_us, finish.max_rss
+        self._fire(
+            lease,
+            End(
+                message=message,
+                decided=decided,
+                facts=facts,
+                key=lease.held.key,
+                owes=owes,
+                results=files,
+                more={"lease": _of_lease(lease, finish.digest)},
+            ),
+        )
+        return self._where(lease)
+
+    def _fire(self, lease: Lease, ended: End) -> None:
+        how = str(ended.decided.cause)
+        if ended.facts["exit"] is not None or ended.facts["signal"] is not None:
+            how = ended.facts["signal"] or f"exit {ended.facts['exit']}"
+        wanted = ended.decided.event not in WELL and lease.started
+        self._output.end(lease, how, ended.facts["run_us"] / 1e6, wanted)
+        self._over(lease)
+        end.fire(self._owner, ended)
+        if ended.decided.event not in WELL:
+            self._results.drop(lease)
+
+    def _decide(self, lease: Lease, finish: Finish, message: Message) -> Outcome:
+        finish.said.by = lease.said_by
+        decided = outcome.decide(
+            finish.said,
+            finish.exit,
+            finish.signal,
+            message.count,
+            message.max_count,
+        )
+        if self._owner.config.success == EXIT and finish.said.word is None:
+            text = finish.said.text
+            decided = outcome.by_exit(decided, text, lambda: finish.printed)
+        return owed.check_target(self._owner.root, decided)
+
+    def _copy(self, message: Message, dup: said.Dup) -> OutEntry:
+        owner = self._owner
+        copies.target(owner.root, dup.dest)
+        due = owner.spool.clock() + dup.delay
+        return copies.owed_copy(message, dup.dest, due)
+
+    def release(self, lease: Lease, why: str) -> State:
+        """Give a message back that its holder does not want; uncounted, some times."""
+        text = f"{lease.by} gave it back" + (f": {why}" if why else "")
+        self._give_back(lease, Cause.RELEASED, RELEASED, text, said.RELEASE)
+        return self._where(lease)
+
+    def not_taken(self, lease: Lease, text: str) -> None:
+        """Give a message back whose lease nobody has taken; uncounted, some times."""
+        self._give_back(lease, Cause.NOT_TAKEN, UNTAKEN, text, "")
+
+    def _give_back(
+        self, lease: Lease, cause: Cause, most: int, text: str, word: str
+    ) -> None:
+        self._check_free(lease)
+        times = self._given_back.pop((lease.msg_id, cause), 0) + 1
+        if lease.said_by is not None:
+            self._cancelled(lease, word)
+        elif times > most:
+            self._lose(lease, cause, text, word)
+        else:
+            self._given_back[lease.msg_id, cause] = times
+            if len(self._given_back) > _MOST_COUNTED:
+                del self._given_back[next(iter(self._given_back))]
+            self._end(lease, Outcome(Event.REQUEUE, cause, text), word)
+
+    # ---- because nobody is heard
+
+    def run_out(self, lease: Lease) -> None:
+        """End a lease that is over."""
+        if not lease.started:
+            text = f"{lease.by} did not confirm its lease"
+            self.not_taken(lease, text)
+        elif lease.said_by is not None:
+            self._cancelled(lease, "")
+        else:
+            away = duration(self._owner.leases.now() - lease.heard)
+            text = f"its worker {lease.by} was last heard of {away} ago"
+            self._lose(lease, Cause.LEASE_ENDED, text, "")
+
+    def _lose(self, lease: Lease, cause: Cause, text: str, word: str) -> None:
+        """Take the message back, counted; into err past its limit."""
+        owner, msg_id = self._owner, lease.msg_id
+        took = time.time() - lease.held.since
+        self._output.end(lease, str(cause), took, wanted=False)
+        lost = lost_attempts.Lost(cause, text, _of_lease(lease, word))
+        lost_attempts.recover(owner.spool, msg_id, False, lost)
+        self._over(lease)
+        self._results.drop(lease)
+        owner.backlog.free_key(lease.held.key)
+        owner.backlog.release_riders(msg_id)
+        if owner.spool.find(msg_id) is State.QUE:
+            owner.backlog.add(msg_id)
+        else:
+            owner.count("err")
+        owner.wake()
+
+    # ---- what all of them do
+
+    def _cancelled(self, lease: Lease, word: str) -> None:
+        self._end(lease, outcome.cancelled(lease.said_by or ""), word)
+
+    def _end(self, lease: Lease, decided: Outcome, word: str) -> None:
+        message = self._message(lease)
+        if message is None:
+            return
+        self._fire(
+            lease,
+            End(
+                message=message,
+                decided=decided,
+                facts=_facts(lease, decided),
+                key=lease.held.key,
+                more={"lease": _of_lease(lease, word)},
+            ),
+        )
+        log.info(
+            "%s: %s",
+            decided.event,
+            fields(msg_id=lease.msg_id, cause=decided.cause, text=decided.text),
+        )
+
+    def _over(self, lease: Lease) -> None:
+        self._owner.leases.forget(lease)
+        if lease.started:  # what was not taken before is not in a row with what follows
+            self._given_back.pop((lease.msg_id, Cause.NOT_TAKEN), None)
+
+    def _message(self, lease: Lease) -> Message | None:
+        """Return a leased message as it stands; None: its file cannot be used, and it is
+        in err by now. Unread: that is not known for now. Busy: a file is handed in."""
+        self._check_free(lease)
+        if lease.message is not None:
+            return lease.message
+        spool, msg_id = self._owner.spool, lease.msg_id
+        entry = spool.entry(msg_id)
+        try:
+            message = spool.read(msg_id)
+        except Unread:
+            raise
+        except (BadMessage, NoSuchMessage) as error:
+            self._over(lease)
+            self._owner.backlog.free_key(lease.held.key)
+            self._owner.backlog.release_riders(msg_id)
+            lost_attempts.fail_malformed(spool, msg_id, str(error))
+            return None
+        return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)
+
+    def _check_free(self, lease: Lease) -> None:
+        if self._owner.spool.entry(lease.msg_id).busy:
+            raise Busy(
+                f"message {lease.msg_id} is being worked on: a file is handed in; ask again"
+            )
+
+    def _where(self, lease: Lease) -> State:
+        return self._owner.spool.find(lease.msg_id) or State.GONE
+
+
+def _of_lease(lease: Lease, word: str) -> LeaseFields:
+    line: LeaseFields = {
+        "hash": lease.held.token,
+        "by": lease.by,
+        "seconds": lease.held.seconds,
+    }
+    if word:
+        line["word"] = word
+    return line
+
+
+def _facts(lease: Lease, decided: Outcome) -> Facts:
+    return {
+        "cause": decided.cause,
+        "outcome": decided.name,
+        "text": decided.text,
+        "exit": None,
+        "signal": None,
+        "wait_us": lease.wait_us,
+        "run_us": max(0, int((time.time() - lease.held.since) * 1e6)),
+        "cpu_us": None,
+        "max_rss": None,
+        "created_us": int(names.created(lease.msg_id) * 1e6),
+    }

@@ -1,0 +1,113 @@
+"""What attempts elsewhere print: their part of the logs of their messages.
+
+Offsets count from the attempt's own first byte, behind its line START. A power cut may
+take what was answered, as it may of a script's log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from rq.errors import WrongOffset
+from rq.layout import JOB, STDIO_LOG, folder
+from rq.queues.attempts.lease import Lease
+from rq.scripts import log as stdio
+from rq.spool import Spool, batch_dirs
+from rq.states import State
+
+_DOTS = 1024  # bytes at most, that stand for lost ones
+
+
+class Output:
+    """Writes the logs of one queue's leases."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+
+    def write(self, lease: Lease, offset: int, data: bytes, gap: bool) -> int:
+        """Append to the log of an attempt; return how many bytes it has now.
+
+        WrongOffset when it does not end at `offset`; `gap`: what is missing there is
+        lost, and the log says so.
+        """
+        with self._opened(lease) as (fd, begin):
+            have = lease.logged or 0
+            if gap and offset > have:
+                data = b"[%d bytes lost]\n%b" % (offset - have, data)
+            elif offset != have:
+                raise WrongOffset(
+                    f"the log of this attempt has {have} bytes, and not {offset}: go on "
+                    "from there",
+                    have,
+                )
+            lease.logged = have + _written(fd, data, begin + have)
+        return lease.logged
+
+    def end(self, lease: Lease, how: str, took: float, wanted: bool) -> None:
+        """Write the last line of an attempt, if it has printed something, or if it is
+        `wanted`; what cannot be written is lost, as on a full disk."""
+        with contextlib.suppress(OSError):
+            if not wanted and not self._has_begun(lease):
+                return
+            with self._opened(lease) as (fd, begin):
+                last = f"{stdio.ended(0, how, took)}\n".encode()
+                _written(fd, last, begin + (lease.logged or 0))
+
+    def _has_begun(self, lease: Lease) -> bool:
+        if lease.logged is not None:
+            return True
+        if not lease.restored:
+            return False
+        return self._spool.log_size(lease.msg_id) > lease.held.base
+
+    @contextlib.contextmanager
+    def _opened(self, lease: Lease) -> Iterator[tuple[int, int]]:
+        """Open the log of an attempt, begin it if that was not done; give its descriptor,
+        and where in it the attempt's own bytes begin."""
+        path = f"{folder(State.RUN, lease.msg_id)}/{JOB}/{STDIO_LOG}"
+        self._spool.settle(lease.msg_id)
+        directory = self._spool.run_folders.open_work_dir(lease.msg_id)
+        try:
+            fd, _ = stdio.open_log(directory, path, batch_dirs.set_aside)
+        finally:
+            os.close(directory)
+        try:
+            head = stdio.began_elsewhere(lease.by, lease.held.since)
+            begin = lease.held.base + len(head)
+            if lease.logged is None:
+                lease.logged = _begun(fd, lease.held.base, head)
+            yield fd, begin
+        finally:
+            os.close(fd)
+
+
+def _begun(fd: int, base: int, head: bytes) -> int:
+    """Let a log have the head of an attempt behind `base` bytes of those before; return
+    how many bytes of its own the attempt has there."""
+    size, begin = os.fstat(fd).st_size, base + len(head)
+    if size > begin:
+        return size - begin
+    if size < base:  # a power cut has taken the end of what was there
+        _fill(fd, size, base)
+    _written(fd, head, base)
+    return 0
+
+
+def _fill(fd: int, size: int, base: int) -> None:
+    """Let a file reach up to `base`, and say in it that bytes were lost. What is more
+    than a few lines becomes a hole, which costs nothing."""
+    number = base - size
+    note = (b"[%d bytes lost]\n" % number)[:number]
+    _written(fd, note.ljust(min(number, _DOTS), b"."), size)
+    if number > _DOTS:
+        os.ftruncate(fd, base)
+
+
+def _written(fd: int, data: bytes, at: int) -> int:
+    """Write all of it at a place in a file; return how many bytes that are."""
+    view, done = memoryview(data), 0
+    while done < len(data):
+        done += os.pwrite(fd, view[done:], at + done)
+    return len(data)

@@ -1,0 +1,70 @@
+"""Takes the files that attempts elsewhere hand in, and verifies those they end with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Executor
+
+from rq.errors import Refused, TooLarge
+from rq.message import Attachment
+from rq.queues.attempts.lease import Lease
+from rq.spool import Spool, results
+
+
+class Results:
+    """The result files of one queue's leases."""
+
+    def __init__(
+        self, spool: Spool, loop: asyncio.AbstractEventLoop, files: Executor
+    ) -> None:
+        """`files`: threads that copy and hash."""
+        self._spool = spool
+        self._loop = loop
+        self._files = files
+
+    async def take(self, lease: Lease, name: str, source: int) -> Attachment:
+        """Copy an open file into the folder of a leased message, durably."""
+        self._check_name(lease, name)
+        spool, msg_id = self._spool, lease.msg_id
+        with (
+            results.opened(spool, msg_id, lease.held.attempt) as place,
+            spool.working_on(msg_id),
+        ):
+            lease.hands_in = True
+            return await self._loop.run_in_executor(
+                self._files, results.take, place, source, name
+            )
+
+    async def verified(
+        self, lease: Lease, wanted: Mapping[str, str]
+    ) -> dict[str, Attachment]:
+        """Return files that were handed in as the attachments that they will be; they
+        are durable. NotWhole: one of them is not what it should be."""
+        if len(wanted) > results.MOST:
+            raise TooLarge(f"an attempt hands in at most {results.MOST} files")
+        for name in wanted:
+            self._check_name(lease, name)
+        spool, msg_id = self._spool, lease.msg_id
+        with spool.working_on(msg_id):
+            return await self._loop.run_in_executor(
+                self._files,
+                results.verify,
+                spool.dir_fd,
+                msg_id,
+                lease.held.attempt,
+                wanted,
+            )
+
+    def _check_name(self, lease: Lease, name: str) -> None:
+        message = lease.message or self._spool.read(lease.msg_id)
+        if name in message.attachments:
+            raise Refused(
+                f"a result cannot be called {name}: the message has an attachment of "
+                "that name"
+            )
+
+    def drop(self, lease: Lease) -> None:
+        """Remove what an attempt has handed in that was not done."""
+        if lease.hands_in:
+            results.drop(self._spool, lease.msg_id, lease.held.attempt)

@@ -1,0 +1,183 @@
+"""The end of a message's attempt, whoever worked on it: one event, its facts, its
+riders, and what it owes to other queues."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rq.causes import Cause
+from rq.logs import fields
+from rq.message import Attachment, Message
+from rq.queues.attempts.outcome import AGAIN, WELL, Outcome
+from rq.queues.delivery import owed
+from rq.queues.owner.owner import Owner
+from rq.queues.runner import abort
+from rq.queues.runner.abort import Abort
+from rq.spool.record import Facts, More, OutEntry
+from rq.states import Event, Role, State
+
+_NOT_BEGUN = {Event.FAIL: "err", Event.REQUEUE: "requeue"}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """An attempt that is over."""
+
+    message: Message
+    decided: Outcome
+    facts: Facts
+    key: str | None = None  # its exclusion key, which is free from now on
+    touched: bool = False  # its script has written to the file `msg`
+    # Files that become attachments, if the attempt has ended well.
+    results: Mapping[str, Attachment] = field(default_factory=dict)
+    owes: Sequence[OutEntry] = ()  # what it owes beside webhooks and its copy
+    more: More = field(default_factory=More)  # further fields of its line
+
+
+def fire(owner: Owner, end: End) -> None:
+    """End an attempt as decided, with its riders and what it owes; after an error that no
+    rule covers, in err."""
+    msg_id = end.message.msg_id
+    try:
+        _fire(owner, end)
+    except Exception as error:
+        log.exception("RQ failed to end a message: %s", fields(msg_id=msg_id))
+        if owner.spool.find(msg_id) is not State.RUN:
+            return
+        text = f"{end.decided.name}, but {abort.unforeseen(error)}"
+        facts: Facts = {"cause": Cause.FAULT, "text": text, "outcome": "err"}
+        owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
+        owner.backlog.release_riders(msg_id)
+    finally:
+        owner.backlog.free_key(end.key)
+        owner.wake()
+
+
+def give_back(
+    owner: Owner,
+    message: Message,
+    key: str | None,
+    why: Abort,
+    more: More | None = None,
+) -> None:
+    """End an attempt on `message` that did not begin; `key` is its exclusion key."""
+    msg_id = message.msg_id
+    unchanged: Message | None = None
+    if why.event is Event.REQUEUE:  # this was no attempt
+        due = owner.spool.clock() + why.wait if why.wait else message.due
+        changed = message.with_(attempt=message.attempt - 1, due=due)
+        unchanged = message = changed
+    name = _NOT_BEGUN[why.event]
+    facts: Facts = {"cause": why.cause, "text": why.text, "outcome": name}
+    line: More = {**(more or {})}
+    if why.event is Event.FAIL:
+        line.update(owner.spool.owed_by(message, facts))
+    owner.spool.fire(
+        msg_id,
+        why.event,
+        Role.QUEUE,
+        message=unchanged,
+        facts=facts,
+        spare=message,
+        **line,
+    )
+    owner.backlog.free_key(key)
+    owner.backlog.release_riders(msg_id)
+    if why.event is Event.REQUEUE:
+        owner.backlog.add(msg_id, message)
+    owner.wake()
+
+
+def _fire(owner: Owner, end: End) -> None:
+    message, msg_id = end.message, end.message.msg_id
+    decided = _with_room(owner, message, end.decided)
+    riders = _riders(owner, msg_id, decided.event)
+    changed = _changed(owner, message, decided, riders)
+    more: More = {**end.more}
+    if end.results and decided.event in WELL:
+        more["results"] = list(end.results)
+        all_files = {**message.attachments, **end.results}
+        changed = (changed or message).with_(attachments=all_files)
+    if changed is None and end.touched:
+        changed = message  # its script has written to the file: write it anew
+    if riders:
+        more["riders"], more["rides"] = riders, owner.full_id(msg_id)
+    out = _out(owner, changed or message, decided, end)
+    if out:
+        more["out"] = out
+    line = owner.spool.fire(
+        msg_id,
+        decided.event,
+        Role.QUEUE,
+        message=changed,
+        facts=end.facts,
+        spare=changed or message,
+        **more,
+    )
+    owner.backlog.forget_riders(msg_id)
+    for rider in riders:
+        owner.spool.ride(rider, decided.event, line)
+    _hold_or_release(owner, message, decided)
+    if decided.event in AGAIN:
+        owner.backlog.add(msg_id, changed or message)
+
+
+def _out(owner: Owner, message: Message, decided: Outcome, end: End) -> list[OutEntry]:
+    """Count an end, and return what it owes."""
+    out = list(end.owes)
+    if decided.event not in AGAIN:
+        owner.count("err" if decided.event is Event.FAIL else "done")
+        out += owed.owes(owner.spool, owner.settings, message, decided, end.facts)
+    return out
+
+
+def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:
+    """Return the decision; when too many names are waited for, its message alone waits."""
+    name, now = decided.waits_for, owner.spool.clock()
+    if name is None or owner.backlog.waiting.has_room(message.dest, name, now):
+        return decided
+    return dataclasses.replace(decided, waits_for=None)
+
+
+def _hold_or_release(owner: Owner, message: Message, decided: Outcome) -> None:
+    """Hold back, or release, the messages that wait for the same name as this one."""
+    if decided.waits_for is not None:
+        until = owner.spool.clock() + decided.delay
+        owner.backlog.waiting.hold(
+            message.msg_id, message.dest, decided.waits_for, until
+        )
+    elif decided.event is not Event.REQUEUE:
+        owner.backlog.waiting.hold_no_longer(message.dest)
+
+
+def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
+    """Return the riders that end with a message; when it has failed, release them all."""
+    if event in WELL:
+        return owner.backlog.riders_of(msg_id)
+    owner.backlog.release_riders(msg_id)
+    return []
+
+
+def _changed(
+    owner: Owner, message: Message, decided: Outcome, riders: list[str]
+) -> Message | None:
+    """Return the new content of a message whose attempt has ended, if it changed."""
+    if decided.event is Event.RETRY:
+        due = owner.spool.clock() + decided.delay
+        if decided.waits_for is not None:
+            due = message.due  # its turn among those that wait with it
+        counted = decided.cause is not Cause.LATER
+        return message.with_(count=message.count + counted, due=due)
+    if decided.event is Event.REQUEUE:
+        return message  # its file has not yet the number of this attempt
+    if decided.cause in (Cause.RESEND_LIMIT, Cause.CRASH_LIMIT):
+        return message.with_(count=message.count + 1)
+    if riders:
+        dups = tuple(owner.full_id(rider) for rider in reversed(riders))
+        return message.with_(dups=dups)
+    return None

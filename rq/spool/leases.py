@@ -1,0 +1,158 @@
+"""What the journal tells of leases: those that are out, and those that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rq.spool.record import Record
+from rq.states import Event, State
+
+MOST_ENDED = 100_000
+_KEPT = 600.0  # seconds that the end of a lease is remembered, at least
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """A lease that is out."""
+
+    attempt: int
+    token: str  # its digest
+    by: str
+    seconds: float  # the most that the journal tells it was granted
+    since: float  # epoch seconds: its claim
+    renewed: float  # epoch seconds: its claim, or what the journal told of it last
+    base: int = 0  # bytes of its message's log before it
+    key: str | None = None  # exclusion key
+    riders: tuple[str, ...] = ()
+    left: float = 0.0  # seconds that it has at a start; saved by a clean stop
+
+    def to_json(self) -> list[object]:
+        """Return it as a checkpoint has it."""
+        return [
+            self.attempt,
+            self.token,
+            self.by,
+            self.seconds,
+            self.since,
+            self.renewed,
+            self.base,
+            self.key,
+            list(self.riders),
+            self.left,
+        ]
+
+    def bounded(self, now: float) -> float:
+        """Return how many seconds it has after a crash: all that it was granted, but not
+        past twice as many from what the journal told last."""
+        return min(self.seconds, max(0.0, self.renewed + 2 * self.seconds - now))
+
+
+def held_from(values: Sequence[object]) -> Held:
+    """Return a lease as a checkpoint has it; ValueError if that is none."""
+    match values:
+        case [
+            int(attempt),
+            str(token),
+            str(by),
+            int() | float() as seconds,
+            int() | float() as since,
+            int() | float() as renewed,
+            int(base),
+            str() | None as key,
+            list(riders),
+            int() | float() as left,
+        ]:
+            return Held(
+                attempt=attempt,
+                token=token,
+                by=by,
+                seconds=seconds,
+                since=since,
+                renewed=renewed,
+                base=base,
+                key=key,
+                riders=tuple(str(rider) for rider in riders),
+                left=left,
+            )
+    raise ValueError("not a lease")
+
+
+def held_in(record: Record) -> Held | None:
+    """Return the lease that a claim begins; None: it begins none."""
+    lease = record.get("lease")
+    if lease is None or record["ev"] != Event.CLAIM:
+        return None
+    when = record["ts"] / 1e6
+    return Held(
+        attempt=record["attempt"],
+        token=lease["hash"],
+        by=lease["by"],
+        seconds=lease["seconds"],
+        since=when,
+        renewed=when,
+        base=lease.get("base", 0),
+        key=lease.get("key"),
+        riders=tuple(lease.get("riders", ())),
+    )
+
+
+class Ended(NamedTuple):
+    """How a lease has ended."""
+
+    msg_id: str
+    event: str
+    at: float  # epoch seconds
+    by: str  # who held it
+    word: str  # digest of what its holder has said; "": RQ has ended it
+    kept: float  # seconds
+
+
+class EndedLeases:
+    """How leases have ended, by the digest of their token, as long as somebody may ask."""
+
+    def __init__(self, rows: Iterable[Sequence[object]] = ()) -> None:
+        """`rows` as `rows` gives them."""
+        self._by_token: dict[str, Ended] = {}
+        for token, *values in rows:
+            self._by_token[str(token)] = Ended(*values)  # type: ignore[arg-type]  # ours
+
+    def __len__(self) -> int:
+        return len(self._by_token)
+
+    def of(self, token: str) -> Ended | None:
+        """Return how a lease has ended; None: nobody remembers."""
+        return self._by_token.get(token)
+
+    def take(self, record: Record) -> None:
+        """Remember what a line tells of the end of a lease, if it does."""
+        lease = record.get("lease")
+        if lease is None or record["state"] == State.RUN:
+            return
+        now = record["ts"] / 1e6
+        kept = max(_KEPT, 2 * lease.get("seconds", 0.0))
+        word = lease.get("word", "")
+        ended = Ended(record["msg"], record["ev"], now, lease["by"], word, kept)
+        self._by_token[lease["hash"]] = ended
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        """Forget the oldest when it is old, or when there are too many; each end that
+        comes makes room for two."""
+        for _ in range(2):
+            oldest = next(iter(self._by_token))
+            ended = self._by_token[oldest]
+            if now - ended.at <= ended.kept and len(self._by_token) <= MOST_ENDED:
+                return
+            del self._by_token[oldest]
+
+    def rows(self, at_once: int) -> Iterator[list[list[object]]]:
+        """Give rows for the index, so many at once; ends may come and go meanwhile."""
+        tokens = list(self._by_token)
+        for at in range(0, len(tokens), at_once):
+            yield [
+                [token, *self._by_token[token]]
+                for token in tokens[at : at + at_once]
+                if token in self._by_token
+            ]

@@ -1,0 +1,28 @@
+"""The keys of prepared messages: an owner remembers those that can still be committed."""
+
+import asyncio
+from types import SimpleNamespace
+
+from harness.spool import a_message
+
+from rq.queues.control import idempotency
+from rq.states import Event, Role
+
+
+def test_the_key_of_a_prepared_message_is_forgotten_when_that_was_removed(owner):
+    spool = owner.spool
+    queue = SimpleNamespace(
+        spool=spool,
+        prepared={},
+        make=lambda request, key: a_message(spool.new_id(), **request),
+        admission=SimpleNamespace(check_open=lambda: None),
+    )
+    asked = [
+        idempotency.prepare(queue, queue.prepared, {"param1": key}, key)
+        for key in ("kept", "removed", "committed")
+    ]
+    kept, removed, committed = (msg_id for msg_id, _ in asked)
+    spool.fire(removed, Event.DISCARD, Role.CREATOR)
+    spool.submit(spool.read(committed))
+    asyncio.run(idempotency.forget_removed(queue))
+    assert queue.prepared == {"kept": kept}

@@ -1,0 +1,108 @@
+"""kill -9 of the owner while leases are out: none is shortened, none is eternal, and an
+end counts once."""
+
+import pytest
+from harness.queues import running_queue
+from harness.sockets import old_line
+from harness.waiting import wait_until
+
+from rq.errors import OutcomeUnknown, Unreachable
+from rq.spool import check
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def queue(tmp_path):
+    with running_queue(tmp_path, num_workers=0, pull={}) as queue:
+        yield queue
+
+
+def lease(queue, **asked):
+    return queue.ok("lease", asked)["leases"]
+
+
+def say(queue, command, taken, **asked):
+    [row] = queue.ok(command, {"tokens": [taken["token"]], **asked})["results"]
+    return row
+
+
+def finish(queue, taken, **said):
+    asked = {"finishes": [{"token": taken["token"], **said}]}
+    return queue.ok("finish", asked)["results"][0]
+
+
+def crash_in(queue, point, command, arg):
+    """Ask for something, and let the owner die at a point of it; start it again."""
+    queue.crash_at(point)
+    with (
+        old_line(queue.dir.socket) as line,
+        pytest.raises((OutcomeUnknown, Unreachable)),
+    ):
+        line.ask(command, arg)
+    wait_until(lambda: not queue.alive)
+    queue.start()
+
+
+@pytest.mark.parametrize("point", ["journal:written", "journal:after-sync"])
+def test_an_end_whose_answer_was_lost_counts_once(queue, point):
+    queue.send()
+    [taken] = lease(queue)
+    said = {"token": taken["token"], "word": "resend", "delay": 9999}
+    crash_in(queue, point, "finish", {"finishes": [said]})
+    row = finish(queue, taken, word="resend", delay=9999)
+    assert (row["ok"], row["state"]) == (True, "que")
+    message = queue.get(taken["msg_id"])
+    assert (message["count"], message["attempt"]) == (1, 1)
+
+
+def test_a_lease_whose_token_was_lost_runs_out(queue):
+    msg_id = queue.send()
+    crash_in(queue, "journal:after-sync", "lease", {"seconds": 1})
+    message = queue.until(msg_id, "que")
+    assert (message["count"], message["result"]["cause"]) == (1, "lease_ended")
+    [taken] = lease(queue)
+    assert taken["attempt"] == 2
+
+
+def test_a_crash_shortens_no_lease(queue):
+    queue.send()
+    [taken] = lease(queue, seconds=5)
+    assert say(queue, "renew", taken, seconds=600)["seconds"] == 600
+    queue.crash()
+    queue.start()
+    [row] = queue.ok("leases")["leases"]
+    assert row["until"] - queue.ok("leases")["leases"][0]["since"] > 590
+    assert say(queue, "renew", taken)["seconds"] == 600
+    assert finish(queue, taken, word="done")["state"] == "done"
+
+
+def test_a_lease_that_is_over_is_over_after_a_crash(queue):
+    msg_id = queue.send()
+    [taken] = lease(queue, seconds=1)
+    say(queue, "start", taken)
+    queue.crash_at("journal:after-sync")
+    wait_until(lambda: not queue.alive)
+    queue.start()
+    message = queue.until(msg_id, "que")
+    assert (message["count"], message["attempt"]) == (1, 1)
+    assert say(queue, "renew", taken)["kind"] == "lease_over"
+
+
+def test_a_stop_with_leases_out_is_clean(queue):
+    msg_id = queue.send()
+    [taken] = lease(queue)
+    assert queue.stop() == 0
+    assert check.check(queue.dir) == []
+    queue.start()
+    assert queue.state(msg_id) == "run"
+    assert finish(queue, taken, word="done")["state"] == "done"
+
+
+def test_a_word_of_release_counts_once(queue):
+    msg_id = queue.send()
+    [taken] = lease(queue)
+    asked = {"tokens": [taken["token"]]}
+    crash_in(queue, "journal:after-sync", "release", asked)
+    assert say(queue, "release", taken)["state"] == "que"
+    assert queue.get(msg_id)["count"] == 0
