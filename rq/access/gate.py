@@ -146,7 +146,8 @@ def _uid_or_none(name: str) -> int | None:
 
 
 def _higher(role: Role | None, other: Role) -> Role:
-    return other if role is None or other.covers(role) else role
+    """Return the role that covers the other one, else `other`, which is named later."""
+    return role if role is not None and role.covers(other) else other
 
 
 def _role(text: str, of: str) -> Role:

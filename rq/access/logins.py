@@ -21,7 +21,7 @@ from rq.errors import BadConfig
 
 _REMEMBERED = 1000  # logins, and addresses they came from
 _TRUSTED, _STRANGE = -1.0, 0.0  # suspicion of addresses without wrong guesses
-_KEYS = ("password", "role", "queues")
+_KEYS = ("password", "role", "queues", "sends")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -35,10 +35,13 @@ class User:
     stored: str  # the hash, or the password itself
     role: Role = Role.ADMIN
     queues: tuple[str, ...] = EVERY_QUEUE
+    sends: tuple[str, ...] = ()  # beyond what the role allows
 
     @property
     def principal(self) -> Principal:
-        return Principal(name=self.name, role=self.role, queues=self.queues)
+        return Principal(
+            name=self.name, role=self.role, queues=self.queues, sends=self.sends
+        )
 
     @property
     def proof(self) -> str:
@@ -151,7 +154,11 @@ def _user(name: str, value: object) -> User:
         raise BadConfig(f"basic_auth: the password of {name} is not text")
     passwords.check_form(name, stored)
     return User(
-        name=name, stored=stored, role=_role(name, fields), queues=_queues(name, fields)
+        name=name,
+        stored=stored,
+        role=_role(name, fields),
+        queues=_patterns(name, fields, "queues", EVERY_QUEUE),
+        sends=_patterns(name, fields, "sends", ()),
     )
 
 
@@ -165,12 +172,14 @@ def _role(name: str, fields: Mapping[str, object]) -> Role:
         ) from None
 
 
-def _queues(name: str, fields: Mapping[str, object]) -> tuple[str, ...]:
-    queues = fields.get("queues", list(EVERY_QUEUE))
-    if not isinstance(queues, list) or not all(
-        isinstance(pattern, str) and pattern for pattern in queues
+def _patterns(
+    name: str, fields: Mapping[str, object], key: str, default: tuple[str, ...]
+) -> tuple[str, ...]:
+    patterns = fields.get(key, list(default))
+    if not isinstance(patterns, list) or not all(
+        isinstance(pattern, str) and pattern for pattern in patterns
     ):
         raise BadConfig(
-            f'basic_auth: the queues of {name} are not a list such as ["mail-*"]'
+            f'basic_auth: the {key} of {name} are not a list such as ["mail-*"]'
         )
-    return tuple(queues)
+    return tuple(patterns)

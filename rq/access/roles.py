@@ -1,31 +1,35 @@
-"""Roles in their order, and who somebody is once they are known."""
+"""Roles, which of them covers which, and who somebody is once they are known."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 
 class Role(StrEnum):
-    """What somebody may do; each role may do what those before it may."""
+    """What somebody may do. Each role may do what those before it may, except that a
+    producer leases nothing, and a worker sends nothing."""
 
     VIEWER = "viewer"  # looks at everything
     PRODUCER = "producer"  # sends messages
+    WORKER = "worker"  # works on messages under leases
     OPERATOR = "operator"  # changes messages and queues that are there
     ADMIN = "admin"  # makes and removes queues, and so runs programs
 
-    @property
-    def rank(self) -> int:
-        """Return the place in the order, 0 the least."""
-        return _ORDER.index(self)
-
     def covers(self, other: Role) -> bool:
         """Return whether this role may do what `other` may."""
-        return self.rank >= other.rank
+        return other in _COVERED[self]
 
 
-_ORDER = tuple(Role)
+_COVERED: Mapping[Role, frozenset[Role]] = {
+    Role.VIEWER: frozenset({Role.VIEWER}),
+    Role.PRODUCER: frozenset({Role.VIEWER, Role.PRODUCER}),
+    Role.WORKER: frozenset({Role.VIEWER, Role.WORKER}),
+    Role.OPERATOR: frozenset(Role) - {Role.ADMIN},
+    Role.ADMIN: frozenset(Role),
+}
 EVERY_QUEUE = ("*",)
 
 
@@ -33,15 +37,22 @@ EVERY_QUEUE = ("*",)
 class Principal:
     """Somebody who was let in.
 
-    `queues` are shell patterns (`mail-*`) of the queues they may ask of.
+    `queues` are shell patterns (`mail-*`) of the queues they may ask of. To those of
+    `sends` they may send whatever their role is: a worker's scripts may have to.
     """
 
     name: str
     role: Role
     queues: tuple[str, ...] = EVERY_QUEUE
+    sends: tuple[str, ...] = ()
 
     def may(self, role: Role) -> bool:
         return self.role.covers(role)
+
+    def may_send(self, queue: str) -> bool:
+        """Return whether they may send messages to a queue."""
+        by_role = self.may(Role.PRODUCER) and self.sees(queue)
+        return by_role or _fits(queue, self.sends)
 
     @property
     def is_limited(self) -> bool:
@@ -50,4 +61,8 @@ class Principal:
 
     def sees(self, queue: str) -> bool:
         """Return whether they may ask of a queue."""
-        return any(fnmatchcase(queue, pattern) for pattern in self.queues)
+        return _fits(queue, self.queues)
+
+
+def _fits(queue: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(queue, pattern) for pattern in patterns)

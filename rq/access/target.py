@@ -3,12 +3,26 @@ routes it can never read it differently."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote_to_bytes
 
 SPELLING = (
     "The target of a request begins with exactly one slash, and has no empty part, no "
     "dots for a directory, no backslash, no encoded slash and no control characters."
 )
+
+
+_TOKEN = re.compile(r"(~[0-9]{1,10}~[0-9a-f]{4})[0-9a-f]{28}", re.ASCII)
+
+
+def for_logs(path: str) -> str:
+    """Return a path as a log may hold it: whoever knows the token of a lease may end the
+    lease.
+
+    >>> for_logs("/leases/20261123.0305.58.806.1~2~0123456789abcdef0123456789abcdef/log")
+    '/leases/20261123.0305.58.806.1~2~0123…/log'
+    """
+    return _TOKEN.sub(r"\1…", path)
 
 
 def is_plain(raw: bytes) -> bool:

@@ -38,6 +38,7 @@ class Token:
     sha256: str
     role: Role
     queues: tuple[str, ...] = EVERY_QUEUE
+    sends: tuple[str, ...] = ()  # patterns of queues, beyond what its role allows
     created: float
     created_by: str
     end: float | None = None
@@ -48,7 +49,10 @@ class Token:
     @property
     def principal(self) -> Principal:
         # No name of a user holds a colon, so a token is never taken for a user.
-        return Principal(name=f"token:{self.name}", role=self.role, queues=self.queues)
+        name = f"token:{self.name}"
+        return Principal(
+            name=name, role=self.role, queues=self.queues, sends=self.sends
+        )
 
 
 class Tokens:
@@ -148,18 +152,23 @@ def _token(row: object) -> Token:
         name=row["name"],
         sha256=row["sha256"],
         role=Role(row["role"]),
-        queues=tuple(row["queues"]),
+        queues=_patterns(row["queues"]),
+        sends=_patterns(row.get("sends", [])),
         created=float(row["created"]),
         created_by=str(row["created_by"]),
         end=None if end is None else float(end),
     )
     if not _NAME.fullmatch(token.name) or not _DIGEST.fullmatch(token.sha256):
         raise ValueError("its name or its sha256")
-    if isinstance(row["queues"], str) or not all(
-        isinstance(pattern, str) and pattern for pattern in token.queues
+    return token
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(
+        isinstance(pattern, str) and pattern for pattern in value
     ):
         raise ValueError("its queues")
-    return token
+    return tuple(value)
 
 
 def create(root: Root, token: Token) -> None:
@@ -185,7 +194,9 @@ def _check(token: Token) -> None:
             f"{token.name!r:.80} cannot be the name of a token: 1 to 64 letters, digits "
             "and ._@-, the first a letter or a digit"
         )
-    if not all(pattern.isprintable() and pattern for pattern in token.queues):
+    if not all(
+        pattern.isprintable() and pattern for pattern in (*token.queues, *token.sends)
+    ):
         raise BadInput("a pattern of queues is text that can be shown, say 'mail-*'")
 
 
@@ -222,7 +233,10 @@ def _change(root: Root, change: Callable[[list[Token]], list[Token]]) -> None:
 
 
 def _row(token: Token) -> dict[str, object]:
-    return {**asdict(token), "queues": list(token.queues)}
+    row = {**asdict(token), "queues": list(token.queues), "sends": list(token.sends)}
+    if not token.sends:
+        del row["sends"]  # an older RQ reads the file as well
+    return row
 
 
 def warnings(root: Root, now: float) -> list[str]:

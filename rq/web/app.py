@@ -13,6 +13,7 @@ from rq.access import tokens
 from rq.layout import Root
 from rq.web import guard, health, pages, rest, secret, signin
 from rq.web import site as sites
+from rq.web.api import table as api
 from rq.web.auditing import Auditor
 from rq.web.credentials import Credentials
 from rq.web.pages import templating
@@ -47,6 +48,7 @@ def table(site: Site, credentials: Credentials | None = None) -> Routes:
     routes = Routes()
     signin.add_routes(routes, site, credentials or Credentials(site))
     rest.add_routes(routes, site)
+    api.add_routes(routes, site)
     pages.add_routes(routes, site)
     return routes
 

@@ -82,7 +82,9 @@ class Attachments:
             file, intake = upload
             about = {**message, "name": file, "pathname": f"/{file}"}
             wanted = {**about, "digests": intake.digests()}
-            reply = await self._site.owners.attach(name, wanted, intake.fd)
+            reply = await self._site.owners.with_file(
+                name, "attach_message", wanted, intake.fd
+            )
         return reply, Form(fields)
 
     async def _receive(

@@ -9,6 +9,7 @@ from falcon.asgi import Request, Response
 
 from rq.access.audit import PERIOD, Audit, Deed
 from rq.access.roles import Role
+from rq.access.target import for_logs
 from rq.web.origin import SAFE
 from rq.web.site import Site
 
@@ -96,4 +97,4 @@ def _what(req: Request) -> str:
     form = getattr(req.context, "form", None)
     fields = form.fields if form is not None else []
     words = [f"{key}={value[:_LONGEST]}" for key, value in fields if key in _FIELDS]
-    return " ".join((req.method, req.path, *words[: len(_FIELDS)]))
+    return " ".join((req.method, for_logs(req.path), *words[: len(_FIELDS)]))

@@ -1,7 +1,7 @@
 """One connection of the web: gunicorn's, with bounds on what its client may cost others.
 
 It may not decide who is let in; it tells every request what the kernel says of the other
-end, as `scope["rq.uid"]`.
+end, as `scope["rq.uid"]`, and when that has gone, as `scope["rq.lost"]`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _PIECE = 16 * 1024  # bytes of a body that are handed on in one, if they are the
 STALL_TIME = 300  # seconds until a client is left that takes nothing of an answer
 _BYTES_ACKED = slice(120, 128)  # of struct tcp_info
 UID = "rq.uid"  # in a request's scope: uid of the other end; None: not known
+LOST = "rq.lost"  # in the scope: an event that is set when the client has gone
 ADMITTED = "rq.admitted"  # in the scope: a function to call once the client is let in
 
 Scope: TypeAlias = dict[str, Any]  # and messages, as ASGI has them
@@ -56,12 +57,14 @@ class Connection(ASGIProtocol):
         self._ahead = b""  # what has come and was not read yet
         self._going_on = False
         self._progress_timer: asyncio.TimerHandle | None = None
+        self._lost = asyncio.Event()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[UID] = self._visitor.uid
         # As it was accepted: of one that was reset meanwhile nobody else knows it.
         scope["client"] = self._visitor.client
         scope[ADMITTED] = self._admit
+        scope[LOST] = self._lost
         await self._inner(scope, receive, send)
 
     def _admit(self) -> None:
@@ -191,6 +194,7 @@ class Connection(ASGIProtocol):
         if self._progress_timer is not None:
             self._progress_timer.cancel()
         self._visitors.leave(self._visitor)
+        self._lost.set()
         super().connection_lost(exc)
         # They know each other: what they hold would stay until Python looks for such.
         self._ahead, self._callback_parser = b"", None

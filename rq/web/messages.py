@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from datetime import UTC
@@ -68,6 +69,7 @@ _DONE = {
 }
 CLEANER = "cleaner"
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
+_PARTS = re.compile("[/?#]")  # what parts a dest
 _NO_METHOD = "400 - Invalid method param"
 NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
 BEGIN_ANEW = (
@@ -171,10 +173,19 @@ class Messages:
 
     async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         form = await forms.read(req)
-        check_dest(req, name, {})
+        check_dest(req, name, await self._copied(name, msg_id))
         reply = await self._ask(req, name, "clone_message", msg_id)
         text = f"cloned as {str(reply[1]).rpartition('/')[2]}"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
+
+    async def _copied(self, name: str, msg_id: str) -> Mapping[str, object]:
+        """Return the fields of a message that goes to the queue that it names."""
+        if name not in _FOR_OTHERS:
+            return {}
+        try:
+            return await reading.message(self._site, name, checked(msg_id))
+        except NoSuchMessage:
+            return {}  # the queue says so
 
     async def run_now(
         self, req: Request, resp: Response, name: str, msg_id: str
@@ -254,7 +265,7 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
     one that would run in another queue than it says."""
     principal: Principal = req.context.principal
     dest = fields.get("dest")
-    if CLEANER in (queue, str(dest).rstrip("/").rpartition("/")[2]):
+    if queue == CLEANER or names_cleaner(str(dest)):
         rights.demand(req, Role.OPERATOR)
     if principal.is_limited and dest not in (None, queue):
         raise OtherQueue(
@@ -265,12 +276,27 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
         _check_same(queue, dest)
 
 
+def names_cleaner(dest: str) -> bool:
+    """Return whether a dest may lead to the cleaner, wherever it names it: its readers
+    differ."""
+    return CLEANER in _PARTS.split(dest)
+
+
 def _check_same(queue: str, dest: str) -> None:
     """BadMessage when a message says that it is for another queue than the one that
     would take it; which host it names does not matter, for one has many names."""
-    named = f"/{dest}".partition("/q/")[2].partition("/")[0] or dest
-    if named != queue:
+    if _queue_named(dest) != queue:
         raise BadMessage(
             f"dest is {dest!r:.80}, and this route's messages go to {queue}: send it to "
             "the route of its own queue, or to that of relay when it is elsewhere"
         )
+
+
+def _queue_named(dest: str) -> str:
+    """Return the queue that a dest names, as the relay reads it.
+
+    >>> [_queue_named(d) for d in ("mail", "/q/mail", "http://h:1/any/q/mail?x#y")]
+    ['mail', 'mail', 'mail']
+    """
+    _, has_queue, rest = f"/{dest}".partition("/q/")
+    return _PARTS.split(rest, maxsplit=1)[0] if has_queue else dest

@@ -45,8 +45,20 @@ def check_origin(req: Request) -> None:
         origin = req.get_header("Origin")
         if origin is None:
             return
-        if urlsplit(origin).netloc.lower() == (req.get_header("Host") or "").lower():
+        if _host_of(origin).lower() == (req.get_header("Host") or "").lower():
             return
     raise falcon.HTTPForbidden(
         description="This request comes from a page of another site; RQ refuses it."
     )
+
+
+def _host_of(origin: str) -> str:
+    """Return host and port of an origin; what is none is its own text, and no host.
+
+    >>> _host_of("http://rq.example:3333"), _host_of("http://[")
+    ('rq.example:3333', 'http://[')
+    """
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return origin

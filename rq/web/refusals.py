@@ -14,6 +14,7 @@ import falcon
 import orjson
 from falcon.asgi import App, Request, Response
 
+from rq.access.target import for_logs
 from rq.errors import RQError, TooOften
 from rq.kinds import URN
 from rq.web import signin
@@ -48,7 +49,7 @@ class Refusals:
             resp.set_header("Retry-After", str(math.ceil(error.wait)))
         if status in (503, 504):
             resp.set_header("Retry-After", "1")
-        self.answer(req, resp, status, str(error), f"{URN}{error.kind}")
+        self.answer(req, resp, status, str(error), error.kind)
         tell_kind(resp, error)
 
     def _challenge(self, req: Request) -> str:
@@ -76,14 +77,15 @@ class Refusals:
             resp.status = error.status
             return
         number = uuid.uuid4().hex[:12]
-        log.error("%s %s failed, as %s", req.method, req.path, number, exc_info=error)
+        path = for_logs(req.path)
+        log.error("%s %s failed, as %s", req.method, path, number, exc_info=error)
         text = f"Something went wrong here; the web's log says more, as {number}."
-        self.answer(req, resp, 500, text)
+        await self._refused(req, resp, RQError(text), params)
 
     def answer(
-        self, req: Request, resp: Response, status: int, text: str, problem: str = ""
+        self, req: Request, resp: Response, status: int, text: str, kind: str = ""
     ) -> None:
-        """Answer with a status and a sentence; `problem` is the type for programs."""
+        """Answer with a status and a sentence; programs go by the kind, if there is one."""
         resp.status = line = falcon.code_to_http_status(status)
         resp.stream = resp.sse = resp.media = resp.data = None
         title = line.partition(" ")[2]
@@ -103,7 +105,7 @@ class Refusals:
             resp.text = page.error_html(self._site, req, status, title, text)
         else:
             resp.content_type = PROBLEM
-            named = {"type": problem} if problem else {}
+            named = {"type": f"{URN}{kind}", "kind": kind} if kind else {}
             body = {**named, "title": title, "status": status, "detail": text}
             resp.data = orjson.dumps(body)
 

@@ -30,7 +30,7 @@ from rq.web.messages import checked
 from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
-from rq.web.unfinished_uploads import UnfinishedUploads, name_of
+from rq.web.unfinished_uploads import name_of
 
 DIGEST = "X-RQ-SHA256"
 _RANGE = re.compile(r"bytes (?:(\d{1,18})-\d{1,18}|\*)/(\d{1,18})")
@@ -44,7 +44,7 @@ def add_routes(routes: Routes, site: Site) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Wanted:
     """What is sent: from which byte of how many; from None is asked how many came."""
 
     start: int | None
@@ -57,12 +57,12 @@ class ResumableUploads:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._parts = UnfinishedUploads(site.root.uploads)
+        self._parts = site.uploads
 
     async def put(
         self, req: Request, resp: Response, name: str, msg_id: str, file: str
     ) -> None:
-        wanted = _wanted(req)
+        wanted = wanted_by(req)
         place = {"msg_id": checked(msg_id), "name": names.attachment(file)}
         state = await self._site.owners.ask(name, "get_message_state", place)
         if state != ["ok", State.PREP]:
@@ -72,9 +72,9 @@ class ResumableUploads:
             say_reply(resp, failed if state[0] == "ok" else state)
             return
         # What there is no room for must not count as begun.
-        check_room(self._site, 0 if wanted.start is None else _left(wanted))
+        check_room(self._site, 0 if wanted.start is None else left(wanted))
         part = self._parts.admit(_name(req, name, place, wanted), wanted.size)
-        with contextlib.closing(_opened(part)) as intake:
+        with contextlib.closing(opened(part)) as intake:
             say_reply(resp, await self._take(req, name, place, wanted, part, intake))
 
     async def _take(
@@ -82,7 +82,7 @@ class ResumableUploads:
         req: Request,
         name: str,
         place: dict[str, str],
-        wanted: _Wanted,
+        wanted: Wanted,
         part: Path,
         intake: Intake,
     ) -> Reply:
@@ -95,7 +95,7 @@ class ResumableUploads:
             await req.stream.exhaust()
             return _go_on_from(have)
         await go_on_from(self._site, intake, wanted.start)
-        await pour(self._site, _no_more(req.stream, _left(wanted)), intake)
+        await pour(self._site, no_more(req.stream, left(wanted)), intake)
         have = os.fstat(intake.fd).st_size
         if have < wanted.size:
             return _go_on_from(have)
@@ -105,14 +105,15 @@ class ResumableUploads:
             "sha256": wanted.sha256,
             "digests": intake.digests(),
         }
-        reply = await self._site.owners.attach(name, about, intake.fd)
+        owners = self._site.owners
+        reply = await owners.with_file(name, "attach_message", about, intake.fd)
         error = failure_in(reply)
         if error is None or error.kind not in PASSING:  # else it is kept for that
             self._parts.forget(part.name)
         return reply
 
     async def _progress(
-        self, name: str, place: dict[str, str], wanted: _Wanted, have: int
+        self, name: str, place: dict[str, str], wanted: Wanted, have: int
     ) -> Reply:
         """Answer how many bytes have come; or that it is attached already."""
         message = await views.message(self._site.owners, name, place["msg_id"])
@@ -122,7 +123,7 @@ class ResumableUploads:
         return ["ok", have]
 
 
-def _name(req: Request, name: str, place: dict[str, str], wanted: _Wanted) -> str:
+def _name(req: Request, name: str, place: dict[str, str], wanted: Wanted) -> str:
     """Return what the file is called in which the pieces are put together."""
     what = [name, place["msg_id"], place["name"], wanted.sha256, str(wanted.size)]
     return name_of("\n".join(what), req.context.principal.name)
@@ -134,20 +135,22 @@ def _go_on_from(have: int) -> list[str]:
     return wire.failure(error, with_kind=True)
 
 
-def _left(wanted: _Wanted) -> int:
+def left(wanted: Wanted) -> int:
+    """Return how many bytes are to come."""
     return max(0, wanted.size - (wanted.start or 0))
 
 
-async def _no_more(pieces: AsyncIterable[bytes], left: int) -> AsyncIterator[bytes]:
+async def no_more(pieces: AsyncIterable[bytes], most: int) -> AsyncIterator[bytes]:
     """Give what comes, and never more than was announced."""
     async for piece in pieces:
-        left -= len(piece)
-        if left < 0:
-            raise BadInput(f"{-left} bytes more came than were announced")
+        most -= len(piece)
+        if most < 0:
+            raise BadInput(f"{-most} bytes more came than were announced")
         yield piece
 
 
-def _wanted(req: Request) -> _Wanted:
+def wanted_by(req: Request) -> Wanted:
+    """Return what a request says that it sends; BadInput without it."""
     sha256 = req.get_header(DIGEST) or ""
     match = _RANGE.fullmatch(req.get_header("Content-Range") or "")
     if match is None or not re.fullmatch(r"[0-9a-f]{64}", sha256):
@@ -156,10 +159,10 @@ def _wanted(req: Request) -> _Wanted:
             "to ask how many have come"
         )
     start = None if match[1] is None else int(match[1])
-    return _Wanted(start, int(match[2]), sha256)
+    return Wanted(start, int(match[2]), sha256)
 
 
-def _opened(part: Path) -> Intake:
+def opened(part: Path) -> Intake:
     """Return the file, which only one request writes at a time."""
     while True:
         try:

@@ -17,13 +17,15 @@ def check_right(
     """Raise NotPermitted unless `principal` may use a route with these fields."""
     if principal is None or right.role is None:
         raise NotPermitted("No role may use this address.")
+    queue = right.queue or params.get("name")
+    if queue and right.role is Role.PRODUCER and principal.may_send(queue):
+        return
     if not principal.may(right.role):
         raise NotPermitted(
             f"{principal.name} is {principal.role} here; this needs {right.role}."
         )
     if right.shared or not principal.is_limited:
         return
-    queue = right.queue or params.get("name")
     if queue is None or not principal.sees(queue):
         what = f"the queue {queue}" if queue else "all queues"
         raise OtherQueue(

@@ -12,6 +12,7 @@ from falcon.asgi import App, Request, Response
 
 from rq.access.roles import Role
 
+API = "/api/v1"  # below it programs speak JSON
 # `async def handler(req, resp, **fields_of_the_path)`.
 Handler = Callable[..., Awaitable[None]]
 
@@ -58,20 +59,25 @@ class Routes:
         self, path: str, handler: Handler, role: Role, **right: Unpack[Scope]
     ) -> None:
         """Let `handler` answer GET (and HEAD) of `path`, say `/q/{name}`."""
-        self._add("GET", path, Route(handler, Right(role=role, **right)))
-        self._add("HEAD", path, Route(handler, Right(role=role, **right)))
+        self.add("GET", path, handler, Right(role=role, **right))
 
     def post(
         self, path: str, handler: Handler, role: Role, **right: Unpack[Scope]
     ) -> None:
         """Let `handler` answer POST of `path`."""
-        self._add("POST", path, Route(handler, Right(role=role, **right)))
+        self.add("POST", path, handler, Right(role=role, **right))
 
     def put(
         self, path: str, handler: Handler, role: Role, **right: Unpack[Scope]
     ) -> None:
         """Let `handler` answer PUT of `path`."""
-        self._add("PUT", path, Route(handler, Right(role=role, **right)))
+        self.add("PUT", path, handler, Right(role=role, **right))
+
+    def add(self, method: str, path: str, handler: Handler, right: Right) -> None:
+        """Let `handler` answer a method of `path`; HEAD as GET."""
+        self._add(method, path, Route(handler, right))
+        if method == "GET":
+            self._add("HEAD", path, Route(handler, right))
 
     def _add(self, method: str, path: str, route: Route) -> None:
         methods = self._table.setdefault(path, {})

@@ -13,6 +13,7 @@ from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.web.owners import Owners
 from rq.web.pools import Pools
+from rq.web.unfinished_uploads import UnfinishedUploads
 
 if TYPE_CHECKING:
     from falcon.asgi import Request, Response
@@ -44,6 +45,7 @@ class Site:
     config: RootConfig
     owners: Owners
     secret: bytes  # signs the session cookie; one for each installation
+    uploads: UnfinishedUploads
     pools: Pools = field(default_factory=Pools)
     livelog: Hub | None = None  # the pages give it
     refilled: Refilled = field(init=False)  # the pages give it
@@ -84,4 +86,5 @@ class Site:
 
 
 def make(root: Root, config: RootConfig, secret: bytes) -> Site:
-    return Site(root, config, Owners(root), secret)
+    uploads = UnfinishedUploads(root.uploads)
+    return Site(root, config, Owners(root), secret, uploads)

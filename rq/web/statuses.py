@@ -6,6 +6,7 @@ from falcon.asgi import Request, Response
 
 from rq.errors import RQError
 from rq.kinds import HEADER, Kind
+from rq.web.routes import API
 
 STATUS_OF: dict[Kind, int] = {
     Kind.BAD_INPUT: 422,
@@ -13,7 +14,11 @@ STATUS_OF: dict[Kind, int] = {
     Kind.NO_SUCH_QUEUE: 404,
     Kind.NO_SUCH_MESSAGE: 404,
     Kind.WRONG_STATE: 409,
+    Kind.CHANGED: 412,
     Kind.ALREADY_COMMITTED: 409,
+    Kind.LEASE_OVER: 409,
+    Kind.LEASE_FORGOTTEN: 410,
+    Kind.WRONG_OFFSET: 409,
     Kind.NOT_WHOLE: 409,
     Kind.UNREADABLE: 409,
     Kind.REFUSED: 409,
@@ -47,5 +52,6 @@ def tell_kind(resp: Response, error: RQError) -> None:
 
 
 def wants_page(req: Request) -> bool:
-    """Return whether a browser asks, rather than a program."""
-    return not req.path.endswith(".json") and "text/html" in req.accept
+    """Return whether a browser asks for what may be a page."""
+    is_data = req.path.endswith(".json") or f"{API}/" in req.path
+    return not is_data and "text/html" in req.accept

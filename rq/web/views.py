@@ -9,6 +9,7 @@ from rq import client
 from rq.errors import RQError
 from rq.replies import (
     Detail,
+    LeasesView,
     MessageRow,
     MessageView,
     Owed,
@@ -83,6 +84,13 @@ async def transaction(
 ) -> TransactionView:
     """Return one transaction."""
     return cast(TransactionView, await owners.demand(queue, "show_txn", request))
+
+
+async def leases(
+    owners: Owners, queue: str, request: Mapping[str, object]
+) -> LeasesView:
+    """Return the leases of a queue that are out, and who asks for some."""
+    return cast(LeasesView, await owners.demand(queue, "leases", request))
 
 
 async def owed(

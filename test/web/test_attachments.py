@@ -55,6 +55,7 @@ def upload(web, msg_id, data, name="a.bin", queue="plain"):
     return web.multipart(path, {"x_format": "json"}, {"filedata": (name, data)})
 
 
+@pytest.mark.slow
 def test_an_attachment_comes_back_as_it_was_sent(web):
     data = os.urandom(3_000_000) + b"\r\n--not the end\r\n"
     msg_id = web.send("plain", _method="prep")
@@ -163,6 +164,7 @@ def test_an_attachment_is_removed(web):
     assert web.post(path, {"_method": "x"}).status == 400
 
 
+@pytest.mark.slow
 def test_an_upload_holds_a_piece_of_a_file_in_memory(web, tmp_path):
     large = tmp_path / "large"
     with large.open("wb") as file:

@@ -34,6 +34,7 @@ def ids(queue):
     return found
 
 
+@pytest.mark.slow
 def test_the_pages_tell_of_the_batch_and_offer_to_end_it_whole(web, ids):
     for msg_id in ids:
         shown = web.page(f"/q/b/{msg_id}")
@@ -46,6 +47,7 @@ def test_the_pages_tell_of_the_batch_and_offer_to_end_it_whole(web, ids):
     assert "batch of 3, 3 left" in web.page("/")
 
 
+@pytest.mark.slow
 def test_each_message_shows_the_log_of_its_batch(web, ids):
     for msg_id in ids:
         wait_until(
@@ -67,6 +69,7 @@ def test_a_batch_is_ended_from_its_page(queue, web, ids):
         assert queue.ended(msg_id, PATIENCE)["result"]["cause"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_message_that_waits_for_its_batch_says_so(queue, web):
     first = queue.send()
     said = "Its batch starts when 3 messages are there (now 1), or in"

@@ -87,6 +87,7 @@ def until_closed_for_silence(door: Door) -> None:
         assert read_all(silent) == b""
 
 
+@pytest.mark.slow
 def test_a_byte_now_and_then_puts_no_end_off(hasty):
     with hasty.line() as line:
         line.sendall(b"GET / HTTP/1.1\r\nX: ")
@@ -105,6 +106,7 @@ def test_a_byte_now_and_then_puts_no_end_off(hasty):
     assert b"did not come within" in got[0]
 
 
+@pytest.mark.slow
 def test_the_head_of_a_later_request_has_no_more_time_than_the_first(hasty):
     with hasty.line() as line:
         line.sendall(GET)
@@ -113,6 +115,7 @@ def test_the_head_of_a_later_request_has_no_more_time_than_the_first(hasty):
         assert read_all(line).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.slow
 def test_half_a_request_sent_ahead_has_no_more_time(hasty):
     with hasty.line() as line:
         line.sendall(GET + b"GET /b HTTP/1.1\r\n")
@@ -121,6 +124,7 @@ def test_half_a_request_sent_ahead_has_no_more_time(hasty):
     assert b"HTTP/1.1 408 " in answers
 
 
+@pytest.mark.slow
 def test_an_idle_connection_may_stay_longer_than_a_head_may_take(hasty):
     with hasty.line() as line:
         line.sendall(GET)
@@ -130,6 +134,7 @@ def test_an_idle_connection_may_stay_longer_than_a_head_may_take(hasty):
         assert b" 200 " in line.recv(65536)
 
 
+@pytest.mark.slow
 def test_a_slow_upload_may_take_longer_than_a_head(hasty):
     with hasty.line() as line:
         line.sendall(b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello")
@@ -138,6 +143,7 @@ def test_a_slow_upload_may_take_longer_than_a_head(hasty):
         assert b'"length": 10' in line.recv(65536)
 
 
+@pytest.mark.slow
 def test_a_body_that_stands_still_counts_as_broken_off(tmp_path):
     with door(tmp_path, {"BODY_TIME": 3}) as made, made.line() as line:
         line.sendall(b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhello")
@@ -146,6 +152,7 @@ def test_a_body_that_stands_still_counts_as_broken_off(tmp_path):
     assert b'"ended": "http.disconnect"' in answer
 
 
+@pytest.mark.slow
 def test_who_takes_nothing_of_an_answer_is_left(tmp_path):
     with door(tmp_path, {"STALL_TIME": 0.2}) as made:
         before = made.descriptors()
@@ -188,6 +195,7 @@ def busy(stack: contextlib.ExitStack, door: Door, number: int) -> list[socket.so
     return lines
 
 
+@pytest.mark.slow
 def test_idle_connections_give_way_to_new_ones_the_longest_idle_first(tmp_path):
     with door(tmp_path, web_connections=16) as made, contextlib.ExitStack() as stack:
         lines = [stack.enter_context(made.line()) for _ in range(8)]
@@ -204,6 +212,7 @@ def test_idle_connections_give_way_to_new_ones_the_longest_idle_first(tmp_path):
             assert b" 200 " in line.recv(65536)
 
 
+@pytest.mark.slow
 def test_who_finds_no_room_is_told_so_and_has_it_later(tmp_path):
     with door(tmp_path, web_connections=16) as made, contextlib.ExitStack() as stack:
         lines = busy(stack, made, 8)
@@ -220,6 +229,7 @@ def test_who_finds_no_room_is_told_so_and_has_it_later(tmp_path):
         wait_until(lambda: not made.is_full())
 
 
+@pytest.mark.slow
 def test_strangers_who_send_bodies_slowly_give_way_to_others(tmp_path):
     with door(tmp_path, web_connections=16) as made, contextlib.ExitStack() as stack:
         for _ in range(8):
@@ -252,6 +262,7 @@ def test_one_user_does_not_keep_another_out(tmp_path):
         assert '"uid": 4321' in answer
 
 
+@pytest.mark.slow
 def test_there_are_never_more_connections_than_descriptors_allow(tmp_path):
     changes = {"DESCRIPTORS": 128}  # 64 for other things: 32 connections, 16 of one
     with door(tmp_path, changes) as made, contextlib.ExitStack() as stack:
@@ -275,6 +286,7 @@ def no_descriptors(made: Door):
     resource.prlimit(worker, resource.RLIMIT_NOFILE, limit)
 
 
+@pytest.mark.slow
 def test_without_descriptors_clients_are_told_and_the_log_says_it_once(tmp_path):
     with door(tmp_path) as made, contextlib.ExitStack() as stack:
         lines = busy(stack, made, 3)
@@ -289,6 +301,7 @@ def test_without_descriptors_clients_are_told_and_the_log_says_it_once(tmp_path)
         wait_until(lambda: not made.is_full())
 
 
+@pytest.mark.slow
 def test_without_descriptors_nobody_waits_for_who_says_nothing(tmp_path):
     with door(tmp_path) as made, contextlib.ExitStack() as stack:
         lines = busy(stack, made, 3)
@@ -301,6 +314,7 @@ def test_without_descriptors_nobody_waits_for_who_says_nothing(tmp_path):
             assert b" 200 " in lines[0].recv(65536)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["ENFILE", "ENOMEM", "ENOBUFS", "EPROTO"])
 def test_when_nobody_can_be_accepted_for_a_while_they_wait(tmp_path, error):
     if shutil.which("strace") is None:

@@ -124,6 +124,7 @@ def test_plain_http_at_the_tls_port_is_closed_without_a_word_in_the_log(secure):
     assert serial(made)
 
 
+@pytest.mark.slow
 def test_a_client_that_says_nothing_is_closed_before_and_after_the_handshake(secure):
     made, _ = secure
     with made.line() as silent:
@@ -151,6 +152,7 @@ def test_old_tls_and_http2_are_not_spoken(secure):
         assert line.selected_alpn_protocol() == "http/1.1"
 
 
+@pytest.mark.slow
 def test_idle_connections_over_tls_give_way_too(tmp_path):
     setting = certify(tmp_path, 1)
     with (
@@ -166,6 +168,7 @@ def test_idle_connections_over_tls_give_way_too(tmp_path):
         wait_until(lambda: len(made.descriptors()) < 40)
 
 
+@pytest.mark.slow
 def test_a_stranger_who_only_connects_costs_little_memory(tmp_path):
     setting = certify(tmp_path, 1)
     with door(tmp_path, tls=setting) as made, contextlib.ExitStack() as stack:
@@ -212,6 +215,7 @@ def test_a_certificate_that_cannot_be_used_is_refused_in_one_sentence(
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_check_rq_asks_an_rq_that_speaks_https(tmp_path):
     setting = certify(tmp_path, 1)
     with web_alone(tmp_path, tls=setting) as web:

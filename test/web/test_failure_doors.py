@@ -47,6 +47,10 @@ AT_DOORS = {
     Kind.NO_SUCH_QUEUE: Doors(status=404, code=3, passes=False),
     Kind.NO_SUCH_MESSAGE: Doors(status=404, code=3, passes=False, heard=Heard.UNKNOWN),
     Kind.WRONG_STATE: Doors(status=409, code=4, passes=False),
+    Kind.CHANGED: Doors(status=412, code=4, passes=False),
+    Kind.LEASE_OVER: Doors(status=409, code=4, passes=False),
+    Kind.LEASE_FORGOTTEN: Doors(status=410, code=4, passes=False),
+    Kind.WRONG_OFFSET: Doors(status=409, code=4, passes=False),
     Kind.ALREADY_COMMITTED: Doors(
         status=409, code=4, passes=False, heard=Heard.COMMITTED
     ),
@@ -74,7 +78,7 @@ AT_DOORS = {
 
 
 class Refuser:
-    """Answers for a queue, and refuses everything."""
+    """Answers for a queue, and refuses everything; without a kind it talks nonsense."""
 
     def __init__(self, root):
         self.kind = Kind.REFUSED
@@ -90,6 +94,8 @@ class Refuser:
 
     async def answer(self, _payload, _asker):
         self.asked += 1
+        if self.kind is None:
+            return ["ok", "nonsense"]
         raise wire.error_of(self.kind, self.text)
 
     def _serve(self):
@@ -163,6 +169,15 @@ def test_http_answers_programs_with_status_type_and_header(web, kind, refuser):
         refuser.text,
     )
     assert ("retry-after" in answer.headers) == (answer.status in (429, 503, 504))
+
+
+def test_what_nobody_foresaw_is_a_failure_of_rq_for_http_too(web, refuser):
+    refuser.kind = None
+    answer = web.get(f"/q/{QUEUE}.json")
+    assert answer.status == AT_DOORS[Kind.INTERNAL].status
+    assert answer.headers.get(HEADER.lower()) == Kind.INTERNAL
+    assert answer.json["type"] == f"{URN}{Kind.INTERNAL}"
+    assert "the web's log says more" in answer.json["detail"]
 
 
 def test_http_answers_browsers_with_a_page(web, kind, refuser):

@@ -50,6 +50,7 @@ def test_a_page_of_another_site_changes_nothing(web):
         {"Sec_Fetch_Site": "same-site"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Origin": f"http://127.0.0.1:{web.port + 1}"},
         {"Sec_Fetch_Site": "cross-site", "Origin": f"http://127.0.0.1:{web.port}"},
     ):
@@ -149,6 +150,7 @@ def test_a_damaged_hash_is_refused_at_the_start(stored):
 # ---- addresses
 
 
+@pytest.mark.slow
 def test_networks_that_are_allowed_are_networks(tmp_path):
     with web_alone(tmp_path, allowed_ips=["192.0.2.0/24", "127.0.0.2"]) as web:
         assert web.get("/livez").status == 403
@@ -198,6 +200,7 @@ def test_a_config_that_cannot_be_served_is_one_sentence(tmp_path):
 # ---- the rest
 
 
+@pytest.mark.slow
 def test_a_relative_root_is_in_front_of_everything(tmp_path):
     with web_alone(tmp_path, relative_root="/some/where/") as web:
         assert web.get("/some/where/q.json").json == []
@@ -252,6 +255,7 @@ def test_a_message_that_is_json_but_hostile_is_refused(web):
     assert answer.status == 400
 
 
+@pytest.mark.slow
 def test_the_port_tells_who_is_asked(tmp_path):
     """A web whose port is taken says so, and may try again."""
     files.make_root(Root(tmp_path))

@@ -54,6 +54,7 @@ def audited(web, who):
     return [line for line in lines if f"who=token:{who} " in line]
 
 
+@pytest.mark.slow
 def test_who_resets_the_connection_is_told_of_with_the_address_all_the_same(web):
     secret = bearer(web, "reset", Role.OPERATOR)
     for _ in range(5):
@@ -64,6 +65,7 @@ def test_who_resets_the_connection_is_told_of_with_the_address_all_the_same(web)
     assert all("address=127.0.0.1 " in line for line in lines), lines
 
 
+@pytest.mark.slow
 def test_what_was_asked_before_hanging_up_is_told_of_though_it_takes_long(web):
     secret = bearer(web, "gone", Role.OPERATOR)
     msg_id = web.send("mail", due=time.time() + 1000)

@@ -90,6 +90,7 @@ def job_of(site, queue, msg_id):
     return site.daemon.root.queue(queue).path / "run" / msg_id / "job"
 
 
+@pytest.mark.slow
 def test_a_stream_tells_all_that_is_written_and_how_it_ended(site):
     name = site.queue("echo one; sleep 0.3; echo two; echo 'err so it is' >&3")
     msg_id = site.send(name)
@@ -221,6 +222,7 @@ def test_the_ancestors_client_follows_by_ranges(site):
     assert site.get(path, Range=f"bytes={len(text) + 9999}-").status == 416
 
 
+@pytest.mark.slow
 def test_a_text_is_found_in_a_log_of_any_size_in_bounded_time(site):
     name = site.queue(
         "echo needle; truncate -s 700000000 stdio.log; echo Needle; echo done >&3"
@@ -241,6 +243,7 @@ def test_a_text_is_found_in_a_log_of_any_size_in_bounded_time(site):
     assert found[1]["at"] == 700_000_000
 
 
+@pytest.mark.slow
 def test_a_stop_ends_open_streams_at_once_and_viewers_are_told(tmp_path):
     with served(tmp_path / "rq") as running:
         name = running.queue("echo on; sleep 60")
@@ -287,6 +290,7 @@ def test_what_a_script_puts_in_the_place_of_its_log_holds_nobody_up(site, instea
     assert "Traceback" not in shown.stderr
 
 
+@pytest.mark.slow
 def test_a_stream_ends_when_the_token_of_its_viewer_is_revoked(site):
     root = site.daemon.root
     secret = tokens.new_secret()
@@ -308,6 +312,7 @@ def test_a_stream_ends_when_the_token_of_its_viewer_is_revoked(site):
     site.post(f"/q/{name}/{msg_id}", {"_method": "cancel", "x_format": "json"})
 
 
+@pytest.mark.slow
 def test_a_cookie_of_a_session_that_has_ended_cuts_no_stream_of_who_needs_none(site):
     stale = f"rq_login_{site.port}=" + "0" * 64
     name = site.queue(

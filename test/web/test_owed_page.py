@@ -25,6 +25,7 @@ def web(a):
         yield web
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/q/a", "/relay"])
 def test_it_is_listed_on_the_pages_of_the_queue_and_of_the_relay(a, web, path):
     [one] = a.owed()
@@ -34,6 +35,7 @@ def test_it_is_listed_on_the_pages_of_the_queue_and_of_the_relay(a, web, path):
     assert "could not deliver a copy or webhook" in web.page("/")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["delivered", "dropped"])
 def test_the_word_of_a_person_is_taken(a, web, verb):
     [one] = web.get("/relay.json").json["owed"]
@@ -46,6 +48,7 @@ def test_the_word_of_a_person_is_taken(a, web, verb):
     assert again.json[1].startswith("no copy or webhook")
 
 
+@pytest.mark.slow
 def test_it_is_sent_again(a, web):
     [one] = web.get("/relay.json").json["owed"]
     asked = web.get(f"{one['path']}/confirm/again", Accept="application/json").json
@@ -54,6 +57,7 @@ def test_it_is_sent_again(a, web):
         wait_until(lambda: a.owed() == [], 30)
 
 
+@pytest.mark.slow
 def test_what_is_no_question_is_not_there(web):
     assert web.get("/owed/a/x-1-0/confirm/forget").status == 404
     assert web.get("/owed/nowhere/x-1-0/confirm/again").status == 404

@@ -4,7 +4,7 @@ folders hold, says so, and offers nothing that it would refuse."""
 import json
 
 import pytest
-from harness.queues import RunningQueue
+from harness.queues import running_queue
 from harness.web_server import BROWSER, web_alone
 
 pytestmark = pytest.mark.process
@@ -25,20 +25,17 @@ SILENT = "The queue's process does not answer. This page shows what its folders 
 def there(request, tmp_path_factory):
     """Give (queue, web, sentence): one is DOWN, one has no process any more."""
     root = tmp_path_factory.mktemp("reading")
-    queue = RunningQueue(root, "t", SCRIPT)
-    try:
-        queue.start()
-        queue.done, queue.bad = queue.run(param1="good"), queue.run(param1="bad")
-        queue.seen = queue.run(param1="bad")
-        queue.ok("ack_errs", {"msg_id": queue.seen["msg_id"]})
-        queue.seen = queue.get(queue.seen["msg_id"])
+    with running_queue(root, SCRIPT) as queue:
+        ids = [queue.run(param1=one)["msg_id"] for one in ("good", "bad", "bad")]
+        queue.ok("ack_errs", {"msg_id": ids[2]})
         queue.waits = queue.send(due=4e9)
         attached = queue.root.path / "a.txt"
         attached.write_text("attached")
         queue.prep = queue.ok("prep_message", {"dest": "t"}).rpartition("/")[2]
         asked = {"msg_id": queue.prep, "pathname": str(attached), "name": "a.txt"}
         queue.ok("attach_message", asked)
-        queue.check()
+        queue.check()  # until then folders may lie where they were
+        queue.done, queue.bad, queue.seen = map(queue.get, ids)
         if request.param == "down":
             queue.root.down("t").touch()
             queue.ask("wake")
@@ -46,9 +43,6 @@ def there(request, tmp_path_factory):
             assert queue.stop() == 0
         with web_alone(root) as web:
             yield queue, web, DOWN if request.param == "down" else SILENT
-        queue.close()
-    finally:
-        queue.kill()
 
 
 def test_the_page_of_the_queue_shows_its_messages_and_its_counts(there):
@@ -132,9 +126,7 @@ def test_transactions_are_shown_by_an_owner_whose_queue_is_down(there):
 
 
 def test_a_sender_cannot_say_that_nobody_answers(tmp_path):
-    queue = RunningQueue(tmp_path, "t", SCRIPT)
-    try:
-        queue.start()
+    with running_queue(tmp_path, SCRIPT) as queue:
         fields = {"_silent": "<b>rubbish", "_txn": "no/such", "phase": "none"}
         msg_id = queue.run(**fields)["msg_id"]
         with web_alone(tmp_path) as web:
@@ -144,6 +136,3 @@ def test_a_sender_cannot_say_that_nobody_answers(tmp_path):
             told = json.loads(web.get(f"/q/t/{msg_id}.json").text)
             assert told["_silent"] == DOWN
             assert "_txn" not in told
-        queue.close()
-    finally:
-        queue.kill()

@@ -220,6 +220,7 @@ def test_all_pages_lead_there_when_there_is_a_relay(web, tmp_path):
         assert other.get("/relay.json").json["queue"] is None
 
 
+@pytest.mark.slow
 def test_one_without_anything_on_its_way_shows_three_commands(tmp_path):
     with pair_at(tmp_path) as pair, web_alone(pair.path / "sender") as web:
         assert page(web).count('class="command"') == 3

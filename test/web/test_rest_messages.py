@@ -15,7 +15,9 @@ import pytest
 from harness.waiting import wait_until
 from harness.web_server import BROWSER, served
 
-from rq.access import gate
+from rq.access import gate, tokens
+from rq.access.roles import Role
+from rq.access.tokens import Token
 
 pytestmark = pytest.mark.system
 
@@ -33,6 +35,7 @@ def web(tmp_path_factory):
             yield found
 
 
+@pytest.mark.slow
 def test_a_message_is_sent_urlencoded_and_multipart_alike(web):
     mesg = json.dumps({"dest": "plain", "param1": 'a & b = "c" é'})
     first = web.post("/q/plain/new_message", {"x_format": "json", "mesg": mesg})
@@ -181,6 +184,48 @@ def test_a_message_of_nearly_a_megabyte_is_taken(web):
     msg_id = web.send("plain", extra="é" * 400_000)
     found = web.get(f"/q/plain/{msg_id}.json").json
     assert len(found["extra"]) == 400_000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("to be removed", "soon", "soon"),
+        ("x_seen_at", 10**17, "100000000000000000"),
+        ("x_seen_at", 1795363441, "1795363441"),
+    ],
+)
+def test_a_page_shows_a_sender_s_field_as_it_is_whatever_its_name(
+    web, name, value, text
+):
+    page = web.page(f"/q/plain/{web.send('plain', **{name: value})}")
+    assert f"<dt>{name}</dt><dd>{text}</dd>" in page
+
+
+def test_a_copy_of_a_message_for_the_cleaner_takes_who_may_send_one(web):
+    """The relay's messages name other queues; a clone of one is sent there, too."""
+    relay, root = web.queue(DONE, "relay"), web.daemon.root
+    sent = web.send(relay, dest="http://127.0.0.1:3333/q/cleaner", param1="plain")
+    other = web.send(relay, dest="http://127.0.0.1:3333/q/plain")
+    for msg_id in (sent, other):
+        wait_until(lambda msg_id=msg_id: web.state(relay, msg_id) == "done")
+    now, secret = time.time(), tokens.new_secret()
+    tokens.create(
+        root,
+        Token(
+            name="sender",
+            sha256=tokens.digest_of(secret),
+            role=Role.PRODUCER,
+            created=now,
+            created_by="test",
+        ),
+    )
+    sender = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
+    fields = {"x_format": "json"}
+    gone = "20260102.0304.05.006.7"
+    assert web.post(f"/q/{relay}/{other}/clone", fields, **sender).json[0] == "ok"
+    assert web.post(f"/q/{relay}/{gone}/clone", fields, **sender).json[0] == "fail"
+    assert web.post(f"/q/{relay}/{sent}/clone", fields, **sender).status == 403
+    assert web.post(f"/q/{relay}/{sent}/clone", fields).json[0] == "ok"
 
 
 def test_single_que_gives_the_waiting_message(web):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.queues import RunningQueue
+from harness.queues import running_queue
 from harness.web_server import web_alone
 
 from rq.errors import Refused
@@ -59,16 +59,12 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path):
-    with web_alone(tmp_path) as web:
-        queue = RunningQueue(tmp_path, "t", "#!/bin/sh\necho done >&3\n")
-        try:
-            queue.start()
-            yield Site(web, queue)
-            queue.close()
-        finally:
-            queue.kill()
+    script = "#!/bin/sh\necho done >&3\n"
+    with web_alone(tmp_path) as web, running_queue(tmp_path, script) as queue:
+        yield Site(web, queue)
 
 
+@pytest.mark.slow
 def test_a_file_is_attached_as_it_came_and_not_copied(site):
     half = len(DATA) // 2
     assert "go on from there" in site.put(DATA[:half])[1]
@@ -124,6 +120,7 @@ def test_pieces_that_were_attached_before_a_crash_of_the_web_are_not_written_aga
     assert kept.read_bytes() == DATA[:1000]
 
 
+@pytest.mark.slow
 def test_a_file_is_copied_from_another_file_system(site, tmp_path):
     elsewhere = Path("/dev/shm")
     if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
@@ -146,6 +143,7 @@ def test_a_file_is_copied_from_another_file_system(site, tmp_path):
         there.rmdir()
 
 
+@pytest.mark.slow
 def test_no_more_bytes_are_taken_than_were_announced(site):
     answer = site.put(DATA + b"more")
     assert answer["status"] == 422
@@ -154,6 +152,7 @@ def test_no_more_bytes_are_taken_than_were_announced(site):
     assert site.put(DATA) == ATTACHED
 
 
+@pytest.mark.slow
 def test_a_size_that_the_disk_has_no_room_for_is_refused_at_its_first_byte(site):
     headers = {
         "Content_Range": f"bytes 0-9/{10**17}",
@@ -222,6 +221,7 @@ def test_what_one_sender_announces_keeps_no_other_sender_out(parts, tmp_path):
         seen_by_another_process.admit(name_of("one more", "many"), 1)
 
 
+@pytest.mark.slow
 def test_a_file_that_has_no_room_is_not_counted_as_begun(site):
     asked = {"X_RQ_SHA256": "0" * 64, "Content_Range": f"bytes 0-9/{10**17}"}
     path = f"/q/t/{site.msg_id}/attach/huge.bin"

@@ -33,6 +33,7 @@ def test_a_message_in_a_queue_that_is_paused_does_not_start_by_itself(tmp_path):
         queue.ended(msg_id)
 
 
+@pytest.mark.slow
 def test_what_is_blocked_is_not_next(tmp_path):
     settings = {"num_workers": 4, "blocking_params": [1]}
     gate = tmp_path / "gate"
@@ -48,6 +49,7 @@ def test_what_is_blocked_is_not_next(tmp_path):
             queue.ended(one)
 
 
+@pytest.mark.slow
 def test_a_batch_takes_one_slot_however_many_messages_are_in_it(tmp_path):
     gate = tmp_path / "gate"
     settings = {"num_workers": 2, "env_vars": {"HOLDS": str(gate)}}
@@ -66,6 +68,7 @@ def test_a_batch_takes_one_slot_however_many_messages_are_in_it(tmp_path):
         wait_until(lambda: queue.ok("detail")["slots_used"] == 0)
 
 
+@pytest.mark.slow
 def test_a_search_says_how_far_it_looked(tmp_path):
     made = RunningQueue(tmp_path, "t", GATE)
     with kept(made) as queue, web_alone(tmp_path) as web:

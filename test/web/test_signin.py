@@ -237,6 +237,29 @@ def test_to_send_to_the_cleaner_takes_who_may_remove_messages(web):
     assert web.post(clone, **sender).status == 403
 
 
+@pytest.mark.parametrize("path", ["relay", "rq_router"])
+@pytest.mark.parametrize(
+    "rest", ["", "/", "/x", "//", "/20260102.0304.05.006.7", "?x", "#x"]
+)
+def test_nor_does_another_spelling_of_its_address_lead_to_the_cleaner(web, path, rest):
+    name = tokens.new_secret()[:16]
+    sender = {"Authorization": f"Bearer {token(web.root, name, Role.PRODUCER)}"}
+    dest = f"http://127.0.0.1:3333/q/cleaner{rest}"
+    form = {"mesg": json.dumps({"dest": dest, "param1": "mail"})}
+    assert web.post(f"/q/{path}/new_message", form, **sender).status == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "dest"), [("rq_router", "q/x/q/cleaner"), ("relay", "http://q/q/cleaner")]
+)
+def test_nor_does_one_that_another_reader_takes_for_the_cleaner_s(web, path, dest):
+    """A rule's copy of the first goes to HOST/q/cleaner; the host of the second is q."""
+    name = tokens.new_secret()[:16]
+    sender = {"Authorization": f"Bearer {token(web.root, name, Role.PRODUCER)}"}
+    form = {"mesg": json.dumps({"dest": dest, "param1": "mail"})}
+    assert web.post(f"/q/{path}/new_message", form, **sender).status == 403
+
+
 def test_signing_in_again_ends_the_session_before(web):
     _, first = sign_in(web, **LOGIN)
     _, second = sign_in(web, headers={"Cookie": first}, **LOGIN)
@@ -317,6 +340,7 @@ def test_a_form_of_unknown_length_is_refused_unread(web):
     assert bound_to("127.0.0.1", web.port, head.encode()) == 411
 
 
+@pytest.mark.slow
 def test_a_password_that_nobody_asked_for_does_no_harm_where_no_login_is_set(tmp_path):
     with web_alone(tmp_path) as web:
         given = {"Authorization": basic("ann", "x")}
@@ -352,6 +376,7 @@ def test_the_address_of_rq_open_signs_in_once(web):
     assert key not in again.text
 
 
+@pytest.mark.slow
 def test_of_all_who_take_one_key_at_the_same_time_one_gets_in(tmp_path):
     with web_alone(tmp_path, basic_auth={"users": USERS}, web_workers=2) as web:
         key = one_time_keys.make(Root(tmp_path), "ann", time.time())
@@ -363,6 +388,7 @@ def test_of_all_who_take_one_key_at_the_same_time_one_gets_in(tmp_path):
 # ---- two processes
 
 
+@pytest.mark.slow
 def test_all_web_processes_see_a_session_begin_and_end_and_a_token_revoked(tmp_path):
     with web_alone(tmp_path, basic_auth={"users": USERS}, web_workers=2) as web:
         root = Root(tmp_path)
@@ -406,6 +432,7 @@ def form_from(address, port, **fields):
     return bound_to(address, port, head.encode() + body)
 
 
+@pytest.mark.slow
 def test_while_hundreds_guess_a_right_login_from_elsewhere_is_let_in(tmp_path):
     with web_alone(tmp_path, basic_auth={"users": USERS}) as web:
         header = {"Authorization": basic("ann", "correct horse")}
@@ -448,6 +475,7 @@ def guessed(status_of):
     raise AssertionError("nobody who guesses is slowed")
 
 
+@pytest.mark.slow
 def test_a_user_of_this_machine_who_guesses_slows_no_other_user_of_it(tmp_path):
     with web_alone(tmp_path, basic_auth={"users": USERS}) as web:
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rq.durable import content
-from rq.web.resumable_uploads import _opened
+from rq.web.resumable_uploads import opened
 
 NOBODY = 65534
 
@@ -31,14 +31,14 @@ def uploads():
 @pytest.mark.parametrize("gone", [False, True], ids=["there", "message gone"])
 def test_what_was_attached_is_left_as_it_is_and_begun_anew(uploads, gone):
     place, attached = uploads / "a.part", uploads / "a.bin"
-    with closing(_opened(place)) as intake:
+    with closing(opened(place)) as intake:
         intake.write([b"whole"])
         fd = os.open(uploads, os.O_RDONLY)
         assert content.take_in(intake.fd, attached.name, fd)
         os.close(fd)
     if gone:
         attached.unlink()
-    with closing(_opened(place)) as intake:
+    with closing(opened(place)) as intake:
         assert os.fstat(intake.fd).st_size == 0
         intake.write([b"another"])
     assert gone or attached.read_bytes() == b"whole"

@@ -26,6 +26,7 @@ def daemon(tmp_path):
     made.close()
 
 
+@pytest.mark.slow
 def test_a_killed_web_comes_back(tmp_path):
     with served(tmp_path) as web:
         name = web.queue("echo done >&3")
@@ -43,6 +44,7 @@ def test_a_killed_web_comes_back(tmp_path):
         assert web.daemon.child("web")["restarts"] == 1
 
 
+@pytest.mark.slow
 def test_a_config_that_is_refused_stops_the_web_alone_until_it_is_mended(daemon):
     port = free_port()
     write_config(daemon.root.path, port, addr="0.0.0.0")
@@ -56,6 +58,7 @@ def test_a_config_that_is_refused_stops_the_web_alone_until_it_is_mended(daemon)
     assert Client(port).get("/q.json").json == ["q"]
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_said_and_tried_again(daemon):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -74,6 +77,7 @@ def test_a_taken_port_is_said_and_tried_again(daemon):
     daemon.until_up("web")
 
 
+@pytest.mark.slow
 def test_a_changed_config_is_in_force_after_hup(tmp_path):
     with served(tmp_path) as web:
         users = {"users": {"ann": "a plain password"}}
@@ -83,6 +87,7 @@ def test_a_changed_config_is_in_force_after_hup(tmp_path):
         wait_until(lambda: web.get("/q.json").status == 401, 60)
 
 
+@pytest.mark.slow
 def test_the_instance_is_ready_when_its_queues_are(tmp_path):
     with served(tmp_path) as web:
         web.queue("echo done >&3")
@@ -92,6 +97,7 @@ def test_the_instance_is_ready_when_its_queues_are(tmp_path):
         assert web.get("/livez").text == "ok\n"
 
 
+@pytest.mark.slow
 def test_the_instance_is_not_ready_while_its_disk_is_full(tmp_path):
     with served(tmp_path, min_free_bytes=2**60) as web:
         name = web.queue("echo done >&3")
@@ -102,6 +108,7 @@ def test_the_instance_is_not_ready_while_its_disk_is_full(tmp_path):
         assert web.get("/livez").text == "ok\n"
 
 
+@pytest.mark.slow
 def test_a_stop_waits_for_no_open_connection(tmp_path):
     with served(tmp_path) as web:
         name = web.queue("echo begun; exec sleep 60")
@@ -123,6 +130,7 @@ def test_a_stop_waits_for_no_open_connection(tmp_path):
             one.close()
 
 
+@pytest.mark.slow
 def test_the_web_ends_with_its_supervisor(tmp_path):
     with served(tmp_path) as web:
         web.daemon.crash()

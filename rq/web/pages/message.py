@@ -32,12 +32,16 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "err": ("retry", "ack", "clone", "delete"),
     "errack": ("retry", "clone", "delete"),
 }
-_LABELS = {"removed_at": "to be removed"}
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(
     {"_txn", "_restored", reading.SILENT}
 )  # facts with which nothing can be done
-_SHOWN_APART = wording.SHOWN_APART | {"acknowledged", *_HELD, *PARAMS}
+_SHOWN_APART = wording.SHOWN_APART | {
+    "acknowledged",
+    "removed_at",
+    *_HELD,
+    *PARAMS,
+}
 
 
 class MessagePage:
@@ -123,7 +127,7 @@ def view_of(message: Message) -> View:
         params=[(name, fields[name]) for name in PARAMS if name in message],
         results=wording.results(result),
         others=[
-            (_LABELS.get(name, name), value)
+            (name, value)
             for name, value in message.items()
             if name not in _SHOWN_APART and not _is_own(name, value, message)
         ],

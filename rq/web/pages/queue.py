@@ -11,10 +11,10 @@ from falcon.asgi import Request, Response
 
 from rq import names, wording
 from rq.config import read_json, read_queue, secrets
-from rq.errors import BadConfig, BadInput, NoSuchQueue
+from rq.errors import BadConfig, BadInput, NoSuchQueue, RQError
 from rq.layout import QueueDir
 from rq.message import PARAMS
-from rq.replies import ChildView, Counts, MessageRow
+from rq.replies import ChildView, Counts, LeasesView, MessageRow
 from rq.states import State
 from rq.web import deliveries, progress, reading, views
 from rq.web.answers import sees_secrets
@@ -77,6 +77,7 @@ class Facts(TypedDict):
     sections: list[Section]
     owed: list[deliveries.OwedRow]
     transactions: list[TransactionRow]
+    leases: LeasesView | None  # who works elsewhere; None: nobody may
 
 
 class QueuePage:
@@ -127,6 +128,7 @@ class QueuePage:
             "sections": sections,
             "owed": await deliveries.listed(site, [name]) if owes else [],
             "transactions": await self._transactions(row),
+            "leases": await self._leases(row),
         }
 
     async def _transactions(self, row: QueueRow) -> list[TransactionRow]:
@@ -134,6 +136,15 @@ class QueuePage:
             return []
         rows = await views.transactions(self._site.owners, row["name"], {})
         return [listed_txn(view) for view in rows]
+
+    async def _leases(self, row: QueueRow) -> LeasesView | None:
+        if not row["answers"]:
+            return None
+        try:
+            view = await views.leases(self._site.owners, row["name"], {"limit": 1})
+        except RQError:  # its owner has gone by now
+            return None
+        return view if view["max"] or view["count"] else None
 
     async def _sections(
         self, row: QueueRow, tab: str, wanted: str, after: str

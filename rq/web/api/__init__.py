@@ -1,0 +1,1 @@
+"""`/api/v1`: a row for each operation, which is installed, checked and described by it."""

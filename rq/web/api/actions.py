@@ -1,0 +1,123 @@
+"""The operations that change what becomes of a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from falcon.asgi import Request
+
+from rq.access.roles import Role
+from rq.kinds import Kind
+from rq.web.api import messages
+from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
+from rq.web.messages import checked, who
+from rq.web.site import Site
+
+_FAILURES = (
+    *OF_OWNERS,
+    Kind.NO_SUCH_MESSAGE,
+    Kind.WRONG_STATE,
+    Kind.CHANGED,
+    Kind.UNREADABLE,
+    Kind.NOT_WHOLE,
+    Kind.REFUSED,
+)
+
+
+MATCH = Header(
+    name="If-Match",
+    about="the ETag of the message: nothing is done if it has changed since",
+)
+
+
+class Acted(TypedDict):
+    """What was done with a message."""
+
+    msg_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    """A command of the owner about one message."""
+
+    name: str  # in the path
+    command: str
+    summary: str
+    role: Role = Role.OPERATOR
+
+
+_ACTIONS = (
+    _Action("run", "run_message", "Run a waiting message before all others."),
+    _Action("retry", "retry_message", "Run a message in err again."),
+    _Action("cancel", "cancel_message", "End a running message; it goes to err."),
+    _Action("cancelBatch", "cancel_batch", "End the batch that a message runs in."),
+    _Action("dismiss", "ack_errs", "Acknowledge a message in err."),
+    _Action("delete", "delete_message", "Remove a message that does not run."),
+    _Action(
+        "commit", "commit_message", "Accept a prepared message.", role=Role.PRODUCER
+    ),
+)
+
+
+def _handler(command: str) -> Handler:
+    async def act(
+        site: Site, req: Request, body: None, name: str, msg_id: str
+    ) -> Acted:
+        request = {"msg_id": checked(msg_id), "who": who(req), **_seen(req)}
+        text = await site.owners.demand(name, command, request)
+        is_number = isinstance(text, int)
+        return {"msg_id": msg_id, "text": "acknowledged" if is_number else str(text)}
+
+    return act
+
+
+def _seen(req: Request) -> dict[str, list[str]]:
+    """Return as what the asker has seen the message, if the request says so."""
+    tags = req.get_header(MATCH.name)
+    if tags is None or tags.strip() == "*":
+        return {}
+    return {"if_version": [tag.strip().strip('"') for tag in tags.split(",")]}
+
+
+async def clone(site: Site, req: Request, body: None, name: str, msg_id: str) -> Answer:
+    """Send a copy of a message that has ended."""
+    await messages.check_copy(site, req, name, checked(msg_id))
+    request = {"msg_id": msg_id, "who": who(req)}
+    url = await site.owners.demand(name, "clone_message", request)
+    return messages.sent(site, str(url))
+
+
+def _row(action: _Action) -> Operation:
+    what = action.name.removesuffix("Batch")
+    return Operation(
+        operation_id=f"{what}{'Batch' if what != action.name else 'Message'}",
+        method="POST",
+        path=f"{messages.PLACE}/{{msg_id}}/{action.name}",
+        role=action.role,
+        summary=action.summary,
+        request=None,
+        reply=Acted,
+        failures=_FAILURES,
+        handler=_handler(action.command),
+        headers=(MATCH,),
+    )
+
+
+ROWS = (
+    *(_row(action) for action in _ACTIONS),
+    Operation(
+        operation_id="cloneMessage",
+        method="POST",
+        path=f"{messages.PLACE}/{{msg_id}}/clone",
+        role=Role.PRODUCER,
+        summary="Send a copy of a message that has ended.",
+        request=None,
+        reply=messages.Sent,
+        failures=(*_FAILURES, Kind.NO_ROOM, Kind.TOO_LARGE),
+        handler=clone,
+        status=201,
+        reply_headers=(messages.LOCATION,),
+    ),
+)

@@ -1,0 +1,187 @@
+"""Many messages by one request, a line each: every line is accepted or refused for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from typing import TypedDict, cast
+
+import falcon
+import orjson
+from falcon.asgi import Request
+
+from rq import client, wire
+from rq.access.roles import Role
+from rq.errors import RQError, TooLarge
+from rq.kinds import Kind
+from rq.message import MESSAGE_LIMIT, too_large
+from rq.nesting import Json, from_json
+from rq.router import switch
+from rq.web.api import readers, requests
+from rq.web.api.messages import KEY, PLACE, NewMessage, key_of
+from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
+from rq.web.line import Line
+from rq.web.messages import check_dest
+from rq.web.owners import LONG
+from rq.web.site import Site
+
+MOST = 100_000  # lines of a request
+BODY = 64 * 1024 * 1024  # bytes
+_IN_ONE = 1000  # lines that one request to the owner carries
+_BYTES = 768 * 1024  # of them
+_AHEAD = 2  # requests that the owner has, while the next is made
+_LINES = (Media.LINES, Media.JSONL)
+
+
+class LineSent(TypedDict, total=False):
+    """What became of a line: its message, or the kind of failure and a sentence."""
+
+    line: int  # from 1
+    msg_id: str
+    kind: str
+    text: str
+
+
+async def send_lines(site: Site, req: Request, body: None, name: str) -> Answer:
+    requests.check_media(req, _LINES)
+    if (req.content_length or 0) > BODY:
+        raise falcon.HTTPContentTooLarge(
+            description=f"The lines of a request are at most {BODY} bytes; send several."
+        )
+    check_dest(req, name, {})
+    queue = switch.addressed(site.root, name)
+    async with site.owners.line(queue) as line:
+        sending = _Sending(line)
+        async for number, text in _lines(req.stream):
+            try:
+                fields = _fields(req, name, number, text)
+            except RQError as error:
+                sending.refuse([number], error)
+            else:
+                await sending.add(number, fields, len(text))
+        await sending.end()
+    return Answer(data=sending.answer())
+
+
+def _fields(req: Request, name: str, number: int, text: bytes) -> Mapping[str, Json]:
+    """Return the message of a line, with its key; an RQError says what is wrong."""
+    if number > MOST:
+        raise TooLarge(f"a request has at most {MOST} lines: send the rest in another")
+    if len(text) > MESSAGE_LIMIT:
+        raise too_large(len(text))
+    message = readers.read(NewMessage, from_json(text, "the line"))
+    fields = cast(dict[str, Json], message)
+    if fields.setdefault("dest", name) != name:
+        check_dest(req, name, fields)
+    key = fields.get("_key") or _key_of_line(req, number)
+    return fields if key is None else {**fields, "_key": key, "_same": True}
+
+
+def _key_of_line(req: Request, number: int) -> str | None:
+    key = key_of(req, None)
+    return None if key is None else f"{key}/{number}"
+
+
+async def _lines(stream: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:
+    """Give the lines of a body that are not empty, with their numbers. Of those beyond
+    MOST the first is given, and no other is read."""
+    number, rest = 0, b""
+    async for piece in stream:
+        *whole, rest = (rest + piece).split(b"\n")
+        for text in whole:
+            number += 1
+            if text.strip() and number <= MOST + 1:
+                yield number, text
+        if len(rest) > BODY // 16:
+            raise too_large(len(rest))
+        await asyncio.sleep(0)  # others are served by this process, too
+    if rest.strip() and number <= MOST:
+        yield number + 1, rest
+
+
+class _Sending:
+    """Hands lines to the owner, many by a request, and keeps what became of them."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._numbers: list[int] = []
+        self._messages: list[Mapping[str, Json]] = []
+        self._size = 0  # bytes
+        self._pending: deque[tuple[list[int], asyncio.Future[bytes]]] = deque()
+        self._has_answer = False
+        self._rows: list[LineSent] = []
+
+    async def add(self, number: int, message: Mapping[str, Json], size: int) -> None:
+        """Take a line in; wait when the owner has enough to do."""
+        if len(self._numbers) >= _IN_ONE or self._size + size > _BYTES:
+            await self._ask()
+        self._numbers.append(number)
+        self._messages.append(message)
+        self._size += size
+
+    def refuse(self, numbers: Sequence[int], error: RQError) -> None:
+        """Tell of lines that failed of the same."""
+        kind, text = str(error.kind), str(error)
+        self._rows += [{"line": at, "kind": kind, "text": text} for at in numbers]
+
+    async def end(self) -> None:
+        """Wait for all answers; RQError when the owner has taken nothing at all."""
+        await self._ask()
+        while self._pending:
+            await self._take_answer()
+
+    def answer(self) -> bytes:
+        """Return what became of all lines, a line each, in their order."""
+        self._rows.sort(key=lambda row: row["line"])
+        return b"".join(orjson.dumps(row) + b"\n" for row in self._rows)
+
+    async def _ask(self) -> None:
+        if not self._numbers:
+            return
+        payload = b"create_messages " + orjson.dumps({"messages": self._messages})
+        numbers, self._numbers, self._messages, self._size = self._numbers, [], [], 0
+        try:
+            self._pending.append((numbers, self._line.ask(payload, LONG)))
+        except RQError as error:
+            self.refuse(numbers, error)
+        if len(self._pending) > _AHEAD:
+            await self._take_answer()
+
+    async def _take_answer(self) -> None:
+        numbers, answer = self._pending.popleft()
+        try:
+            rows = client.demanded(orjson.loads(await answer))
+        except RQError as error:
+            if not self._has_answer:
+                raise  # nothing was accepted: the request has failed as a whole
+            self.refuse(numbers, error)
+        else:
+            self._rows += map(_row, numbers, rows)
+        self._has_answer = True
+
+
+def _row(number: int, reply: Sequence[Json]) -> LineSent:
+    """Return what became of a line, by the owner's reply."""
+    error = wire.failure_in(reply)
+    if error is None:
+        return {"line": number, "msg_id": str(reply[1])}
+    return {"line": number, "kind": str(error.kind), "text": str(error)}
+
+
+ROWS = (
+    Operation(
+        operation_id="sendMessages",
+        method="POST",
+        path=f"{PLACE}/bulk",
+        role=Role.PRODUCER,
+        summary="Send many messages, one a line; each is accepted or refused for itself.",
+        request=None,
+        reply=LineSent,
+        failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM),
+        handler=send_lines,
+        takes=_LINES,
+        gives=Media.LINES,
+        headers=(KEY,),
+    ),
+)

@@ -1,0 +1,293 @@
+"""The operations that carry bytes: the log of an attempt, its result files, and the
+script of the queue."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from falcon.asgi import Request
+
+from rq import client, names
+from rq.access.roles import Role
+from rq.errors import BadInput, Refused, RQError
+from rq.kinds import Kind
+from rq.nesting import Json
+from rq.replies import WordResult
+from rq.web import script_archive, views
+from rq.web.api.lease_words import KIND, OVER, answer_of, say, say_one
+from rq.web.api.leases import PLACE
+from rq.web.api.operation import OF_OWNERS, Answer, Header, Media, Operation
+from rq.web.intake import PIECE, Intake, check_room, go_on_from, nameless, pour
+from rq.web.line import DEADLINE
+from rq.web.resumable_uploads import DIGEST, Wanted, left, no_more, opened, wanted_by
+from rq.web.site import Site
+from rq.web.unfinished_uploads import name_of
+
+OFFSET, GAP = "Upload-Offset", "Gap"
+_OFFSET = re.compile(r"\d{1,18}", re.ASCII)
+_RENEW = 3  # times within a lease, while a file comes
+_SENT = 64 * 1024  # bytes of a script that are written at a time
+_WRONG_OFFSET = (*OVER, Kind.WRONG_OFFSET)
+
+
+# ---- the log
+
+
+async def put_log(
+    site: Site, req: Request, body: None, name: str, token: str
+) -> Answer:
+    """Append to the log of an attempt, a piece after the other."""
+    offset = req.get_header(OFFSET) or ""
+    if not _OFFSET.fullmatch(offset):
+        raise BadInput(f"say {OFFSET}: how many bytes of the log were sent before")
+    at, gap = int(offset), req.get_header(GAP) == "true"
+    result: WordResult = {}
+    async for piece in _pieces(req):
+        request: dict[str, Json] = {
+            "token": token,
+            "offset": at,
+            "data": base64.b64encode(piece).decode(),
+            "gap": gap,
+        }
+        result = await say_one(site, req, name, "log", request)
+        if not result["ok"]:
+            await req.stream.exhaust()
+            break
+        at, gap = at + len(piece), False
+    return answer_of(result)
+
+
+async def _pieces(req: Request) -> AsyncIterator[bytes]:
+    """Give the body in large pieces; of an empty one an empty piece."""
+    held = bytearray()
+    async for chunk in req.stream:
+        held += chunk
+        while len(held) >= PIECE:
+            yield bytes(held[:PIECE])
+            del held[:PIECE]
+    yield bytes(held)
+
+
+# ---- result files
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A result file that is sent, and of which lease."""
+
+    queue: str
+    token: str
+    file: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"token": self.token, "name": self.file}
+
+
+async def put_file(
+    site: Site, req: Request, body: None, name: str, token: str, file: str
+) -> Answer:
+    """Take a result file, whole or a piece of it; the lease goes on meanwhile."""
+    place = _Place(name, token, names.attachment(file))
+    renewed = (await say(site, req, name, "renew", {"tokens": [token]}))["results"][0]
+    if not renewed["ok"]:
+        await req.stream.exhaust()
+        return answer_of(renewed)
+    coming = _Coming(req.stream)
+    renewing = asyncio.create_task(_renew(site, req, place, renewed, coming))
+    try:
+        if req.get_header("Content-Range") is None and req.get_header(DIGEST) is None:
+            return answer_of(await _whole(site, req, place, coming))
+        return answer_of(await _piece(site, req, place, wanted_by(req), coming))
+    finally:
+        renewing.cancel()
+
+
+class _Coming:
+    """The body of a request, and whether something of it has come lately."""
+
+    def __init__(self, stream: AsyncIterable[bytes]) -> None:
+        self._stream = stream
+        self._news = True
+        self._is_whole = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            self._news = True
+            yield piece
+        self._is_whole = True
+
+    def goes_on(self) -> bool:
+        """Whether something has come since this was asked last, or all is here."""
+        news, self._news = self._news, False
+        return news or self._is_whole
+
+
+async def _renew(
+    site: Site, req: Request, place: _Place, last: WordResult, coming: _Coming
+) -> None:
+    """Renew a lease while a file of it comes, as long as it is one. Of a sender who was
+    cut off nothing comes, and nobody here hears that he has gone."""
+    request = {"tokens": [place.token]}
+    seconds = last.get("seconds", DEADLINE)
+    while last["ok"]:
+        await asyncio.sleep(seconds / _RENEW)
+        if coming.goes_on():
+            with contextlib.suppress(RQError):  # its owner may be back the next time
+                reply = await say(site, req, place.queue, "renew", request)
+                last = reply["results"][0]
+
+
+async def _whole(
+    site: Site, req: Request, place: _Place, coming: _Coming
+) -> WordResult:
+    """Take a file that comes in one request."""
+    size = req.content_length
+    if size is None:
+        raise BadInput(f"say Content-Length, or {DIGEST} and Content-Range")
+    check_room(site, size)
+    with contextlib.closing(nameless(site.root.uploads)) as intake:
+        await pour(site, no_more(coming, size), intake)
+        if os.fstat(intake.fd).st_size < size:
+            raise BadInput("the file ended before its last byte; send it again")
+        return await _hand_over(site, place, intake)
+
+
+async def _piece(
+    site: Site, req: Request, place: _Place, wanted: Wanted, coming: _Coming
+) -> WordResult:
+    """Take a piece of a file, and hand the file over once it is whole."""
+    check_room(site, 0 if wanted.start is None else left(wanted))
+    what = [place.queue, place.token, place.file, wanted.sha256, str(wanted.size)]
+    part_name = name_of("\n".join(what), req.context.principal.name)
+    part = site.uploads.admit(part_name, wanted.size)
+    with contextlib.closing(opened(part)) as intake:
+        have = os.fstat(intake.fd).st_size
+        if wanted.start is None:
+            if not have:
+                site.uploads.forget(part.name)
+            return {"token": place.token, "ok": True, "have": have}
+        if wanted.start > have:
+            await req.stream.exhaust()
+            return _go_on_from(place, have)
+        await go_on_from(site, intake, wanted.start)
+        await pour(site, no_more(coming, left(wanted)), intake)
+        have = os.fstat(intake.fd).st_size
+        if have < wanted.size:
+            return _go_on_from(place, have)
+        sent = {"sha256": wanted.sha256}
+        result = await _hand_over(site, place, intake, sent)
+        site.uploads.forget(part.name)
+        return result
+
+
+def _go_on_from(place: _Place, have: int) -> WordResult:
+    return {
+        "token": place.token,
+        "ok": False,
+        "kind": Kind.WRONG_OFFSET,
+        "text": f"{have} bytes of {place.file} are here: go on from there",
+        "have": have,
+    }
+
+
+async def _hand_over(
+    site: Site, place: _Place, intake: Intake, sent: Mapping[str, str] | None = None
+) -> WordResult:
+    """Give a file to its queue; `sent`: the digest that its sender has said."""
+    about = {**place.about, **(sent or {}), "digests": intake.digests()}
+    reply = await site.owners.with_file(place.queue, "file", about, intake.fd)
+    return cast(WordResult, client.demanded(reply))
+
+
+# ---- the script
+
+
+async def get_script(site: Site, req: Request, body: None, name: str) -> Answer:
+    settings = await views.config(site.owners, name)
+    pull = settings.get("pull")
+    if not isinstance(pull, dict) or not pull.get("share_script"):
+        raise Refused(
+            f'queue {name} shares no script: say "share_script": true in the setting '
+            "pull of its config.json"
+        )
+    script = Path(site.root.path, str(settings.get("script") or ""))
+    data, digest = await site.pools.file(script_archive.of, script)
+    return Answer(pieces=_cut(data), headers={"ETag": f'"{digest}"'})
+
+
+async def _cut(data: bytes) -> AsyncIterator[bytes]:
+    """Give a tar piece by piece: what is given is held a second time until it is taken."""
+    view = memoryview(data)
+    for start in range(0, len(data), _SENT):
+        yield bytes(view[start : start + _SENT])
+
+
+ROWS = (
+    Operation(
+        operation_id="putLog",
+        method="PUT",
+        path=f"{PLACE}/{{token}}/log",
+        role=Role.WORKER,
+        summary="Append to the log of an attempt.",
+        request=None,
+        reply=WordResult,
+        failures=(*OF_OWNERS, *_WRONG_OFFSET),
+        handler=put_log,
+        takes=(Media.BYTES,),
+        headers=(
+            Header(
+                name=OFFSET, about="how many bytes of this attempt were sent before"
+            ),
+            Header(name=GAP, about="true: the bytes between are lost"),
+        ),
+        reply_headers=(KIND,),
+    ),
+    Operation(
+        operation_id="putResultFile",
+        method="PUT",
+        path=f"{PLACE}/{{token}}/files/{{file}}",
+        role=Role.WORKER,
+        summary="Send a result file, which becomes an attachment when its lease is done.",
+        request=None,
+        reply=WordResult,
+        failures=(
+            *OF_OWNERS,
+            *_WRONG_OFFSET,
+            Kind.NOT_WHOLE,
+            Kind.REFUSED,
+            Kind.NO_ROOM,
+        ),
+        handler=put_file,
+        takes=(Media.BYTES,),
+        headers=(
+            Header(name=DIGEST, about="SHA-256 of the whole file; with Content-Range"),
+            Header(
+                name="Content-Range",
+                about="bytes FIRST-LAST/SIZE of a piece; bytes */SIZE asks what is there",
+            ),
+        ),
+        reply_headers=(KIND,),
+    ),
+    Operation(
+        operation_id="getScript",
+        method="GET",
+        path="/queues/{name}/script",
+        role=Role.WORKER,
+        summary="Fetch the directory of the queue's script, so that it runs elsewhere.",
+        request=None,
+        reply=object,
+        failures=(*OF_OWNERS, Kind.REFUSED, Kind.UNREADABLE),
+        handler=get_script,
+        gives=Media.TAR,
+        reply_headers=(Header(name="ETag", about="the SHA-256 of the tar, in quotes"),),
+    ),
+)

@@ -1,0 +1,250 @@
+"""The operations by which the holders of leases say how their work goes, and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from falcon import code_to_http_status
+from falcon.asgi import Request
+
+from rq import names
+from rq.access.roles import Principal, Role
+from rq.kinds import HEADER, URN, Kind
+from rq.nesting import Json
+from rq.replies import WordResult
+from rq.transfers import QUEUE as RELAY
+from rq.web.api.lease_shapes import (
+    Finish,
+    Finishes,
+    Progress,
+    Reason,
+    Release,
+    Renewal,
+    Results,
+    Tokens,
+)
+from rq.web.api.leases import PLACE, given
+from rq.web.api.operation import OF_OWNERS, Answer, Header, Media, Operation
+from rq.web.messages import names_cleaner, who
+from rq.web.site import Site
+from rq.web.statuses import STATUS_OF
+
+OVER = (Kind.LEASE_OVER, Kind.LEASE_FORGOTTEN)
+KIND = Header(name=HEADER, about="why the word was refused, if it was")
+
+
+def answer_of(result: WordResult) -> Answer:
+    """Return the answer to a word about one lease: its result, and if it was refused, the
+    problem that this is."""
+    if result["ok"]:
+        return Answer(value=result)
+    kind = Kind(result["kind"])
+    status = STATUS_OF[kind]
+    problem = {
+        "type": f"{URN}{kind}",
+        "title": code_to_http_status(status).partition(" ")[2],
+        "status": status,
+        "detail": result["text"],
+    }
+    value, headers = {**problem, **result}, {HEADER: kind}
+    return Answer(value=value, status=status, headers=headers, media=Media.PROBLEM)
+
+
+async def say(
+    site: Site, req: Request, name: str, command: str, request: Mapping[str, Json]
+) -> Results:
+    """Ask a queue for a word about several leases."""
+    about = {**request, "who": who(req)}
+    return cast(Results, await site.owners.demand(name, command, about))
+
+
+async def _end(
+    site: Site, req: Request, name: str, finishes: Sequence[Mapping[str, Json]]
+) -> Sequence[WordResult]:
+    """End leases. Files that ends name are read by the owner, who begins nothing else of
+    this line meanwhile: the words of other workers must not wait behind them."""
+    if not any("files" in finish for finish in finishes):
+        return (await say(site, req, name, "finish", {"finishes": finishes}))["results"]
+    request = {"finishes": finishes, "who": who(req)}
+    ended = await site.owners.demand_long(name, "finish", request)
+    return cast(Results, ended)["results"]
+
+
+async def say_one(
+    site: Site, req: Request, name: str, command: str, request: Mapping[str, Json]
+) -> WordResult:
+    """Ask a queue for a word about one lease."""
+    about = {**request, "who": who(req)}
+    return cast(WordResult, await site.owners.demand(name, command, about))
+
+
+async def start(site: Site, req: Request, body: Tokens, name: str) -> Results:
+    return await say(site, req, name, "start", given(body))
+
+
+async def renew(site: Site, req: Request, body: Renewal, name: str) -> Results:
+    return await say(site, req, name, "renew", given(body))
+
+
+async def release(site: Site, req: Request, body: Release, name: str) -> Results:
+    return await say(site, req, name, "release", given(body))
+
+
+async def release_one(
+    site: Site, req: Request, body: Reason, name: str, token: str
+) -> Answer:
+    request = {"tokens": [token], **given(body)}
+    return answer_of((await say(site, req, name, "release", request))["results"][0])
+
+
+async def go_on(
+    site: Site, req: Request, body: Progress, name: str, token: str
+) -> Answer:
+    """Take progress, and renew the lease."""
+    if body.text is not None or body.fraction is not None:
+        progress: dict[str, Json] = {
+            "token": token,
+            "text": body.text or "",
+            "fraction": body.fraction,
+        }
+        result = await say_one(site, req, name, "progress", progress)
+        if not result["ok"]:
+            return answer_of(result)
+    renewal: dict[str, Json] = {"tokens": [token]}
+    if body.seconds is not None:
+        renewal["seconds"] = body.seconds
+    return answer_of((await say(site, req, name, "renew", renewal))["results"][0])
+
+
+# ---- ends
+
+
+async def finish(site: Site, req: Request, body: Finishes, name: str) -> Results:
+    """End several leases; what goes to queues that are not theirs is refused by itself."""
+    refused = [_why_not(req, end, end.token) for end in body.finishes]
+    allowed = [
+        _words(end) | {"token": end.token}
+        for end, why in zip(body.finishes, refused, strict=True)
+        if why is None
+    ]
+    ended: Sequence[WordResult] = ()
+    if allowed:
+        ended = await _end(site, req, name, allowed)
+    rest = iter(ended)
+    return {"results": [next(rest) if why is None else why for why in refused]}
+
+
+async def finish_one(
+    site: Site, req: Request, body: Finish, name: str, token: str
+) -> Answer:
+    if why := _why_not(req, body, token):
+        return answer_of(why)
+    finishes = [_words(body) | {"token": token}]
+    return answer_of((await _end(site, req, name, finishes))[0])
+
+
+def _words(body: Finish) -> dict[str, Json]:
+    return {key: value for key, value in given(body).items() if value not in ([], {})}
+
+
+def _why_not(req: Request, finish: Finish, token: str) -> WordResult | None:
+    """Return why somebody may not end a lease so: what it sends goes to a queue to which
+    they may not send. None: they may."""
+    principal: Principal = req.context.principal
+    forward = finish.dest if finish.word == "forward" else None
+    for dest in (forward, *(dup.dest for dup in finish.dups)):
+        if dest is not None and not _may_send(principal, dest):
+            text = f"{principal.name} may not send to {dest:.80}"
+            return {"token": token, "ok": False, "kind": Kind.OTHER_QUEUE, "text": text}
+    return None
+
+
+def _may_send(principal: Principal, dest: str) -> bool:
+    queue = RELAY if names.is_remote(dest) else dest
+    least = Role.OPERATOR if names_cleaner(dest) else Role.VIEWER
+    return principal.may(least) and principal.may_send(queue)
+
+
+ROWS = (
+    Operation(
+        operation_id="startLeases",
+        method="POST",
+        path=f"{PLACE}/start",
+        role=Role.WORKER,
+        summary="Confirm that leases have arrived and that work on them begins.",
+        request=Tokens,
+        reply=Results,
+        failures=OF_OWNERS,
+        handler=start,
+    ),
+    Operation(
+        operation_id="renewLeases",
+        method="POST",
+        path=f"{PLACE}/renew",
+        role=Role.WORKER,
+        summary="Let leases go on.",
+        request=Renewal,
+        reply=Results,
+        failures=OF_OWNERS,
+        handler=renew,
+    ),
+    Operation(
+        operation_id="finishLeases",
+        method="POST",
+        path=f"{PLACE}/finish",
+        role=Role.WORKER,
+        summary="Say how the work on messages has ended.",
+        request=Finishes,
+        reply=Results,
+        failures=OF_OWNERS,
+        handler=finish,
+    ),
+    Operation(
+        operation_id="releaseLeases",
+        method="POST",
+        path=f"{PLACE}/release",
+        role=Role.WORKER,
+        summary="Give messages back that nobody works on.",
+        request=Release,
+        reply=Results,
+        failures=OF_OWNERS,
+        handler=release,
+    ),
+    Operation(
+        operation_id="goOn",
+        method="PATCH",
+        path=f"{PLACE}/{{token}}",
+        role=Role.WORKER,
+        summary="Let a lease go on, and say how far its work is.",
+        request=Progress,
+        reply=WordResult,
+        failures=(*OF_OWNERS, *OVER),
+        handler=go_on,
+        reply_headers=(KIND,),
+    ),
+    Operation(
+        operation_id="finishLease",
+        method="POST",
+        path=f"{PLACE}/{{token}}/finish",
+        role=Role.WORKER,
+        summary="Say how the work on a message has ended.",
+        request=Finish,
+        reply=WordResult,
+        failures=(*OF_OWNERS, *OVER),
+        handler=finish_one,
+        reply_headers=(KIND,),
+    ),
+    Operation(
+        operation_id="releaseLease",
+        method="DELETE",
+        path=f"{PLACE}/{{token}}",
+        role=Role.WORKER,
+        summary="Give a message back that nobody works on.",
+        request=Reason,
+        reply=WordResult,
+        failures=(*OF_OWNERS, *OVER),
+        handler=release_one,
+        reply_headers=(KIND,),
+    ),
+)

@@ -1,0 +1,208 @@
+"""The operations of messages: send, look, list, and change what becomes of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypedDict
+
+from falcon.asgi import Request
+
+from rq import names
+from rq.access.roles import Role
+from rq.errors import BadInput, NoSuchMessage, RQError
+from rq.kinds import PASSING, Kind
+from rq.message.fields import LATEST
+from rq.replies import MessageRow, MessageView
+from rq.router import switch
+from rq.states import State
+from rq.web import reading
+from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
+from rq.web.api.shapes import Limits
+from rq.web.connection import LOST
+from rq.web.messages import check_dest, checked
+from rq.web.owners import ClientGone
+from rq.web.site import Site
+
+PLACE = "/queues/{name}/messages"
+MOST_LISTED = 1000
+_WHOLE = Limits(least=0, most=2**31 - 1)
+States = Literal["prep", "que", "run", "done", "relayed", "err", "dismissed"]
+
+
+class NewMessage(TypedDict, total=False):
+    """A message to be sent; a script also finds the fields that RQ does not know."""
+
+    dest: Annotated[str, "its queue; the one of the path, if absent"]
+    due: Annotated[
+        float | None, Limits(least=0, most=LATEST), "epoch seconds; not run before"
+    ]
+    count: Annotated[int, _WHOLE, "retries that have been counted"]
+    max_count: Annotated[int, _WHOLE, "the retry that is one too many"]
+    src: str | None
+    param1: object
+    param2: object
+    param3: object
+    param4: object
+    post_run_webhook: Annotated[list[str], Limits(longest=20), "told of its end"]
+    _key: Annotated[str, Limits(shortest=1, longest=200), "as Idempotency-Key"]
+
+
+class Sent(TypedDict):
+    """A message that was accepted."""
+
+    msg_id: Annotated[str, "its short id"]
+    queue: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Which messages are listed."""
+
+    state: States = "que"
+    limit: Annotated[int, Limits(least=1, most=MOST_LISTED)] = 100
+    cursor: Annotated[str, "`next` of the page before; the first page, if absent"] = ""
+
+
+class Messages(TypedDict):
+    """Messages of a state, the newest first."""
+
+    messages: list[MessageRow]
+    next: Annotated[str | None, "cursor of the next page; null: there is none"]
+
+
+async def send(site: Site, req: Request, body: NewMessage, name: str) -> Answer:
+    fields = {**body, "dest": body.get("dest") or name}
+    check_dest(req, name, fields)
+    if (key := key_of(req, body.get("_key"))) is not None:
+        fields |= {"_key": key, "_same": True}
+    queue = switch.addressed(site.root, name)
+    url = await site.owners.demand(queue, "create_message", fields)
+    return sent(site, str(url))
+
+
+def key_of(req: Request, key: str | None) -> str | None:
+    """Return the key of a request: of its header, or the field `_key`; BadInput when they
+    differ."""
+    given = req.get_header(KEY.name)
+    if given is not None and key not in (None, given):
+        raise BadInput(f"{KEY.name} and _key are not the same: say one of them")
+    return key if given is None else given
+
+
+def sent(site: Site, url: str) -> Answer:
+    """Return the answer that names an accepted message."""
+    queue, short = names.split_url(url)
+    value: Sent = {"msg_id": short or "", "queue": queue, "url": url}
+    path = PREFIX + PLACE.format(name=queue)
+    return Answer(value=value, headers={"Location": site.url(f"{path}/{short}")})
+
+
+async def list_messages(site: Site, req: Request, body: Listing, name: str) -> Messages:
+    after = names.msg_id(body.cursor) if body.cursor else ""
+    rows = await reading.rows(site, name, State(body.state), body.limit + 1, after)
+    listed = rows[: body.limit]
+    return {
+        "messages": listed,
+        "next": listed[-1]["msg_id"] if len(rows) > body.limit else None,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """How long the answer may wait, and for what."""
+
+    wait: Annotated[float, Limits(least=0, most=60), "seconds at most"] = 0
+    for_: Literal["end"] = "end"
+
+
+async def get(
+    site: Site, req: Request, body: Waiting, name: str, msg_id: str
+) -> Answer:
+    if body.wait:
+        gone: asyncio.Event = req.scope.get(LOST) or asyncio.Event()
+        await _until_end(site, name, checked(msg_id), body.wait, gone)
+    view = await reading.message(site, name, checked(msg_id))
+    return Answer(value=view, headers={"ETag": tag_of(view)})
+
+
+async def _until_end(
+    site: Site, name: str, msg_id: str, seconds: float, gone: asyncio.Event
+) -> None:
+    """Wait until a message has ended, at most so long, or until its queue stops or the
+    client has gone."""
+    request = {"msg_id": msg_id, "wait": seconds}
+    try:
+        await site.owners.wait(name, "await_end", request, seconds, gone)
+    except ClientGone:
+        return
+    except RQError as error:
+        if error.kind is Kind.BUSY or error.kind not in PASSING:
+            raise
+
+
+def tag_of(view: MessageView) -> str:
+    """Return the ETag of a message: its state and its starts, as its owner compares
+    them."""
+    state = State.DISMISSED if view.get("acknowledged") else view["state"]
+    return f'"{state}-{view.get("attempt", 0)}"'
+
+
+async def check_copy(site: Site, req: Request, name: str, msg_id: str) -> None:
+    """Refuse to copy a message that whoever asks may not send."""
+    try:
+        fields: Mapping[str, object] = await reading.message(site, name, msg_id)
+    except NoSuchMessage:
+        return  # the queue says so
+    check_dest(req, name, fields)
+
+
+KEY = Header(
+    name="Idempotency-Key",
+    about="1 to 200 characters, remembered for seven days: what comes with it again is "
+    "answered as the first, and refused if it is another message",
+)
+TAG = Header(name="ETag", about="of the message as it is now; for If-Match")
+LOCATION = Header(name="Location", about="the address of the message")
+_OF_ONE = (*OF_OWNERS, Kind.NO_SUCH_MESSAGE)
+ROWS = (
+    Operation(
+        operation_id="sendMessage",
+        method="POST",
+        path=PLACE,
+        role=Role.PRODUCER,
+        summary="Send a message; it is on disk when it is answered.",
+        request=NewMessage,
+        reply=Sent,
+        failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM),
+        handler=send,
+        status=201,
+        headers=(KEY,),
+        reply_headers=(LOCATION,),
+    ),
+    Operation(
+        operation_id="listMessages",
+        method="GET",
+        path=PLACE,
+        role=Role.VIEWER,
+        summary="List the messages of a state, the newest first.",
+        request=Listing,
+        reply=Messages,
+        failures=OF_OWNERS,
+        handler=list_messages,
+    ),
+    Operation(
+        operation_id="getMessage",
+        method="GET",
+        path=f"{PLACE}/{{msg_id}}",
+        role=Role.VIEWER,
+        summary="Show all that is known of a message; with `wait`, once it has ended.",
+        request=Waiting,
+        reply=MessageView,
+        failures=(*_OF_ONE, Kind.UNREADABLE),
+        handler=get,
+        reply_headers=(TAG,),
+    ),
+)

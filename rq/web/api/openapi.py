@@ -1,0 +1,190 @@
+"""The OpenAPI 3.1 document of the rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import TypedDict
+
+import rq
+from rq.kinds import HEADER, Kind
+from rq.message import JsonObject
+from rq.nesting import Json
+from rq.web.api import shapes
+from rq.web.api.operation import OF_ALL, PREFIX, Header, Media, Operation
+from rq.web.api.schemas import COMPONENTS, components, schema, schema_of
+from rq.web.statuses import STATUS_OF
+
+# What the door of the web answers by itself, without a kind.
+_OF_DOOR = {
+    400: "The target or the body cannot be read.",
+    404: "There is nothing at this address.",
+    405: "The address does not answer this method.",
+}
+_OF_BODIES = {
+    411: "The request lacks its Content-Length.",
+    413: "The request is too large.",
+    415: "The body is of a type that is not read here.",
+}
+PATH_FIELDS = {
+    "name": "the name of a queue",
+    "msg_id": "the short id of a message",
+    "txn": "the id of a transaction",
+    "token": "the token of a lease",
+    "file": "the name of a file",
+}
+
+
+class Problem(TypedDict, total=False):
+    """Why a request was not done (RFC 9457)."""
+
+    type: str  # urn:rq:KIND
+    kind: str
+    title: str
+    status: int
+    detail: str
+
+
+def document(rows: Sequence[Operation], prefix: str) -> JsonObject:
+    """Return the document of all rows; `prefix` is the relative root."""
+    paths: dict[str, dict[str, Json]] = defaultdict(dict)
+    for row in rows:
+        paths[row.path][row.method.lower()] = _operation(row)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "RQ",
+            "version": rq.__version__,
+            "description": "A reliable queue whose storage is directories and a journal.",
+        },
+        "servers": [{"url": prefix + PREFIX}],
+        "security": [{}, {"token": []}, {"password": []}, {"session": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components([Problem, *_kinds_of(rows)]),
+            "securitySchemes": _SCHEMES,
+        },
+    }
+
+
+_SCHEMES: JsonObject = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "password": {"type": "http", "scheme": "basic"},
+    "session": {"type": "apiKey", "in": "cookie", "name": "rq_login_PORT"},
+}
+
+
+def _kinds_of(rows: Iterable[Operation]) -> Iterable[object]:
+    for row in rows:
+        yield row.reply
+        if row.request is not None and not row.asks_by_query:
+            yield row.request
+        if row.request is not None and row.asks_by_query:
+            yield from (field.kind for field in shapes.fields_of(row.request))
+
+
+def _operation(row: Operation) -> JsonObject:
+    return {
+        "operationId": row.operation_id,
+        "summary": row.summary,
+        "x-rq-role": str(row.role),
+        "parameters": [*_path(row), *_query(row), *_headers(row)],
+        **({"requestBody": _body(row)} if row.has_body else {}),
+        "responses": _responses(row),
+    }
+
+
+def _path(row: Operation) -> list[JsonObject]:
+    return [
+        _parameter("path", name, PATH_FIELDS[name], {"type": "string", "minLength": 1})
+        for name in row.path_fields
+    ]
+
+
+def _query(row: Operation) -> list[JsonObject]:
+    if row.request is None or not row.asks_by_query:
+        return []
+    return [
+        {
+            "in": "query",
+            "name": field.name,
+            "required": field.is_required,
+            "schema": schema_of(field),
+        }
+        for field in shapes.fields_of(row.request)
+    ]
+
+
+def _headers(row: Operation) -> list[JsonObject]:
+    return [
+        {**_parameter("header", header.name, header.about), "required": False}
+        for header in row.headers
+    ]
+
+
+def _parameter(
+    place: str, name: str, about: str, kind: JsonObject | None = None
+) -> JsonObject:
+    return {
+        "in": place,
+        "name": name,
+        "required": True,
+        "description": about,
+        "schema": kind or {"type": "string"},
+    }
+
+
+def _body(row: Operation) -> JsonObject:
+    content: dict[str, Json] = {}
+    for media in row.takes:
+        is_json = media is Media.JSON and row.request is not None
+        content[str(media)] = {"schema": schema(row.request) if is_json else {}}
+    needed = Media.JSON not in row.takes or _has_needs(row.request)
+    return {"required": needed, "content": content}
+
+
+def _has_needs(shape: type | None) -> bool:
+    return shape is not None and any(
+        field.is_required for field in shapes.fields_of(shape)
+    )
+
+
+def _responses(row: Operation) -> JsonObject:
+    good: dict[str, Json] = {
+        "description": "It is done.",
+        "content": {str(row.gives): {"schema": schema(row.reply)}},
+    }
+    if row.reply_headers:
+        good["headers"] = {header.name: _header(header) for header in row.reply_headers}
+    responses: dict[str, Json] = {str(row.status): good}
+    if any(header.name == "ETag" for header in row.reply_headers):
+        responses["304"] = {"description": "It is as If-None-Match says."}
+    return {**responses, **_refusals(row)}
+
+
+def _header(header: Header) -> JsonObject:
+    return {"description": header.about, "schema": {"type": "string"}}
+
+
+def _refusals(row: Operation) -> JsonObject:
+    kinds: dict[int, list[Kind]] = defaultdict(list)
+    for kind in dict.fromkeys((*OF_ALL, *row.failures)):
+        kinds[STATUS_OF[kind]].append(kind)
+    texts = {**_OF_DOOR, **(_OF_BODIES if row.method != "GET" else {})}
+    return {
+        str(status): _refusal(texts.get(status, ""), status, kinds.get(status, []))
+        for status in sorted({*kinds, *texts})
+    }
+
+
+def _refusal(text: str, status: int, kinds: Sequence[Kind]) -> JsonObject:
+    """Return how a refusal answers; X-RQ-Kind names its kind, if it has one."""
+    words: JsonObject = {"schema": {"enum": [str(kind) for kind in kinds]}}
+    return {
+        "description": text or f"{HTTPStatus(status).phrase}.",
+        **({"headers": {HEADER: words}} if kinds else {}),
+        "content": {
+            "application/problem+json": {"schema": {"$ref": f"{COMPONENTS}Problem"}}
+        },
+    }

@@ -1,0 +1,73 @@
+"""Shapes of JSON: types that say what may come in, and what goes out.
+
+A dataclass is closed: a name that it does not have is refused. A TypedDict is open: what
+it does not know is kept. Their fields hold plain types, lists, mappings, words
+(`Literal`, enums), other shapes, `object` for any JSON, and `Annotated[TYPE, Limits(…)]`;
+a text in `Annotated` is the field's description.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+
+from rq.nesting import Json
+
+LISTS = (list, Sequence)
+MAPPINGS = (dict, Mapping)
+UNIONS = (typing.Union, types.UnionType)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a number, a text or a list may be; texts are measured in characters."""
+
+    least: float | None = None
+    most: float | None = None
+    shortest: int = 0
+    longest: int | None = None
+    pattern: str = ""  # that a whole text matches; for Python and JavaScript alike
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an object: its name in JSON, and that of its attribute."""
+
+    name: str
+    attribute: str
+    kind: object
+    is_required: bool
+    default: Json = None  # what stands for it when it is absent; None: nothing
+
+
+def is_shape(kind: object) -> bool:
+    """Return whether a type is an object with named fields."""
+    return isinstance(kind, type) and (is_dataclass(kind) or typing.is_typeddict(kind))
+
+
+@functools.cache
+def fields_of(shape: type) -> tuple[Field, ...]:
+    """Return the fields of a dataclass or a TypedDict, in their order."""
+    hints = typing.get_type_hints(shape, include_extras=True)
+    if is_dataclass(shape):
+        return tuple(_of_class(field, hints[field.name]) for field in fields(shape))
+    needed = set(shape.__required_keys__)  # type: ignore[attr-defined]
+    return tuple(_of_dict(name, kind, needed) for name, kind in hints.items())
+
+
+def _of_class(field: dataclasses.Field[object], kind: object) -> Field:
+    name, default = field.name.removesuffix("_"), field.default
+    is_required = default is MISSING and field.default_factory is MISSING
+    if isinstance(default, str | int | float) and default != "":
+        return Field(name, field.name, kind, is_required, default)
+    return Field(name, field.name, kind, is_required)
+
+
+def _of_dict(name: str, kind: object, needed: set[str]) -> Field:
+    if typing.get_origin(kind) is typing.NotRequired:
+        return Field(name, name, typing.get_args(kind)[0], False)
+    return Field(name, name, kind, name in needed)

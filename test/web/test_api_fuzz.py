@@ -1,0 +1,240 @@
+"""What the OpenAPI document says holds: schemathesis sends what it allows, and what not.
+
+Every operation has a recipe here: a request about live messages that is done. Without one,
+or without a status 2xx, its test fails.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import schemathesis
+from harness.waiting import wait_until
+from harness.web_server import served
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import CHECKS, load_all_checks
+
+from rq.web.api.table import ROWS
+
+pytestmark = pytest.mark.system
+
+FEW = 5  # requests of each kind for an operation
+load_all_checks()
+HELD = [
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+]
+CHECKED = CHECKS.get_by_names(HELD)
+REFUSED = CHECKS.get_by_names([*HELD, "negative_data_rejection"])
+GOOD, BAD = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
+
+
+SHARES = {"pull": {"share_script": True}}
+JSON, LINES = "application/json", "application/x-ndjson"
+
+
+@schemathesis.serializer(LINES, "application/jsonl")
+def as_lines(context, value):
+    """Return what schemathesis made up as lines."""
+    values = value if isinstance(value, list) else [value]
+    return value if isinstance(value, bytes) else b"\n".join(map(to_json, values))
+
+
+def to_json(value):
+    return json.dumps(value, default=repr).encode()
+
+
+class World:
+    """An RQ with messages in every state, and the document of its operations."""
+
+    def __init__(self, web):
+        self.web = web
+        self.base = f"http://127.0.0.1:{web.port}/api/v1"
+        for name, script in (("done", "echo done >&3"), ("err", "echo err no >&3")):
+            web.queue(script, name)
+        web.queue("exec sleep 600", "run", num_workers=100)
+        web.queue("exec sleep 600", "que", num_workers=0)
+        web.queue("exec sleep 600", "batch", batch={"max": 5, "wait": 0})
+        web.queue("exit 1", "pull", num_workers=0, pull={})
+        web.daemon.link("shares", web.daemon.define("shares", SHARES))
+        web.daemon.until_up("shares")
+        document = web.get("/api/v1/openapi.json").json
+        schema = schemathesis.openapi.from_dict(document)
+        every = [found.ok() for found in schema.get_all_operations()]
+        self.operations = {one.definition.raw["operationId"]: one for one in every}
+
+    def message(self, state):
+        """Return the path of a new message in a state."""
+        queue = "batch" if state == "batch" else state.replace("prep", "done")
+        mesg = {"dest": queue, "_method": "prep" if state == "prep" else "commit"}
+        msg_id = self.web.send(queue, **mesg)
+        at = "run" if state == "batch" else state
+        wait_until(lambda: self.web.state(queue, msg_id) == at, 30)
+        return {"name": queue, "msg_id": msg_id}
+
+    def transaction(self):
+        place = "/api/v1/queues/done/txn"
+        txn = self.web.ask("POST", place).json["txn"]
+        return {"name": "done", "txn": txn}
+
+    def prepared(self):
+        """Return the path of a transaction, and a message in it."""
+        path = self.transaction()
+        place = f"/api/v1/queues/done/txn/{path['txn']}/messages"
+        [msg_id] = self.web.ask("POST", place, b"{}", Content_Type=JSON).json["ids"]
+        return path, msg_id
+
+    def lease(self):
+        """Return the path of a new lease."""
+        self.web.send("pull")
+        body = {"Content_Type": JSON}
+        answer = self.web.ask("POST", "/api/v1/queues/pull/leases", b"{}", **body)
+        return {"name": "pull", "token": answer.json["leases"][0]["token"]}
+
+    def call(self, operation, **parts):
+        """Send a request and compare its answer with the document; return its status."""
+        return self.send(self.operations[operation].Case(**parts), CHECKED)
+
+    def send(self, case, checks):
+        response = case.call(base_url=self.base)
+        case.validate_response(response, checks=checks)
+        return response.status_code
+
+
+def about(state):
+    """Return a recipe that needs a message in a state, and nothing else."""
+    return lambda world: {"path_parameters": world.message(state)}
+
+
+def of_queue(**parts):
+    return lambda world: {"path_parameters": {"name": "done"}, **parts}
+
+
+def first_of_two(world):
+    world.message("err"), world.message("err")
+    return {"path_parameters": {"name": "err"}, "query": {"state": "err", "limit": 1}}
+
+
+def commit(world):
+    path, msg_id = world.prepared()
+    return {"path_parameters": path, "body": {"ids": [msg_id]}, "media_type": JSON}
+
+
+def of_transaction(**parts):
+    return lambda world: {"path_parameters": world.transaction(), **parts}
+
+
+def of_lease(**parts):
+    return lambda world: {"path_parameters": world.lease(), **parts}
+
+
+def of_leases(make):
+    """Return a recipe about a lease that its body names."""
+
+    def recipe(world):
+        path = world.lease()
+        body = make(path.pop("token"))
+        return {"path_parameters": path, "body": body, "media_type": JSON}
+
+    return recipe
+
+
+def result_file(world):
+    return {"path_parameters": {**world.lease(), "file": "a"}, "body": b"x", **BYTES}
+
+
+BYTES = {"media_type": "application/octet-stream"}
+LOG = {"headers": {"Upload-Offset": "0"}, **BYTES}
+PULL, SCRIPT = {"name": "pull"}, {"name": "shares"}
+# Where nothing is leased, so that nothing waits for it.
+NO_WAITS = {"lease": {"name": "done"}, "listLeases": {"name": "done"}}
+RECIPES = {
+    "getDocument": lambda world: {},
+    "listQueues": lambda world: {},
+    "getQueue": of_queue(),
+    "sendMessage": of_queue(
+        body={"param1": "x"}, media_type=JSON, headers={"Idempotency-Key": "k"}
+    ),
+    "sendMessages": of_queue(body=b'{}\n{"due": "x"}\n', media_type=LINES),
+    "listMessages": first_of_two,
+    "getMessage": about("err"),
+    "runMessage": about("que"),
+    "retryMessage": about("err"),
+    "cancelMessage": about("run"),
+    "cancelBatch": about("batch"),
+    "dismissMessage": about("err"),
+    "deleteMessage": about("done"),
+    "commitMessage": about("prep"),
+    "cloneMessage": about("done"),
+    "listTransactions": of_queue(),
+    "openTransaction": of_queue(body={"ttl": 60}, media_type=JSON),
+    "getTransaction": of_transaction(),
+    "prepareMessages": of_transaction(body={"param1": "x"}, media_type=JSON),
+    "commitTransaction": commit,
+    "abortTransaction": of_transaction(),
+    "lease": lambda world: {"path_parameters": PULL, "body": {}, "media_type": JSON},
+    "listLeases": lambda world: {"path_parameters": PULL},
+    "startLeases": of_leases(lambda token: {"tokens": [token]}),
+    "renewLeases": of_leases(lambda token: {"tokens": [token]}),
+    "finishLeases": of_leases(lambda t: {"finishes": [{"token": t, "word": "done"}]}),
+    "releaseLeases": of_leases(lambda token: {"tokens": [token]}),
+    "goOn": of_lease(body={"text": "half"}, media_type=JSON),
+    "finishLease": of_lease(body={"word": "done"}, media_type=JSON),
+    "releaseLease": of_lease(),
+    "putLog": of_lease(body=b"x", **LOG),
+    "putResultFile": result_file,
+    "getScript": lambda world: {"path_parameters": SCRIPT},
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("fuzz")) as web:
+        yield World(web)
+
+
+NAMES = [row.operation_id for row in ROWS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operation_does_what_is_right(world, name):
+    assert 200 <= world.call(name, **RECIPES[name](world)) < 300
+
+
+def fuzzed(world, name, mode, path, checks):
+    """Send a few requests that the document allows, or does not."""
+
+    @given(world.operations[name].as_strategy(mode, path_parameters=path))
+    @settings(
+        max_examples=FEW,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def sent(case):
+        world.send(case, checks)
+
+    sent()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_allowed_is_answered_as_the_document_says(world, name):
+    path = NO_WAITS.get(name) or RECIPES[name](world).get("path_parameters")
+    fuzzed(world, name, GOOD, path, CHECKED)
+    fuzzed(world, name, GOOD, None, CHECKED)  # of names and ids that are none
+
+
+@pytest.mark.parametrize("name", [row.operation_id for row in ROWS if row.request])
+def test_what_is_not_allowed_is_refused_as_the_document_says(world, name):
+    path = NO_WAITS.get(name) or RECIPES[name](world).get("path_parameters")
+    fuzzed(world, name, BAD, path, REFUSED)
+
+
+def test_no_recipe_is_left_over():
+    assert sorted(RECIPES) == sorted(NAMES)
