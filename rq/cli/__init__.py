@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from rq import errors
-from rq.cli.verbs import ANCESTOR, NAMED, UNWARNED, VERBS, usage
+from rq.cli.verbs import ANCESTOR, NAMED, ROOTLESS, UNWARNED, VERBS, usage
 from rq.kinds import Kind
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ EXIT_OF: dict[Kind, int] = {
     Kind.NO_SUCH_QUEUE: NOT_FOUND,
     Kind.NO_SUCH_MESSAGE: NOT_FOUND,
     Kind.WRONG_STATE: REFUSED,
+    Kind.CHANGED: REFUSED,
     Kind.ALREADY_COMMITTED: REFUSED,
+    Kind.LEASE_OVER: REFUSED,
+    Kind.LEASE_FORGOTTEN: REFUSED,
+    Kind.WRONG_OFFSET: REFUSED,
     Kind.NOT_WHOLE: REFUSED,
     Kind.UNREADABLE: REFUSED,
     Kind.REFUSED: REFUSED,
@@ -121,8 +125,10 @@ def _run(words: list[str]) -> int:
 def _dispatch(verb: str, target: str, root: str | None, rest: list[str]) -> int:
     from rq import config
 
-    directory = config.find_root(root)
     act = cast(Callable[..., int], _function(target))
+    if verb in ROOTLESS:
+        return act(root, rest)
+    directory = config.find_root(root)
     if {"-h", "--help"} & set(rest[: rest.index("--")] if "--" in rest else rest):
         _drop(directory)
         return act(directory, rest)

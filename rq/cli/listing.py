@@ -81,6 +81,8 @@ def _table(rows: Sequence[MessageRow]) -> None:
 def _status(row: MessageRow) -> str:
     said = str(row.get("status", "")).partition(" - ")[2]
     text = wording.in_list(row["state"], said)
+    if "leased_by" in row:
+        return f"[{row['leased_by']}] {text}"
     return f"[batch of {row['messages']}] {text}" if "batch" in row else text
 
 

@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "run a job on messages of a directory; nothing is sent",
     ),
     "history": ("rq.cli.history:history", "update the history; print counts per queue"),
+    "work": ("rq.cli.spark_work:work", "work on the messages of a queue, under leases"),
 }
 # Of what a job says when it is tried; results go into this directory.
 _TRIED = "rq-try"

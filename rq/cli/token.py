@@ -37,13 +37,21 @@ def _parser() -> argparse.ArgumentParser:
         "--role",
         choices=[*Role],
         default=Role.PRODUCER,
-        help="what it may do (%(default)s); each role may do what those before it may",
+        help="what it may do (%(default)s); each role may do what those before it may, "
+        "except that a producer leases nothing and a worker sends nothing",
     )
     create.add_argument(
         "--queue",
         action="append",
         metavar="PATTERN",
         help="the queues it is for, say 'mail-*'; can be repeated (every queue)",
+    )
+    create.add_argument(
+        "--sends",
+        action="append",
+        metavar="PATTERN",
+        help="queues to which it may send as well, say for a worker whose script "
+        "forwards; can be repeated",
     )
     end = create.add_mutually_exclusive_group()
     end.add_argument(
@@ -68,6 +76,7 @@ def _create(root: Root, args: argparse.Namespace) -> int:
         sha256=tokens.digest_of(secret),
         role=Role(args.role),
         queues=tuple(args.queue or EVERY_QUEUE),
+        sends=tuple(args.sends or ()),
         created=now,
         created_by=audit.user(),
         end=_end(args, now),
@@ -76,7 +85,7 @@ def _create(root: Root, args: argparse.Namespace) -> int:
     audit.note(root, f"token create {token.name} ({token.role})")
     until = "until it is revoked" if token.end is None else f"until {_when(token.end)}"
     place.note(
-        f"{token.name} is {token.role} for {', '.join(token.queues)} {until}. This secret "
+        f"{token.name} is {token.role} for {_queues(token)} {until}. This secret "
         "is shown once; it goes into the header `Authorization: Bearer SECRET`:"
     )
     print(secret)
@@ -114,7 +123,7 @@ def _ls(root: Root, *, as_json: bool) -> int:
                 (
                     entry.name,
                     entry.role,
-                    ", ".join(entry.queues),
+                    _queues(entry),
                     _ends(entry, now),
                     _when(entry.created),
                     entry.created_by,
@@ -133,11 +142,17 @@ def _ends(token: Token, now: float) -> str:
     return f"ended {_when(token.end)}" if token.ended(now) else _when(token.end)
 
 
+def _queues(token: Token) -> str:
+    sends = f" and sends to {', '.join(token.sends)}" if token.sends else ""
+    return ", ".join(token.queues) + sends
+
+
 def _to_json(token: Token, now: float) -> dict[str, object]:
     return {
         "name": token.name,
         "role": token.role,
         "queues": list(token.queues),
+        "sends": list(token.sends),
         "created": token.created,
         "created_by": token.created_by,
         "end": token.end,

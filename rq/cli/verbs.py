@@ -40,8 +40,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "relay:relay",
         "ls | retry | resolve | allow | forbid: messages to other hosts",
     ),
+    "work": ("work:work", "work on the messages of a queue of another host"),
+    "worker": ("worker:worker", "ls: who works on messages under leases"),
     "txn": ("txn:txn", "ls | abort: messages that are accepted all at once"),
-    "spark": ("spark:spark", "doctor | try | history: the data pipeline on Spark"),
+    "spark": ("spark:spark", "doctor | try | history | work: on Spark"),
     "trash": ("trash:trash", "ls | empty | keep: the queues that were removed"),
     "check": ("check:check", "check that journal, folders and counters agree"),
     "doctor": ("doctor:doctor", "measure the disk and say what RQ can promise here"),
@@ -80,6 +82,8 @@ NAMED = {
     "router": "router:named",
     "verify_rules": "router:named_rules",
 }
+# These need no RQ on this machine; they are given the option --root, or None.
+ROOTLESS = frozenset({"work"})
 # These find or make a clean state themselves.
 UNWARNED = frozenset({"up", "down", "check", "version"})
 # The first verb of a group in the help, and what the group is about.

@@ -1,14 +1,66 @@
-"""One TCP connection to an address that was judged."""
+"""One TCP connection to an address that was judged: where it may go, and how it is
+verified."""
 
 from __future__ import annotations
 
 import http
 import http.client
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 
-from rq.outbound.addresses import Place
+from rq.errors import BadConfig, BadInput, Refused
+from rq.outbound import addresses
+from rq.outbound.addresses import Internal, Place
+from rq.outbound.peers import Peer, Target
+
+_IN_CLEAR = (
+    "no password or token goes to {peer} over plain HTTP, where others can read it: use "
+    'https, or set "insecure": true for it in config/peers.json'
+)
+
+
+class NotAllowed(Refused):
+    """Nothing was sent, and a person has to allow it first."""
+
+
+def open_to(to: Target, peer: Peer, timeout: float) -> socket.socket:
+    """Return a connection to a host, at an address where it may be asked, without TLS;
+    OSError, or NotAllowed when there is no such address. `timeout` is in seconds."""
+    return connect(_places(to, peer), timeout)
+
+
+def _places(to: Target, peer: Peer) -> list[Place]:
+    try:
+        places = addresses.find(ascii_host(to), to.port, peer.allow)
+    except Internal as error:
+        text = f"{error}: `rq relay allow {to.place}` lets RQ send there"
+        raise NotAllowed(text) from None
+    if to.scheme == "https" or not peer.login or peer.insecure:
+        return places
+    if inside := [place for place in places if addresses.is_loopback(place)]:
+        return inside
+    raise NotAllowed(_IN_CLEAR.format(peer=to.peer))
+
+
+def ascii_host(to: Target) -> str:
+    """Return a host as it is asked for; BadInput when it can be none."""
+    try:
+        return to.host.encode("idna").decode()
+    except UnicodeError:
+        raise BadInput(f"{to.host!r:.80} cannot be a host") from None
+
+
+def tls(peer: Peer) -> ssl.SSLContext:
+    """Return how a host is verified."""
+    context = ssl.create_default_context()
+    if peer.ca is not None:
+        try:
+            context.load_verify_locations(peer.ca)
+        except OSError as error:
+            raise BadConfig(f"peers.json: ca {peer.ca}: {error}") from None
+    return context
 
 
 def connect(places: Sequence[Place], timeout: float) -> socket.socket:

@@ -7,16 +7,13 @@ import http.client
 import select
 import signal
 import socket
-import ssl
 from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import IO
 
 import rq
-from rq.errors import BadConfig, BadInput, Refused
 from rq.kinds import HEADER, kind_of
-from rq.outbound import addresses, connection
-from rq.outbound.addresses import Internal, Place
+from rq.outbound import connection
 from rq.outbound.peers import Peer, Target
 from rq.outbound.reply import Reply
 
@@ -25,14 +22,6 @@ STALL = 60.0  # no byte moves, or no answer comes after the last
 PIECE = 1024 * 1024
 MOST = 32  # connections that are kept
 _BODY = 64 * 1024  # bytes
-_IN_CLEAR = (
-    "no password or token goes to {peer} over plain HTTP, where others can read it: use "
-    'https, or set "insecure": true for it in config/peers.json'
-)
-
-
-class NotAllowed(Refused):
-    """Nothing was sent, and a person has to allow it first."""
 
 
 class Line:
@@ -47,7 +36,7 @@ class Line:
         self._peer = peer
         self._patience = peer.timeout
         self._most = most
-        self._host = _ascii(to.host)
+        self._host = connection.ascii_host(to)
         self._open = http.client.HTTPConnection(self._host, to.port, blocksize=PIECE)
         self._open.auto_open = 0  # to where `_connect` leads, and nowhere else
         if to.scheme == "https":
@@ -98,25 +87,11 @@ class Line:
 
     def _connect(self) -> socket.socket:
         timeout = min(CONNECT, self._patience or CONNECT)
-        context = _context(self._peer) if self._to.scheme == "https" else None
-        sock = connection.connect(self._places(), timeout)
+        context = connection.tls(self._peer) if self._to.scheme == "https" else None
+        sock = connection.open_to(self._to, self._peer, timeout)
         if context is None:
             return sock
         return context.wrap_socket(sock, server_hostname=self._host)
-
-    def _places(self) -> list[Place]:
-        """Return where the host may be asked; NotAllowed when it may not."""
-        to, peer = self._to, self._peer
-        try:
-            places = addresses.find(self._host, to.port, peer.allow)
-        except Internal as error:
-            text = f"{error}: `rq relay allow {to.place}` lets RQ send there"
-            raise NotAllowed(text) from None
-        if to.scheme == "https" or not peer.login or peer.insecure:
-            return places
-        if inside := [place for place in places if addresses.is_loopback(place)]:
-            return inside
-        raise NotAllowed(_IN_CLEAR.format(peer=to.peer))
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
@@ -169,20 +144,3 @@ def _socket(line: http.client.HTTPConnection) -> socket.socket:
     sock = line.sock
     assert isinstance(sock, socket.socket)
     return sock
-
-
-def _ascii(host: str) -> str:
-    try:
-        return host.encode("idna").decode()
-    except UnicodeError:
-        raise BadInput(f"{host!r:.80} cannot be a host") from None
-
-
-def _context(peer: Peer) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if peer.ca is not None:
-        try:
-            context.load_verify_locations(peer.ca)
-        except OSError as error:
-            raise BadConfig(f"peers.json: ca {peer.ca}: {error}") from None
-    return context

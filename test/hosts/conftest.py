@@ -34,9 +34,14 @@ class Host(Daemon):
         permits.allow(self.root, ["10.77.0.0/24"])
         self.script.write_text(SINK)
 
+    @property
+    def space(self) -> str:
+        """The name of its namespace."""
+        return f"{self._net.tag}-{self._number}"
+
     def command(self, module: str, *args: str) -> dict[str, Any]:
         told = super().command(module, *args)
-        prefix = ["ip", "netns", "exec", f"{self._net.tag}-{self._number}"]
+        prefix = ["ip", "netns", "exec", self.space]
         return {**told, "args": [*prefix, *told["args"]]}
 
     def url(self, queue: str = "sink") -> str:
@@ -53,6 +58,10 @@ class Host(Daemon):
     def plug(self, word: str) -> None:
         self._net.say("link", str(self._number), word)
 
+    def slow(self, kbit: int) -> None:
+        """Let so much come to it in a second; 0: all."""
+        self._net.say("slow", str(self._number), str(kbit))
+
 
 class Net:
     """Some hosts on one switch."""
@@ -67,22 +76,31 @@ class Net:
 
 
 @pytest.fixture
-def net(tmp_path):
+def cables(tmp_path, request):
+    """Give hosts that are connected, three if a test does not ask for another number, and
+    none of whose RQs runs yet."""
     if shutil.which("ip") is None:
         pytest.skip("no ip -> apt-get install iproute2")
     made = Net()
+    count = getattr(request, "param", 3)
     try:
-        made.say("up", "3")
+        made.say("up", str(count))
     except subprocess.CalledProcessError as error:
         made.say("down")
         pytest.skip(f"no namespaces ({error.stderr!r:.80}) -> run it as root")
     try:
-        made.hosts = [Host(tmp_path / str(k), made, k) for k in (1, 2, 3)]
-        for host in made.hosts:
-            host.open_up()
+        made.hosts = [Host(tmp_path / str(k), made, k) for k in range(1, count + 1)]
         yield made
     finally:
         for host in made.hosts:
             host.close()
         made.say("down")
     assert all(wait_until(lambda h=host: not h.processes()) for host in made.hosts)
+
+
+@pytest.fixture
+def net(cables):
+    """Give three hosts whose RQs run."""
+    for host in cables.hosts:
+        host.open_up()
+    return cables

@@ -4,6 +4,7 @@
 #   net.sh up TAG N     namespaces TAG-1 … TAG-N with 10.77.0.1 … N, and TAG-s, the switch
 #   net.sh down TAG     removes all of them
 #   net.sh link TAG K up|down      plugs host K in, or out
+#   net.sh slow TAG K KBIT         lets so much come to host K in a second; 0: all
 #
 # Nothing outside of these namespaces is touched.
 set -eu
@@ -29,9 +30,19 @@ down() {
     done
 }
 
+slow() {
+    if [ "$3" = 0 ]; then
+        ip netns exec "$1" tc qdisc del dev "$2" root 2>/dev/null || true
+    else
+        ip netns exec "$1" tc qdisc replace dev "$2" root \
+            tbf rate "$3kbit" burst 4kb latency 2s
+    fi
+}
+
 case $1 in
 up) up "$2" "$3" ;;
 down) down "$2" ;;
 link) ip -n "$2-s" link set dev "port$3" "$4" ;;
+slow) slow "$2-s" "port$3" "$4" ;;
 *) exit 2 ;;
 esac

@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from harness.queues import RunningQueue, running_queue
+from harness.queues import running_queue
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -153,15 +153,10 @@ def test_a_dup_to_a_queue_that_is_not_up_is_refused(queues, flag, status):
 
 def test_a_dup_to_a_queue_whose_process_is_dead_is_refused(queues):
     here, _ = queues
-    dead = RunningQueue(here.root.path, "dead", "obey")
-    try:
-        dead.start()
+    with running_queue(here.root.path, "obey", "dead") as dead:
         dead.crash()
         answer, _ = asked(here, "dup 0-X-dead")
         assert answer == "fail couldn't connect to queue - dead"
-        dead.close()
-    finally:
-        dead.kill()
 
 
 @pytest.mark.parametrize(

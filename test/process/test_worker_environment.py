@@ -179,12 +179,8 @@ def test_nothing_of_the_shell_that_started_the_daemon_reaches_a_script(tmp_path)
         "RUBYOPT": "-w",
         "TMPDIR": str(tmp_path),
     }
-    try:
-        queue.start()
+    with kept(queue):
         _, saw = found(queue)
-        queue.close()
-    finally:
-        queue.kill()
     names = {name for name in saw["env"] if not name.startswith("RQ_")}
     # Python adds LC_CTYPE to its own environment where LANG is C.
     assert names - {"LC_CTYPE"} == {

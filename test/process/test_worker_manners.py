@@ -41,11 +41,13 @@ def leftover(queue, msg_id):
 # ---- the pipe
 
 
+@pytest.mark.slow
 def test_a_script_that_closes_its_pipe_early_does_not_make_the_queue_spin(queue):
     before = cpu_seconds(queue.pid)
     message = queue.run(param1="echo done early >&3; exec 3>&- 4<&-; sleep 2")
     assert message["status"] == "done - early"
-    assert message["result"]["run_us"] > 2_000_000
+    # It runs for a moment before its owner looks at the clock.
+    assert message["result"]["run_us"] > 1_900_000
     assert cpu_seconds(queue.pid) - before < 1
 
 
@@ -55,6 +57,7 @@ def test_a_child_that_keeps_the_pipe_open_does_not_hold_up_the_end(queue):
     assert not lives(leftover(queue, message["msg_id"]))
 
 
+@pytest.mark.slow
 def test_sixty_four_megabytes_of_garbage_are_read_and_forgotten(queue):
     script = "head -c 64M /dev/urandom >&3; echo >&3; echo done tired >&3"
     message = queue.run(param1=script, seconds=120)

@@ -230,6 +230,9 @@ ELSEWHERE = {
     Cause.FOLDER: "test_one_folder.py",
     Cause.FOLDER_LIMIT: "test_one_folder.py",
     Cause.FAULT: "test_one_folder.py",
+    Cause.LEASE_ENDED: "test_leases.py",
+    Cause.NOT_TAKEN: "test_leases.py",
+    Cause.RELEASED: "test_leases.py",
 }
 
 

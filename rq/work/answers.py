@@ -1,0 +1,204 @@
+"""What a queue's host answers, as values: checked, for a host may say anything.
+
+A name becomes part of a path here, and a number an amount that is waited or written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from rq import message as messages
+from rq import names
+from rq.errors import BadInput, RQError
+from rq.kinds import Kind
+from rq.message import Message
+from rq.nesting import Json, from_json
+
+LONGEST = 86400  # seconds of a lease
+MOST_FILES = 10_000  # attachments of a message
+_LARGEST = 2**62  # bytes
+_TOKEN = re.compile(
+    r"(\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20})~(\d{1,9})~[0-9a-f]{32}", re.ASCII
+)
+_LOST = frozenset({Kind.LEASE_OVER, Kind.LEASE_FORGOTTEN, Kind.NO_SUCH_MESSAGE})
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TEXT = 2000  # characters of a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """An attachment that is to be fetched."""
+
+    name: str
+    size: int  # bytes
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A message that may be worked on; `seconds` from when it was asked for."""
+
+    token: str
+    msg_id: str
+    attempt: int
+    seconds: float
+    message: Message
+    files: tuple[File, ...]  # to be fetched
+
+    @property
+    def folder(self) -> str:
+        """Its folder's name: the token without its secret."""
+        return f"{self.msg_id}~{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a request for leases has brought."""
+
+    sent: float  # when it was asked for, as `terms.now` gives it
+    leases: tuple[Lease, ...]
+    refused: Mapping[str, str]  # token: why its message cannot be worked on here
+    why: str  # no lease
+    cancels: Mapping[str, str]  # message: why its work shall end
+    base_url: str  # of the queue's RQ; "" when it does not say
+    env: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a word about one token."""
+
+    ok: bool
+    text: str = ""  # why not
+    is_lost: bool = False  # the token is no longer that of the message's attempt
+    cancel: str = ""  # why its work shall end
+    seconds: float = 0.0  # that were granted
+    sent: float = 0.0  # when the word was sent
+    have: int | None = None  # bytes of the log, or of a file, that have arrived
+
+
+def offer(body: bytes, now: float, sent: float) -> Offer:
+    """Return what was leased; BadInput when it is no such answer. `now`: epoch
+    seconds."""
+    reply = _object(from_json(body, "the answer"))
+    leases: list[Lease] = []
+    refused: dict[str, str] = {}
+    tokens: set[str] = set()
+    for entry in _list(reply, "leases"):
+        given = _object(entry)
+        token = _token(given)
+        if token in tokens:
+            raise BadInput("two leases have one token")
+        tokens.add(token)
+        try:
+            leases.append(_lease(token, given, now))
+        except (RQError, KeyError, TypeError, ValueError) as error:
+            refused[token] = f"its worker cannot read the message: {error}"[:_TEXT]
+    cancels = reply.get("cancels") or {}
+    return Offer(
+        sent=sent,
+        leases=tuple(leases),
+        refused=refused,
+        why=_text(reply, "why"),
+        cancels={str(key): str(why)[:_TEXT] for key, why in _object(cancels).items()},
+        base_url=_text(reply, "base_url"),
+        env=_text(reply, "env"),
+    )
+
+
+def _lease(token: str, given: Mapping[str, Json], now: float) -> Lease:
+    msg_id, attempt, _ = token.split("~")
+    fields = orjson.dumps(_object(given["message"]))
+    fetches = _object(given.get("limits") or {}).get("fetch") is not False
+    return Lease(
+        token=token,
+        msg_id=names.msg_id(msg_id),
+        attempt=int(attempt),
+        seconds=_seconds(given["seconds"]),
+        message=messages.from_disk(fields, msg_id, now),
+        files=_files(given.get("attachments")) if fetches else (),
+    )
+
+
+def _files(value: Json) -> tuple[File, ...]:
+    if not value:
+        return ()
+    if not isinstance(value, list) or len(value) > MOST_FILES:
+        raise BadInput("its attachments are no list")
+    files = tuple(_file(_object(entry)) for entry in value)
+    if len({file.name for file in files}) < len(files):
+        raise BadInput("two of its attachments have one name")
+    return files
+
+
+def _file(given: Mapping[str, Json]) -> File:
+    name, size, sha256 = names.attachment(given["name"]), given["size"], given["sha256"]
+    if not isinstance(size, int) or not 0 <= size <= _LARGEST:
+        raise BadInput(f"attachment {name} has no size")
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise BadInput(f"attachment {name} has no digest")
+    return File(name=name, size=size, sha256=sha256)
+
+
+def results(body: bytes, count: int, sent: float) -> list[Result]:
+    """Return what became of `count` tokens, in their order; BadInput."""
+    entries = _list(_object(from_json(body, "the answer")), "results")
+    if len(entries) != count:
+        raise BadInput(f"it answers {len(entries)} of {count} words")
+    return [result(_object(entry), sent) for entry in entries]
+
+
+def one_result(body: bytes, sent: float) -> Result:
+    """Return what became of the word about a single token; BadInput."""
+    return result(_object(from_json(body, "the answer")), sent)
+
+
+def result(given: Mapping[str, Json], sent: float) -> Result:
+    """Return what an entry of an answer says; BadInput."""
+    seconds, have = given.get("seconds"), given.get("have")
+    text = _text(given, "text") or _text(given, "detail")
+    return Result(
+        ok=given.get("ok") is True,
+        text=text,
+        is_lost=given.get("kind") in _LOST,
+        cancel=_text(given, "cancel"),
+        seconds=0.0 if seconds is None else _seconds(seconds),
+        sent=sent,
+        have=have if isinstance(have, int) and 0 <= have <= _LARGEST else None,
+    )
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    if isinstance(value, Mapping):
+        return value
+    raise BadInput("the answer is no JSON object")
+
+
+def _list(given: Mapping[str, Json], name: str) -> list[Json]:
+    value = given.get(name)
+    if isinstance(value, list):
+        return value
+    raise BadInput(f"the answer has no list {name!r}")
+
+
+def _text(given: Mapping[str, Json], name: str) -> str:
+    value = given.get(name)
+    return value[:_TEXT] if isinstance(value, str) else ""
+
+
+def _token(given: Mapping[str, Json]) -> str:
+    token = given.get("token")
+    if isinstance(token, str) and _TOKEN.fullmatch(token):
+        return token
+    raise BadInput("a lease has no token")
+
+
+def _seconds(value: Json) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and 0 < float(value) <= LONGEST:  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]
+    raise BadInput("a lease lasts for no number of seconds")

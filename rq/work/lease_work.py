@@ -1,0 +1,168 @@
+"""The work on a lease, from the moment it was given until its end is handed in."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from asyncio import FIRST_COMPLETED
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from rq.errors import NoRoom, Refused, RQError
+from rq.logs import fields
+from rq.pipe import Verb
+from rq.proc.spawn import Termination
+from rq.work import folder as folders
+from rq.work import terms
+from rq.work.attempt import Attempt, Why
+from rq.work.bulk import Bulk
+from rq.work.definition import Definition
+from rq.work.delivery import Delivery
+from rq.work.load import Load
+from rq.work.sweeper import Sweeper
+
+HOLD = 2.0  # seconds without leases after a script could not be started
+_WHY = 200  # characters of a reason that travel
+_ENDED = {
+    Why.STOP: "its worker stops",
+    Why.LINK: "its worker could not reach the queue",
+    None: "its worker ended before it had read the message",
+}
+
+log = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """What runs scripts: a process for each message, or long-lived workers."""
+
+    async def run(self, attempt: Attempt, values: Mapping[str, str]) -> None:
+        """Return when the script is done with a message; OSError: it cannot start."""
+
+    def retire(self) -> None:
+        """Let what stays without a message end."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseWork:
+    """What works on leases."""
+
+    delivery: Delivery
+    definition: Definition
+    runner: Runner
+    slots: asyncio.Semaphore
+    load: Load
+    sweeper: Sweeper
+
+    async def work(self, attempt: Attempt) -> None:
+        """Work on a message, and see to it that its queue knows how that ended."""
+        given_back = ""
+        try:
+            if await self._begin(attempt):
+                async with self.slots:
+                    await self._run(attempt)
+        except OSError as error:
+            given_back = self._not_started(attempt, error)
+        except NoRoom as error:
+            self._hold()
+            given_back = str(error)
+        except RQError as error:
+            given_back = str(error)
+        finally:
+            attempt.exited.set()
+            self.load.end()
+        try:
+            await self._end(attempt, given_back)
+        except RQError as error:
+            log.error(
+                "nobody takes the end of a message: %s",
+                fields(msg_id=attempt.msg_id, reason=error),
+            )
+        # One that could not be handed in until the agent ended stays, with its note.
+        if attempt.is_laid_out:
+            self.sweeper.remove(attempt.folder)
+
+    async def _begin(self, attempt: Attempt) -> bool:
+        """Say that the work begins, and lay out its folder; return whether it does."""
+        words = self.delivery.words
+        await asyncio.gather(_say(attempt, words.starts), self._renew_late(attempt))
+        if attempt.why is not None:
+            return False
+        try:
+            if self.definition.wants_folder or attempt.lease.files:
+                attempt.lay_out()
+            return not attempt.lease.files or await self._fetch(attempt)
+        except OSError as error:
+            raise self._no_room(error) from None
+
+    async def _fetch(self, attempt: Attempt) -> bool:
+        """Fetch its attachments; return whether they are here before it is to end."""
+        service = self.delivery.service
+        fetching = asyncio.create_task(
+            folders.fetch(attempt.folder, attempt.lease, service)
+        )
+        stopped = asyncio.create_task(attempt.stopped.wait())
+        try:
+            await asyncio.wait({fetching, stopped}, return_when=FIRST_COMPLETED)
+            if fetching.done():
+                fetching.result()
+            return fetching.done()
+        finally:
+            stopped.cancel()
+            fetching.cancel()
+            await asyncio.wait({fetching})
+
+    def _no_room(self, error: OSError) -> RQError:
+        """Return why a message cannot be laid out here; nothing is leased for a while."""
+        self._hold()
+        why = f"its worker cannot lay it out: {error.strerror or error}"
+        log.error("%s: %s", why, fields(file=error.filename))
+        return Refused(why)
+
+    def _hold(self) -> None:
+        self.load.hold(asyncio.get_running_loop().time() + HOLD)
+
+    async def _renew_late(self, attempt: Attempt) -> None:
+        """Renew a lease of which much is over: it was waited for long, or has waited for
+        a slot."""
+        if terms.now() >= attempt.term.renew_at:
+            await _say(attempt, self.delivery.words.renewals)
+
+    async def _run(self, attempt: Attempt) -> None:
+        await self._renew_late(attempt)
+        if attempt.why is not None:
+            return
+        place = f"{attempt.folder.place.messages}/{attempt.folder.job}"
+        directory = place if attempt.is_laid_out else None
+        values = self.definition.values(attempt.lease.message, directory)
+        await self.runner.run(attempt, values)
+
+    def _not_started(self, attempt: Attempt, error: OSError) -> str:
+        """Return why a message is given back; one that no environment can hold fails."""
+        if error.errno == errno.E2BIG:
+            attempt.said.word = Verb.ERR
+            attempt.said.text = "parameters too large for an environment"
+            attempt.finish(Termination(0, None, None, None))
+            return ""
+        self._hold()
+        why = f"its worker cannot start the script: {error.strerror or error}"
+        log.error("%s: %s", why, fields(file=error.filename))
+        return why
+
+    async def _end(self, attempt: Attempt, given_back: str) -> None:
+        if attempt.why is Why.LOST:
+            log.warning("a lease is over: %s", fields(msg_id=attempt.msg_id))
+        elif given_back or attempt.is_given_back:
+            why = given_back or _ENDED.get(attempt.why, "")
+            await self.delivery.words.releases.ask((attempt.token, why[:_WHY]))
+        else:
+            await self.delivery.hand_in(attempt)
+
+
+async def _say(attempt: Attempt, bulk: Bulk[str]) -> None:
+    attempt.take(await bulk.ask(attempt.token))

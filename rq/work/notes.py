@@ -1,0 +1,72 @@
+"""What could not be handed in, kept on disk: the agent that starts next hands it in.
+
+A note lies in the folder of its attempt, which keeps the log and the results, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from rq import config
+from rq.config import files
+from rq.errors import RQError
+from rq.nesting import Json
+from rq.work import place
+from rq.work.place import Place
+
+NOTE = "end.json"  # in an attempt's folder; it holds the token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """How an attempt has ended."""
+
+    folder: str
+    finish: dict[str, Json]  # as the host takes it
+    log_from: int  # where the attempt's output begins in its log
+    log_to: int  # and where it ends
+    log_sent: int  # bytes of it that the host has
+
+
+def write(at: Place, note: Note) -> None:
+    """Keep a note durably; OSError."""
+    files.write_secret_state(
+        at.messages / note.folder / NOTE,
+        {
+            "finish": note.finish,
+            "log_from": note.log_from,
+            "log_to": note.log_to,
+            "log_sent": note.log_sent,
+        },
+    )
+
+
+def take_all(at: Place) -> Iterator[Note]:
+    """Give the notes that an earlier agent has left; what it left without a note is
+    removed: those leases run out."""
+    for name in sorted(os.listdir(at.messages)):
+        path = at.messages / name
+        try:
+            yield _read(path)
+        except (RQError, KeyError, TypeError):
+            with contextlib.suppress(OSError):
+                place.remove(path)
+
+
+def _read(path: Path) -> Note:
+    data = config.read_json(path / NOTE)
+    finish = data["finish"]
+    if not isinstance(finish, dict) or not isinstance(finish.get("token"), str):
+        raise TypeError("no token")
+    return Note(
+        folder=path.name,
+        finish=cast("dict[str, Json]", finish),
+        log_from=int(data["log_from"]),
+        log_to=int(data["log_to"]),
+        log_sent=int(data["log_sent"]),
+    )
