@@ -6,7 +6,7 @@ are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -17,6 +17,7 @@ from rq import beneath, names
 from rq.errors import BadMessage
 from rq.layout import MSG
 from rq.message import PARAMS, Message, from_disk, param_text
+from rq.replies import Result
 from rq.spark.folders_plan import Leaf, Wanted
 from rq.spool import folders
 from rq.states import State
@@ -92,13 +93,20 @@ def batches(
         for row in _rows(leaf, reading, counted):
             held.append(row)
             if len(held) == _ARROW_ROWS:
-                yield _batch(held)
+                yield batch(held)
                 held = []
     if held:
-        yield _batch(held)
+        yield batch(held)
 
 
-def _batch(rows: list[Row]) -> pa.RecordBatch:
+def leased(queue: str, message: Message) -> Row:
+    """Return the row of a message that somebody works on under a lease."""
+    leaf = queue, State.RUN, _date(message.msg_id), message.msg_id
+    created = _micros(names.created(message.msg_id)) or None
+    return (*leaf, created, *_of_message(message), *_of_status({}), None)
+
+
+def batch(rows: Sequence[Row]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [
         pa.array(column, field.type)
@@ -160,27 +168,18 @@ def _of_message(message: Message) -> Row:
     )
 
 
-def _of_status(status: Mapping[str, object]) -> Row:
+def _of_status(status: Result) -> Row:
     if not status:
         return (None,) * 6
     finished = status.get("finished")
     return (
-        _text(status.get("job_status")),
-        _text(status.get("cause")),
-        _text(status.get("outcome")),
-        _whole(status.get("wait_us")),
-        _whole(status.get("run_us")),
-        _micros(finished) if isinstance(finished, float | int) else None,
+        status.get("job_status"),
+        status.get("cause"),
+        status.get("outcome"),
+        status.get("wait_us"),
+        status.get("run_us"),
+        None if finished is None else _micros(finished),
     )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _whole(value: object) -> int | None:
-    good = isinstance(value, int) and not isinstance(value, bool)
-    return value if good and isinstance(value, int) and abs(value) < 2**63 else None
 
 
 def _micros(seconds: float) -> int:

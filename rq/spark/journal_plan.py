@@ -180,7 +180,7 @@ def stretches(
         if journal_id not in by_id:
             raise Damaged(
                 f"journal {journal_id} was planned to be read up to event {last}, and its "
-                "queue is gone: bring it back with `rq trash keep`, or start the history "
+                "queue is gone: link it into scandir/ again, or start the history "
                 "anew with `rq spark history --rebuild`"
             )
         for part in _parts(by_id[journal_id], begin, last):

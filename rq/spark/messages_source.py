@@ -1,4 +1,5 @@
-"""`rq`: the messages of queues as a table for Spark, and rows as messages of a queue.
+"""`rq`: the messages of queues as a table for Spark, or as a stream under leases, and
+rows as messages of a queue.
 
 Options of reading: `root`; `of` (`messages`, or `history`: all sealed events); `queue`
 and `states` (several by comma; none: all); `status` (`false`: the file `status` is not
@@ -23,6 +24,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     EqualNullSafe,
@@ -40,9 +42,17 @@ from pyspark.sql.types import StructType
 from rq import config
 from rq.errors import BadInput
 from rq.layout import Root
-from rq.spark import folder_rows, folders_plan, journal_plan, journal_source, sink
+from rq.spark import (
+    folder_rows,
+    folders_plan,
+    journal_plan,
+    journal_source,
+    lease_stream,
+    sink,
+)
 from rq.spark.folder_rows import Counted, Reading
 from rq.spark.folders_plan import Leaf, Wanted
+from rq.spark.lease_stream import LeaseReader
 from rq.states import COUNTED
 
 NAME = "rq"
@@ -75,6 +85,9 @@ class RqSource(DataSource):
         if overwrite:
             raise BadInput('a queue can be added to only: say mode("append")')
         return sink.QueueWriter(sink.target(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return LeaseReader(lease_stream.parse_options(self.options))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool

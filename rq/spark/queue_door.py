@@ -87,21 +87,27 @@ class Door:
         self._insist(lambda: self._way.abort(txn))
 
     def _insist(self, ask: Callable[[], _Reply]) -> _Reply:
-        """Ask until there is an answer, or it has taken too long."""
-        until = time.monotonic() + self._target.timeout
-        tries = 0
-        while True:
-            try:
-                return ask()
-            except RQError as error:
-                if error.kind not in AGAIN:
-                    raise
-                tries += 1
-                pause = back_off.delay(tries, 0.1, 5.0)
-                if time.monotonic() + pause > until:
-                    raise
-                self._way.close()
-                time.sleep(pause)
+        return insist(ask, self._way.close, self._target.timeout)
+
+
+def insist(
+    ask: Callable[[], _Reply], hang_up: Callable[[], None], timeout: float
+) -> _Reply:
+    """Ask until there is an answer, or for `timeout` seconds; hang up between tries."""
+    until = time.monotonic() + timeout
+    tries = 0
+    while True:
+        try:
+            return ask()
+        except RQError as error:
+            if error.kind not in AGAIN:
+                raise
+            tries += 1
+            pause = back_off.delay(tries, 0.1, 5.0)
+            if time.monotonic() + pause > until:
+                raise
+            hang_up()
+            time.sleep(pause)
 
 
 class _Local:

@@ -23,6 +23,9 @@ FAST = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "768m",
     "spark.sql.shuffle.partitions": "2",
+    # To compile what reads a few rows takes longer than to interpret it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

@@ -278,7 +278,7 @@ def test_a_round_ends_while_events_keep_coming(spark, root):
     ended = threading.Event()
 
     def keep_sealing():
-        while not ended.wait(0.01):
+        while not ended.wait(0.1):
             journal.seal(some(5, first=journal.last))
 
     thread = threading.Thread(target=keep_sealing)

@@ -1,5 +1,6 @@
 """Java is found in every place where it may be, or refused with a reason."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,10 @@ from harness.checkout import CHECKOUT
 
 from rq.spark import java
 
+QUICK = {
+    "spark.driver.memory": "768m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 TOOLS = ("bash", "dirname", "env", "ps", "uname")
 
 
@@ -46,7 +51,7 @@ def bare(tmp_path):
         "JAVA_HOME": "",
         "RQ_JAVA_HOME": "",
         "RQ_SPARK_MASTER": "local[2]",
-        "RQ_SPARK_CONF": '{"spark.driver.memory": "768m"}',
+        "RQ_SPARK_CONF": json.dumps(QUICK),
     }
 
 

@@ -28,7 +28,7 @@ source = pytest.importorskip("rq.spark.messages_source")
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
 from pyspark.sql.types import _parse_datatype_string  # noqa: E402
 
-from rq.spark import folder_rows, folders_plan, journal_source, sink  # noqa: E402
+from rq.spark import folder_rows, folders_plan, journal_source, lease_stream, sink  # noqa: E402
 from rq.spark.folders_plan import Wanted  # noqa: E402
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -268,12 +268,13 @@ def test_a_broken_module_of_a_stranger_does_not_hide_it(
 
 def test_the_reference_tells_each_column_and_each_option():
     section = documents.section(documents.REFERENCE / "spark.md", "Tables of Spark")
-    reading, columns, writing = (
+    reading, columns, leasing, writing = (
         {word for row in table[2:] for word in WORD.findall(row[0])}
         for table in documents.tables(section)
     )
     assert columns == {name for name, _ in folder_rows.COLUMNS}
     assert reading == read_by(source) | {"root"}
+    assert leasing == read_by(lease_stream)
     assert writing == read_by(sink) | {"root"}
 
 
@@ -281,4 +282,4 @@ def read_by(module):
     """Return the options that a module asks for, by its text."""
     text = Path(module.__file__).read_text()
     called = re.findall(r'(?:_one_of|_list|_number|_seconds)\(options, "(\w+)"', text)
-    return {*called, *re.findall(r'options\.get\("(\w+)"\)', text)}
+    return {*called, *re.findall(r'options\.get\("(\w+)"[,)]', text)}

@@ -1,5 +1,5 @@
-"""Rows become messages on a cluster: all of a job or none, whatever becomes of its tasks
-and of its driver."""
+"""On a cluster: rows become messages, all of a job or none, whatever becomes of its tasks
+and of its driver; and slots work on the messages of a queue."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from harness.web_server import served
 pytest.importorskip("pyspark")
 
 from harness.spark_cluster import cluster_at, end
+from harness.spark_slots import SAY, Slots
+
+from rq.spark import lease_task
 
 HERE = Path(__file__).resolve().parent
 ROWS = list(range(40))
@@ -167,3 +170,105 @@ def kill(driver):
     for one in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
+
+
+# ---- slots of a queue
+
+ENDS = [
+    "say done fine",
+    "say err by design; exit 3",
+    "say run half way",
+    "exit 7",
+    "say done fine; exit 1",
+    "say resend 0-again",
+    "kill -9 $$",
+    "exec python3 -c 'import os; os.write(3, b\"done python\\n\")'",
+    'exec perl -e \'open(F, ">&=3"); print F "err perl\\n"\'',
+    'exec ruby -e \'IO.for_fd(3, "w").puts "done ruby"\'',
+]
+
+
+@pytest.fixture(scope="module")
+def slots(cluster, web, tmp_path_factory):
+    place = tmp_path_factory.mktemp("slots")
+    (place / "run").write_text('#!/bin/sh\neval "$RQ_PARAM1"\n')
+    (place / "run").chmod(0o755)
+    name = web.queue("exit 1", "slots", num_workers=0, pull={"seconds": 10})
+    env = cluster.environment(place)
+    nowhere = {
+        f"spark.executorEnv.{var}": "/nowhere" for var in ("PYTHONPATH", "RQ_ROOT")
+    }
+    env["RQ_SPARK_CONF"] = json.dumps({**json.loads(env["RQ_SPARK_CONF"]), **nowhere})
+    url = f"http://127.0.0.1:{web.port}/q/{name}"
+    words = ["spark", "work", url, "--slots", "2", "--script", str(place)]
+    with (place / "driver.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rq.cli", "--root", str(place), *words],
+            env=env, cwd=place, stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        yield Slots(web, name, process)
+    finally:
+        end(process)
+
+
+def test_a_script_ends_on_a_cluster_as_it_ends_here(slots, web):
+    here = web.queue('eval "$RQ_PARAM1"', "here", num_workers=2)
+    fields = {"max_count": 2}
+    there = [web.send(slots.name, param1=SAY + text, **fields) for text in ENDS]
+    ours = [web.send(here, param1=SAY + text, **fields) for text in ENDS]
+    for text, far, near in zip(ENDS, there, ours, strict=True):
+        assert slots.shown(slots.name, far) == slots.shown(here, near), text
+
+
+def test_files_come_with_a_message_and_stay_with_it(slots, web, tmp_path):
+    (tmp_path / "in").write_text("a file")
+    turn = "mkdir results; tr a-z A-Z < ../attach/in > results/out; say done"
+    msg_id = slots.sent_with(tmp_path / "in", turn)
+    assert slots.shown(slots.name, msg_id)["state"] == "done"
+    [out] = web.daemon.root.queue(slots.name).path.glob(
+        f"done/*/*/*/{msg_id}/attach/out"
+    )
+    assert out.read_text() == "A FILE"
+
+
+def known_to(script):
+    """Return what a script and its agent are told, and have open."""
+    agent = script.parent()
+    files = [one.path for one in [*agent.open_files(), *script.open_files()]]
+    told = [agent.environ(), script.environ(), agent.cmdline(), script.cwd(), files]
+    assert agent.environ()["PYTHONPATH"].startswith(lease_task.own_directory())
+    return json.dumps(told)
+
+
+def of_spark(script, who):
+    """Return the worker of Spark, or the executor, above a script."""
+    agent = script.parent()
+    worker = agent.parent()
+    if who == "worker":
+        return worker
+    return next(one for one in worker.parents() if one.name() == "java")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["worker", "executor"])
+def test_a_slot_that_is_killed_ends_its_script_and_gives_the_message_back(
+    slots, web, tmp_path, who
+):
+    msg_id, script = slots.held(tmp_path / "held")
+    assert str(web.daemon.root.path) not in known_to(script)
+    of_spark(script, who).kill()
+    wait_until(lambda: not script.is_running())
+    (tmp_path / "held/go").touch()
+    shown = slots.shown(slots.name, msg_id)
+    assert (shown["status"], shown["count"]) == ("done - held", 0)
+    assert len((tmp_path / "held/pids").read_text().split()) == 2
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_leaves_no_script_and_no_lease(slots, tmp_path):
+    msg_id, script = slots.held(tmp_path / "held")
+    kill(slots.process)
+    wait_until(lambda: not script.is_running())
+    wait_until(lambda: slots.ask("leases")["leases"] == [], 60)
+    assert slots.web.state(slots.name, msg_id) == "que"
