@@ -11,7 +11,6 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import orjson
 
@@ -28,7 +27,7 @@ CONNECTIONS = 200
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024
 
-Answer = Callable[[bytes, Asker], Awaitable[Any]]
+Answer = Callable[[bytes, Asker], Awaitable[object]]
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +123,7 @@ class Server:
             elif payloads or not was_partial:
                 deadline = loop.time() + FRAME
 
-    async def _send(self, writer: asyncio.StreamWriter, reply: Any) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, reply: object) -> None:
         writer.write(wire.frame(orjson.dumps(reply), self._magic))
         async with asyncio.timeout(WRITE):
             await writer.drain()

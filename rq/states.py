@@ -73,6 +73,7 @@ class Note(StrEnum):
     AGAIN = "again"  # one in doubt is tried again
     TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
+    RENEW = "renew"  # leases go on
     CLOCK = "clock"  # the wall clock stepped
     STOPPED = "stopped"  # last line of a clean stop
 

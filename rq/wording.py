@@ -185,6 +185,8 @@ def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     >>> results({"exit": 1, "run_us": 12_300, "max_rss": 2048})
     [('exit status', '1'), ('ran', '12 ms'), ('memory', '2.0 MiB')]
+    >>> results({"exit": 0, "lease": {"by": "ann/blue", "seconds": 60.0}})
+    [('exit status', '0'), ('worker', 'ann/blue')]
     """
     facts = {name: value for name, value in result.items() if value is not None}
     rows = [
@@ -193,6 +195,8 @@ def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, label in _TIMES.items():
         if name in facts:
             rows.append((label, duration(float(facts[name]) / 1e6)))
+    if facts.get("lease"):
+        rows.append(("worker", str(facts["lease"]["by"])))
     if facts.get("max_rss"):
         rows.append(("memory", size(int(facts["max_rss"]) * 1024)))
     return rows

@@ -59,8 +59,9 @@ def progress(reply: Reply, md5: str) -> Answer | int:
     """Return how many bytes of a file have come; or what the answer means when it is no
     number."""
     values = _listed(reply)
-    if values is not None and _is_ok(values) and isinstance(values[1], int):
-        return values[1]
+    have = values[1] if values is not None and _is_ok(values) else None
+    if isinstance(have, int) and not isinstance(have, bool) and have >= 0:
+        return have
     return attached(reply, md5)
 
 

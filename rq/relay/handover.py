@@ -17,7 +17,8 @@ from rq.kinds import PASSING, Kind
 from rq.layout import Root
 from rq.nesting import Json
 from rq.outbound import addresses, connection, peers
-from rq.outbound.line import Lines, NotAllowed
+from rq.outbound.connection import NotAllowed
+from rq.outbound.line import Lines
 from rq.outbound.peers import Peer, Target
 from rq.pipe import Verb
 from rq.relay import local, store

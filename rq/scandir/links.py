@@ -11,6 +11,7 @@ from rq import config, names
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.scandir.cache import JsonCache
+from rq.scripts import program_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +69,10 @@ def _directory(base: Path, name: str) -> Path:
 
 def _definition(link: Path, directory: Path, cache: JsonCache) -> Definition:
     run, settings = directory / "run", directory / "config.json"
-    if not run.is_file():
-        raise BadConfig(f"{run} is missing")
-    if not os.access(run, os.X_OK):
-        if run.stat().st_mode & 0o111:
-            raise BadConfig(f"RQ's user may not execute {run}: chmod a+rx {run}")
-        raise BadConfig(f"{run} is not executable: chmod +x {run}")
     data = cache.read(settings) if settings.exists() else {}
     given = {key: value for key, value in data.items() if value is not None}
     merged = {"num_workers": 1, "exec_prefix": "", **given}
-    merged |= {"name": link.name, "script": str(run)}
+    merged |= {"name": link.name, "script": _script(run, has_pull="pull" in given)}
     info = link.lstat()
     form = directory / "form.json"
     return Definition(
@@ -87,3 +82,17 @@ def _definition(link: Path, directory: Path, cache: JsonCache) -> Definition:
         link=f"{directory} {info.st_ino} {info.st_mtime_ns}",
         form=str(form) if form.is_file() else None,
     )
+
+
+def _script(run: Path, *, has_pull: bool) -> str:
+    """Return the script of a definition; "" where only workers elsewhere need one."""
+    if not run.is_file():
+        if has_pull and not os.path.lexists(run):
+            return ""
+        raise BadConfig(
+            f"{run} is missing: put the queue's program there, or say "
+            '"pull": {} in config.json, so that workers elsewhere work on its messages'
+        )
+    if not os.access(run, os.X_OK):
+        raise BadConfig(f"{run} cannot be started: {program_file.unfit(str(run))}")
+    return str(run)

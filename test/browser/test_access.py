@@ -49,6 +49,7 @@ SCREENS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screen", SCREENS)
 def test_axe_finds_nothing_serious(shown, axe, screen):
     driver, base, ids = shown
@@ -110,6 +111,7 @@ def test_a_reader_with_only_a_keyboard_finds_opens_and_cancels(shown):
     chromium.until(driver, "location.pathname === '/timers'")
 
 
+@pytest.mark.slow
 def test_what_has_the_focus_is_seen(shown):
     from selenium.webdriver.common.keys import Keys
 

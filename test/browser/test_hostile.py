@@ -110,6 +110,7 @@ def test_a_hostile_text_stays_text(stage, hostile, path):
     assert told == []
 
 
+@pytest.mark.slow
 def test_an_attachment_with_a_page_in_it_is_never_shown_as_one(stage, hostile):
     source = stage.daemon.root.path / "page.html"
     source.write_text("<script>alert(50)</script>")

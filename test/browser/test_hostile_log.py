@@ -111,6 +111,7 @@ import("/static/js/visible.js").then(({ visible }) => {
 """
 
 
+@pytest.mark.slow
 def test_the_browser_and_the_server_call_the_same_characters_invisible(stage):
     stage.open("/timers")
     there = stage.driver.execute_async_script(COMPARED)

@@ -32,6 +32,7 @@ echo 'done the second time' >&3
 """
 
 
+@pytest.mark.slow
 def test_a_message_is_sent_by_the_form_and_its_coloured_log_is_watched_live(stage):
     stage.queue("colours", COLOURS, workers=2)
     driver = stage.driver
@@ -52,6 +53,7 @@ def test_a_message_is_sent_by_the_form_and_its_coloured_log_is_watched_live(stag
     stage.clean()
 
 
+@pytest.mark.slow
 def test_a_message_is_sent_for_later_and_a_wrong_time_loses_nothing(stage):
     stage.queue("later", COLOURS)
     driver = stage.driver
@@ -71,6 +73,7 @@ def test_a_message_is_sent_for_later_and_a_wrong_time_loses_nothing(stage):
     assert told == []
 
 
+@pytest.mark.slow
 def test_a_transaction_that_nobody_commits_is_seen_and_aborted(stage):
     stage.queue("together", COLOURS)
     driver, ask = stage.driver, stage.daemon.ask_queue
@@ -89,6 +92,7 @@ def test_a_transaction_that_nobody_commits_is_seen_and_aborted(stage):
     stage.clean()
 
 
+@pytest.mark.slow
 def test_a_failure_is_explained_retried_and_acknowledged(stage):
     stage.queue("failing", COLOURS)
     driver = stage.driver
@@ -107,6 +111,7 @@ def test_a_failure_is_explained_retried_and_acknowledged(stage):
     stage.clean()
 
 
+@pytest.mark.slow
 def test_a_running_message_is_cancelled_beside_its_log(stage):
     stage.queue("cancelled", "#!/bin/sh\necho begun\nsleep 100\n")
     msg_id = stage.send("cancelled")
@@ -129,6 +134,7 @@ def test_the_log_follows_a_message_into_its_next_attempt_and_after_its_end(stage
     stage.clean()
 
 
+@pytest.mark.slow
 def test_a_queue_is_paused_and_resumed(stage):
     stage.queue("paused", COLOURS)
     driver = stage.driver
@@ -145,6 +151,7 @@ def test_a_queue_is_paused_and_resumed(stage):
     stage.clean()
 
 
+@pytest.mark.slow
 def test_numbers_come_fresh_and_rows_stay_under_the_pointer(stage):
     stage.queue("fresh", "#!/bin/sh\necho done >&3\n")
     driver = stage.driver
@@ -162,6 +169,7 @@ def test_numbers_come_fresh_and_rows_stay_under_the_pointer(stage):
     stage.clean()
 
 
+@pytest.mark.slow
 def test_what_is_on_its_way_elsewhere_is_seen_and_tried_again(stage):
     driver, daemon = stage.driver, stage.daemon
     permits.allow(daemon.root, ["127.0.0.1"])
@@ -183,6 +191,7 @@ def hover(driver, element):
     ActionChains(driver).move_to_element(element).perform()
 
 
+@pytest.mark.slow
 def test_everything_is_there_without_scripts(stage):
     stage.queue("plain", COLOURS)
     driver = stage.driver
@@ -229,6 +238,7 @@ def empty(tmp_path):
         yield driver, daemon
 
 
+@pytest.mark.slow
 def test_the_three_commands_of_an_empty_overview_do_what_it_says(empty):
     driver, daemon = empty
     shown = driver.find_elements("css selector", ".empty .command code")

@@ -23,6 +23,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, An
         yield web, driver
 
 
+@pytest.mark.slow
 def test_a_person_signs_in_is_named_on_the_page_and_signs_out(
     stage: tuple[Served, Any], axe: str
 ) -> None:

@@ -130,6 +130,7 @@ echo done >&3
 """
 
 
+@pytest.mark.slow
 def test_long_lines_bad_bytes_and_many_lines_stay_within_bounds(stage):
     stage.queue("huge", HUGE)
     msg_id = stage.send("huge")
@@ -147,6 +148,7 @@ def test_long_lines_bad_bytes_and_many_lines_stay_within_bounds(stage):
     stage.clean()
 
 
+@pytest.mark.slow
 def test_a_text_is_found_anywhere_in_the_whole_log(stage):
     stage.queue("found", "#!/bin/sh\necho needle one\nseq 4000000\necho done >&3\n")
     msg_id = stage.send("found")
@@ -168,6 +170,7 @@ sleep 300
 """
 
 
+@pytest.mark.slow
 def test_following_ends_when_the_reader_scrolls_up_and_new_lines_are_counted(
     stage, tmp_path
 ):

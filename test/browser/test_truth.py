@@ -33,7 +33,8 @@ def overflow(driver, selector):
     return driver.execute_script(f"return {part}.scrollWidth - {part}.clientWidth")
 
 
-@pytest.mark.parametrize("width", [390, 1024, 1440])
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 800, 1010, 1024, 1440, 1510])
 def test_no_name_and_no_reason_hides_a_column(stage, failed, width):
     driver = stage.driver
     chromium.size(driver, width)
@@ -103,6 +104,7 @@ def test_a_key_acts_on_the_chosen_row_and_not_on_all(stage, failed):
     stage.clean()
 
 
+@pytest.mark.slow
 def test_a_page_whose_server_is_gone_says_how_old_it_is(stage):
     driver, daemon = stage.driver, stage.daemon
     dot = (

@@ -3,28 +3,56 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import subprocess
 import sys
+import tempfile
 
+from harness import forks
 from harness.checkout import CHECKOUT
 from harness.ports import free_port
 
 
-def run(module, *words, root=None, env=None, **options):
+def run(module, *words, root=None, env=None, cwd=None, text=True):
     """Run a tool of RQ as its launcher does; return the finished process."""
-    command = [sys.executable, "-m", module]
+    command = [module]
     if root is not None:
         command += ["--root", str(root)]
-    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **(env or {})}
-    return subprocess.run(
-        [*command, *map(str, words)],
-        capture_output=True,
-        timeout=180,
-        check=False,
-        env=environment,
-        **{"stdin": subprocess.DEVNULL, "text": True, **options},
-    )
+    command += map(str, words)
+    with (
+        open(os.devnull) as null,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        process = start(command, env or {}, cwd, (null, out, err))
+        try:
+            code = process.wait(180)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        printed = [content(file, text) for file in (out, err)]
+    return subprocess.CompletedProcess(command, code, *printed)
+
+
+def start(command, env, cwd, files):
+    """Start a tool; it is forked, where nothing asks for a Python of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), **env}
+    if forks.suffice(env):
+        directory = os.fspath(cwd or os.getcwd())
+        return forks.start_tool(
+            command, environment, directory, [file.fileno() for file in files]
+        )
+    standard = dict(zip(("stdin", "stdout", "stderr"), files, strict=True))
+    python = [sys.executable, "-m", *command]
+    return subprocess.Popen(python, env=environment, cwd=cwd, **standard)
+
+
+def content(file, text):
+    file.seek(0)
+    data = file.read()
+    return io.TextIOWrapper(io.BytesIO(data)).read() if text else data
 
 
 def rq(*words, **options):

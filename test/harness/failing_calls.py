@@ -131,7 +131,8 @@ def run(
         for name, text in ACTS.items():
             site.act(name, text)
         (path / "letter").write_text("dear all\n")
-        queue = site.queue(script=story.script, num_workers=2, **story.settings)
+        settings = {"num_workers": 2, **story.settings}
+        queue = site.queue(script=story.script, **settings)
         env = {
             **nth(library, f"{path}/queue/", path / "calls", first, code, number),
             "TEST_CHECKPOINT_SECONDS": "0.3",

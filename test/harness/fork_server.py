@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import json
 import os
+import pkgutil
+import runpy
+import signal
 import socket
 import sys
 import time
@@ -35,7 +39,36 @@ def web() -> Program:
     return lambda words, ready: server.main([*words, "--ready-fd", str(ready)])
 
 
-PROGRAMS = {"queue": queue, "web": web}
+def tool() -> Program:
+    from rq import cli
+
+    for module in pkgutil.iter_modules(cli.__path__):
+        if module.name != "__main__":
+            importlib.import_module(f"rq.cli.{module.name}")
+    return run_tool
+
+
+def run_tool(words: list[str], line: int) -> int:
+    """Do as `python -m` with its words does, after the directory to do it in; the standard
+    files come over a socket."""
+    directory, module, *sys.argv[1:] = words
+    with socket.socket(fileno=line) as sock:
+        _, files, _, _ = socket.recv_fds(sock, 1, 3)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(directory)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if not hasattr(sys.modules.get(module), "__path__"):
+        sys.modules.pop(module, None)  # runpy warns of a module that was imported
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        sys.stdout.flush()
+    return 0
+
+
+PROGRAMS = {"queue": queue, "tool": tool, "web": web}
 
 
 def main(name: str) -> None:

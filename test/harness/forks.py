@@ -43,6 +43,19 @@ def start(
     return process, said.decode(errors="replace")
 
 
+def start_tool(
+    words: Sequence[str], env: Mapping[str, str], cwd: str, files: Sequence[int]
+) -> Forked:
+    """Start a tool of RQ, as `python -m` with these words does, in a directory and with
+    these as its standard files."""
+    request = json.dumps({"words": [cwd, *words], "environment": dict(env)})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = _forks("tool").fork(request, theirs.fileno(), files[2])
+        socket.send_fds(ours, [b"."], files)
+    return process
+
+
 class Forked:
     """A forked process; what subprocess.Popen can do, as far as tests need it."""
 

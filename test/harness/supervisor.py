@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -83,10 +84,10 @@ class Daemon:
     def ask_queue(self, name: str, command: str, arg: object = b"") -> Any:
         return old_ask(self.root.queue(name).socket, command, arg, timeout=20)
 
-    def create(self, name: str) -> None:
+    def create(self, name: str, **settings: Any) -> None:
         self.until_up("forks")  # else its first start may last longer than is waited
         # Scripts that are as nice as they are by default starve on a busy machine.
-        asked = {"name": name, "script": str(self.script), "nice": 0}
+        asked = {"name": name, "script": str(self.script), "nice": 0, **settings}
         reply = self.ask("create_queue", asked)
         assert reply == ["success", "queue created - awesome"]
 
@@ -135,6 +136,32 @@ class Daemon:
         if self.process:
             self.process.wait(60)
 
+    # ---- what tests leave to each other
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def clear(self) -> None:
+        """Leave the next test no link, timer, queue, error, trash or log of the last."""
+        root = self.root
+        for path in {*root.scandir.iterdir(), *root.timers.iterdir()}:
+            if path != root.timers_socket:
+                _remove(path)
+        for name in self.ask("queues"):
+            self.ask("delete_queue", name)
+        wait_until(self.is_clear, 60)
+        flags = [*root.config_dir.glob("*.down"), *root.config_dir.glob("*.pause")]
+        left = [*root.queues.iterdir(), *root.trash.iterdir(), *flags]
+        for path in (root.path / "definitions", *root.log.glob("queue-*"), *left):
+            _remove(path)
+
+    def is_clear(self) -> bool:
+        status = self.ask("status")
+        scandir, timers = status["scandir"], status["timers"]
+        errors = [*scandir.get("errors", ()), *timers.get("errors", ())]
+        return not (self.ask("queues") or errors or timers.get("timers"))
+
     # ---- definitions and timers
 
     def define(self, name: str, settings: object = None) -> Path:
@@ -156,6 +183,13 @@ class Daemon:
         return sum(n for state, n in counts.items() if state != "prep")
 
 
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
 def daemon_on(path: Path) -> Iterator[Daemon]:
     daemon = Daemon(path)
@@ -163,6 +197,18 @@ def daemon_on(path: Path) -> Iterator[Daemon]:
         yield daemon
     finally:
         daemon.close()
+
+
+@contextlib.contextmanager
+def lent(daemon: Daemon) -> Iterator[Daemon]:
+    """Lend a test a daemon that runs and has nothing of the tests before it."""
+    if not daemon.runs:
+        daemon.start()
+    daemon.until_up("scandir")
+    daemon.until_up("timers")
+    yield daemon
+    if daemon.runs:
+        daemon.clear()
 
 
 # ---- bad clients

@@ -82,6 +82,7 @@ def test_who_has_hidden_is_still_found_beside_a_script_at_work(tmp_path):
             end(hidden)
 
 
+@pytest.mark.slow
 def test_what_is_left_and_ends_by_itself_does_not_stay_as_a_zombie(tmp_path):
     script = "for i in 1 2 3; do (setsid sleep 0.2 &); done; echo done >&3"
     with running_queue(tmp_path, leave_children=True) as queue:

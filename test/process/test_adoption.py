@@ -6,7 +6,7 @@ import time
 
 import pytest
 from harness.ancestor import message_at
-from harness.queues import RunningQueue
+from harness.queues import RunningQueue, running_queue
 
 pytestmark = pytest.mark.process
 OLD = "20150301.1000.00.001.411"
@@ -63,12 +63,7 @@ def test_it_goes_when_its_days_have_passed_since_then(queue):
 
 
 def test_a_queue_of_our_own_is_not_adopted(tmp_path):
-    queue = RunningQueue(tmp_path / "root", "t", "obey")
-    try:
-        queue.start()
+    with running_queue(tmp_path / "root") as queue:
         queue.run(param1="echo done >&3")
         queue.restart()
         assert not queue.dir.adopted.exists()
-        queue.close()
-    finally:
-        queue.kill()

@@ -43,6 +43,7 @@ def script(request, tmp_path):
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_message_waits_for_the_script_of_the_ancestor_that_has_it(script):
     process, queue = script
     with kept(queue):
@@ -64,6 +65,18 @@ def test_a_number_that_another_process_has_by_now_is_not_waited_for(tmp_path):
     ruby_root.message_at(folder, "t", "que")
     (folder / "job").mkdir()
     (folder / "pid").write_text(str(os.getpid()))
+    with kept(queue):
+        assert queue.ended(MSG_ID)["status"] == "done - alone"
+
+
+@pytest.mark.parametrize("number", ["99999999999", "2147483648", "4194304", "-1", "x"])
+def test_a_number_that_no_process_can_have_does_not_keep_a_queue_from_its_start(
+    tmp_path, number
+):
+    queue = RunningQueue(tmp_path, "t", "#!/bin/sh\necho done alone >&3\n")
+    folder = queue.dir.path / "run" / MSG_ID
+    ruby_root.message_at(folder, "t", "que")
+    (folder / "pid").write_text(number)
     with kept(queue):
         assert queue.ended(MSG_ID)["status"] == "done - alone"
 
@@ -163,6 +176,7 @@ def test_sockets_that_the_ancestor_left_are_no_ancestor(daemon):
     assert daemon.ask("ping") == ["pong"]
 
 
+@pytest.mark.slow
 def test_queues_of_ours_that_still_run_are_no_ancestor(daemon):
     daemon.start()
     daemon.create("q")

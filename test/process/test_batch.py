@@ -102,6 +102,7 @@ def test_as_many_as_the_setting_says_run_in_one_process(make):
     assert batches.queue.state(ids[6]) == "que"
 
 
+@pytest.mark.slow
 def test_five_hundred_messages_cost_one_start(make):
     batches = make(max=500)
     ids = batches.send(500)
@@ -448,6 +449,7 @@ def test_one_that_asks_once_too_often_goes_to_err_at_once(make):
     assert batches.queue.state(second) == "run"
 
 
+@pytest.mark.slow
 def test_with_too_many_names_to_wait_for_a_message_waits_alone(make):
     batches = make(max=MOST + 1)
     batches.act(
@@ -529,6 +531,7 @@ def poisoned(batches, number, at, **fields):
     return poison, ids + batches.send(number - at - 1, **fields)
 
 
+@pytest.mark.slow
 def test_one_message_of_a_hundred_that_kills_its_process_is_soon_alone(make):
     batches = make(max=100)
     batches.act(POISON)
@@ -554,6 +557,7 @@ def test_none_ends_in_err_for_another_that_kills_its_process(make, at):
         assert batches.until(one, "done")["count"] == 1
 
 
+@pytest.mark.slow
 def test_a_script_that_kills_every_batch_is_not_started_for_each_message(make):
     batches = make(max=100)
     batches.act("exit 1")
@@ -575,6 +579,7 @@ def test_parts_of_a_whole_stay_together_when_their_process_dies(make):
     assert [len(ids) for _, ids in batches.ran()] == [20, 20]
 
 
+@pytest.mark.slow
 def test_each_time_that_its_process_dies_it_waits_longer(make):
     batches = make(max=1)
     batches.act("exit 1")
@@ -751,6 +756,19 @@ def test_a_batch_of_one_is_cancelled_like_any_message(make):
     wait_until(lambda: batches.detail()["running"], PATIENCE)
     batches.queue.ok("cancel_message", {"msg_id": msg_id})
     assert batches.until(msg_id, "err")["result"]["cause"] == "cancelled"
+
+
+@pytest.mark.slow
+def test_a_batch_that_cannot_be_started_is_cancelled_all_the_same(make):
+    """It is cancelled while its folders are made; then its interpreter is not found."""
+    batches = make(max=1000)
+    batches.queue.script.write_text("#!/no/such/interpreter\n")
+    ids = batches.send(1000)
+    request = {"msg_id": ids[0], "who": "Ada"}
+    wait_until(lambda: batches.queue.ask("cancel_batch", request)[0] == "ok", PATIENCE)
+    for msg_id in ids[0], ids[-1]:
+        shown = batches.until(msg_id, "err")
+        assert shown["result"]["cause"] == "cancelled"
 
 
 def test_what_is_in_no_batch_cannot_be_cancelled_as_one(make):

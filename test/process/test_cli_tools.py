@@ -441,6 +441,7 @@ def garble(server):
 # ---- down
 
 
+@pytest.mark.slow
 def test_down_does_not_call_a_supervisor_that_hangs_stopped(tmp_path):
     root = Root(tmp_path)
     files.make_root(root)
@@ -454,6 +455,7 @@ def test_down_does_not_call_a_supervisor_that_hangs_stopped(tmp_path):
 # ---- doctor
 
 
+@pytest.mark.slow
 def test_doctor_measures_and_leaves_nothing_behind(old_root):
     before = ancestor.everything(old_root)
     found = json.loads(rq("doctor", "--json", root=old_root).stdout)

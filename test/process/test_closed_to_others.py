@@ -42,6 +42,7 @@ def below(top: Path) -> list[tuple[Path, os.stat_result]]:
     return wait_until(lambda: [(one, one.lstat()) for one in (top, *top.rglob("*"))])
 
 
+@pytest.mark.slow
 def test_no_file_and_no_directory_that_rq_makes_is_open_to_others(root):
     made = [root / name for name in ("config", "queue", "log", "timers", "scandir")]
     loose = []

@@ -122,6 +122,7 @@ def test_before_the_word_nothing_is_taken_or_changed(copy):
     assert files(copy) == before
 
 
+@pytest.mark.slow
 def test_pages_say_that_a_message_waits_for_the_word_and_offer_no_more(copy, tmp_path):
     story = copy.get(copy.waiting)["story"]
     assert story["why"] == "Its queue's directory was copied or restored."
@@ -181,6 +182,7 @@ def test_after_the_word_it_runs_what_waits(copy, how):
         assert first in history.journals(copy.dir.journal_dir)
 
 
+@pytest.mark.slow
 def test_what_both_owe_arrives_once_and_what_they_owe_anew_twice(a, b, copy):
     """The old entry has one key in both; those that came after have one each, though
     they stand at the same place of the same journal."""
@@ -301,6 +303,7 @@ def daemons(tmp_path):
         second.close()
 
 
+@pytest.mark.slow
 def test_a_copied_root_starts_with_all_its_queues_waiting(daemons, capfd):
     first, second = daemons
     first.root.pause("a").touch()

@@ -226,6 +226,7 @@ def copied(queue, path):
     return Queue(copy, queue.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeat", [RECOVERY, RECOVERY[::-1]], ids=["on", "back"])
 def test_a_recovery_that_dies_again_and_again_comes_to_the_same_end(
     crashed, tmp_path, repeat

@@ -150,6 +150,7 @@ def test_strangers_are_left_alone_by_a_recovery(site, queue):
     other.prove()
 
 
+@pytest.mark.slow
 def test_a_child_that_outlives_its_leader_is_ended_before_the_message_runs_again(
     tmp_path,
 ):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from harness.checkout import CHECKOUT
-from harness.queues import RunningQueue, short
+from harness.queues import running_queue, short
 from harness.waiting import wait_until
 
 from rq import config
@@ -25,13 +25,10 @@ NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/run"))
 def example(root, name):
     """Give an example as a queue, with the config it comes with."""
     settings = json.loads((EXAMPLES / name / "config.json").read_text())
-    queue = RunningQueue(root, name, EXAMPLES / name / "run", nice=0, **settings)
-    try:
-        queue.start()
+    with running_queue(
+        root, EXAMPLES / name / "run", name, nice=0, **settings
+    ) as queue:
         yield queue
-        queue.close()
-    finally:
-        queue.kill()
 
 
 @pytest.mark.parametrize("name", NAMES)

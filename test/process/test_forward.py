@@ -2,7 +2,7 @@
 
 import pytest
 from harness.kills import site_at
-from harness.queues import RunningQueue, short
+from harness.queues import RunningQueue, running_queue, short
 from harness.waiting import wait_until
 
 from rq.spool import folders
@@ -55,6 +55,15 @@ def test_a_message_ends_as_done_and_a_copy_goes_on(pair):
     assert (copy["dest"], copy["count"], copy["max_count"]) == ("b", 0, 9)
     assert copy["orig_msg_id"] == ended["orig_msg_id"]
     wait_until(lambda: a.ok("detail")["owed"] == 0, 60)
+
+
+def test_a_param_that_is_no_text_goes_along(pair):
+    a, b = pair
+    assert a.run(param1=ON, param2={"size": [200, 100]})["status"] == (
+        "done - forwarded to b"
+    )
+    [copy] = copies(b)
+    assert copy["param2"] == {"size": [200, 100]}
 
 
 def attached(queue, path, **fields):
@@ -138,14 +147,9 @@ def test_a_message_may_go_round_in_its_own_queue(pair):
 
 def test_a_url_goes_to_relay(pair, tmp_path):
     a, _ = pair
-    relay = RunningQueue(tmp_path, "relay", TAKER)
-    try:
-        relay.start()
+    with running_queue(tmp_path, TAKER, "relay") as relay:
         a.run(param1="echo forward https://h.example/q/x >&3")
         [copy] = copies(relay)
-        relay.close()
-    finally:
-        relay.kill()
     assert copy["dest"] == "https://h.example/q/x"
 
 
@@ -183,6 +187,7 @@ def test_after_a_crash_of_the_receiver_there_is_one_copy(tmp_path):
         b.prove()
 
 
+@pytest.mark.slow
 def test_what_a_queue_refuses_does_not_stand_before_the_rest(pair, tmp_path):
     a, b = pair
     b.crash()

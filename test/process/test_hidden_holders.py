@@ -63,6 +63,7 @@ def held(queue, msg_id):
     return queue.get(msg_id)["story"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["done", "resend 0-again"])
 def test_a_message_stays_in_run_while_a_hidden_process_holds_its_slot(queue, word):
     first = "[ $RQ_COUNT = 1 ] && { echo done alone >&3; exit; }\n"
@@ -85,6 +86,7 @@ def test_a_message_stays_in_run_while_a_hidden_process_holds_its_slot(queue, wor
     assert queue.ok("detail")["held"] == []
 
 
+@pytest.mark.slow
 def test_a_hidden_process_of_the_scripts_group_is_killed(queue):
     stubborn = "trap '' TERM; while :; do sleep 0.1; done"
     msg_id = queue.send(
@@ -97,6 +99,7 @@ def test_a_hidden_process_of_the_scripts_group_is_killed(queue):
     wait_until(lambda: not lives(child))  # the kernel may still take it apart
 
 
+@pytest.mark.slow
 def test_a_slot_that_is_held_from_before_keeps_only_its_own_message(queue):
     agent = AGENT.format(root=queue.root.path, word="run on")
     again = "[ $RQ_COUNT = 1 ] && exec echo done >&3"

@@ -54,6 +54,7 @@ sys.exit(bool(bad))
 """
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_alone():
     done = subprocess.run(
         [sys.executable, "-s", "-c", ALONE],

@@ -43,6 +43,7 @@ def with_lease(root: Path) -> dict[str, int]:
     return found if "queue/t/lease/0" in found else {}
 
 
+@pytest.mark.slow
 def test_no_lock_that_rq_holds_can_be_taken_by_who_may_only_read(tmp_path):
     daemon = Daemon(tmp_path)
     daemon.script.write_text(SLOW)

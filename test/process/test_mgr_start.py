@@ -26,6 +26,7 @@ def installed(tmp_path):
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["start", "restart"])
 def test_the_page_listens_when_the_start_returns(installed, verb):
     root, port = installed
@@ -37,6 +38,7 @@ def test_the_page_listens_when_the_start_returns(installed, verb):
     assert "already running" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_listen_is_told_and_the_queues_run(installed):
     root, port = installed
     with socket.socket() as taken:

@@ -39,6 +39,7 @@ def test_passwords_over_plain_http_beyond_loopback_are_warned_of(
     assert (READABLE in told) is warned
 
 
+@pytest.mark.slow
 def test_status_and_the_page_of_the_system_say_it(tmp_path):
     settings = {"addr": "0.0.0.0", "basic_auth": AUTH}
     with web_server.web_alone(tmp_path, **settings) as web:

@@ -11,7 +11,8 @@ from harness.canned_service import http, service
 from harness.checkout import CHECKOUT
 
 from rq.outbound import addresses, connection
-from rq.outbound.line import Line, NotAllowed
+from rq.outbound.connection import NotAllowed
+from rq.outbound.line import Line
 from rq.outbound.peers import Peer, origin
 
 pytestmark = pytest.mark.process

@@ -114,6 +114,7 @@ def test_values_of_one_message_are_not_there_for_the_next(queue):
     assert second["status"] == "done"
 
 
+@pytest.mark.slow
 def test_params_as_large_as_a_message_may_have_arrive_whole(queue):
     large = "x" * 90_000
     act = 'echo done ${#RQ_PARAM2} ${#RQ_PARAM3} "${RQ_PARAM3#??????????????}" >&3'

@@ -13,6 +13,8 @@ from harness.processes import lives
 from harness.queues import SETTINGS, running_queue
 from harness.waiting import wait_until
 
+from rq.scripts.worker import ODDITIES
+
 pytestmark = pytest.mark.process
 
 # Says who it is, and notes when it begins and when it is told to end.
@@ -207,6 +209,27 @@ def test_a_word_before_the_message_is_read_is_none_of_it(tmp_path):
         assert queue.ended(msg_id)["status"] == "done - one"
 
 
+def test_one_that_says_ready_for_ever_does_not_fill_the_log(tmp_path):
+    with workers(tmp_path, "#!/bin/sh\nexec yes ready >&3\n") as queue:
+        msg_id = queue.send()
+        wait_until(lambda: "RQ ignores it" in queue.log())
+        for _ in range(20):
+            queue.ask("ping")
+        assert queue.log().count("RQ ignores it") <= ODDITIES
+        queue.ok("cancel_message", {"msg_id": msg_id})
+        assert queue.ended(msg_id)["result"]["cause"] == "cancelled"
+
+
+def test_one_that_exits_behind_its_ready_has_ended_its_message(tmp_path):
+    """It has said so much that its last words are heard when it has exited."""
+    talk = "seq 3000 | sed 's/^/run /'; echo done; echo ready"
+    script = f'#!/bin/sh\n. "$RQ_SHARE/rq_worker.sh"\nrq_next\n{{ {talk}; }} >&3\n'
+    with workers(tmp_path, script) as queue:
+        for _ in range(3):
+            assert queue.run()["status"] == "done"
+        assert "Traceback" not in queue.log()
+
+
 def test_what_it_leaves_behind_is_ended_with_it(queue):
     act = "setsid sleep 300 & echo $! > child; sleep 300 & kill -9 $$"
     message = queue.run(param1=act)
@@ -261,6 +284,7 @@ def test_a_script_that_never_gets_ready_is_an_error_that_costs_no_message(
         assert queue.ok("detail")["status"] == "UP"
 
 
+@pytest.mark.slow
 def test_a_script_that_lives_and_never_says_ready_is_named_to_who_asks(tmp_path):
     with workers(tmp_path, "#!/bin/sh\nexec sleep 600\n") as queue:
         msg_id = queue.send()
@@ -520,6 +544,7 @@ def test_a_paused_queue_gives_out_nothing(queue):
 # ---- many
 
 
+@pytest.mark.slow
 def test_thousands_of_messages_are_each_done_once_and_lie_where_they_belong(tmp_path):
     counting = WORKER.replace('eval "$RQ_PARAM1"', 'note "$RQ_PARAM1"')
     settings = {"num_workers": 3, "worker_dir": False, "worker_messages": 150}

@@ -16,7 +16,8 @@ from harness.processes import end
 from harness.queues import ask_at_once, running_queue, short
 from harness.waiting import wait_until
 
-from rq import wire
+from rq import client, wire
+from rq.kinds import Kind
 
 pytestmark = pytest.mark.process
 CONTENT = b"a picture of a cat\n" * 5000
@@ -166,6 +167,15 @@ def test_a_prepared_message_with_attachments_survives_a_restart(tmp_path, cat):
         assert str(len(CONTENT)) in queue.output(msg_id)
 
 
+def test_a_file_that_is_not_what_was_sent_is_refused_and_leaves_nothing(
+    queue, msg_id, cat
+):
+    attach(queue, msg_id, cat, name="x")
+    answer = attach(queue, msg_id, cat, name="y", sha256="0" * 64)
+    assert answer == ["fail", "attachment y is not whole; attach it again"]
+    assert os.listdir(queue.dir.path / "prep" / msg_id / "attach") == ["x"]
+
+
 @pytest.mark.parametrize("way", ["link", "copy"])
 def test_clones_share_their_attachments_unless_they_must_not(tmp_path, cat, way):
     with running_queue(tmp_path / "root", clone=way) as queue:
@@ -182,6 +192,29 @@ def test_clones_share_their_attachments_unless_they_must_not(tmp_path, cat, way)
         assert second.read_bytes() == CONTENT
 
 
+def cut(path):
+    path.chmod(0o600)
+    os.truncate(path, 7)
+
+
+def linked(path):
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize("damaged", [Path.unlink, cut, linked])
+def test_a_clone_of_a_damaged_file_need_not_be_asked_for_again(shared, cat, damaged):
+    msg_id = short(shared.ok("prep_message", {"dest": "t", "param1": "echo done >&3"}))
+    attach(shared, msg_id, cat, name="x")
+    shared.ok("commit_message", {"msg_id": msg_id})
+    shared.ended(msg_id)
+    damaged(shared.folder(msg_id) / "attach/x")
+    reply = client.ask(shared.dir.socket, "clone_message", {"msg_id": msg_id})
+    assert wire.failure_in(reply).kind is Kind.UNREADABLE, reply
+    assert shared.ask("num_messages")["prep"] == 0
+    shared.ok("delete_message", {"msg_id": msg_id})
+
+
 STRANGER = """
 import os, sys
 from pathlib import Path
@@ -193,13 +226,16 @@ from rq import client
 with client.Connection(Path("queue.sock")) as line:
     made = line.ask("prep_message", {"dest": "t", "param1": "echo done >&3"})[1]
     msg_id = made.rpartition("/")[2]
-    def attach(path, fds=()):
-        asked = {"msg_id": msg_id, "pathname": path, "name": "x"}
+    def attach(path, fds=(), **more):
+        asked = {"msg_id": msg_id, "pathname": path, "name": "x", **more}
         return line.ask("attach_message", asked, fds)
     print(attach(sys.argv[2])[:2])
     print(attach("/etc/passwd")[0])
     fd = os.open("/etc/passwd", os.O_RDONLY)
     print(attach(sys.argv[2], [fd])[0])
+    fd = os.open(sys.argv[3], os.O_RDONLY)
+    told = {"sha256": "0", "md5": "made up", "size": os.fstat(fd).st_size}
+    print(attach(sys.argv[3], [fd], digests=told)[1])
     print(line.ask("cancel_message", {"msg_id": msg_id})[0])
     print(line.ask("mind")[1])
     print(line.ask("take_copy", {"queue": "t", "msg_id": msg_id, "message": {}})[1])
@@ -213,12 +249,15 @@ def test_a_stranger_attaches_only_what_it_may_read_itself(queue, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("of root")
     secret.chmod(0o600)
+    public = tmp_path / "public"
+    public.write_bytes(CONTENT)
     for place in (tmp_path, *list(tmp_path.parents)[:3]):
         place.chmod(place.stat().st_mode | 0o011)
+    files = (str(queue.dir.path), str(secret), str(public))
     # Read the sources as root: a stranger may not be able to.
     preload = "import rq.client, rq.wire, encodings.idna\n"
     ran = subprocess.run(
-        [sys.executable, "-c", preload + STRANGER, str(queue.dir.path), str(secret)],
+        [sys.executable, "-c", preload + STRANGER, *files],
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
         capture_output=True,
         text=True,
@@ -230,10 +269,12 @@ def test_a_stranger_attaches_only_what_it_may_read_itself(queue, tmp_path):
         f"['fail', '{secret}: Permission denied']",
         "ok",
         "ok",
+        f"{hashlib.md5(CONTENT).hexdigest()}-Attached successfully",
         "fail",
         "nobody may not ask mind: it is for RQ's own user and root alone",
         "nobody may not ask take_copy: it is for RQ's own user and root alone",
     ], ran.stderr
+    assert public.stat().st_nlink == 1, "what it says of a file is not believed"
 
 
 def test_equal_commits_in_one_turn_accept_it_once(queue, msg_id, cat):
@@ -244,6 +285,7 @@ def test_equal_commits_in_one_turn_accept_it_once(queue, msg_id, cat):
     assert sorted(replies) == sorted([["ok", "msg commited"], again, again])
 
 
+@pytest.mark.slow
 def test_attachments_that_take_long_hold_up_nobody_else(tmp_path, cat):
     """Each read of the file takes a minute: the journal goes on to other segments, and
     messages are accepted, run and found, long before."""

@@ -11,6 +11,7 @@ from harness.sockets import old_line
 from harness.waiting import wait_until
 
 from rq import client, wire
+from rq.kinds import Kind
 
 pytestmark = pytest.mark.process
 
@@ -121,6 +122,15 @@ def test_a_bad_frame_is_answered_with_what_a_frame_is_and_hung_up_on(
         [[word, text]] = rest(line)
         assert word == "fail"
         assert wanted in text
+
+
+def test_a_bad_frame_of_who_has_asked_for_kinds_is_answered_with_its_kind(queue):
+    with raw(queue) as line:
+        line.sendall(wire.request(wire.KINDS))
+        assert wire.Frames().feed(line.recv(100)) == [b'["ok"]']
+        line.sendall(b"rq1 99999999 ping")
+        [[word, _, kind]] = rest(line)
+        assert (word, kind) == ("fail", Kind.TOO_LARGE)
 
 
 def test_silent_clients_and_halves_of_frames_hold_up_nobody(queue):

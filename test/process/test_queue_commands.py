@@ -1,5 +1,6 @@
 """The commands of the control socket: what each answers, to the letter."""
 
+import json
 import os
 import pwd
 import re
@@ -102,6 +103,8 @@ def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     }
     always |= {"owed", "resolve_owed", "restored", "restore"}
     always |= {"show_txn", "list_txns"}
+    always |= {"lease", "start", "renew", "progress", "log", "file", "finish"}
+    always |= {"release", "leases"}
     assert down.ask("status") == ["DOWN"]
     for command in COMMANDS.keys() - {"shutdown", "mind"}:
         reply = down.ask(command, {"msg_id": NOBODY, "dest": "t"})
@@ -255,8 +258,8 @@ def test_a_message_that_is_not_there_is_not_found(queue):
 
 
 def test_a_message_can_be_looked_at_in_three_ways(queue):
-    message = queue.run(param1=DONE)
-    msg_id = message["msg_id"]
+    msg_id = queue.run(param1=DONE)["msg_id"]
+    queue.check()  # until then its folder may lie where it was
     date, hour, minute = msg_id[:8], msg_id[9:11], msg_id[11:13]
     path = f"queue/t/done/{date}/{hour}/{minute}/{msg_id}"
     assert queue.ok("get_message_state", {"msg_id": msg_id}) == "done"
@@ -265,7 +268,7 @@ def test_a_message_can_be_looked_at_in_three_ways(queue):
         "status": "done - fine",
         "state": "done",
     }
-    assert message["path"] == path
+    assert queue.get(msg_id)["path"] == path
 
 
 def test_messages_are_counted_and_listed_by_state(paused):
@@ -324,6 +327,7 @@ def test_errors_are_acknowledged_one_by_one_or_all_at_once(queue):
     assert queue.ask("num_messages")["err"] == 0
     dotted = [f".{i}" for i in ids[::-1]]
     assert queue.ask("messages", {"state": "errack"})[:3] == dotted
+    queue.check()  # until then its folder may lie where it was
     message = queue.get(dotted[0])
     assert message["path"] == f"queue/t/err/{dotted[0]}"
     assert message["status"] == "err - by design"
@@ -339,6 +343,14 @@ def test_an_error_can_be_sent_round_again_with_the_same_id(queue):
     assert message["status"] == "done - 0"
     assert message["result"]["attempt"] == 2
     assert "RQ END" in queue.output(message["msg_id"])
+
+
+def test_an_error_can_be_sent_round_again_each_time_that_it_fails(queue):
+    msg_id = queue.run(param1=ERR)["msg_id"]
+    for attempt in (2, 3):
+        queue.ok("retry_message", {"msg_id": msg_id})
+        wait_until(lambda n=attempt: queue.get(msg_id)["result"]["attempt"] == n)
+        assert queue.ended(msg_id)["state"] == "err"
 
 
 def test_sent_round_again_twice_in_one_turn_it_runs_once(queue):
@@ -367,6 +379,15 @@ def test_an_attempt_that_is_no_number_in_a_status_file_hides_no_message(queue):
     assert queue.ended(msg_id)["attempt"] == 1
 
 
+def test_a_status_file_of_other_types_hides_no_message(queue):
+    msg_id = queue.run(param1=ERR)["msg_id"]
+    other = {"cause": "said_err", "run_us": "long", "job_status": [], "finished": 1e99}
+    (queue.folder(msg_id) / "status").write_text(json.dumps(other))
+    message = queue.get(msg_id)
+    assert message["result"] == {"cause": "said_err"}
+    assert message["story"]["what"] == "It failed in attempt 0 after ?."
+
+
 @pytest.mark.parametrize("dismissed", [False, True])
 def test_a_clone_is_a_new_message_with_the_old_content(queue, dismissed):
     message = queue.run(param1=ERR, param2="two", count=3, zz="kept")
@@ -380,6 +401,12 @@ def test_a_clone_is_a_new_message_with_the_old_content(queue, dismissed):
     for name in ("param2", "zz", "orig_msg_id", "due", "max_count"):
         assert clone[name] == message[name]
     assert clone["result"]["attempt"] == 1
+
+
+def test_a_copy_without_a_message_is_refused(queue):
+    msg_id = queue.run(param1=DONE)["msg_id"]
+    reason = queue.refused("take_copy", {"queue": queue.name, "msg_id": msg_id})
+    assert reason == "a message is a JSON object"
 
 
 def test_only_what_has_ended_is_cloned(paused):
@@ -421,6 +448,15 @@ def test_a_running_message_is_destroyed_not_deleted(queue):
     assert (
         message["status"] == f"err - cancelled by {pwd.getpwuid(os.getuid()).pw_name}"
     )
+
+
+def test_one_that_does_not_run_is_not_said_to_be_missing(queue):
+    """The text is the ancestor's for both; the kind tells them apart."""
+    msg_id = queue.send(due=4e9)
+    for asked, kind in ((msg_id, "wrong_state"), (NOBODY, "no_such_message")):
+        reply = client.ask(queue.dir.socket, "destroy_message", {"msg_id": asked})
+        assert reply == ["fail", "msg not found", kind]
+    queue.ok("delete_message", {"msg_id": msg_id})
 
 
 def test_a_running_message_is_cancelled_by_somebody(queue):
@@ -482,7 +518,8 @@ GARBAGE = [
 # `mind` makes the asker the parent of the queue, which then ends with its connection.
 LEFT_OUT = {"shutdown", "mind"}
 HARMLESS = {"kinds", "ping", "uptime", "config", "status", "detail", "wake", "num_messages",
-            "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed", "restored"}  # fmt: skip
+            "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed", "restored",
+            "leases", "log", "progress"}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - LEFT_OUT))
@@ -531,6 +568,7 @@ def test_shutdown_is_answered_and_ends_cleanly(tmp_path):
         queue.start()
 
 
+@pytest.mark.slow
 def test_a_queue_whose_parent_hangs_up_stops(tmp_path):
     with running_queue(tmp_path) as queue:
         line = client.Connection(queue.dir.socket)
@@ -586,3 +624,43 @@ def test_nothing_at_the_other_door_holds_up_what_lies_beside_it(queue, tmp_path)
     wait_until(lambda: queue.ask("num_messages")["err"] == before + number)
     for one in queue.ok("list", {"state": "err", "limit": number}):
         assert "?" not in queue.get(one["msg_id"])["story"]["why"]
+
+
+def test_a_queue_that_is_down_leaves_what_lies_at_its_door(queue, tmp_path):
+    door, made = queue.dir.path / "new", tmp_path / "made"
+    made.mkdir()
+    (made / "msg").write_text(json.dumps({"dest": "t", "param1": DONE}))
+    queue.root.down("t").touch()
+    try:
+        made.rename(door / "made")
+        assert queue.ask("wake") == ["ok"]  # what it takes is accepted then
+        assert os.listdir(door) == ["made"]
+    finally:
+        queue.root.down("t").unlink()
+    wait_until(lambda: queue.ask("wake") and not os.listdir(door))
+
+
+def test_messages_of_one_request_are_accepted_each_for_itself(paused):
+    wanted = [{"dest": "t"}, {"dest": "t", "due": "x"}, 5, {"dest": "t", "_key": "b/1"}]
+    first = paused.ok("create_messages", {"messages": wanted})
+    assert [row[0] for row in first] == ["ok", "fail", "fail", "ok"]
+    assert first[1][2] == first[2][2] == "bad_input"
+    assert paused.ok("create_messages", {"messages": wanted[3:]}) == first[3:]
+    assert paused.state(first[0][1]) == paused.state(first[3][1]) == "que"
+    for wrong in ({}, {"messages": {}}, {"messages": [{}] * 5001}):
+        assert "at most 5000" in paused.refused("create_messages", wrong)
+
+
+def test_an_end_is_told_once_it_is_there(queue):
+    ended, running = queue.send(param1=DONE), queue.send(param1=HOLD)
+    assert queue.ok("await_end", {"msg_id": ended}) == "done"
+    queue.until(running, "run")
+    assert queue.ok("await_end", {"msg_id": running, "wait": 0}) == "run"
+    with client.Connection(queue.dir.socket, timeout=20) as line:
+        line.send("await_end", {"msg_id": running})
+        queue.ok("cancel_message", {"msg_id": running})
+        assert line.receive() == ["ok", "err"]
+    assert queue.refused("await_end", {"msg_id": NOBODY})
+    for wrong in (-1, "1", True, None):
+        text = queue.refused("await_end", {"msg_id": ended, "wait": wrong})
+        assert text.startswith("wait is not seconds")

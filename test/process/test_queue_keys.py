@@ -90,3 +90,30 @@ if [ -e again ]; then echo done >&3; else touch again; echo later 0-not yet >&3;
     with running_queue(tmp_path, script) as queue:
         ended = queue.run(max_count=1)
         assert (ended["state"], ended["count"], ended["attempt"]) == ("done", 0, 2)
+
+
+def send(queue, **more):
+    return queue.ask("create_message", {"dest": "t", "_key": "mine", **more})
+
+
+@pytest.mark.parametrize("how", ["crash", "restart"])
+def test_a_key_that_came_with_another_message_is_refused_to_who_wants_to_know(
+    queue, how
+):
+    _, first = send(queue, param1="x", param2="y")
+    assert send(queue, param1="other") == ["ok", first]  # as ever
+    (queue.crash if how == "crash" else queue.stop)()
+    queue.start()
+    assert send(queue, _same=True, param2="y", param1="x") == ["ok", first]
+    text = queue.refused("create_message", {"dest": "t", "_key": "mine", "_same": True})
+    assert text.startswith(
+        f"the key 'mine' came with another message before, {short(first)}"
+    )
+    assert "_same" not in queue.ended(short(first))
+
+
+def test_of_a_key_of_before_nobody_knows_what_came_with_it(queue):
+    msg_id, _ = prepare(queue)
+    queue.ok("commit_message", {"msg_id": msg_id})
+    again = queue.ok("create_message", {"dest": "t", **KEY, "_same": True})
+    assert short(again) == msg_id

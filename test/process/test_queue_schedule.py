@@ -114,6 +114,7 @@ def test_equal_due_runs_in_the_order_of_arrival_and_sooner_runs_before(make):
     assert order(queue) == [sooner, *same, later]
 
 
+@pytest.mark.slow
 def test_those_that_wait_for_the_same_are_not_tried_until_one_has_found_it(make):
     queue = make(num_workers=1)
     shop = '[ -e "$RQ_ROOT/open" ] || { echo "later 1@shop is shut" >&3; exit; }'
@@ -367,6 +368,7 @@ def test_down_beats_pause_and_refuses_while_what_runs_goes_on(make):
     assert queue.ended(first)["state"] == "done"
 
 
+@pytest.mark.slow
 def test_files_are_noticed_without_being_told_within_seconds(make):
     queue = make()
     pause(queue)
@@ -412,6 +414,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.slow
 def test_a_script_that_cannot_be_started_waits_in_que_and_heals_by_itself(tmp_path):
     queues = {
         text: RunningQueue(tmp_path, f"t{number}", NOTE)
@@ -439,6 +442,7 @@ def test_a_script_that_cannot_be_started_waits_in_que_and_heals_by_itself(tmp_pa
             queue.kill()
 
 
+@pytest.mark.slow
 def test_a_script_that_the_kernel_refuses_is_tried_less_and_less_often(make):
     """Each try writes to the journal; looking at files now and then begins none."""
     queue = make()
@@ -553,6 +557,7 @@ def test_a_stop_lets_a_short_script_finish(make):
     assert order(queue) == [msg_id]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_a_stop_cuts_a_long_script_uncounted_and_clean(make, stubborn):
     queue = make()

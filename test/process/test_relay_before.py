@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from harness.checkout import CHECKOUT
-from harness.queues import RunningQueue
+from harness.queues import RunningQueue, kept, running_queue
 from harness.relay import RUN, SETTINGS
 
 from rq.outbound import past_hosts, permits
@@ -23,9 +23,7 @@ ALLOW += "past_hosts.allow_once(config.find_root(sys.argv[1]))"
 @pytest.fixture
 def root(tmp_path):
     """Give a root with a history and messages that wait, as an old version left it."""
-    queue = RunningQueue(tmp_path, "relay", TOLD, nice=0)
-    try:
-        queue.start()
+    with running_queue(tmp_path, TOLD, "relay", nice=0) as queue:
         for host in ("10.0.0.7:3333", "inner.example", "8.8.8.8", "127.0.0.1:3333"):
             queue.run(dest=f"http://{host}/q/x")
         queue.run(dest="http://10.9.9.9/q/x", param1="err")
@@ -34,9 +32,6 @@ def root(tmp_path):
         queue.send(dest="http://10.0.0.8:1/q/x", due=32000000000)
         queue.ok("prep_message", {"dest": "http://10.0.0.9/q/x"})
         queue.send(dest="http://h:99999/q/x", due=32000000000)
-        queue.close()
-    finally:
-        queue.kill()
     return queue.root
 
 
@@ -95,14 +90,10 @@ def test_a_root_without_history_allows_nobody_later(tmp_path):
     queue = RunningQueue(tmp_path, "relay", RUN, **SETTINGS)
     past_hosts.allow_once(queue.root)
     assert not queue.root.peers.exists()
-    try:
-        queue.start()
+    with kept(queue):
         queue.send(dest="http://10.0.0.7:1/q/x", due=32000000000)
         past_hosts.allow_once(queue.root)
         assert not queue.root.peers.exists()
-        queue.close()
-    finally:
-        queue.kill()
 
 
 def test_a_file_that_cannot_be_used_is_left_and_the_hosts_are_named(root, caplog):

@@ -32,6 +32,7 @@ def one_message(pair, msg_id):
     return got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_the_sender_may_be_killed_after_each_step(pair, step):
     pair.proxy.once(step, pair.sender.crash)
@@ -51,6 +52,7 @@ def test_the_receiver_may_be_killed_after_each_step(pair, step):
     one_message(pair, pair.send(FILES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "point",
     [
@@ -89,6 +91,7 @@ AT_END = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "point"),
     [*(("claim", one) for one in AT_CLAIM), *(("end", one) for one in AT_END)],
@@ -112,6 +115,7 @@ def test_the_sender_may_be_killed_as_it_claims_or_ends_a_message(pair, when, poi
     one_message(pair, msg_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["durable:before-rename", "durable:after-rename"])
 @pytest.mark.parametrize("nth", [1, 2])
 def test_the_sending_worker_may_be_killed_where_it_writes_down_what_it_knows(
@@ -130,6 +134,7 @@ def test_the_sending_worker_may_be_killed_where_it_writes_down_what_it_knows(
     one_message(pair, msg_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_the_sending_worker_may_be_killed_after_each_step(pair, step):
     def kill():
@@ -143,6 +148,7 @@ def test_the_sending_worker_may_be_killed_after_each_step(pair, step):
     one_message(pair, msg_id)
 
 
+@pytest.mark.slow
 def test_a_sender_restored_from_a_backup_hands_nothing_over_twice(pair):
     pair.sender.root.pause("relay").touch()
     pair.sender.ask("wake")
@@ -163,6 +169,7 @@ def test_a_sender_restored_from_a_backup_hands_nothing_over_twice(pair):
     assert one_message(pair, msg_id)["msg_id"] == first["msg_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["acknowledged", "removed"])
 def test_what_has_ended_there_is_still_known(pair, lost):
     pair.sink.configure(
@@ -183,6 +190,7 @@ def test_what_has_ended_there_is_still_known(pair, lost):
     assert len(pair.received()) == (lost == "acknowledged")
 
 
+@pytest.mark.slow
 def test_keys_outlive_a_restart_of_the_receiver_whose_message_is_gone(pair):
     def end():
         [got] = pair.received()
@@ -198,6 +206,7 @@ def test_keys_outlive_a_restart_of_the_receiver_whose_message_is_gone(pair):
     assert pair.received() == []
 
 
+@pytest.mark.slow
 def test_what_was_begun_before_the_receivers_memory_is_in_doubt_and_not_sent_again(
     pair,
 ):
@@ -221,6 +230,7 @@ def test_what_was_begun_before_the_receivers_memory_is_in_doubt_and_not_sent_aga
     assert pair.received() == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_there_lets_the_message_wait_and_loses_nothing(pair):
     roomy = json.loads(pair.sink.root.config.read_text())
     pair.sink.root.config.write_text(json.dumps({**roomy, "min_free_bytes": 2**60}))

@@ -35,6 +35,7 @@ def hasty(tmp_path_factory):
         yield pair
 
 
+@pytest.mark.slow
 def test_a_lost_reply_to_commit_makes_one_message(pair):
     pair.proxy.once("commit", "drop reply")
     msg_id = pair.send(FILES, param1="x")
@@ -110,6 +111,7 @@ def go_on(pair):
     pair.sender.ask("wake")
 
 
+@pytest.mark.slow
 def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
     msg_id = rest_after_a_try(pair)
     file = pair.sender.folder(msg_id) / "attach/notes.txt"
@@ -122,6 +124,7 @@ def test_an_attachment_that_was_changed_here_is_not_sent_on(pair):
     assert pair.received() == []
 
 
+@pytest.mark.slow
 def test_an_attachment_that_is_gone_here_is_not_held_against_the_host(pair):
     msg_id = rest_after_a_try(pair)
     (pair.sender.folder(msg_id) / "attach/notes.txt").unlink()

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from harness.queues import RunningQueue
+from harness.queues import RunningQueue, kept, running_queue
 from harness.relay import pair_at
 from harness.waiting import wait_until
 
@@ -82,8 +82,7 @@ def test_a_message_for_this_host_goes_over_the_socket(pair, tmp_path):
     with_here = RunningQueue(
         pair.sender.root.path, "here", "#!/bin/sh\necho done >&3\n"
     )
-    try:
-        with_here.start()
+    with kept(with_here):
         before = len(pair.proxy.requests)
         port = json.loads(pair.sender.root.config.read_text())["port"]
         msg_id = pair.send({"a b.txt": b"x"}, dest=f"http://localhost:{port}/q/here")
@@ -93,9 +92,6 @@ def test_a_message_for_this_host_goes_over_the_socket(pair, tmp_path):
         assert got["attachments"] == ended["attachments"]
         assert (got["count"], got["hops"]) == (1, 1)
         assert len(pair.proxy.requests) == before
-        with_here.close()
-    finally:
-        with_here.kill()
 
 
 def test_a_queue_of_this_host_that_is_not_there_is_an_error(pair):
@@ -108,8 +104,7 @@ def test_what_a_queue_of_this_host_never_takes_is_an_error(pair):
     here = RunningQueue(pair.sender.root.path, "narrow", "#!/bin/sh\necho done >&3\n")
     port = json.loads(pair.sender.root.config.read_text())["port"]
     fields = {"dest": f"http://localhost:{port}/q/narrow", "due": 1, "bulk": ""}
-    try:
-        here.start()
+    with kept(here):
         # As large as the relay takes; on its way it grows by what tells of that.
         fields["bulk"] = "x" * MESSAGE_LIMIT
         text = pair.sender.refused("create_message", fields)
@@ -118,9 +113,6 @@ def test_what_a_queue_of_this_host_never_takes_is_an_error(pair):
         ended = pair.relayed(pair.send(**fields))
         assert ended["state"] == "err"
         assert "send large data as an attachment" in ended["status"]
-        here.close()
-    finally:
-        here.kill()
 
 
 def left_alone(pair):
@@ -155,6 +147,7 @@ def test_a_queue_of_this_host_that_is_down_is_left_alone_till_it_is_back(pair):
         here.kill()
 
 
+@pytest.mark.slow
 def test_none_is_started_for_a_dead_host_but_one_now_and_then(pair):
     pair.proxy.is_down = True
     host = f"http://127.0.0.1:{pair.proxy.own_port}"
@@ -190,9 +183,9 @@ def test_a_host_is_asked_again_after_a_restart_of_the_queue(pair):
 
 
 def test_a_queue_that_is_down_there_does_not_hold_up_its_host(pair):
-    other = RunningQueue(pair.sink.root.path, "other", "#!/bin/sh\necho done >&3\n")
-    try:
-        other.start()
+    with running_queue(
+        pair.sink.root.path, "#!/bin/sh\necho done >&3\n", "other"
+    ) as other:
         pair.sink.root.down("other").touch()
         other.ask("wake")
         held = pair.send(dest=pair.url("other"))
@@ -201,6 +194,3 @@ def test_a_queue_that_is_down_there_does_not_hold_up_its_host(pair):
         pair.sink.root.down("other").unlink()
         other.ask("wake")
         assert pair.relayed(held)["state"] == "relayed"
-        other.close()
-    finally:
-        other.kill()

@@ -115,6 +115,7 @@ def test_a_key_is_known_for_thirty_days_whatever_became_of_its_message(pair):
     assert pair.received() == []
 
 
+@pytest.mark.slow
 def test_what_is_older_than_the_receivers_memory_is_in_doubt_and_listed(pair, capfd):
     msg_id = send_without_hearing_of_its_commit(pair)
     age_there(pair, 30.1)
@@ -166,6 +167,7 @@ def test_pieces_that_nobody_went_on_with_are_swept_and_fresh_ones_stay(pair):
     assert list(uploads.iterdir()) == [fresh]
 
 
+@pytest.mark.slow
 def test_what_a_crash_left_of_an_upload_goes_when_its_message_is_committed(pair):
     left = []
 

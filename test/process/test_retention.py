@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from harness.queues import RunningQueue, running_queue, short
+from harness.queues import RunningQueue, kept, running_queue, short
 from harness.waiting import wait_until
 
 from rq.journal import history
@@ -43,17 +43,13 @@ def test_what_ended_longer_ago_than_its_days_goes(queue):
 def test_each_hour_what_is_old_goes_without_being_asked_for(tmp_path):
     queue = RunningQueue(tmp_path, "t", "obey", retention={"done": {"days": 0}})
     queue.env["TEST_HOUR"] = "0.4"
-    try:
-        queue.start()
+    with kept(queue):
         for _ in range(2):
             message = queue.send(param1="echo done >&3")
             wait_until(lambda one=message: not is_there(queue, one), 60)
         failed = queue.run(param1="echo err no >&3")["msg_id"]
         wait_until(lambda: queue.log().count("retention: removed=1") == 2)
         assert is_there(queue, failed)
-        queue.close()
-    finally:
-        queue.kill()
 
 
 def test_by_default_nothing_goes_within_a_week(queue):

@@ -71,6 +71,7 @@ def told(checkout, *words, **options):
     return json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.slow
 def test_root_goes_on_as_the_owner_of_the_checkout_and_says_so(checkout):
     facts, said = told(checkout)
     assert facts["ids"] == [USER] * 6
@@ -196,6 +197,7 @@ def state_of(directory):
     }
 
 
+@pytest.mark.slow
 def test_an_rq_lives_beside_code_that_it_may_only_read(code, place):
     root = Path(tempfile.mkdtemp(dir=place))
     define(root, "work", "#!/bin/sh\necho done >&3\n")

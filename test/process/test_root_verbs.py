@@ -25,7 +25,7 @@ from harness.waiting import wait_until
 from rq.cli import UNREACHABLE
 from rq.cli.verbs import ANCESTOR, VERBS
 
-pytestmark = [pytest.mark.process, only_root]
+pytestmark = [pytest.mark.process, pytest.mark.long, only_root]
 
 SCRIPT = '#!/bin/sh\necho "got $RQ_PARAM1"; ls -l ../attach\necho "done fine" >&3\n'
 
@@ -131,6 +131,7 @@ def every_verb(code, root, names):
         assert_all_is_its_users(root)
 
 
+@pytest.mark.slow
 def test_every_verb_of_root_on_a_stopped_rq_leaves_all_to_its_user(code, root, names):
     ok(code, "--root", root, "up", "--no-samples", **as_user(USER))
     msg_id = a_message(code, root)
@@ -140,6 +141,7 @@ def test_every_verb_of_root_on_a_stopped_rq_leaves_all_to_its_user(code, root, n
     a_message(code, root)
 
 
+@pytest.mark.slow
 def test_every_verb_of_root_on_a_running_rq_leaves_all_to_its_user(code, root, names):
     ok(code, "--root", root, "up", "--no-samples", **as_user(USER))
     every_verb(code, root, names | {"id": a_message(code, root)})
@@ -147,6 +149,7 @@ def test_every_verb_of_root_on_a_running_rq_leaves_all_to_its_user(code, root, n
     a_message(code, root)
 
 
+@pytest.mark.slow
 def test_what_root_starts_runs_as_the_user_whose_rq_it_is(code, place):
     root = Path(tempfile.mkdtemp(dir=place, prefix="root-"))
     define(root, "work", "#!/bin/sh\nid -u; echo done >&3\n")
@@ -162,6 +165,7 @@ def test_what_root_starts_runs_as_the_user_whose_rq_it_is(code, place):
     assert_all_is_its_users(root)
 
 
+@pytest.mark.slow
 def test_an_attachment_that_root_alone_may_read_is_sent(code, root, names):
     ok(code, "--root", root, "up", "--no-samples")
     twice = ["-a", names["secret"]]
@@ -176,6 +180,7 @@ def test_rules_that_root_alone_may_read_are_tried(code, root, names):
     assert "rule    default" in ok(code, "--root", root, *words)
 
 
+@pytest.mark.slow
 def test_a_user_whose_rq_it_is_not_gets_one_sentence(code, root):
     (root / "config").chmod(0o700)
     for words in (["rq", "status"], ["rq-mgr", "start"], ["rq", "up"], ["rq-init"]):
@@ -185,6 +190,7 @@ def test_a_user_whose_rq_it_is_not_gets_one_sentence(code, root):
         assert "permission denied: this is the RQ of 4321" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_root_of_several_users_is_refused_in_one_sentence(code, root):
     ok(code, "--root", root, "up", "--no-samples")
     ok(code, "--root", root, "down")
@@ -205,6 +211,7 @@ def test_code_that_the_user_cannot_read_is_one_sentence(code, root):
     assert "is not readable for 4321, whose RQ this is" in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_of_roots_environment_reaches_the_rq_of_another(code, root):
     secrets = {"AWS_SECRET": "s3cret", "HOME": "/root", "TMPDIR": "/root"}
     ok(code, "--root", root, "up", "--no-samples", env={**os.environ, **secrets})
@@ -218,6 +225,7 @@ def test_nothing_of_roots_environment_reaches_the_rq_of_another(code, root):
     assert "Groups:\t \n" in status
 
 
+@pytest.mark.slow
 def test_the_supervisor_in_the_foreground_becomes_the_user_too(code, root):
     done = tool(code, "rq-mgr", "start", "--root", root, **as_user(USER))
     assert done.returncode == 0, done.stderr
@@ -243,6 +251,7 @@ def test_a_terminal_and_a_pipe_of_root_stay_its_own(code, root):
             os.close(fd)
 
 
+@pytest.mark.slow
 def test_a_deep_root_is_reached_by_root_as_well(code, place):
     """Its sockets are reached through /proc/self/fd."""
     top = Path(tempfile.mkdtemp(dir=place))
@@ -268,6 +277,7 @@ def test_a_value_that_reads_like_a_cry_for_help_lets_no_verb_run_as_root(
     assert "host:1" in (root / "config/peers.json").read_text()
 
 
+@pytest.mark.slow
 def test_nothing_that_a_start_makes_is_open_to_others_whatever_the_umask(code, root):
     ok(code, "--root", root, "up", "--no-samples", **as_user(USER), umask=0)
     ok(code, "--root", root, "down", **as_user(USER))
@@ -276,6 +286,7 @@ def test_nothing_that_a_start_makes_is_open_to_others_whatever_the_umask(code, r
             if path.stat().st_mode & 0o027} == {}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_root_has_open_does_not_go_to_a_supervisor_of_another_user(
     code, root, names
 ):

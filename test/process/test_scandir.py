@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from harness.supervisor import annoy, daemon_on
+from harness.supervisor import annoy
 from harness.waiting import wait_until
 
 from rq import client, config, trash, wire
@@ -18,12 +18,6 @@ from rq.errors import NoSuchQueue, Refused
 from rq.scandir.passes import GONE_FOR
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-def daemon(tmp_path):
-    with daemon_on(tmp_path / "root") as daemon:
-        yield daemon
 
 
 @pytest.fixture
@@ -63,12 +57,12 @@ def listed(daemon):
 # ---- making
 
 
-def test_a_link_is_a_queue_soon(running):
-    directory = running.define("q", {"num_workers": "3", "coalesce_params": [1]})
+def test_a_link_is_a_queue_soon(shared):
+    directory = shared.define("q", {"num_workers": "3", "coalesce_params": [1]})
     (directory / "form.json").write_text('{"default": "hidden"}')
-    running.link("q", directory)
-    running.until_up("q", 20)
-    queue = running.root.queue("q")
+    shared.link("q", directory)
+    shared.until_up("q", 20)
+    queue = shared.root.queue("q")
     written = config.read_json(queue.config)
     assert written["name"] == "q"
     assert written["script"] == str(directory / "run")
@@ -77,6 +71,7 @@ def test_a_link_is_a_queue_soon(running):
     assert json.loads(queue.form.read_text()) == {"default": "hidden"}
 
 
+@pytest.mark.slow
 def test_a_link_is_a_queue_without_hints_too(daemon, tmp_path):
     hide_watchdog(daemon, tmp_path)
     daemon.start()
@@ -85,50 +80,62 @@ def test_a_link_is_a_queue_without_hints_too(daemon, tmp_path):
     wait_until(lambda: listed(daemon) == [], 60)
 
 
-def test_a_definition_without_config_gets_the_defaults(running):
-    linked(running, "q")
-    settings = settings_of(running, "q")
+def test_a_definition_without_config_gets_the_defaults(shared):
+    linked(shared, "q")
+    settings = settings_of(shared, "q")
     assert settings["num_workers"] == 1
     assert settings["exec_prefix"] == ""
 
 
-def test_a_relative_link_works_and_its_form_does_not_dangle(running):
-    directory = running.define("q")
+def test_a_relative_link_works_and_its_form_does_not_dangle(shared):
+    directory = shared.define("q")
     (directory / "form.json").write_text("{}")
-    (running.root.scandir / "q").symlink_to("../definitions/q")
-    running.until_up("q")
-    assert running.root.queue("q").form.exists()
+    (shared.root.scandir / "q").symlink_to("../definitions/q")
+    shared.until_up("q")
+    assert shared.root.queue("q").form.exists()
     (directory / "form.json").unlink()
-    wait_until(lambda: not running.root.queue("q").form.is_symlink(), 60)
+    wait_until(lambda: not shared.root.queue("q").form.is_symlink(), 60)
 
 
-def test_a_link_through_a_moving_target_keeps_the_moving_part(running):
-    releases = running.root.path / "releases"
+def test_a_link_through_a_moving_target_keeps_the_moving_part(shared):
+    releases = shared.root.path / "releases"
     for number in ("1", "2"):
-        shutil.copytree(running.define("q"), releases / number / "q")
+        shutil.copytree(shared.define("q"), releases / number / "q")
     (releases / "current").symlink_to("1")
-    (running.root.scandir / "q").symlink_to(releases / "current" / "q")
-    running.until_up("q")
-    assert settings_of(running, "q")["script"] == str(releases / "current/q/run")
+    (shared.root.scandir / "q").symlink_to(releases / "current" / "q")
+    shared.until_up("q")
+    assert settings_of(shared, "q")["script"] == str(releases / "current/q/run")
 
 
-def test_a_new_queue_is_not_restarted_afterwards(running):
-    linked(running, "q", {"num_workers": 2})
-    before = running.child("q")
+@pytest.mark.slow
+def test_a_new_queue_is_not_restarted_afterwards(shared):
+    linked(shared, "q", {"num_workers": 2})
+    before = shared.child("q")
     end = time.monotonic() + 5
     wait_until(lambda: time.monotonic() > end)
-    after = running.child("q")
+    after = shared.child("q")
     assert (after["pid"], after["restarts"]) == (before["pid"], 0)
 
 
-def test_a_changed_config_arrives_without_a_restart(running):
-    directory = linked(running, "q", {"num_workers": 2})
-    pid = running.child("q")["pid"]
+def test_a_changed_config_arrives_without_a_restart(shared):
+    directory = linked(shared, "q", {"num_workers": 2})
+    pid = shared.child("q")["pid"]
     (directory / "config.json").write_text('{"num_workers": 5}')
-    wait_until(lambda: settings_of(running, "q")["num_workers"] == 5, 60)
+    wait_until(lambda: settings_of(shared, "q")["num_workers"] == 5, 60)
     (directory / "config.json").unlink()
-    wait_until(lambda: settings_of(running, "q")["num_workers"] == 1, 60)
-    assert running.child("q")["pid"] == pid
+    wait_until(lambda: settings_of(shared, "q")["num_workers"] == 1, 60)
+    assert shared.child("q")["pid"] == pid
+
+
+def test_a_directory_without_run_is_a_queue_whose_workers_are_elsewhere(shared):
+    directory = shared.define("q", {"pull": {}})
+    (directory / "run").unlink()
+    shared.link("q", directory)
+    shared.until_up("q")
+    assert errors(shared) == {}
+    assert settings_of(shared, "q")["num_workers"] == 0
+    (directory / "config.json").write_text("{}")
+    wait_until(lambda: '"pull": {}' in errors(shared).get("q", ""), 60)
 
 
 # ---- mistakes
@@ -145,89 +152,91 @@ def test_a_changed_config_arrives_without_a_restart(running):
         (lambda d: d.rename(d.with_name("elsewhere")), "leads to"),
     ],
 )
-def test_a_mistake_is_shown_and_the_queue_goes_on(running, mistake, told):
-    directory = linked(running, "q", {"num_workers": 2})
-    pid = running.child("q")["pid"]
+def test_a_mistake_is_shown_and_the_queue_goes_on(shared, mistake, told):
+    directory = linked(shared, "q", {"num_workers": 2})
+    pid = shared.child("q")["pid"]
     mistake(directory)
-    wait_until(lambda: told in errors(running).get("q", ""), 60)
-    assert listed(running) == ["q"]
-    assert settings_of(running, "q")["num_workers"] == 2
-    assert running.child("q")["pid"] == pid
+    wait_until(lambda: told in errors(shared).get("q", ""), 60)
+    assert listed(shared) == ["q"]
+    assert settings_of(shared, "q")["num_workers"] == 2
+    assert shared.child("q")["pid"] == pid
 
 
-def test_a_mistake_that_is_mended_is_shown_no_longer(running):
-    directory = linked(running, "q")
+def test_a_mistake_that_is_mended_is_shown_no_longer(shared):
+    directory = linked(shared, "q")
     (directory / "config.json").write_text("{")
-    wait_until(lambda: "q" in errors(running))
+    wait_until(lambda: "q" in errors(shared))
     (directory / "config.json").write_text('{"num_workers": 4}')
-    wait_until(lambda: errors(running) == {})
-    wait_until(lambda: settings_of(running, "q")["num_workers"] == 4)
+    wait_until(lambda: errors(shared) == {})
+    wait_until(lambda: settings_of(shared, "q")["num_workers"] == 4)
 
 
-def test_what_is_no_link_or_has_no_good_name_is_shown(running):
-    (running.root.scandir / "folder").mkdir()
-    running.link("no.good", running.define("x"))
-    wait_until(lambda: set(errors(running)) == {"folder", "no.good"})
-    assert "is not a symlink" in errors(running)["folder"]
-    assert "invalid characters" in errors(running)["no.good"]
-    assert listed(running) == []
+def test_what_is_no_link_or_has_no_good_name_is_shown(shared):
+    (shared.root.scandir / "folder").mkdir()
+    shared.link("no.good", shared.define("x"))
+    wait_until(lambda: set(errors(shared)) == {"folder", "no.good"})
+    assert "is not a symlink" in errors(shared)["folder"]
+    assert "invalid characters" in errors(shared)["no.good"]
+    assert listed(shared) == []
 
 
-def test_a_scandir_that_cannot_be_read_removes_nothing(running):
-    linked(running, "q")
-    running.root.scandir.rename(running.root.path / "away")
-    wait_until(lambda: "scandir" in errors(running), 60)
-    assert listed(running) == ["q"]
-    (running.root.path / "away").rename(running.root.scandir)
-    wait_until(lambda: errors(running) == {}, 60)
-    assert listed(running) == ["q"]
+@pytest.mark.slow
+def test_a_scandir_that_cannot_be_read_removes_nothing(shared):
+    linked(shared, "q")
+    shared.root.scandir.rename(shared.root.path / "away")
+    wait_until(lambda: "scandir" in errors(shared), 60)
+    assert listed(shared) == ["q"]
+    (shared.root.path / "away").rename(shared.root.scandir)
+    wait_until(lambda: errors(shared) == {}, 60)
+    assert listed(shared) == ["q"]
 
 
 # ---- removing, the trash, coming back
 
 
 def test_a_removed_link_moves_the_queue_to_the_trash_and_a_new_one_brings_it_back(
-    running,
+    shared,
 ):
-    directory = linked(running, "q")
-    keepsake = running.root.queue("q").path / "keepsake"
+    directory = linked(shared, "q")
+    keepsake = shared.root.queue("q").path / "keepsake"
     keepsake.write_text("1")
-    (running.root.scandir / "q").unlink()
-    wait_until(lambda: listed(running) == [])
-    [one] = trash.ls(running.root)
+    (shared.root.scandir / "q").unlink()
+    wait_until(lambda: listed(shared) == [])
+    [one] = trash.ls(shared.root)
     assert one.name == "q"
     assert (one.path / "keepsake").exists()
-    running.link("q", directory)
-    running.until_up("q")
+    shared.link("q", directory)
+    shared.until_up("q")
     assert keepsake.read_text() == "1"
-    assert trash.ls(running.root) == []
+    assert trash.ls(shared.root) == []
 
 
-def test_kept_trash_does_not_come_back(running):
-    directory = linked(running, "q")
-    (running.root.queue("q").path / "keepsake").write_text("1")
-    (running.root.scandir / "q").unlink()
-    wait_until(lambda: listed(running) == [])
-    trash.keep(running.root, "q")
-    running.link("q", directory)
-    running.until_up("q")
-    assert not (running.root.queue("q").path / "keepsake").exists()
-    [one] = trash.ls(running.root)
+def test_kept_trash_does_not_come_back(shared):
+    directory = linked(shared, "q")
+    (shared.root.queue("q").path / "keepsake").write_text("1")
+    (shared.root.scandir / "q").unlink()
+    wait_until(lambda: listed(shared) == [])
+    trash.keep(shared.root, "q")
+    shared.link("q", directory)
+    shared.until_up("q")
+    assert not (shared.root.queue("q").path / "keepsake").exists()
+    [one] = trash.ls(shared.root)
     assert one.kept
     assert list(trash.empty([one])) == [one]
-    assert trash.ls(running.root) == []
+    assert trash.ls(shared.root) == []
 
 
-def test_a_link_that_is_replaced_in_two_steps_removes_nothing(running):
-    directory = linked(running, "q")
+@pytest.mark.slow
+def test_a_link_that_is_replaced_in_two_steps_removes_nothing(shared):
+    directory = linked(shared, "q")
     for _ in range(5):
-        pid = running.until_up("q")["pid"]
-        times = [replaced(running, directory) for _ in range(5)]
+        pid = shared.until_up("q")["pid"]
+        times = [replaced(shared, directory) for _ in range(5)]
         time.sleep(3)
         if sum(times) < GONE_FOR:
             break  # else a busy machine came between, and it was removed indeed
-    assert running.child("q")["pid"] == pid
-    assert trash.ls(running.root) == []
+    assert shared.child("q")["pid"] == pid
+    assert trash.ls(shared.root) == []
 
 
 def replaced(daemon, directory):
@@ -238,6 +247,7 @@ def replaced(daemon, directory):
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_queues_made_through_the_api_are_not_scandirs(daemon):
     daemon.start()
     daemon.create("api")
@@ -252,14 +262,15 @@ def test_queues_made_through_the_api_are_not_scandirs(daemon):
     assert settings_of(daemon, "api")["script"] == str(daemon.script)
 
 
-def test_a_linked_queue_that_was_deleted_stays_deleted_until_it_is_linked_anew(running):
-    directory = linked(running, "q")
-    assert running.ask("delete_queue", "q")[0] == "ok"
-    wait_until(lambda: "was deleted" in errors(running).get("q", ""), 60)
-    assert listed(running) == []
-    (running.root.scandir / "q").unlink()
-    running.link("q", directory)
-    running.until_up("q")
+@pytest.mark.slow
+def test_a_linked_queue_that_was_deleted_stays_deleted_until_it_is_linked_anew(shared):
+    directory = linked(shared, "q")
+    assert shared.ask("delete_queue", "q")[0] == "ok"
+    wait_until(lambda: "was deleted" in errors(shared).get("q", ""), 60)
+    assert listed(shared) == []
+    (shared.root.scandir / "q").unlink()
+    shared.link("q", directory)
+    shared.until_up("q")
 
 
 def test_queues_of_the_ancestor_are_adopted_when_linked_and_else_left_alone(daemon):
@@ -290,13 +301,13 @@ def test_only_the_trash_that_was_looked_at_is_deleted(daemon):
     assert list(trash.empty(shown)) == []
 
 
-def test_a_trash_that_is_owned_or_unknown_is_not_touched(running):
-    running.create("q")
+def test_a_trash_that_is_owned_or_unknown_is_not_touched(shared):
+    shared.create("q")
     with pytest.raises(Refused):
-        trash.put(running.root, running.root.queue("q"))
+        trash.put(shared.root, shared.root.queue("q"))
     with pytest.raises(NoSuchQueue):
-        trash.keep(running.root, "q")
-    assert running.ask_queue("q", "ping") == ["pong"]
+        trash.keep(shared.root, "q")
+    assert shared.ask_queue("q", "ping") == ["pong"]
 
 
 # ---- hints
@@ -336,14 +347,15 @@ def babble(sock, heard):
             heard.release()
 
 
-def test_a_flag_made_by_hand_reaches_the_queue_at_once(running):
-    linked(running, "q")
-    running.root.down("q").touch()
-    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"])
-    running.root.down("q").unlink()
-    wait_until(lambda: running.ask_queue("q", "status") == ["UP"])
+def test_a_flag_made_by_hand_reaches_the_queue_at_once(shared):
+    linked(shared, "q")
+    shared.root.down("q").touch()
+    wait_until(lambda: shared.ask_queue("q", "status") == ["DOWN"])
+    shared.root.down("q").unlink()
+    wait_until(lambda: shared.ask_queue("q", "status") == ["UP"])
 
 
+@pytest.mark.slow
 def test_scandir_goes_on_after_kill_and_when_the_supervisor_is_annoyed(running):
     linked(running, "q")
     dead = running.kill("scandir")

@@ -56,6 +56,7 @@ def test_what_another_rq_hands_on_is_taken_as_it_is(queue):
     assert queue.get(copy)["priority"] == 6
 
 
+@pytest.mark.slow
 def test_what_comes_through_the_other_door_is_taken_as_it_is(queue):
     folder = queue.root.path / "coming"
     folder.mkdir()

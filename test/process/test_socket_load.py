@@ -186,6 +186,7 @@ def starved(queue: RunningQueue) -> Iterator[None]:
         resource.prlimit(queue.pid, resource.RLIMIT_NOFILE, old)
 
 
+@pytest.mark.slow
 def test_a_queue_that_can_take_no_connection_says_so_once_and_does_not_spin(queue):
     said = queue.log().count("connections cannot be accepted")
     with contextlib.contextmanager(starved)(queue):
@@ -208,6 +209,7 @@ def ticks(pid: int) -> int:
     return int(words[11]) + int(words[12])
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_can_take_no_connection_says_so_once(tmp_path):
     with daemon_on(tmp_path / "root") as daemon:
         daemon.start()

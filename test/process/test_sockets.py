@@ -37,10 +37,12 @@ ROLES = {
     "queue": {
         Role.VIEWER: "kinds ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
-        "restored",
-        Role.PRODUCER: "wake create_message prep_message single_que attach_message "
+        "restored await_end leases",
+        Role.PRODUCER: "wake create_message create_messages prep_message single_que "
+        "attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "
         "commit_txn abort_txn",
+        Role.WORKER: "lease start renew progress log file finish release",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
         "cancel_message cancel_batch retry_message run_message ack_errs resolve_owed",
         Role.ADMIN: "shutdown mind restore",
@@ -128,6 +130,7 @@ def test_members_of_other_groups_are_no_admins(site):
     assert is_refused(reply, "pause_queue")
 
 
+@pytest.mark.slow
 def test_more_groups_than_python_reads_of_the_kernel_are_looked_up_by_name(site):
     with acting_as(STRANGER, 0, [*range(100, 500), 1]):
         reply = asked(site, "supervisor", "pause_queue", "mail")

@@ -58,6 +58,7 @@ def requests(queue: RunningQueue, old: str, prepared: str) -> list[tuple[str, ob
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spare", [0, 1, 2])
 def test_a_queue_without_descriptors_blames_neither_disk_nor_message(queue, spare):
     old = queue.run()["msg_id"]
@@ -96,6 +97,7 @@ def test_an_attachment_that_needs_a_descriptor_too_many_may_be_sent_again(queue)
     assert queue.ok("commit_message", {"msg_id": prepared}) == "msg commited"
 
 
+@pytest.mark.slow
 def test_waiting_messages_are_not_lost_by_a_start_without_descriptors(tmp_path):
     with running_queue(tmp_path / "root") as queue:
         ids = [queue.send(due=4e9) for _ in range(50)]
@@ -146,6 +148,7 @@ def test_a_checkpoint_without_a_descriptor_waits(tmp_path):
     assert ran.stdout.startswith("Refused no room for a checkpoint"), ran
 
 
+@pytest.mark.slow
 def test_a_config_that_cannot_be_read_now_is_read_later(queue):
     limit = resource.RLIMIT_NOFILE
     before = resource.prlimit(queue.pid, limit)

@@ -27,12 +27,6 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-def daemon(tmp_path):
-    with daemon_on(tmp_path / "root") as daemon:
-        yield daemon
-
-
-@pytest.fixture
 def running(daemon):
     daemon.start()
     return daemon
@@ -63,15 +57,15 @@ def writable_pipes(pid):
 # ---- commands
 
 
-def test_every_command_answers_as_the_ancestor_did(running):
-    ask = running.ask
+def test_every_command_answers_as_the_ancestor_did(shared):
+    ask = shared.ask
     assert ask("ping") == ["pong"]
     assert isinstance(ask("uptime")[0], int)
     assert ask("environment") == ["test"]
     assert ask("queues") == []
-    running.create("one")
+    shared.create("one")
     assert ask("queues") == ["one"]
-    one = {"name": "one", "script": str(running.script)}
+    one = {"name": "one", "script": str(shared.script)}
     assert ask("create_queue", one) == ["fail", "already created"]
     bad = {"name": "../one", "script": "x"}
     assert ask("create_queue", bad) == ["fail", "queue name has invalid characters"]
@@ -88,13 +82,13 @@ def test_every_command_answers_as_the_ancestor_did(running):
     assert ask("whatever") == ["error"]
 
 
-def test_a_created_queue_has_a_normal_config(running):
-    asked = {"name": "n", "script": str(running.script), "num_workers": "7"}
-    running.ask("create_queue", asked)
-    written = config.read_json(running.root.queue("n").config)
+def test_a_created_queue_has_a_normal_config(shared):
+    asked = {"name": "n", "script": str(shared.script), "num_workers": "7"}
+    shared.ask("create_queue", asked)
+    written = config.read_json(shared.root.queue("n").config)
     assert written == {
         "name": "n",
-        "script": str(running.script),
+        "script": str(shared.script),
         "num_workers": 7,
         "exec_prefix": "bash -lc ",
         "env_vars": {},
@@ -103,34 +97,34 @@ def test_a_created_queue_has_a_normal_config(running):
     }
 
 
-def test_a_config_with_a_mistake_makes_no_queue(running):
-    reply = running.ask("create_queue", {"name": "n", "script": "x", "num_worker": 1})
+def test_a_config_with_a_mistake_makes_no_queue(shared):
+    reply = shared.ask("create_queue", {"name": "n", "script": "x", "num_worker": 1})
     assert reply[0] == "fail"
     assert "num_workers" in reply[1]
-    assert not running.root.queue("n").path.exists()
+    assert not shared.root.queue("n").path.exists()
 
 
-def test_down_and_pause_are_files_that_the_queue_heeds_at_once(running):
-    running.create("q")
-    running.ask("pause_queue", "q")
-    assert running.root.pause("q").exists()
-    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"])
-    running.ask("down_queue", "q")
-    wait_until(lambda: running.ask_queue("q", "status") == ["DOWN"])
-    running.ask("up_queue", "q")
-    running.ask("resume_queue", "q")
-    assert not running.root.down("q").exists()
-    wait_until(lambda: running.ask_queue("q", "status") == ["UP"])
+def test_down_and_pause_are_files_that_the_queue_heeds_at_once(shared):
+    shared.create("q")
+    shared.ask("pause_queue", "q")
+    assert shared.root.pause("q").exists()
+    wait_until(lambda: shared.ask_queue("q", "status") == ["PAUSE"])
+    shared.ask("down_queue", "q")
+    wait_until(lambda: shared.ask_queue("q", "status") == ["DOWN"])
+    shared.ask("up_queue", "q")
+    shared.ask("resume_queue", "q")
+    assert not shared.root.down("q").exists()
+    wait_until(lambda: shared.ask_queue("q", "status") == ["UP"])
 
 
-def test_a_deleted_queue_lies_in_the_trash_whole(running):
-    running.create("q")
-    inode = running.root.queue("q").path.stat().st_ino
-    running.ask("delete_queue", "q")
-    wait_until(lambda: running.ask("queues") == [])
-    assert (running.root.trash / f"q.{inode}" / "config.json").exists()
-    assert not running.root.queue("q").path.exists()
-    running.create("q")
+def test_a_deleted_queue_lies_in_the_trash_whole(shared):
+    shared.create("q")
+    inode = shared.root.queue("q").path.stat().st_ino
+    shared.ask("delete_queue", "q")
+    wait_until(lambda: shared.ask("queues") == [])
+    assert (shared.root.trash / f"q.{inode}" / "config.json").exists()
+    assert not shared.root.queue("q").path.exists()
+    shared.create("q")
 
 
 def test_a_deletion_that_was_answered_is_done_after_a_crash(daemon):
@@ -146,24 +140,24 @@ def test_a_deletion_that_was_answered_is_done_after_a_crash(daemon):
     assert len(os.listdir(daemon.root.trash)) == 1
 
 
-def test_a_restart_gives_a_new_process(running):
-    running.create("q")
-    before = running.child("q")["pid"]
-    running.ask("restart_queue", "q")
-    wait_until(lambda: running.is_up("q") and running.child("q")["pid"] != before)
-    assert running.child("q")["restarts"] == 0
+def test_a_restart_gives_a_new_process(shared):
+    shared.create("q")
+    before = shared.child("q")["pid"]
+    shared.ask("restart_queue", "q")
+    wait_until(lambda: shared.is_up("q") and shared.child("q")["pid"] != before)
+    assert shared.child("q")["restarts"] == 0
 
 
 # ---- one instance
 
 
-def test_a_second_supervisor_names_the_first_and_ends(running):
-    told = running.command("rq.supervisor")
+def test_a_second_supervisor_names_the_first_and_ends(shared):
+    told = shared.command("rq.supervisor")
     second = subprocess.run(**told, capture_output=True, timeout=60, check=False)
     assert second.returncode == 1
-    assert str(running.process.pid) in second.stderr.decode()
+    assert str(shared.process.pid) in second.stderr.decode()
     assert second.stderr.decode().count("\n") == 1
-    assert running.ask("ping") == ["pong"]
+    assert shared.ask("ping") == ["pong"]
 
 
 def test_a_root_without_config_is_refused_in_one_sentence(tmp_path, daemon):
@@ -178,6 +172,7 @@ def test_a_root_without_config_is_refused_in_one_sentence(tmp_path, daemon):
 # ---- kill -9
 
 
+@pytest.mark.slow
 def test_a_killed_queue_comes_back_each_time_a_little_later(running):
     running.create("q")
     gaps = []
@@ -193,39 +188,41 @@ def test_a_killed_queue_comes_back_each_time_a_little_later(running):
     assert "was killed by SIGKILL" in log
 
 
-def test_a_queue_killed_by_a_signal_without_a_name_comes_back(running):
-    running.create("q")
-    dead = running.child("q")["pid"]
+def test_a_queue_killed_by_a_signal_without_a_name_comes_back(shared):
+    shared.create("q")
+    dead = shared.child("q")["pid"]
     os.kill(dead, signal.SIGRTMIN + 1)
-    wait_until(lambda: running.child("q")["pid"] not in (dead, None), 60)
-    running.until_up("q", 60)
-    log = (running.root.log / "queuemgr.log").read_text()
+    wait_until(lambda: shared.child("q")["pid"] not in (dead, None), 60)
+    shared.until_up("q", 60)
+    log = (shared.root.log / "queuemgr.log").read_text()
     assert f"was killed by signal {signal.SIGRTMIN + 1}" in log
 
 
 @pytest.mark.parametrize("helper", ["scandir", "timers"])
-def test_a_killed_helper_comes_back_and_takes_nothing_with_it(running, helper):
-    running.create("q")
-    queue = running.child("q")["pid"]
-    dead = running.kill(helper)
-    wait_until(lambda: running.is_up(helper) and running.child(helper)["pid"] != dead)
-    assert running.child("q")["pid"] == queue
-    assert running.process.poll() is None
+def test_a_killed_helper_comes_back_and_takes_nothing_with_it(shared, helper):
+    shared.create("q")
+    queue = shared.child("q")["pid"]
+    dead = shared.kill(helper)
+    wait_until(lambda: shared.is_up(helper) and shared.child(helper)["pid"] != dead)
+    assert shared.child("q")["pid"] == queue
+    assert shared.process.poll() is None
 
 
-def test_queues_outlive_the_fork_server_and_a_new_one_serves(running):
-    running.create("q")
-    queue = running.child("q")["pid"]
-    dead = running.kill("forks")
-    wait_until(lambda: running.is_up("forks") and running.child("forks")["pid"] != dead)
-    assert running.child("q")["pid"] == queue
-    assert running.ask_queue("q", "ping") == ["pong"]
-    running.create("later")
+@pytest.mark.slow
+def test_queues_outlive_the_fork_server_and_a_new_one_serves(shared):
+    shared.create("q")
+    queue = shared.child("q")["pid"]
+    dead = shared.kill("forks")
+    wait_until(lambda: shared.is_up("forks") and shared.child("forks")["pid"] != dead)
+    assert shared.child("q")["pid"] == queue
+    assert shared.ask_queue("q", "ping") == ["pong"]
+    shared.create("later")
     # Its death is noticed although its parent is gone.
-    running.kill("q")
-    wait_until(lambda: running.is_up("q") and running.child("q")["pid"] != queue)
+    shared.kill("q")
+    wait_until(lambda: shared.is_up("q") and shared.child("q")["pid"] != queue)
 
 
+@pytest.mark.slow
 def test_a_new_supervisor_takes_over_the_queues_of_a_killed_one(daemon):
     daemon.start()
     daemon.create("a")
@@ -250,6 +247,7 @@ def test_a_new_supervisor_takes_over_the_queues_of_a_killed_one(daemon):
     assert daemon.processes() == []
 
 
+@pytest.mark.slow
 def test_everything_ends_when_the_supervisor_is_killed_for_good(daemon):
     daemon.start()
     daemon.create("a")
@@ -260,6 +258,7 @@ def test_everything_ends_when_the_supervisor_is_killed_for_good(daemon):
     daemon.until_up("a")
 
 
+@pytest.mark.slow
 def test_a_supervisor_is_not_kept_from_starting_by_queues_that_still_end(daemon):
     daemon.start()
     daemon.create("a")
@@ -331,55 +330,57 @@ def _listen(inbox, heard):
 # ---- queues that cannot start
 
 
-def test_a_queue_that_only_a_person_can_mend_is_not_tried_again(running):
-    running.create("q")
-    config_path = running.root.queue("q").config
+@pytest.mark.slow
+def test_a_queue_that_only_a_person_can_mend_is_not_tried_again(shared):
+    shared.create("q")
+    config_path = shared.root.queue("q").config
     good = config_path.read_text()
     config_path.write_text('{"name": "q", "scrip": "x"}')
-    running.ask("restart_queue", "q")
-    wait_until(lambda: running.child("q")["state"] == Child.FATAL)
-    assert "script" in running.child("q")["reason"]
-    assert running.ask("queues") == ["q"]
-    assert running.ask("restart_queue", "q") == ["ok", "q"]
-    wait_until(lambda: running.child("q")["restarts"] == 2)
+    shared.ask("restart_queue", "q")
+    wait_until(lambda: shared.child("q")["state"] == Child.FATAL)
+    assert "script" in shared.child("q")["reason"]
+    assert shared.ask("queues") == ["q"]
+    assert shared.ask("restart_queue", "q") == ["ok", "q"]
+    wait_until(lambda: shared.child("q")["restarts"] == 2)
     config_path.write_text(good)
-    running.until_up("q")
+    shared.until_up("q")
 
 
-def test_a_config_that_is_mended_before_the_end_is_heard_of_is_tried(running):
-    running.create("q")
-    config_path = running.root.queue("q").config
+@pytest.mark.slow
+def test_a_config_that_is_mended_before_the_end_is_heard_of_is_tried(shared):
+    shared.create("q")
+    config_path = shared.root.queue("q").config
     good = config_path.read_text()
     config_path.write_text('{"name": "q", "scrip": "x"}')
-    forks = running.child("forks")["pid"]
+    forks = shared.child("forks")["pid"]
     os.kill(forks, signal.SIGSTOP)
     try:
-        running.kill("q")
-        wait_until(lambda: running.child("q")["state"] == Child.STARTING)
-        running.process.send_signal(signal.SIGSTOP)
+        shared.kill("q")
+        wait_until(lambda: shared.child("q")["state"] == Child.STARTING)
+        shared.process.send_signal(signal.SIGSTOP)
     finally:
         os.kill(forks, signal.SIGCONT)
     try:
-        log = running.root.log / "queue-q.log"
+        log = shared.root.log / "queue-q.log"
         wait_until(lambda: "'scrip'" in log.read_text())
         config_path.write_text(good)
     finally:
-        running.process.send_signal(signal.SIGCONT)
-    running.until_up("q")
+        shared.process.send_signal(signal.SIGCONT)
+    shared.until_up("q")
 
 
-def test_hup_takes_up_what_was_made_by_hand_and_drops_what_is_gone(running):
-    running.create("old")
-    path = running.root.queue("new").path
+def test_hup_takes_up_what_was_made_by_hand_and_drops_what_is_gone(shared):
+    shared.create("old")
+    path = shared.root.queue("new").path
     path.mkdir()
     files.write_state(
-        path / "config.json", {"name": "new", "script": str(running.script)}
+        path / "config.json", {"name": "new", "script": str(shared.script)}
     )
-    running.root.queue("old").config.unlink()
-    running.process.send_signal(signal.SIGHUP)
-    running.until_up("new")
-    wait_until(lambda: running.ask("queues") == ["new"])
-    assert running.root.queue("old").path.exists()
+    shared.root.queue("old").config.unlink()
+    shared.process.send_signal(signal.SIGHUP)
+    shared.until_up("new")
+    wait_until(lambda: shared.ask("queues") == ["new"])
+    assert shared.root.queue("old").path.exists()
 
 
 def test_hup_takes_up_what_has_changed_in_the_config(running):
@@ -411,22 +412,23 @@ def test_what_is_no_queue_is_left_alone(daemon):
 # ---- bad clients
 
 
-def test_bad_clients_cost_only_themselves(running):
-    running.create("q")
-    before = {one["name"]: one["pid"] for one in running.children()}
-    sockets = [running.root.supervisor_socket, running.root.queue("q").socket]
+@pytest.mark.slow
+def test_bad_clients_cost_only_themselves(shared):
+    shared.create("q")
+    before = {one["name"]: one["pid"] for one in shared.children()}
+    sockets = [shared.root.supervisor_socket, shared.root.queue("q").socket]
     silent = [line for path in sockets for line in annoy(path)]
-    assert running.ask("ping") == ["pong"]
-    assert running.ask_queue("q", "ping") == ["pong"]
-    assert {one["name"]: one["pid"] for one in running.children()} == before
+    assert shared.ask("ping") == ["pong"]
+    assert shared.ask_queue("q", "ping") == ["pong"]
+    assert {one["name"]: one["pid"] for one in shared.children()} == before
     # Half a frame is given up after its deadline.
     assert silent[0].recv(10) == b""
     for line in silent:
         line.close()
 
 
-def test_many_silent_connections_do_not_shut_others_out_for_good(running):
-    path = running.root.supervisor_socket
+def test_many_silent_connections_do_not_shut_others_out_for_good(shared):
+    path = shared.root.supervisor_socket
     lines = []
     for _ in range(300):
         with contextlib.suppress(OSError):
@@ -435,7 +437,7 @@ def test_many_silent_connections_do_not_shut_others_out_for_good(running):
             lines.append(line)
     for line in lines:
         line.close()
-    wait_until(lambda: running.ask("ping") == ["pong"])
+    wait_until(lambda: shared.ask("ping") == ["pong"])
 
 
 # ---- descriptors, places
@@ -480,10 +482,10 @@ def test_nobody_answers_when_it_does_not_run(daemon):
         client.ask(daemon.root.supervisor_socket, "ping")
 
 
-def test_status_tells_what_the_command_line_needs(running):
-    running.create("q")
-    status = running.ask("status")
-    assert status["pid"] == running.process.pid
+def test_status_tells_what_the_command_line_needs(shared):
+    shared.create("q")
+    status = shared.ask("status")
+    assert status["pid"] == shared.process.pid
     assert status["environment"] == "test"
     kinds = {one["kind"] for one in status["children"]}
     assert kinds == {"forks", "scandir", "timers", "queue"}
@@ -504,6 +506,7 @@ def test_status_tells_what_the_command_line_needs(running):
 # ---- what cannot be started
 
 
+@pytest.mark.slow
 def test_a_queue_whose_lock_cannot_be_opened_is_tried_again_and_ends(running):
     running.create("a")
     running.create("b")
@@ -525,6 +528,7 @@ def test_a_queue_whose_lock_cannot_be_opened_is_tried_again_and_ends(running):
     assert running.processes() == []
 
 
+@pytest.mark.slow
 def test_a_supervisor_without_descriptors_tries_again_and_ends(running):
     running.create("a")
     pid = running.process.pid
@@ -552,6 +556,7 @@ def test_a_supervisor_without_descriptors_tries_again_and_ends(running):
 # ---- what lies in queue/ and is none
 
 
+@pytest.mark.slow
 def test_a_link_to_a_queue_is_no_queue_and_its_deletion_harms_none(running):
     running.create("a")
     kept = running.ask_queue("a", "create_message", {"dest": "a", "due": 4e9})
@@ -580,13 +585,13 @@ def test_a_link_to_a_queue_is_no_queue_and_its_deletion_harms_none(running):
     assert not os.path.lexists(link.path)
 
 
-def test_what_cannot_be_a_queue_is_named(running):
-    odd = running.root.queues / "two words"
+def test_what_cannot_be_a_queue_is_named(shared):
+    odd = shared.root.queues / "two words"
     odd.mkdir()
     (odd / "config.json").write_text("{}")
-    assert "letters" in running.ask("status")["unusable"]["two words"]
+    assert "letters" in shared.ask("status")["unusable"]["two words"]
     done = subprocess.run(
-        **running.command("rq.cli", "status"),
+        **shared.command("rq.cli", "status"),
         capture_output=True,
         text=True,
         check=False,

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from harness.supervisor import annoy, connect, daemon_on
+from harness.supervisor import annoy, connect
 from harness.waiting import wait_until
 
 from rq import client, config, names, wire
@@ -26,12 +26,6 @@ SAMPLE = """{
 }
 
 """
-
-
-@pytest.fixture
-def daemon(tmp_path):
-    with daemon_on(tmp_path / "root") as daemon:
-        yield daemon
 
 
 @pytest.fixture
@@ -81,6 +75,7 @@ def test_the_seeds_sample_fires_at_once_and_then_daily(running):
     assert row(running, "daily")["result"].startswith("sent http://127.0.0.1:3333/q/cl")
 
 
+@pytest.mark.slow
 def test_touch_relink_and_restart_fire_nothing_again(daemon):
     daemon.start()
     daemon.create("q")
@@ -101,18 +96,20 @@ def test_touch_relink_and_restart_fire_nothing_again(daemon):
     assert fired(daemon, "q") == 1
 
 
-def test_a_removed_timer_is_forgotten(running):
-    running.create("q")
-    path = write(running, "t")
-    wait_until(lambda: fired(running, "q") == 1)
+@pytest.mark.slow
+def test_a_removed_timer_is_forgotten(shared):
+    shared.create("q")
+    path = write(shared, "t")
+    wait_until(lambda: fired(shared, "q") == 1)
     path.unlink()
-    state = running.root.timers_state
+    state = shared.root.timers_state
     wait_until(lambda: config.read_json(state)["timers"] == {})
-    assert ask(running, "get_timers") == []
-    write(running, "t")
-    wait_until(lambda: fired(running, "q") == 2)
+    assert ask(shared, "get_timers") == []
+    write(shared, "t")
+    wait_until(lambda: fired(shared, "q") == 2)
 
 
+@pytest.mark.slow
 def test_a_due_timer_fires_soon(daemon):
     last = time.time() - 60 + 4
     kept = {"timers": {"t": {"last": last}}, "errors": {}}
@@ -129,6 +126,7 @@ def test_a_due_timer_fires_soon(daemon):
     assert sent < max(begun, last + 60) + 20
 
 
+@pytest.mark.slow
 def test_after_a_long_stop_it_fires_once(daemon):
     kept = {"timers": {"t": {"last": time.time() - 1e6}}, "errors": {}}
     files.write_state(daemon.root.timers_state, kept)
@@ -140,94 +138,101 @@ def test_after_a_long_stop_it_fires_once(daemon):
     assert fired(daemon, "q") == 1
 
 
-def test_a_queue_that_is_not_up_is_skipped_and_that_is_shown(running):
-    running.create("q")
-    running.ask("pause_queue", "q")
-    wait_until(lambda: running.ask_queue("q", "status") == ["PAUSE"])
-    write(running, "t")
-    wait_until(lambda: row(running, "t")["result"] == "skipped: queue q is paused")
-    assert row(running, "t")["due"] > time.time() + 80000
-    assert fired(running, "q") == 0
+@pytest.mark.slow
+def test_a_queue_that_is_not_up_is_skipped_and_that_is_shown(shared):
+    shared.create("q")
+    shared.ask("pause_queue", "q")
+    wait_until(lambda: shared.ask_queue("q", "status") == ["PAUSE"])
+    write(shared, "t")
+    wait_until(lambda: row(shared, "t")["result"] == "skipped: queue q is paused")
+    assert row(shared, "t")["due"] > time.time() + 80000
+    assert fired(shared, "q") == 0
 
 
-def test_a_queue_that_comes_later_gets_its_message_then(running):
-    write(running, "t")
-    wait_until(lambda: row(running, "t")["error"] == "there is no queue 'q'")
-    assert "t" in running.ask("status")["timers"]["errors"]
-    running.create("q")
-    wait_until(lambda: fired(running, "q") == 1, 60)
-    wait_until(lambda: row(running, "t")["error"] == "")
-    wait_until(lambda: running.ask("status")["timers"]["errors"] == {})
+@pytest.mark.slow
+def test_a_queue_that_comes_later_gets_its_message_then(shared):
+    write(shared, "t")
+    wait_until(lambda: row(shared, "t")["error"] == "there is no queue 'q'")
+    assert "t" in shared.ask("status")["timers"]["errors"]
+    shared.create("q")
+    wait_until(lambda: fired(shared, "q") == 1, 60)
+    wait_until(lambda: row(shared, "t")["error"] == "")
+    wait_until(lambda: shared.ask("status")["timers"]["errors"] == {})
 
 
-def test_wrong_files_are_shown_and_the_others_go_on(running):
-    running.create("q")
-    (running.root.timers / "bad.json").write_text("{")
-    (running.root.timers / "old.yaml").write_text("period: 60\n")
-    (running.root.timers / "gone.json").symlink_to("/nonexistent/gone.json")
-    (running.root.timers / "endless.json").symlink_to("/dev/zero")
-    os.mkfifo(running.root.timers / "fifo.json")
-    write(running, "good")
-    wait_until(lambda: fired(running, "q") == 1)
-    errors = ask(running, "status")["errors"]
+@pytest.mark.slow
+def test_wrong_files_are_shown_and_the_others_go_on(shared):
+    shared.create("q")
+    (shared.root.timers / "bad.json").write_text("{")
+    (shared.root.timers / "old.yaml").write_text("period: 60\n")
+    (shared.root.timers / "gone.json").symlink_to("/nonexistent/gone.json")
+    (shared.root.timers / "endless.json").symlink_to("/dev/zero")
+    os.mkfifo(shared.root.timers / "fifo.json")
+    write(shared, "good")
+    wait_until(lambda: fired(shared, "q") == 1)
+    errors = ask(shared, "status")["errors"]
     wrong = {"bad.json", "old.yaml", "gone.json", "endless.json", "fifo.json"}
     assert set(errors) == wrong
     assert "YAML" in errors["old.yaml"]
     assert "not a regular file" in errors["fifo.json"]
-    assert [one for one, _ in ask(running, "get_timers")] == ["good"]
-    (running.root.timers / "bad.json").unlink()
-    wait_until(lambda: "bad.json" not in ask(running, "status")["errors"])
+    assert [one for one, _ in ask(shared, "get_timers")] == ["good"]
+    (shared.root.timers / "bad.json").unlink()
+    wait_until(lambda: "bad.json" not in ask(shared, "status")["errors"])
 
 
-def test_a_timer_that_breaks_and_is_mended_keeps_its_beat(running):
-    running.create("q")
-    path = write(running, "t")
-    wait_until(lambda: fired(running, "q") == 1)
-    wait_until(lambda: row(running, "t")["last"])
-    due = row(running, "t")["due"]
+@pytest.mark.slow
+def test_a_timer_that_breaks_and_is_mended_keeps_its_beat(shared):
+    shared.create("q")
+    path = write(shared, "t")
+    wait_until(lambda: fired(shared, "q") == 1)
+    wait_until(lambda: row(shared, "t")["last"])
+    due = row(shared, "t")["due"]
     path.write_text("{")
-    wait_until(lambda: ask(running, "get_timers") == [])
-    write(running, "t")
-    wait_until(lambda: row(running, "t")["due"] == due)
-    assert fired(running, "q") == 1
+    wait_until(lambda: ask(shared, "get_timers") == [])
+    write(shared, "t")
+    wait_until(lambda: row(shared, "t")["due"] == due)
+    assert fired(shared, "q") == 1
 
 
-def test_params_arrive_and_a_remote_dest_goes_to_relay(running):
-    running.create("relay")
-    write(running, "t", dest="http://127.0.0.1:1/q/far", param1="a", param2="b")
-    wait_until(lambda: fired(running, "relay") == 1)
+@pytest.mark.slow
+def test_params_arrive_and_a_remote_dest_goes_to_relay(shared):
+    shared.create("relay")
+    write(shared, "t", dest="http://127.0.0.1:1/q/far", param1="a", param2="b")
+    wait_until(lambda: fired(shared, "relay") == 1)
 
 
-def test_a_queue_that_hangs_delays_no_other(running):
-    running.create("q")
-    hanging = running.root.queue("hang").path
+@pytest.mark.slow
+def test_a_queue_that_hangs_delays_no_other(shared):
+    shared.create("q")
+    hanging = shared.root.queue("hang").path
     hanging.mkdir()
     sock = client.listen(hanging / "queue.sock")
-    write(running, "a", dest="hang")
-    write(running, "b")
-    wait_until(lambda: fired(running, "q") == 1, 60)
-    wait_until(lambda: "did not answer" in row(running, "a")["error"], 60)
+    write(shared, "a", dest="hang")
+    write(shared, "b")
+    wait_until(lambda: fired(shared, "q") == 1, 60)
+    wait_until(lambda: "did not answer" in row(shared, "a")["error"], 60)
     # Nothing was sent, so it is tried soon and not a day later.
-    assert row(running, "a")["due"] < time.time() + 3600
+    assert row(shared, "a")["due"] < time.time() + 3600
     sock.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "said", [b"+PONG and good night\r\n", wire.frame(b'["a","b"]')]
 )
-def test_what_is_no_queue_is_tried_again_later_and_shown(running, said):
-    odd = running.root.queue("odd").path
+def test_what_is_no_queue_is_tried_again_later_and_shown(shared, said):
+    odd = shared.root.queue("odd").path
     odd.mkdir()
     with client.listen(odd / "queue.sock") as sock:
         sock.setblocking(True)
         talker = threading.Thread(target=babble, args=(sock, said), daemon=True)
         talker.start()
-        write(running, "t", dest="odd")
-        wait_until(lambda: row(running, "t")["error"] != "", 60)
+        write(shared, "t", dest="odd")
+        wait_until(lambda: row(shared, "t")["error"] != "", 60)
         sock.shutdown(socket.SHUT_RDWR)
         talker.join(60)
-    assert row(running, "t")["result"] == "failed"
-    kept = running.root.timers_state
+    assert row(shared, "t")["result"] == "failed"
+    kept = shared.root.timers_state
     wait_until(lambda: config.read_json(kept)["timers"]["t"]["failures"] >= 1)
 
 
@@ -240,22 +245,24 @@ def babble(sock, said):
                 line.sendall(said)
 
 
-def test_bad_clients_cost_only_themselves(running):
-    running.create("q")
-    pid = running.child("timers")["pid"]
-    path = running.root.timers_socket
+@pytest.mark.slow
+def test_bad_clients_cost_only_themselves(shared):
+    shared.create("q")
+    pid = shared.child("timers")["pid"]
+    path = shared.root.timers_socket
     silent = annoy(path, wire.MAGIC2)
     with connect(path) as line:
         line.sendall(wire.frame(b'["nonsense", {}]', wire.MAGIC2))
         assert b'["fail","unknown command' in line.recv(999)
-    assert ask(running, "get_timers") == []
-    write(running, "t")
-    wait_until(lambda: fired(running, "q") == 1, 60)
-    assert running.child("timers")["pid"] == pid
+    assert ask(shared, "get_timers") == []
+    write(shared, "t")
+    wait_until(lambda: fired(shared, "q") == 1, 60)
+    assert shared.child("timers")["pid"] == pid
     for line in silent:
         line.close()
 
 
+@pytest.mark.slow
 def test_a_lost_state_file_is_no_end(daemon):
     daemon.root.timers_state.write_text('{"timers": {"t": 7}}')
     write(daemon, "t")

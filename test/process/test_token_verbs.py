@@ -64,6 +64,14 @@ def test_the_list_tells_role_queues_and_end(root):
     assert "2100-01-31" in table
 
 
+def test_a_worker_is_told_where_it_may_send_too(root):
+    words = ("w", "--role", "worker", "--queue", "mail", "--sends", "audit")
+    done = rq("token", "create", *words, root=root.path)
+    assert "w is worker for mail and sends to audit until" in done.stderr
+    [row] = json.loads(rq("token", "ls", "--json", root=root.path).stdout)
+    assert (row["role"], row["queues"], row["sends"]) == ("worker", ["mail"], ["audit"])
+
+
 def test_what_is_done_to_tokens_is_in_the_audit_log(root):
     create(root, "ci", "--role", "operator")
     assert rq("token", "revoke", "ci", root=root.path).returncode == 0
@@ -167,6 +175,7 @@ def test_an_address_that_signs_in_is_for_an_rq_that_runs(root):
     assert "RQ is not running" in done.stderr
 
 
+@pytest.mark.slow
 def test_rq_up_and_rq_open_print_an_address_that_signs_in_where_a_login_is_needed(
     tmp_path,
 ):
@@ -184,6 +193,7 @@ def test_rq_up_and_rq_open_print_an_address_that_signs_in_where_a_login_is_neede
             assert address_answer(address).status == 401, "it was used"
 
 
+@pytest.mark.slow
 def test_the_address_that_a_browser_is_started_with_is_for_its_user_alone(tmp_path):
     seen = tmp_path / "seen"
     browser = tmp_path / "browser"
@@ -200,6 +210,7 @@ def test_the_address_that_a_browser_is_started_with_is_for_its_user_alone(tmp_pa
         assert address_answer(seen.read_text()).status == 303
 
 
+@pytest.mark.slow
 def test_no_browser_is_started_with_an_address_that_is_good_for_all(tmp_path):
     files.make_root(Root(tmp_path))
     users = {"users": {"ann": passwords.make("x")}}

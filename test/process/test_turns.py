@@ -58,6 +58,30 @@ def test_what_lies_at_the_door_holds_nobody_up(queue):
     assert long_turns(queue) == []
 
 
+FLOODS = {
+    "nonsense": "yes y >&3",
+    "of a child when it has ended": "(yes y >&3 &); sleep 0.2",
+    "questions": "yes dup 0-X-nowhere >&3",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_script_that_floods_its_pipe_holds_nobody_up(queue, flood):
+    msg_id = queue.send(param1=flood)
+    queue.until(msg_id, "run")
+    for _ in range(100):
+        queue.ask("ping")
+    assert resident(queue.pid) < 100_000
+    queue.ask("destroy_message", {"msg_id": msg_id})
+    queue.ended(msg_id)
+
+
+def resident(pid):
+    """Return the memory of a process, in KiB."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
+
 MANY = 40_000  # messages that wait; as many as a transaction may hold
 ERRS = 1_000
 SOME = (
@@ -81,7 +105,7 @@ def full(tmp_path_factory):
             spool.commit()
     spool.commit()
     owner.crash()
-    made = RunningQueue(root, "t", "obey")
+    made = RunningQueue(root, "t", "obey", pull={"max": 100_000})
     made.env[turnlimit.LIMIT] = LIMIT
     try:
         made.start()
@@ -126,6 +150,30 @@ def with_messages(queue, number):
     return {"txn": asked["txn"], "ids": ids}
 
 
+def leased(queue, number=1):
+    """Return the tokens of so many leases, or of some fewer; none are given while most
+    folders have still to be made."""
+    due = [{"dest": "t"}] * (number + 5)  # its own script takes one or two
+    assert asked_patiently(queue, "create_messages", {"messages": due})[0] == "ok"
+    wanted = {"count": number, "seconds": 900}
+    leases = wait_until(lambda: queue.ok("lease", wanted)["leases"], 120)
+    return [lease["token"] for lease in leases]
+
+
+def held(**more):
+    """Return what makes the argument of a word about one lease."""
+    return lambda queue: {"token": leased(queue)[0], **more}
+
+
+def held_many(queue):
+    return {"tokens": leased(queue, 1000)}
+
+
+def ends(queue):
+    tokens = leased(queue, 1000)
+    return {"finishes": [{"token": token, "word": "done"} for token in tokens]}
+
+
 # How each command is asked that may find much to do; several ways for some.
 ASKED = {
     "ping": [b""], "uptime": [b""], "config": [b""], "status": [b""], "detail": [b""],
@@ -141,6 +189,14 @@ ASKED = {
         {"state": "prep"}, {"state": "done"},
     ],
     "expire": [b"", {"state": "dismissed", "keep": 0}],
+    "create_messages": [{"messages": [{"due": LATER}] * 5000}],
+    "await_end": [of(ended), of(waiting, wait=0)],
+    "lease": [{"count": 0}, lambda q: leased(q, 1000) and {"count": 1000}],
+    "leases": [b"", {"limit": 1000}], "start": [held_many], "renew": [held_many],
+    "release": [held_many], "finish": [ends],
+    "progress": [held(text="half", fraction=0.5)],
+    "log": [held(offset=0, data="eHh4" * 250_000)],
+    "file": [held(name="x", pathname="/etc/hostname")],
     "create_message": [{"dest": "t", "due": LATER, "_key": "k"}],
     "prep_message": [{"dest": "t"}, {"dest": "t", "_key": "p"}],
     "single_que": [{"dest": "t"}],

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from harness.checkout import CHECKOUT
-from harness.queues import RunningQueue
+from harness.queues import RunningQueue, kept, running_queue
 from harness.waiting import wait_until
 
 from rq.webhook import signing
@@ -97,13 +97,8 @@ def queue(tmp_path_factory):
     root = tmp_path_factory.mktemp("webhook")
     settings = json.loads((WEBHOOK.parent / "config.json").read_text())
     settings["num_workers"] = 4
-    queue = RunningQueue(root, "webhook", WEBHOOK, nice=0, **settings)
-    try:
-        queue.start()
+    with running_queue(root, WEBHOOK, "webhook", nice=0, **settings) as queue:
         yield queue
-        queue.close()
-    finally:
-        queue.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -356,15 +351,10 @@ def test_a_certificate_is_verified(queue, certificate):
 
 def test_the_end_of_a_message_is_told_with_all_that_is_known_of_it(queue, hook):
     text = '#!/bin/sh\n[ -n "$RQ_PARAM1" ] || exit 3\necho done fine >&3\n'
-    other = RunningQueue(queue.root.path, "t", text)
-    try:
-        other.start()
+    with running_queue(queue.root.path, text, "t") as other:
         good = other.run(param1="x", post_run_webhook=[hook.url("/1"), hook.url("/2")])
         bad = other.run(post_run_webhook=hook.url("/3"))
         wait_until(lambda: len(hook.heard) == 3)
-        other.close()
-    finally:
-        other.kill()
     told = {one.path: one.told for one in hook.heard}
     data = told["/1"]["data"]
     assert told["/1"]["type"] == "message.done"
@@ -382,48 +372,35 @@ def test_the_end_of_a_message_is_told_with_all_that_is_known_of_it(queue, hook):
     assert not any("." in one for one in ids)
 
 
+@pytest.mark.slow
 def test_an_end_without_an_attempt_of_its_script_is_told_too(queue, hook):
     other = RunningQueue(queue.root.path, "big", "#!/bin/sh\necho done >&3\n")
     other.configure(env_vars={f"V{n}": "x" * 100_000 for n in range(25)})
-    try:
-        other.start()
+    with kept(other):
         ended = other.run(post_run_webhook=hook.url())
         wait_until(lambda: hook.heard)
-        other.close()
-    finally:
-        other.kill()
     assert ended["result"]["cause"] == "too_large"
     assert hook.heard[0].told["data"]["outcome"]["cause"] == "too_large"
 
 
 def test_a_crash_too_many_is_told_too(queue, hook):
     text = "#!/bin/sh\necho run >&3\nsleep 60\n"
-    other = RunningQueue(queue.root.path, "crashes", text)
-    try:
-        other.start()
+    with running_queue(queue.root.path, text, "crashes") as other:
         sent = other.send(max_count=1, post_run_webhook=hook.url())
         other.until(sent, "run")
         other.crash()
         other.start()
         ended = other.ended(sent)
         wait_until(lambda: hook.heard)
-        other.close()
-    finally:
-        other.kill()
     assert ended["result"]["cause"] == "crash_limit"
     assert hook.heard[0].told["data"]["state"] == "err"
 
 
 def test_a_story_too_large_for_an_environment_is_cut(queue, hook):
-    other = RunningQueue(queue.root.path, "large", "#!/bin/sh\necho done >&3\n")
-    try:
-        other.start()
+    with running_queue(queue.root.path, "#!/bin/sh\necho done >&3\n", "large") as other:
         big = "x" * 100_000
         sent = other.run(param1=big, param2=big, post_run_webhook=hook.url())
         wait_until(lambda: hook.heard)
-        other.close()
-    finally:
-        other.kill()
     data = hook.heard[0].told["data"]
     assert (data["id"], data["cut"]) == (sent["msg_id"], True)
     assert "param1" not in data
@@ -434,29 +411,20 @@ def test_riders_tell_nobody(queue, hook):
     other = RunningQueue(queue.root.path, "riding", text, coalesce_params=[1])
     flag = queue.root.pause("riding")
     flag.touch()
-    try:
-        other.start()
+    with kept(other):
         sent = [other.send(param1="x", post_run_webhook=hook.url()) for _ in range(3)]
         flag.unlink()
         other.ask("wake")
         for one in sent:
             other.ended(one)
         wait_until(lambda: other.ok("detail")["owed"] == 0 and hook.heard)
-        other.close()
-    finally:
-        other.kill()
     assert len(hook.heard) == 1
     assert len(hook.heard[0].told["data"]["dups"]) == 2
 
 
 def test_a_process_for_each_message_does_as_well(queue, hook):
-    once = RunningQueue(queue.root.path, "once", WEBHOOK, nice=0)
-    try:
-        once.start()
+    with running_queue(queue.root.path, WEBHOOK, "once", nice=0) as once:
         assert tell(once, hook.url())["state"] == "done"
-        once.close()
-    finally:
-        once.kill()
 
 
 def test_a_dead_receiver_takes_one_worker_and_delays_no_other(queue, hook):

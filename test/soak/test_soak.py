@@ -2,7 +2,7 @@
 
     RQ_SOAK_SECONDS=14400 ./test/run_tests.sh soak
 
-Half a minute every day, ten minutes in CI. `steady` and all helpers live through the
+Half a minute every day, at most ten in CI. `steady` and all helpers live through the
 whole run, and are looked at when they have warmed up and at the end: descriptors, threads,
 watches, memory, files, zombies. `victim` is killed, stopped and started while it works.
 """

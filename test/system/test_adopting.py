@@ -48,6 +48,7 @@ def test_a_person_who_says_no_has_started_and_changed_nothing(root):
     assert ancestor.everything(root) == before
 
 
+@pytest.mark.slow
 def test_where_nobody_can_be_asked_it_is_said_and_nothing_goes(root):
     up = rq("up", "--no-samples", root=root)
     try:
@@ -64,6 +65,7 @@ def test_where_nobody_can_be_asked_it_is_said_and_nothing_goes(root):
     assert "another RQ" not in again.stderr
 
 
+@pytest.mark.slow
 def test_a_root_of_our_own_is_not_asked_about(tmp_path):
     root = tmp_path / "root"
     root.mkdir()

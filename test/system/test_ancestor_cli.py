@@ -48,6 +48,7 @@ def full_id(root, *words):
     return found[1]
 
 
+@pytest.mark.slow
 def test_sendmesg_answers_ok_and_the_full_id(root):
     msg_id = full_id(root, "sendmesg", "--dest", "test", "--param1=--x", "--src", "me")
     wait_until(lambda: ask(root, "state", "--msg_id", msg_id) == (0, "ok done\n"), 60)

@@ -43,6 +43,7 @@ def until(root, msg_id, state):
     return get(root, msg_id)
 
 
+@pytest.mark.slow
 def test_its_queues_run_with_their_configs(root):
     names = client.ask(root.supervisor_socket, "queues")
     assert {"work", "resting", "stopped"} <= set(names)

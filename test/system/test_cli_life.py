@@ -14,7 +14,7 @@ from harness.checkout import CHECKOUT
 from harness.cli import define, rq, run, running
 from harness.waiting import wait_until
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 WORK = """#!/bin/sh
 case $RQ_PARAM1 in
@@ -70,6 +70,7 @@ def shown(root, msg_id):
     return json.loads(ok(root, "show", msg_id, "--json"))
 
 
+@pytest.mark.slow
 def test_send_and_wait_tells_what_became_of_it(root):
     done = rq("send", "work", "-p1", "x", "--wait", root=root)
     assert done.returncode == 0
@@ -125,6 +126,7 @@ def test_follow_shows_the_log_across_attempts_and_ends_with_the_message(root):
     assert done.stdout.index("first\n") < done.stdout.index("second\n")
 
 
+@pytest.mark.slow
 def test_logs_f_shows_lines_as_they_are_written(root, tmp_path):
     gate = tmp_path / "gate"
     msg_id = sent(root, "-p1", "hold", "-p2", str(gate))
@@ -161,6 +163,7 @@ def test_a_waiting_message_runs_at_once_with_run_and_is_removed_by_cancel(root):
     assert rq("show", later, root=root).returncode == 3
 
 
+@pytest.mark.slow
 def test_cancel_asks_a_person_and_takes_no_for_an_answer(root):
     late = sent(root, "--due", "+1h")
     assert answered(root, "n", "cancel", late) == f"work/{late} kept\n"
@@ -328,6 +331,7 @@ def test_status_timer_trash_version_and_check_of_a_running_rq(root):
 # ---- up and down
 
 
+@pytest.mark.slow
 def test_the_first_up_shows_three_samples_and_a_second_is_quick(tmp_path):
     root = tmp_path / "root"
     try:
@@ -367,6 +371,7 @@ def test_the_first_up_shows_three_samples_and_a_second_is_quick(tmp_path):
     assert "may lag behind" not in rq("ls", root=root).stderr
 
 
+@pytest.mark.slow
 def test_after_kill_9_every_verb_says_what_to_do(tmp_path):
     root = tmp_path / "root"
     root.mkdir()
@@ -385,6 +390,7 @@ def test_after_kill_9_every_verb_says_what_to_do(tmp_path):
         assert told not in rq("ls", root=root).stderr
 
 
+@pytest.mark.slow
 def test_a_taken_port_names_its_holder_and_another_is_used(tmp_path):
     import socket
 
@@ -408,6 +414,7 @@ def test_a_taken_port_names_its_holder_and_another_is_used(tmp_path):
         assert port > 3333
 
 
+@pytest.mark.slow
 def test_an_operator_who_removed_a_bundled_queue_does_not_get_it_back(tmp_path):
     root = tmp_path / "root"
     assert run("rq.cli.install", root=root).returncode == 0
@@ -417,6 +424,7 @@ def test_an_operator_who_removed_a_bundled_queue_does_not_get_it_back(tmp_path):
         assert (root / "scandir/demo").exists()
 
 
+@pytest.mark.slow
 def test_up_after_an_update_restarts_what_runs_gracefully(tmp_path):
     root, copy = tmp_path / "root", tmp_path / "copy"
     ignored = shutil.ignore_patterns("__pycache__", ".*_cache")

@@ -91,6 +91,7 @@ def current(host, site="shop"):
     return (sites(host) / site / "current/index.html").read_text()
 
 
+@pytest.mark.slow
 def test_each_host_has_the_release_and_a_later_one_takes_its_place(hosts):
     here, there = hosts
     urls = [url(here), url(there)]
@@ -104,6 +105,7 @@ def test_each_host_has_the_release_and_a_later_one_takes_its_place(hosts):
     assert len(list((sites(there) / "shop/releases").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_host_that_fails_is_named_with_the_reason_and_is_the_only_one_tried_again(
     hosts,
 ):

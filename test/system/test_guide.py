@@ -6,11 +6,12 @@ import pytest
 from harness import guide
 from harness.documents import examples_of
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 PLAYED = [page for page in guide.PAGES if guide.played(page)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.name)
 def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
     with guide.shell(tmp_path) as bash:
@@ -24,6 +25,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
                     )
 
 
+@pytest.mark.slow
 def test_the_first_request_of_the_reference_sends_a_message(tmp_path):
     [text] = examples_of("sh", "web")
     with guide.shell(tmp_path) as bash:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.extent import FULL
 from harness.ports import free_port
 from harness.queues import short
 from harness.supervisor import Daemon, daemon_on
@@ -27,7 +28,7 @@ from rq.errors import OutcomeUnknown, RQError, Unreachable
 from rq.spool import check, folders
 from rq.states import State
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 QUEUES = ("alpha", "beta", "gamma")
 # flock exits with 1 when another attempt holds the file; killed itself, with more.
@@ -204,8 +205,8 @@ def daemon(tmp_path: Path, web: Web) -> Iterator[Daemon]:
 
 @pytest.mark.parametrize(
     "seconds",
-    [60, pytest.param(150, marks=pytest.mark.stress)],
-    ids=["minute", "long"],
+    [60 if FULL else 30, pytest.param(150, marks=pytest.mark.stress)],
+    ids=["everyday", "long"],
 )
 def test_random_kills_break_no_promise(daemon, web, capsys, seconds):
     seed = int(os.environ.get("RQ_TEST_SEED", random.randrange(10**6)))

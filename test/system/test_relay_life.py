@@ -39,6 +39,7 @@ def got(there, param2):
     return there.get(f"/q/sink/{one['msg_id']}.json").json
 
 
+@pytest.mark.slow
 def test_a_message_with_an_attachment_is_sent_from_the_command_line(
     hosts, tmp_path, capfd
 ):
@@ -108,6 +109,7 @@ def errors(served_root):
     return served_root.daemon.ask_queue("relay", "list", asked)[1]
 
 
+@pytest.mark.slow
 def test_after_the_update_hosts_of_before_are_asked_as_ever(tmp_path, capfd):
     with served(tmp_path / "here") as here, served(tmp_path / "there") as there:
         root = here.daemon.root

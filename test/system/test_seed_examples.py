@@ -39,6 +39,7 @@ def test_the_bash_example_completes_happily(bash):
     assert "RQ_DEST_QUEUE=test\n" in output
 
 
+@pytest.mark.slow
 def test_the_bash_example_shows_what_it_does_while_it_is_slow(bash):
     msg_id = bash.send(param1="slow", param2="3")  # so that it is seen
     shown = seen_while(bash, msg_id)
@@ -103,6 +104,7 @@ def test_the_shell_example_that_fails_half_way_is_an_err(tmp_path):
     assert message["result"]["exit"] == 1
 
 
+@pytest.mark.slow
 def test_the_ruby_example_counts_down(tmp_path):
     if shutil.which("ruby") is None:
         pytest.skip("no ruby -> apt-get install ruby")

@@ -15,6 +15,7 @@ FACTS = {
     "exit": 3,
     "signal": "SIGKILL",
     "run_us": 1_500_000,
+    "leased": "",
     "waiting": "its turn has not come",
 }
 STATES = [one for one in State if one not in (State.NOWHERE, State.GONE)]

@@ -61,7 +61,9 @@ def test_an_unknown_key_like_no_other_is_named():
 def test_a_missing_mandatory_key_is_one_sentence(read, data, key):
     with pytest.raises(BadConfig) as caught:
         read(data, PATH)
-    assert str(caught.value) == f"{PATH}: the mandatory key {key!r} is missing"
+    told = str(caught.value)
+    assert told.startswith(f"{PATH}: the mandatory key {key!r} is missing")
+    assert ('"pull": {}' in told) == (key == "script")  # the other way out
 
 
 @pytest.mark.parametrize(
@@ -289,7 +291,12 @@ def test_batches_that_cannot_be_meant_are_told(said, text):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("coalesce_params", [1]), ("blocking_params", [2]), ("worker", "persistent")],
+    [
+        ("coalesce_params", [1]),
+        ("blocking_params", [2]),
+        ("worker", "persistent"),
+        ("pull", {}),
+    ],
 )
 def test_a_queue_has_batches_or_what_they_do_not_go_with(name, value):
     told = refused(queue, batch={"max": 5}, **{name: value})
@@ -331,3 +338,54 @@ def test_where_jobs_on_spark_run_is_checked():
         "local[2]",
     ):
         assert "spark" in refused(queue, spark=wrong)
+
+
+# ---- leases
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ({}, {}),
+        ({"max": 100_000, "seconds": 86_400}, {"max": 100_000, "seconds": 86_400}),
+        ({"max": "5", "seconds": 1}, {"max": 5, "seconds": 1}),
+        (
+            {"share_script": "yes", "fetch": False},
+            {"share_script": True, "fetch": False},
+        ),
+    ],
+)
+def test_leases_are_read_whole_and_can_be_read_again(said, read):
+    found = queue(pull=said)
+    default = {"max": 1000, "seconds": 60, "share_script": False, "fetch": True}
+    assert found.pull == {**default, **read}
+    assert queue_config(found.to_json(), PATH).pull == found.pull
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (True, "pull: it is not a JSON object"),
+        ({"mx": 5}, "pull: 'mx' is not one of max, seconds, share_script, fetch"),
+        ({"max": 0}, "pull: max: 0 is not between 1 and 100000"),
+        ({"max": 100_001}, "pull: max: 100001 is not between"),
+        ({"seconds": 0}, "pull: seconds: 0 is not between 1 and 86400"),
+        ({"seconds": 1.5}, "pull: seconds: 1.5 is not a whole number"),
+        ({"share_script": "perhaps"}, "pull: share_script: 'perhaps' is not true"),
+        ({"fetch": 2}, "pull: fetch: 2 is not true or false"),
+    ],
+)
+def test_leases_that_cannot_be_meant_are_told(said, text):
+    assert text in refused(queue, pull=said)
+
+
+def test_without_pull_a_queue_leases_nothing():
+    assert queue().pull is None
+    assert queue(pull=None).pull is None
+
+
+def test_a_queue_without_a_script_has_workers_elsewhere_and_no_slots():
+    found = queue_config({"pull": {}, "num_workers": 4}, PATH)
+    assert (found.script, found.num_workers) == ("", 0)
+    assert queue_config(found.to_json(), PATH) == found
+    assert queue(pull={}, num_workers=4).num_workers == 4

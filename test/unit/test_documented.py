@@ -99,15 +99,13 @@ def test_each_variable_that_a_script_is_given_has_its_row():
     config = RootConfig(tmpdir="/tmp")
     spark = {"master": "local", "conf": {}}
     base = environment.fixed(CHECKOUT, config, QueueConfig(script="x", spark=spark))
-    given = environment.for_message(
-        base,
-        config,
-        "q",
-        Message(msg_id="20260102.0304.05.006.7", dest="q", due=0, force_remote=True),
-        script="/x",
-        directory="/",
-        lease="",
+    message = Message(
+        msg_id="20260102.0304.05.006.7", dest="q", due=0, force_remote=True
     )
+    given = {
+        **environment.for_script(base, "/x", ""),
+        **environment.of_message(config, "q", message, "/"),
+    }
     table = documents.first_words(section("pipe", "How a script starts"), "variable")
     assert table == set(given) | set(default_worker_env())
 

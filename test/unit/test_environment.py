@@ -9,6 +9,8 @@ from harness.spool import a_message
 import rq
 from rq.config.settings import QueueConfig, RootConfig
 from rq.scripts import environment
+from rq.scripts.program import Program
+from rq.scripts.slots import Slot
 
 MAIN = RootConfig(
     env="production",
@@ -26,15 +28,17 @@ ID = "20270115.0800.00.000.1"
 
 
 def env_of(message=None, main=MAIN):
-    return environment.for_message(
-        environment.fixed(Path("/r"), main, QUEUE),
-        main,
-        "jobs",
-        message or a_message(),
-        script="/real/run",
-        directory="/r/queue/jobs/run/x/job",
-        lease="lease/1",
+    script = Program(
+        path="/real/run",
+        argv_prefix=[],
+        env=environment.fixed(Path("/r"), main, QUEUE),
+        nice=0,
+        null=0,
+        family=None,
     )
+    job = "/r/queue/jobs/run/x/job"
+    values = environment.of_message(main, "jobs", message or a_message(), job)
+    return script.plan(Slot(0, 0, "lease/1"), values, directory=job, output=1).env
 
 
 def test_a_script_gets_these_variables_and_no_other():

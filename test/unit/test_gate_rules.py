@@ -46,6 +46,13 @@ def test_users_and_groups_that_are_named_are_let_in_with_their_role():
     assert rules.admit(asker(uid=1)).role is Role.PRODUCER
 
 
+@pytest.mark.parametrize("users", ["producer", "worker"])
+def test_of_two_roles_of_which_none_covers_the_other_the_user_s_own_counts(users):
+    group = {"producer": "worker", "worker": "producer"}[users]
+    rules = gate_of(local_groups={"daemon": group}, local_users={"1": users})
+    assert rules.admit(asker(uid=1)).role is Role(users)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

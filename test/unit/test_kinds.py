@@ -5,7 +5,7 @@ import inspect
 import pytest
 from harness import documents
 
-from rq import cli, errors, kinds, wire
+from rq import cli, client, errors, kinds, wire
 from rq.kinds import PASSING, Kind
 from rq.relay.answers import HEARD_OF
 from rq.relay.two_phase import Heard
@@ -28,10 +28,25 @@ def test_a_kind_comes_back_from_the_socket_as_it_went(kind):
     assert (type(again), str(again)) == (type(error), "mail: a text")
 
 
+def has_kind(error):
+    """Whether a type has a kind of its own or of what it is a case of; that of `RQError`,
+    of which all are, tells nothing of them."""
+    every = error.__mro__
+    of_its_own = every[: every.index(errors.RQError)] or every[:1]
+    return any("kind" in vars(base) for base in of_its_own)
+
+
 @pytest.mark.parametrize("error", TYPES, ids=lambda error: error.__name__)
 def test_each_type_has_a_kind_of_its_own_or_of_what_it_is_a_case_of(error):
     assert error.kind in Kind
-    assert any("kind" in vars(base) for base in error.__mro__[:2])
+    assert has_kind(error)
+
+
+def test_a_type_that_was_given_no_kind_is_seen():
+    class Kindless(errors.RQError):
+        pass
+
+    assert not has_kind(Kindless)
 
 
 def test_the_tables_of_all_doors_know_all_kinds():
@@ -83,6 +98,27 @@ def test_the_sentence_counts_only_where_no_kind_is_told(reply, kind):
 @pytest.mark.parametrize("reply", [["ok", "x"], ["pong"], [], ["fail"], {}, None, "x"])
 def test_what_is_no_failure_is_none(reply):
     assert wire.failure_in(reply) is None
+
+
+REFUSED, OK = b'["fail","too many connections","busy"]', b'["ok"]'
+
+
+@pytest.mark.parametrize(
+    ("come", "replies"),
+    [
+        ([OK, b"1", b"2"], [b"1", b"2"]),
+        ([b'["ERROR"]', b"1"], [b"1"]),  # an earlier RQ knows no such command
+        ([REFUSED], [REFUSED]),  # and the connection ends
+        ([REFUSED, b"1", b"2"], [REFUSED, b"2"]),  # a disk failed, and works again
+        ([REFUSED, REFUSED, b"2", b"3"], [REFUSED, b"2", b"3"]),
+    ],
+)
+@pytest.mark.parametrize("at_once", [1, 2, 9])
+def test_each_request_behind_kinds_gets_one_reply(come, replies, at_once):
+    asked = client.Kinds()
+    assert asked.request() == wire.request("kinds")
+    parts = [come[at : at + at_once] for at in range(0, len(come), at_once)]
+    assert [reply for part in parts for reply in asked.without(part)] == replies
 
 
 def test_words_for_programs_are_plain():

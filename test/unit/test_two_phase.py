@@ -167,6 +167,14 @@ def test_an_upload_counts_only_with_its_own_digest():
     assert answers.attached(right, "abe").heard is Heard.SILENT
 
 
+def test_so_many_bytes_have_come_as_a_number_can_say():
+    assert answers.progress(reply(["ok", 5 * 2**30]), "abc") == 5 * 2**30
+    for have in (-1, True, 1.5, "5", None):
+        answer = answers.progress(reply(["ok", have]), "abc")
+        assert isinstance(answer, answers.Answer)
+        assert answer.heard is Heard.SILENT
+
+
 SECRET = "root:x:0:0"
 
 

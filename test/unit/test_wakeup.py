@@ -1,8 +1,10 @@
 """Who asks for a turn of the loop gets one, and who asks together shares it."""
 
 import asyncio
+from types import SimpleNamespace
 
 from rq.queues.concurrency.wakeup import Wakeup
+from rq.queues.loop import Loop
 
 
 def turns_after(act):
@@ -74,3 +76,19 @@ def test_who_waits_for_a_commit_is_told_once():
         return wakeup.awaited
 
     assert asyncio.run(story()) is False
+
+
+def test_a_turn_in_which_rq_fails_is_followed_by_another(caplog):
+    def fail():
+        raise RuntimeError("a fault that nobody foresaw")
+
+    asked = []
+    owner = SimpleNamespace(
+        admission=SimpleNamespace(restored=None),
+        spool=None,
+        wakeup=SimpleNamespace(ask_in=asked.append),
+    )
+    clients = SimpleNamespace(replies=None, pace=None)
+    Loop(owner, SimpleNamespace(claim_due=fail), None, None, None, clients)._turn()
+    assert asked == [1.0]
+    assert "a fault that nobody foresaw" in caplog.text

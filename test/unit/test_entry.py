@@ -1,0 +1,27 @@
+"""What an owner remembers of a message: what its start waits for, and how long it waited."""
+
+import pytest
+
+from rq.spool.entry import Entry
+from rq.states import State
+
+
+def entry(*, due=0.0, since=0.0, seq=7):
+    return Entry(State.QUE, State.QUE, due, seq, since=since)
+
+
+def test_a_start_waits_for_the_event_that_told_its_content_last():
+    waiting = entry(seq=7)
+    assert waiting.last_told == 7
+    waiting.said = 9  # it was rescheduled: its place among the others is kept
+    assert waiting.last_told == 9
+    waiting.seq = 12  # it went round again, and its content was not told
+    assert waiting.last_told == 12
+
+
+@pytest.mark.parametrize(
+    ("due", "since", "waited"),
+    [(100.0, 90.0, 5.0), (90.0, 100.0, 5.0), (200.0, 90.0, 0.0)],
+)
+def test_a_message_waits_from_when_it_is_in_que_and_due(due, since, waited):
+    assert entry(due=due, since=since).waited_us(105.0) == waited * 1e6
