@@ -14,10 +14,14 @@ class Repeated:
         self._leases = leases
         self._granted: dict[tuple[str, str], tuple[float, list[Granted]]] = {}
 
+    def __len__(self) -> int:
+        return len(self._granted)
+
     def keep(self, by: str, request: str, granted: list[Granted]) -> None:
         """Remember what somebody has got for a request; "" is none."""
         self._forget()
         if request and granted:
+            self._granted.pop((by, request), None)  # the oldest stay in front
             self._granted[by, request] = self._leases.now(), granted
 
     def of(self, by: str, request: str) -> list[Granted]:
