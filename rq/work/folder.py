@@ -59,7 +59,7 @@ class Folder:
         if lease.files:
             os.mkdir(f"{self.name}/{ATTACH}", _MODE, dir_fd=fd)
         msg = os.open(f"{self.name}/{MSG}", _NEW, 0o640, dir_fd=fd)
-        with open(msg, "wb", buffering=0) as file:
+        with open(msg, "wb") as file:  # all of it, or an error
             file.write(lease.message.encode())
 
     def open_job(self) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import rq
-from rq.errors import BadInput, Unreachable
+from rq.errors import BadInput, NotWhole, Unreachable
 from rq.outbound import connection
 from rq.outbound.peers import Peer, Target
 from rq.work import terms
@@ -57,6 +57,17 @@ class _Stale(Exception):
     """A kept connection was closed by the other side before it answered."""
 
 
+class _NotTaken(Exception):
+    """The sink of an answer has failed, which is no fault of the host's."""
+
+    def __init__(self, why: OSError) -> None:
+        self.why = why
+
+
+class _TooMuch(Exception):
+    """An answer is larger than it may be."""
+
+
 class Http:
     """The connections to a host."""
 
@@ -75,10 +86,13 @@ class Http:
 
     async def ask(self, request: Request) -> Reply:
         """Return the answer; Unreachable says why there is none, NotAllowed why nothing
-        was asked."""
+        was asked. Where a sink takes the answer: OSError when it cannot, NotWhole when
+        there is more than there may be."""
         try:
             async with asyncio.timeout(request.patience):
                 return await self._ask(request)
+        except _NotTaken as error:
+            raise error.why from None
         except TimeoutError:
             raise self._no_answer(f"no answer within {request.patience:g} s") from None
         except EOFError:
@@ -168,7 +182,11 @@ class _Connection:
         goes_on = found_headers.get("connection", "").lower() != "close"
         most = request.most if is_file or request.sink is None else _PROBLEM
         if status not in (204, 304):
-            await self._read_body(found_headers, most, sink)
+            try:
+                await self._read_body(found_headers, most, sink)
+            except _TooMuch:
+                failure = NotWhole if is_file else BadInput
+                raise failure("its answer is larger than it may be") from None
         reply = Reply(status=status, headers=found_headers, body=bytes(body), sent=sent)
         return reply, goes_on
 
@@ -211,14 +229,17 @@ class _Connection:
     async def _pass_on(self, size: int, most: int, sink: Sink) -> int:
         """Read `size` bytes; return how many more may come."""
         if size > most:
-            raise BadInput("its answer is larger than it may be")
+            raise _TooMuch
         left = size
         while left:
             data = await self._reader.read(min(left, _PIECE))
             if not data:
                 raise EOFError("it hung up in the middle of an answer")
             left -= len(data)
-            sink(data)
+            try:
+                sink(data)
+            except OSError as error:
+                raise _NotTaken(error) from None
         return most - size
 
 

@@ -49,11 +49,12 @@ class Agent:
         at = [sys.executable, "-m", "rq.cli", "work", self.host.url]
         return [*at, "--dir", str(self.dir), "--grace", "2", *words]
 
-    def once(self, *words):
-        """Run until nothing is due; return how it ended and what it wrote."""
+    def once(self, *words, file_limit=-1):
+        """Run until nothing is due; return how it ended and what it wrote. `file_limit`:
+        bytes that it can write into a file."""
         script = ["--script", str(self.script)] if self.script.exists() else []
         return subprocess.run(
-            self.command("--once", *script, *words),
+            ["prlimit", f"--fsize={file_limit}", *self.command("--once", *script, *words)],
             cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
@@ -340,6 +341,28 @@ def test_attachments_that_are_not_what_was_said_are_given_back(host, agent):
     whys = sorted(given["why"] for given in host.said("release"))
     assert "did not arrive" in whys[0]
     assert "no room" in whys[1]
+
+
+def test_what_the_disk_here_has_no_room_for_is_given_back(host, agent):
+    """As on a full disk: the host is not to blame, and its lease is not renewed for ever."""
+    agent.runs(QUIET)
+    host.give(files={"large": b"x" * 200_000})
+    host.give(param1="x" * 100_000)
+    ended = agent.once(file_limit=50_000)
+    assert ended.returncode == 0, ended.stderr
+    assert host.ends() == []
+    whys = [given["why"] for given in host.said("release")]
+    assert len(whys) == 2
+    assert all("its worker cannot lay it out: File too large" in why for why in whys)
+
+
+def test_an_attachment_that_is_longer_than_was_said_is_given_back(host, agent):
+    agent.runs(QUIET)
+    host.give(files={"a": b"xyz"})
+    host.waiting[0]["attachments"][0]["size"] = 2
+    assert agent.once().returncode == 0
+    [given] = host.said("release")
+    assert "larger than it may be" in given["why"]
 
 
 @pytest.mark.parametrize(
