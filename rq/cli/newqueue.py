@@ -1,4 +1,5 @@
-"""`rq queue new NAME -- COMMAND [ARG …]`: a queue that runs an existing command."""
+"""`rq queue new NAME -- COMMAND [ARG …]`: a queue that runs an existing command, here or
+with `--pull` at workers elsewhere."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ import os
 import shlex
 import shutil
 import time
+from dataclasses import dataclass
 
 from rq import command, config, names
+from rq.access import gate
 from rq.cli import OK, place, term
 from rq.command import Command
 from rq.config import files, settings
+from rq.config.settings import RootConfig
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
 from rq.scripts import program_file
@@ -30,7 +34,31 @@ command says how the message ended: 0 it succeeded, anything else it failed.
 {param1} to {param4} become the message's parameters, each within its argument;
 no shell reads them. --append puts all parameters of the message at the end,
 behind --.
+
+With --pull workers on other machines (`rq work`) take the messages. They run the
+command there; without a command each runs a script of its own:
+
+  rq queue new thumbs --pull -- convert {param1} -resize 200x200 -- {param2}
+  rq queue new crawl --pull
 """
+_USAGE = "rq queue new NAME [--pull] [--append] [--workers N] [-- COMMAND [ARG …]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """A queue that is to be made."""
+
+    name: str
+    runs: Command | None  # None: each worker brings a script of its own
+    pull: bool  # workers elsewhere take its messages
+    workers: int  # messages at the same time here
+
+    def settings(self) -> dict[str, object]:
+        """Return what its config.json says."""
+        if self.runs is None:
+            return {"pull": {}}
+        shared = {"pull": {"share_script": True}} if self.pull else {}
+        return {"num_workers": self.workers, "success": settings.EXIT, **shared}
 
 
 def options(kinds: term.Verbs) -> None:
@@ -40,9 +68,14 @@ def options(kinds: term.Verbs) -> None:
         help="make a queue that runs a command: new NAME -- COMMAND [ARG …]",
         description=_NEW,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="rq queue new NAME [--append] [--workers N] -- COMMAND [ARG …]",
+        usage=_USAGE,
     )
     parser.add_argument("name", metavar="NAME")
+    parser.add_argument(
+        "--pull",
+        action="store_true",
+        help="lease its messages to workers elsewhere",
+    )
     parser.add_argument(
         "--append",
         action="store_true",
@@ -51,9 +84,8 @@ def options(kinds: term.Verbs) -> None:
     parser.add_argument(
         "--workers",
         type=term.at_least(1),
-        default=1,
         metavar="N",
-        help="how many messages run at the same time (1)",
+        help="how many messages run at the same time here (1; with --pull none)",
     )
 
 
@@ -65,15 +97,38 @@ def make(root: Root, parser: argparse.ArgumentParser, words: list[str]) -> int:
         raise BadInput(f"put -- before the command: rq queue new {args.name} -- …")
     if more:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
-    name = names.queue_name(args.name)
-    given = Command(tuple(words[at + 1 :]), args.append)
-    command.check(given)
-    resolved = _resolved(root, given)
-    _check_free(root, name)
-    _write(root, name, resolved, args.workers)
-    print(f"queue {name} is made: it runs {shlex.join(resolved.words)}")
-    _tell(root, name)
+    wanted = _wanted(root, args, None if at == len(words) else words[at + 1 :])
+    _check_free(root, wanted.name)
+    main = place.root_config(root)
+    _write(root, wanted)
+    print(f"queue {wanted.name} is made: {_works(wanted)}")
+    if wanted.pull:
+        _tell_of_workers(main, wanted)
+    _tell(root, wanted.name)
     return OK
+
+
+def _wanted(root: Root, args: argparse.Namespace, words: list[str] | None) -> _Wanted:
+    """Return the queue that is asked for; BadInput says why it cannot be meant."""
+    name = names.queue_name(args.name)
+    if words is None and args.pull:
+        if args.append or args.workers:
+            raise BadInput(
+                "--append and --workers are about a command, and there is none: put it "
+                f"at the end, rq queue new {name} --pull -- COMMAND [ARG …]"
+            )
+        return _Wanted(name=name, runs=None, pull=True, workers=0)
+    given = Command(tuple(words or ()), args.append)
+    command.check(given)
+    workers = args.workers or (0 if args.pull else 1)
+    if workers:
+        given = _resolved(root, given)
+    elif "/" in given.words[0] and not os.path.isabs(given.words[0]):
+        raise BadInput(
+            f"{given.words[0]} is a path from here, and the workers are elsewhere: say "
+            "the program's name, or its full path on their machines"
+        )
+    return _Wanted(name=name, runs=given, pull=args.pull, workers=workers)
 
 
 def _resolved(root: Root, given: Command) -> Command:
@@ -126,17 +181,18 @@ def _check_free(root: Root, name: str) -> None:
             )
 
 
-def _write(root: Root, name: str, resolved: Command, workers: int) -> None:
+def _write(root: Root, wanted: _Wanted) -> None:
     """Write the definition, then the link that makes it a queue."""
-    directory = root.commands / name
-    data = {"num_workers": workers, "success": settings.EXIT}
+    directory = root.commands / wanted.name
+    data = wanted.settings()
+    content = {"config.json": _json(data)}
+    if wanted.runs is not None:
+        content[command.FILE] = _json(wanted.runs.to_json())
     try:
-        config.queue_config({"script": "run", **data}, directory / "config.json")
-        files.write_definition(
-            directory,
-            {"config.json": _json(data), command.FILE: _json(resolved.to_json())},
-            command.RUN.encode(),
-        )
+        script = "run" if wanted.runs else ""
+        config.queue_config({"script": script, **data}, directory / "config.json")
+        run = command.RUN.encode() if wanted.runs else None
+        files.write_definition(directory, content, run)
     except BadConfig as error:
         raise BadInput(str(error)) from None
     except FileExistsError:
@@ -144,11 +200,38 @@ def _write(root: Root, name: str, resolved: Command, workers: int) -> None:
     except OSError as error:
         raise Refused(f"{directory} cannot be written: {error.strerror}") from None
     target = os.path.relpath(directory, root.scandir)
-    files.write_link(target, root.scandir / name)
+    files.write_link(target, root.scandir / wanted.name)
 
 
 def _json(data: object) -> bytes:
     return json.dumps(data, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _works(wanted: _Wanted) -> str:
+    """Return what is done with its messages, and where."""
+    if wanted.runs is None:
+        return "workers elsewhere take its messages, each with a script of its own"
+    runs = shlex.join(wanted.runs.words)
+    if not wanted.pull:
+        return f"it runs {runs}"
+    return f"{'it and ' if wanted.workers else ''}workers elsewhere run {runs}"
+
+
+def _tell_of_workers(main: RootConfig, wanted: _Wanted) -> None:
+    """Say how workers of a queue are started."""
+    name = wanted.name
+    script = "" if wanted.runs else " --script DIR"
+    print(
+        "make a token for its workers: "
+        f"(umask 077; rq token create {name}-workers --role worker --queue {name} "
+        "> token)\n"
+        f"start them: rq work {main.queue_url(name)}{script} --token-file token"
+    )
+    if gate.is_loopback(main.addr):
+        place.note(
+            "the web listens for this machine alone: workers on others reach it when "
+            "`addr`, `host` and `tls` in config/config.json say so, and RQ was restarted"
+        )
 
 
 def _tell(root: Root, name: str) -> None:

@@ -125,5 +125,6 @@ def warn_of_unclean_end(root: Root) -> None:
 
 
 def note(text: str) -> None:
-    """Tell the person something that is not the answer, on stderr."""
+    """Tell the person something that is not the answer, on stderr, behind what was said."""
+    sys.stdout.flush()
     print(text, file=sys.stderr)

@@ -51,15 +51,16 @@ def write_bytes(path: Path, data: bytes) -> None:
     durable.replace(str(path), data)
 
 
-def write_definition(path: Path, files: Mapping[str, bytes], run: bytes) -> None:
+def write_definition(path: Path, files: Mapping[str, bytes], run: bytes | None) -> None:
     """Make the directory of a queue's definition, durably; FileExistsError if there is
-    one. Its script comes last."""
+    one. Its script comes last, if it has one."""
     durable.make_dirs(str(path.parent))
     durable.make_dir(str(path))
     try:
         for name, data in files.items():
             durable.write_durable(path / name, data)
-        durable.write_durable(path / "run", run, _PROGRAM_MODE)
+        if run is not None:
+            durable.write_durable(path / "run", run, _PROGRAM_MODE)
     except (OSError, RQError):  # a full disk, say: half of one would be in the way
         with contextlib.suppress(OSError):
             durable.remove_tree(str(path))

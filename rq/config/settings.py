@@ -86,8 +86,12 @@ class RootConfig:
         place = f"[{name}]" if ":" in name and not name.startswith("[") else name
         return f"{self.scheme}://{place}:{self.port}{self.relative_root}"
 
+    def queue_url(self, queue: str) -> str:
+        """Where workers elsewhere ask for the messages of a queue."""
+        return f"{self.base_url}q/{queue}"
+
     def full_id(self, queue: str, msg_id: str) -> str:
-        return f"{self.base_url}q/{queue}/{msg_id}"
+        return f"{self.queue_url(queue)}/{msg_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

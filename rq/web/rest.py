@@ -200,6 +200,11 @@ def _named(name: str) -> str:
 
 def _why_not_made(error: RQError, wanted: Mapping[str, object]) -> RQError:
     """Return a refusal of the supervisor, which keeps the ancestor's words, as a sentence."""
+    if not (wanted.get("script") or wanted.get("pull")):
+        return BadInput(
+            "Who works on its messages? Name a script that runs here, or let workers "
+            "elsewhere take them."
+        )
     if error.kind is not Kind.WRONG_STATE:
         return error
     name = wanted.get("name")
@@ -208,10 +213,12 @@ def _why_not_made(error: RQError, wanted: Mapping[str, object]) -> RQError:
 
 def _config_of(wanted: Mapping[str, object]) -> dict[str, object]:
     """Return the queue config that a form asks for; blank fields are not set, but a blank
-    prefix is one: the script is started directly."""
+    prefix is one: the script is started directly. `pull` is ticked or not."""
     config = {key: wanted[key] for key in _NEW_QUEUE if wanted.get(key)}
     if wanted.get("exec_prefix") == "":
         config["exec_prefix"] = ""
+    if wanted.get("pull"):
+        config["pull"] = {}
     for key in _PARAM_LISTS:
         chosen = wanted.get(key)
         if isinstance(chosen, list):

@@ -11,6 +11,8 @@ from harness.cli import rq
 from harness.supervisor import daemon_on
 from harness.waiting import wait_until
 
+from rq import command
+
 pytestmark = pytest.mark.process
 
 TELL = "import json, sys; print(json.dumps({'argv': sys.argv[1:]}))"
@@ -141,6 +143,45 @@ def test_a_script_without_a_first_line_for_the_kernel_says_what_to_write(daemon)
     assert found["status"].endswith("names no interpreter: let it begin with #!/bin/sh")
 
 
+def leased(daemon, name, **fields):
+    """Send a message and lease it; return the lease, or the reason why there is none."""
+    word, said = daemon.ask_queue(name, "create_message", {"dest": name, **fields})
+    assert word == "ok", said
+    reply = daemon.ask_queue(name, "lease", {"count": 1})[1]
+    return reply["leases"][0] if reply["leases"] else reply["why"]
+
+
+def test_a_command_for_workers_elsewhere_does_not_run_here_and_is_shared(daemon):
+    words = ("no-such-program-here", "--to", "{param1}")
+    said = new(daemon, "away", "--pull", "--", *words)
+    assert "workers elsewhere run no-such-program-here --to" in said.stdout
+    assert "/q/away --token-file token" in said.stdout
+    assert "listens for this machine alone" in said.stderr
+    config = daemon.ask_queue("away", "config")[1]
+    assert (config["num_workers"], config["success"]) == (0, "exit")
+    assert config["pull"]["share_script"] is True
+    assert leased(daemon, "away", param1="x")["message"]["param1"] == "x"
+    there = daemon.root.commands / "away"
+    assert (there / "run").read_text() == command.RUN
+    assert json.loads((there / "command.json").read_text())["command"] == [*words]
+
+
+def test_a_command_may_run_here_and_elsewhere(daemon):
+    new(daemon, "both", "--pull", "--workers", "2", "--", daemon.tell, "{param1}")
+    config = daemon.ask_queue("both", "config")[1]
+    assert (config["num_workers"], config["pull"]["share_script"]) == (2, True)
+    assert ran(daemon, "both", param1="x")[1]["argv"] == ["x"]
+
+
+def test_a_queue_for_workers_elsewhere_needs_no_command(daemon):
+    said = new(daemon, "crawl", "--pull")
+    assert "each with a script of its own" in said.stdout
+    assert "/q/crawl --script DIR --token-file token" in said.stdout
+    assert leased(daemon, "crawl", param1="x")["message"]["param1"] == "x"
+    assert os.listdir(daemon.root.commands / "crawl") == ["config.json"]
+    assert daemon.ask_queue("crawl", "config")[1]["num_workers"] == 0
+
+
 def test_words_behind_the_dashes_are_the_commands_alone(daemon):
     new(daemon, "words", "--", daemon.tell, "--help", "--root", "/x", "--", "-h")
     assert ran(daemon, "words")[1]["argv"] == ["--help", "--root", "/x", "--", "-h"]
@@ -164,6 +205,13 @@ def test_words_behind_the_dashes_are_the_commands_alone(daemon):
         (["x", "--job", "--", "true"], "unrecognized arguments: --job"),
         (["x", "--workers", "0", "--", "true"], "1 or more"),
         (["x", "--workers", "5000", "--", "true"], "not between 0 and 1024"),
+        (["x", "--pull", "--"], "there is no command"),
+        (["x", "--pull", "true"], "put -- before the command: rq queue new x --"),
+        (["x", "--pull", "--workers", "2"], "are about a command, and there is none"),
+        (["x", "--pull", "--append"], "are about a command, and there is none"),
+        (["x", "--pull", "--", "./tell"], "a path from here, and the workers are"),
+        (["x", "--pull", "--", "sh", "-c", "{param1}"], "sh would run"),
+        (["x", "--pull", "--workers", "2", "--", "no-such"], "no program 'no-such'"),
     ],
 )
 def test_what_cannot_be_meant_makes_nothing(daemon, words, why):

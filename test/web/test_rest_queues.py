@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -198,6 +199,20 @@ def test_a_queue_is_made_and_removed_by_forms(web):
     answer = web.post("/delete_queue", {"queue_name": "made"})
     assert (answer.status, answer.headers["location"]) == (303, "/")
     wait_until(lambda: "made" not in web.get("/q.json").json)
+
+
+def test_a_queue_for_workers_elsewhere_is_made_without_a_script(web):
+    fields = {"queue[name]": "pulled", "queue[script]": "", "queue[num_workers]": "1"}
+    page = web.post("/new_queue", fields, Accept=BROWSER)
+    assert page.status == 422
+    assert "Name a script that runs here, or let workers elsewhere take" in page.text
+    answer = web.post("/new_queue", {**fields, "queue[pull]": "1"})
+    assert (answer.status, answer.headers["location"]) == (303, "/q/pulled")
+    found = web.get("/q/pulled/config").json
+    assert (found["num_workers"], found["pull"]["max"]) == (0, 1000)
+    again = web.post("/new_queue", {**fields, "queue[pull]": "1"}, Accept=BROWSER)
+    assert re.search(r'name="queue\[pull\]"[^>]* checked', again.text)
+    assert web.post("/delete_queue", {"queue_name": "pulled"}).status == 303
 
 
 def test_what_an_action_did_is_said_once_on_the_next_page(web):

@@ -51,6 +51,7 @@ _NOTHING: Mapping[str, object] = {
     "script": "",
     "num_workers": "",
     "exec_prefix": "",
+    "pull": "",
     "coalesce_params": [],
     "blocking_params": [],
 }
