@@ -171,6 +171,7 @@ export class LogView {
   keepEnd() {
     if (this.follow) {
       this.box.scrollTop = this.box.scrollHeight;
+      this.lastTop = this.box.scrollTop; // a reader may scroll up before this is told
       this.missed = 0;
     }
     if (!this.jump) return;
