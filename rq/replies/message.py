@@ -1,0 +1,108 @@
+"""What an owner answers about a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from rq.replies.leases import LeaseView
+
+
+class BatchView(TypedDict):
+    """What a message shows of the batch that it runs in."""
+
+    batch: str
+    messages: int
+    left: int
+
+
+class MessageRow(TypedDict, total=False):
+    """A message in a list."""
+
+    queue: str
+    msg_id: str
+    state: str
+    due: float  # epoch seconds
+    count: int
+    attempt: int
+    status: str
+    waiting: str
+    txn: str
+    batch: str
+    messages: int
+    left: int
+    leased_by: str  # who works on it elsewhere
+    param1: object
+    param2: object
+    param3: object
+    param4: object
+
+
+class Standing(TypedDict):
+    """`get_message_status`: where a message stands."""
+
+    path: str  # of its folder, below the root
+    status: str  # its state, and what its script last said
+    state: str
+
+
+class StoryView(TypedDict):
+    """What happened, why, and what to do, a sentence each."""
+
+    what: str
+    why: str
+    todo: str
+
+
+class AttachmentView(TypedDict):
+    """An attachment, and where it lies."""
+
+    sha256: str
+    md5: str
+    size: int  # bytes
+    path: str
+
+
+class Result(TypedDict, total=False):
+    """What is known of the last attempt of a message, be it the one that runs."""
+
+    job_status: str
+    cause: str
+    exit: int
+    signal: str
+    attempt: int
+    count: int
+    wait_us: int
+    run_us: int
+    cpu_us: int
+    max_rss: int  # KiB
+    outcome: str
+    batch: str
+    lease: LeaseView
+    finished: float  # epoch seconds
+    pid: int | None
+    started: float  # epoch seconds
+    messages: int
+    left: int
+
+
+class MessageView(TypedDict, total=False):
+    """`get_message`: all about a message; its sender's own fields stand beside these."""
+
+    queue: str
+    msg_id: str
+    state: str
+    status: str
+    phase: str
+    path: str
+    due: float  # epoch seconds
+    count: int
+    max_count: int
+    attempt: int
+    removed_at: float  # epoch seconds
+    result: Result
+    story: StoryView
+    acknowledged: bool
+    _attachments: Mapping[str, AttachmentView]
+    _txn: str  # the open transaction that it belongs to
+    _restored: str  # why its queue waits for a person

@@ -1,0 +1,62 @@
+"""What the supervisor and the timers answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+
+class ChildView(TypedDict, total=False):
+    """A child of the supervisor; an older one may tell less of it."""
+
+    name: str
+    kind: str
+    state: str
+    wanted: str  # UP or DOWN
+    pid: int | None
+    since: float  # epoch seconds
+    restarts: int
+    reason: str
+
+
+class HelperState(TypedDict, total=False):
+    """What a helper has written about itself."""
+
+    errors: Mapping[str, str]
+
+
+class SupervisorStatus(TypedDict, total=False):
+    """`status`: the supervisor and its children."""
+
+    pid: int
+    root: str
+    version: str
+    environment: str
+    fingerprint: str
+    uptime: int  # seconds
+    children: Sequence[ChildView]
+    scandir: HelperState
+    timers: HelperState
+    unusable: Mapping[str, str]
+    scripts: Mapping[str, str]
+
+
+class TimerRow(TypedDict, total=False):
+    """A timer, or a file that is none."""
+
+    name: str
+    period: int | None  # seconds
+    dest: str | None
+    due: float  # epoch seconds
+    last: float | None  # epoch seconds
+    result: str
+    error: str
+
+
+class TimersStatus(TypedDict):
+    """`status`: all timers."""
+
+    timers: Sequence[TimerRow]
+    errors: Mapping[str, str]
+    sent: int
+    failed: int

@@ -1,0 +1,138 @@
+"""What an owner answers about its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+Counts = Mapping[str, int]  # messages by the name of their state
+
+
+class Running(TypedDict, total=False):
+    """A message at work, or a whole batch under the id of its first."""
+
+    msg_id: str
+    pid: int | None
+    phase: str
+    since: float  # epoch seconds
+    status: str
+    batch: str
+    messages: int
+    left: int
+
+
+class Held(TypedDict):
+    """A message that stays in run because something of its last attempt lives."""
+
+    msg_id: str
+    by: str  # a process, in words
+
+
+class WorkerView(TypedDict):
+    """A long-lived worker."""
+
+    pid: int
+    phase: str
+    messages: int  # that it has ended
+    since: float  # epoch seconds
+
+
+class Detail(TypedDict):
+    """`detail`: how a queue is."""
+
+    name: str
+    pid: int
+    uptime: int  # seconds
+    status: str
+    admin: str
+    oper: str
+    reason: str | None
+    counts: Counts
+    accepting: bool
+    closed_reason: str | None
+    restored: str | None
+    stopping: bool
+    lag: int  # folders
+    lag_bytes: int
+    stuck: str | None
+    left_at_door: Mapping[str, str]
+    stalled: str | None
+    stalled_by: str | None
+    num_workers: int
+    slots_used: int
+    running: Sequence[Running]
+    held: Sequence[Held]
+    gathering: int
+    workers: Sequence[WorkerView]
+    next_due: float | None  # epoch seconds
+    oldest_due_age: float | None  # seconds
+    series: Mapping[str, int | Sequence[int]]
+    owed: int
+    in_doubt: int
+    journal_id: str
+    seq: int
+    checkpoint_seq: int
+
+
+class Problem(TypedDict):
+    """Something that is not as it should be."""
+
+    kind: str
+    subject: str  # a message or a path
+    text: str
+
+
+class Checked(TypedDict):
+    """`check`: what is wrong with journal, folders and counters."""
+
+    problems: Sequence[Problem]
+
+
+class Sealed(TypedDict):
+    """`seal`: up to which event the journal is history."""
+
+    sealed: bool
+    seq: int
+
+
+class Expired(TypedDict):
+    """`expire`: how many messages were removed, and whether there are more."""
+
+    expired: int
+    more: bool
+
+
+class Owed(TypedDict):
+    """`owed`: a copy or webhook that is still to be delivered."""
+
+    key: str
+    dest: str
+    target: str
+    msg_id: str
+    since: float  # epoch seconds
+    in_doubt: bool
+    files: bool  # its attachments go along
+    why: str
+
+
+class Restored(TypedDict):
+    """`restored`: what a queue whose directory was copied or restored would do."""
+
+    why: str | None
+    journal_id: str
+    messages: int
+    ids: Sequence[str]
+    owed: int
+    deliveries: Sequence[Owed]
+
+
+class TransactionView(TypedDict, total=False):
+    """`list_txns` and `show_txn`: a transaction."""
+
+    txn: str
+    state: str
+    key: str  # which its creator chose; absent when it chose none
+    messages: int
+    ids: Sequence[str]  # some of its messages; not in a list
+    ttl: float  # seconds
+    until: float  # epoch seconds
