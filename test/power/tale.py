@@ -428,6 +428,11 @@ class Tale:
         self.owner.crash()
         self.running.clear()
 
+    def crash_and_start(self) -> None:
+        """Die as by kill -9, and start again."""
+        self.crash()
+        self.again()
+
     def again(self) -> None:
         """Start again, and see what has become of everything."""
         self.owner.open()

@@ -2,6 +2,8 @@
 end counts once."""
 
 import pytest
+from harness import lease_words
+from harness.lease_words import lease
 from harness.queues import running_queue
 from harness.sockets import old_line
 from harness.waiting import wait_until
@@ -18,18 +20,14 @@ def queue(tmp_path):
         yield queue
 
 
-def lease(queue, **asked):
-    return queue.ok("lease", asked)["leases"]
-
-
 def say(queue, command, taken, **asked):
-    [row] = queue.ok(command, {"tokens": [taken["token"]], **asked})["results"]
+    [row] = lease_words.say(queue, command, taken, **asked)
     return row
 
 
 def finish(queue, taken, **said):
-    asked = {"finishes": [{"token": taken["token"], **said}]}
-    return queue.ok("finish", asked)["results"][0]
+    [row] = lease_words.finish(queue, taken, **said)
+    return row
 
 
 def crash_in(queue, point, command, arg):

@@ -5,26 +5,13 @@ import signal
 import time
 
 import pytest
+from harness.lease_words import finish, lease, say
 from harness.queues import running_queue
 from harness.sockets import old_line
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 HOLD = "echo run holding >&3; exec sleep 60"
-
-
-def lease(queue, **asked):
-    return queue.ok("lease", asked)["leases"]
-
-
-def say(queue, command, *taken, **asked):
-    tokens = [each["token"] for each in taken]
-    return queue.ok(command, {"tokens": tokens, **asked})["results"]
-
-
-def finish(queue, *taken, **said):
-    finishes = [{"token": each["token"], **said} for each in taken]
-    return queue.ok("finish", {"finishes": finishes})["results"]
 
 
 @pytest.fixture

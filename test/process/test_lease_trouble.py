@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from harness.lease_words import finish, lease, say
 from harness.queues import running_queue
 from harness.sockets import old_line
 from harness.waiting import wait_until
@@ -19,20 +20,6 @@ def queue(tmp_path):
     settings = {"pull": {"max": 100_000}, "blocking_params": [2]}
     with running_queue(tmp_path, num_workers=0, **settings) as queue:
         yield queue
-
-
-def lease(queue, **asked):
-    return queue.ok("lease", asked)["leases"]
-
-
-def say(queue, command, *taken, **asked):
-    tokens = [each["token"] for each in taken]
-    return queue.ok(command, {"tokens": tokens, **asked})["results"]
-
-
-def finish(queue, *taken, **said):
-    finishes = [{"token": each["token"], **said} for each in taken]
-    return queue.ok("finish", {"finishes": finishes})["results"]
 
 
 def one(queue, **fields):

@@ -8,6 +8,8 @@ import signal
 import time
 
 import pytest
+from harness import lease_words
+from harness.lease_words import finish, say
 from harness.queues import running_queue, short
 from harness.sockets import old_line
 from harness.waiting import wait_until
@@ -40,24 +42,13 @@ TAKEN = []  # in this test
 
 
 def lease(queue, **asked):
-    taken = queue.ok("lease", asked)["leases"]
+    taken = lease_words.lease(queue, **asked)
     TAKEN.extend(taken)
     return taken
 
 
 def leases(queue):
     return queue.ok("leases")["leases"]
-
-
-def words(queue, command, *taken, **asked):
-    """Say a word about leases; return the rows."""
-    tokens = [one["token"] for one in taken]
-    return queue.ok(command, {"tokens": tokens, **asked})["results"]
-
-
-def finish(queue, *taken, **said):
-    finishes = [{"token": one["token"], **said} for one in taken]
-    return queue.ok("finish", {"finishes": finishes})["results"]
 
 
 def one(queue, **asked):
@@ -73,7 +64,7 @@ def test_a_lease_is_an_attempt_that_is_finished_by_its_token(queue):
     [taken] = lease(queue, label="blue", seconds=30)
     assert (taken["msg_id"], taken["attempt"], taken["seconds"]) == (msg_id, 1, 30)
     assert taken["message"]["param1"] == "what to do"
-    assert words(queue, "start", taken) == [{"token": taken["token"], "ok": True}]
+    assert say(queue, "start", taken) == [{"token": taken["token"], "ok": True}]
     assert queue.state(msg_id) == "run"
     [ended] = finish(queue, taken, word="done", text="well done")
     assert ended == {"token": taken["token"], "ok": True, "state": "done"}
@@ -132,29 +123,29 @@ def test_an_end_is_remembered_over_a_restart(queue):
 
 def test_what_is_not_renewed_runs_out_and_counts(queue):
     taken = one(queue, seconds=1)
-    words(queue, "start", taken)
+    say(queue, "start", taken)
     message = queue.until(taken["msg_id"], "que")
     assert (message["count"], message["result"]["cause"]) == (1, "lease_ended")
     assert "was last heard of" in message["result"]["job_status"]
-    [late] = words(queue, "renew", taken)
+    [late] = say(queue, "renew", taken)
     assert (late["ok"], late["kind"]) == (False, "lease_over")
 
 
 def test_a_message_that_is_given_back_does_not_count_ten_times(queue):
     msg_id = queue.send(max_count=2)
     for _ in range(10):
-        [row] = words(queue, "release", *lease(queue), why="no time")
+        [row] = say(queue, "release", *lease(queue), why="no time")
         assert row["state"] == "que"
     message = queue.get(msg_id)
     assert (message["count"], message["result"]["cause"]) == (0, "released")
-    words(queue, "release", *lease(queue))
+    say(queue, "release", *lease(queue))
     assert queue.get(msg_id)["count"] == 1
 
 
 def test_a_word_without_a_lease_says_why(queue):
-    [gone] = words(queue, "start", {"token": NOBODY})
+    [gone] = say(queue, "start", {"token": NOBODY})
     assert gone["kind"] == "lease_forgotten"
-    [bad] = words(queue, "start", {"token": "no token"})
+    [bad] = say(queue, "start", {"token": "no token"})
     assert bad["kind"] == "bad_input"
 
 
@@ -339,7 +330,7 @@ def test_the_same_request_gets_the_same_tokens_until_they_are_confirmed(queue):
     first = lease(queue, count=2, request="a")
     assert lease(queue, count=2, request="a") == first
     assert lease(queue, count=2, request="a", label="another") != first
-    words(queue, "start", *first)
+    say(queue, "start", *first)
     assert lease(queue, count=2, request="a") == []
 
 
@@ -403,7 +394,7 @@ def test_a_cancel_reaches_a_long_poll_and_the_next_word(queue):
         queue.ok("cancel_message", {"msg_id": taken["msg_id"], "who": "anna"})
         reply = line.receive()[1]
     assert reply["cancels"] == {taken["msg_id"]: "cancelled by anna"}
-    [row] = words(queue, "renew", taken)
+    [row] = say(queue, "renew", taken)
     assert (row["ok"], row["cancel"]) == (True, "cancelled by anna")
     finish(queue, taken, word="done")
     message = queue.get(taken["msg_id"])
@@ -411,7 +402,7 @@ def test_a_cancel_reaches_a_long_poll_and_the_next_word(queue):
 
 
 @pytest.mark.parametrize("file", ["pause", "down"])
-def test_a_closed_queue_hands_out_nothing_and_takes_all_words(queue, file):
+def test_a_closed_queue_hands_out_nothing_and_takes_all_say(queue, file):
     taken = one(queue)
     path = getattr(queue.root, file)("t")
     path.touch()
@@ -419,8 +410,8 @@ def test_a_closed_queue_hands_out_nothing_and_takes_all_words(queue, file):
     try:
         queue_says = queue.ok("lease", {})
         assert queue_says["why"] == f"the queue is {file.upper()}"
-        assert words(queue, "start", taken)[0]["ok"]
-        assert words(queue, "renew", taken)[0]["ok"]
+        assert say(queue, "start", taken)[0]["ok"]
+        assert say(queue, "renew", taken)[0]["ok"]
         assert queue.ok("progress", {"token": taken["token"], "text": "x"})["ok"]
         assert log(queue, taken, 0, "x")["ok"]
         assert finish(queue, taken, word="done")[0]["ok"]
