@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rq import users
 
@@ -21,14 +21,17 @@ ONCE, PERSISTENT = "once", "persistent"  # kinds of workers
 WORD, EXIT = "word", "exit"  # what says how a script has ended
 WORKER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# The setting `pull`: leases at a time, seconds of each unless its worker says others,
-# whether `GET script` gives the queue's directory, and whether agents fetch attachments.
-PULL: Mapping[str, int | bool] = {
-    "max": 1000,
-    "seconds": 60,
-    "share_script": False,
-    "fetch": True,
-}
+
+class Pull(TypedDict):
+    """The setting `pull`."""
+
+    max: int  # leases at a time
+    seconds: int  # of each, unless its worker says others
+    share_script: bool  # `GET script` gives the queue's directory
+    fetch: bool  # agents fetch attachments
+
+
+PULL: Pull = {"max": 1000, "seconds": 60, "share_script": False, "fetch": True}
 LEASES, LEASE_SECONDS = 100_000, 86_400  # the most of `max` and `seconds`
 
 # Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
@@ -114,7 +117,7 @@ class QueueConfig:
     worker_dir: bool = True  # each message of a persistent one gets its directory
     success: str = WORD  # or "exit": of a script that says nothing, its exit status
     batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
-    pull: Mapping[str, Any] | None = None  # messages are leased to workers elsewhere
+    pull: Pull | None = None  # messages are leased to workers elsewhere
     spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)

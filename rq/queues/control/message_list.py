@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Container, Sequence
 from itertools import islice, takewhile
 from typing import cast
@@ -15,6 +14,7 @@ from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import JsonObject, Message
 from rq.nesting import Json
+from rq.queues import arguments
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_view
 from rq.queues.owner.owner import Owner
@@ -27,7 +27,6 @@ LIMIT = 20
 MOST = 10_000
 LIST_BYTES = 4 * 1024 * 1024  # of an answer, which then ends early
 QUICK = 2000  # live messages that are looked at in one go
-_WHOLE = re.compile(r"-?\d{1,9}", re.ASCII)
 
 
 def newest_waiting(owner: Owner) -> str | None:
@@ -108,7 +107,7 @@ async def _live(owner: Owner, state: State, limit: int | None, after: str) -> li
 async def messages(owner: Owner, request: JsonObject) -> Sequence[object]:
     """Return what the ancestor's command `messages` does."""
     name = str(request.get("state"))
-    limit = _limit(request)
+    limit = arguments.limit(request, LIMIT, MOST)
     if name == "errack":
         return [f".{i}" for i in await _ids(owner, State.DISMISSED, MOST)]
     if name == "que":
@@ -138,15 +137,6 @@ async def _statuses(owner: Owner, ids: list[str]) -> list[list[str]]:
 
     await in_slices(ids, look)
     return statuses
-
-
-def _limit(request: JsonObject) -> int | None:
-    limit = request.get("limit", LIMIT)
-    if isinstance(limit, str) and _WHOLE.fullmatch(limit):
-        limit = int(limit)
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise BadInput(f"limit is not a whole number: {limit!r:.40}")
-    return min(limit, MOST) if limit > 0 else MOST
 
 
 async def _filtered(
@@ -182,7 +172,7 @@ async def listed(owner: Owner, request: JsonObject) -> tuple[list[MessageRow], b
     state = State(name)
     after = request.get("after")
     before = names.msg_id(after) if after else ""
-    ids = await _ids(owner, state, _limit(request), before)
+    ids = await _ids(owner, state, arguments.limit(request, LIMIT, MOST), before)
     rows: list[MessageRow] = []
     size = 0
 

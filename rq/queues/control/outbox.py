@@ -7,6 +7,7 @@ from itertools import islice
 from rq import replies
 from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, WrongState
+from rq.queues import arguments
 from rq.queues.control.command import Command, Context, Ok, asker, object_in
 from rq.queues.delivery import owed as delivery
 from rq.queues.owner.owner import Owner
@@ -30,10 +31,7 @@ def owed(ctx: Context, arg: bytes) -> Ok[list[replies.Owed]]:
     if "key" in request:
         of = _place(owner, str(request["key"]))
         return "ok", [] if of is None else [entry_view(owner, of)]
-    limit = request.get("limit", MOST)
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise BadInput(f"limit is not a whole number: {limit!r:.40}")
-    most = min(limit, MOST) if limit > 0 else MOST
+    most = arguments.limit(request, MOST, MOST)
     # What was owed first is in doubt first.
     return "ok", [entry_view(owner, of) for of in islice(owner.spool.owed, most)]
 

@@ -8,6 +8,7 @@ from itertools import islice
 from rq.access.roles import Role
 from rq.errors import BadInput, WrongState
 from rq.journal import mark
+from rq.queues import arguments
 from rq.queues.control import outbox
 from rq.queues.control.command import Command, Context, Ok, object_in
 from rq.replies import Restored
@@ -26,7 +27,8 @@ def restored(ctx: Context, arg: bytes) -> Ok[Restored]:
     """Answer whether the queue waits for a decision about its directory: `why` (null:
     it does not wait), how much it would run and deliver, and the first of each."""
     request = object_in(arg) if arg.strip() else {}
-    owner, most = ctx.owner, _limit(request.get("limit", _MOST_SHOWN))
+    owner = ctx.owner
+    most = min(arguments.whole(request, "limit", _MOST_SHOWN), MOST)
     spool = owner.spool
     waiting = (msg_id for msg_id, _ in spool.in_state(State.QUE))
     return (
@@ -42,12 +44,6 @@ def restored(ctx: Context, arg: bytes) -> Ok[Restored]:
             ],
         },
     )
-
-
-def _limit(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return min(value, MOST)
-    raise BadInput(f"limit is not a whole number: {value!r:.40}")
 
 
 def restore(ctx: Context, arg: bytes) -> Ok[str]:

@@ -15,6 +15,7 @@ from rq.errors import BadInput, BadMessage, Busy, NoSuchMessage, not_done
 from rq.layout import ATTACH, QueueDir
 from rq.message import JsonObject, Message
 from rq.nesting import Json
+from rq.queues import arguments
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
 from rq.queues.control.command import (
@@ -41,7 +42,7 @@ def open_txn(ctx: Context, arg: bytes) -> Ok[TransactionView]:
     request = object_in(arg)
     owner = ctx.owner
     key = _key(request.get("key"))
-    ttl = _ttl(request.get("ttl"))
+    ttl = arguments.seconds(request, "ttl", TTL, 1.0, LONGEST)
     owner.admission.check_open()
     all_txns = owner.spool.txns
     if (key is None or all_txns.with_key(key) is None) and _open(owner) >= MOST_OPEN:
@@ -57,15 +58,6 @@ def _key(value: object) -> str | None:
 
 def _open(owner: Owner) -> int:
     return owner.spool.txns.open
-
-
-def _ttl(value: object) -> float:
-    if value is None:
-        return TTL
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(value, int | float) and is_number and 1 <= value <= LONGEST:
-        return float(value)
-    raise BadInput(f"ttl is not seconds from 1 to {LONGEST:.0f}: {value!r:.60}")
 
 
 _Verb = Callable[[Owner, Transaction, JsonObject], NowOrLater[object]]
@@ -292,10 +284,7 @@ def list_txns(ctx: Context, arg: bytes) -> Ok[list[TransactionView]]:
 
 
 def _limit(request: JsonObject) -> int:
-    value = request["limit"]
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return min(value, MOST_OPEN)
-    raise BadInput(f"limit is not a whole number: {value!r:.40}")
+    return min(arguments.whole(request, "limit", MOST_OPEN), MOST_OPEN)
 
 
 def _named(owner: Owner, request: JsonObject) -> Transaction:

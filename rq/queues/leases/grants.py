@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from rq.config.admin import Admin
+from rq.config.settings import Pull
 from rq.errors import Unread, WrongState
 from rq.message import Message
 from rq.queues.attempts import lease as token
@@ -55,15 +55,16 @@ class Grants:
     @property
     def seconds(self) -> float:
         """How long a lease lasts if nobody says it; WrongState if there are none."""
-        return float(self._settings["seconds"])
+        return float(self._pull["seconds"])
 
     @property
     def most(self) -> int:
         """How many leases may be out; 0 in a queue without leases."""
-        return int(self._settings["max"]) if self._owner.config.pull is not None else 0
+        pull = self._owner.config.pull
+        return 0 if pull is None else pull["max"]
 
     @property
-    def _settings(self) -> Mapping[str, Any]:
+    def _pull(self) -> Pull:
         """The setting `pull`; WrongState without it."""
         pull = self._owner.config.pull
         if pull is None:
@@ -76,7 +77,7 @@ class Grants:
     def why_none(self) -> str | None:
         """Return why nothing is handed out now; None: what is due is. WrongState in a
         queue without leases."""
-        most, admission = int(self._settings["max"]), self._owner.admission
+        most, admission = self._pull["max"], self._owner.admission
         if admission.restored:
             return admission.restored
         if admission.stopping:

@@ -14,6 +14,7 @@ from rq.errors import BadInput, TooLarge
 from rq.message import JsonObject
 from rq.nesting import Json
 from rq.pipe import LINE_LIMIT, NAME_LIMIT, Verb
+from rq.queues import arguments
 from rq.scripts.words import Said
 
 _WORDS = (Verb.DONE, Verb.ERR, Verb.RESEND, Verb.LATER, Verb.FORWARD)
@@ -22,6 +23,7 @@ _ARGUMENTS = ("word", "delay", "dest", "waits_for", "dups", "files", "exit", "si
 MOST_SECONDS = 9_999_999_999.0  # of a delay, as in the pipe
 MOST_DUPS = 100
 _PRINTED = 200  # characters
+_MOST_NUMBER = 2**53
 MOST_WHY = 1000  # characters
 MOST_DATA = 1024 * 1024  # bytes of a log at a time
 RELEASE = "release"
@@ -55,7 +57,7 @@ def finish(request: JsonObject) -> Finish:
     """Return what `request` says; BadInput when it makes no sense."""
     said = _said(request)
     signal = _optional_text(request, "signal")
-    status = _number(request, "exit", 255)
+    status = arguments.whole(request, "exit", None, 255)
     if status is None and signal is None and said.word is not None:
         status = 0
     if said.word is None and status is None and signal is None:
@@ -65,9 +67,9 @@ def finish(request: JsonObject) -> Finish:
         digest=digest({name: request.get(name) for name in _ARGUMENTS}),
         exit=None if signal else status,
         signal=signal,
-        run_us=_number(request, "run_us"),
-        cpu_us=_number(request, "cpu_us"),
-        max_rss=_number(request, "max_rss"),
+        run_us=arguments.whole(request, "run_us", None, _MOST_NUMBER),
+        cpu_us=arguments.whole(request, "cpu_us", None, _MOST_NUMBER),
+        max_rss=arguments.whole(request, "max_rss", None, _MOST_NUMBER),
         dups=_dups(request.get("dups")),
         files=_files(request.get("files")),
         printed=text_of(request.get("printed"))[:_PRINTED],
@@ -111,7 +113,11 @@ def data_of(value: Json) -> bytes:
 
 def share(request: JsonObject, name: str) -> float | None:
     """Return a number between 0 and 1, if there is one."""
-    return None if request.get(name) is None else seconds(request, name, 0.0, 0.0, 1.0)
+    return (
+        None
+        if request.get(name) is None
+        else arguments.seconds(request, name, 0.0, 0.0, 1.0)
+    )
 
 
 def _said(request: JsonObject) -> Said:
@@ -122,7 +128,7 @@ def _said(request: JsonObject) -> Said:
         raise BadInput(f"word is {word!r:.60}; say one of {', '.join(_WORDS)}")
     said = Said(text=text_of(request.get("text")))
     said.word = None if word is None else Verb(str(word))
-    said.delay = seconds(request, "delay", 0.0, 0.0, MOST_SECONDS)
+    said.delay = arguments.seconds(request, "delay", 0.0, 0.0, MOST_SECONDS)
     said.unreadable = text_of(request.get("unreadable")) or None
     if said.word is Verb.LATER:
         said.waits_for = _optional_text(request, "waits_for")
@@ -148,29 +154,6 @@ def _optional_text(request: JsonObject, name: str) -> str | None:
     raise BadInput(f"{name} is {value!r:.60}, and not a printable text")
 
 
-def seconds(
-    request: JsonObject, name: str, default: float, low: float, high: float
-) -> float:
-    """Return a number of seconds; BadInput unless it is between `low` and `high`."""
-    value = request.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadInput(f"{name} is {value!r:.60}, and not a number of seconds")
-    if not low <= value <= high:
-        raise BadInput(f"{name} is {value}, and not between {low:g} and {high:g}")
-    return float(value)
-
-
-def _number(request: JsonObject, name: str, most: int = 2**53) -> int | None:
-    value = request.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise BadInput(f"{name} is {value!r:.60}, and not a whole number up to {most}")
-    return value
-
-
 def _dups(value: Json) -> tuple[Dup, ...]:
     if value is None:
         return ()
@@ -187,7 +170,8 @@ def _dup(value: Json) -> Dup:
     if not isinstance(value, Mapping):
         raise BadInput('a copy in dups is an object: {"dest": QUEUE, "delay": SECONDS}')
     return Dup(
-        _dest(value.get("dest")), seconds(value, "delay", 0.0, 0.0, MOST_SECONDS)
+        _dest(value.get("dest")),
+        arguments.seconds(value, "delay", 0.0, 0.0, MOST_SECONDS),
     )
 
 

@@ -15,6 +15,8 @@ from concurrent.futures import Executor
 from rq.errors import BadInput
 from rq.journal import sealing
 from rq.logs import fields
+from rq.message import JsonObject
+from rq.queues import arguments
 from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.owner.admission import Admission
 from rq.queues.owner.settings import Settings
@@ -144,19 +146,20 @@ class Retention:
 
     # ---- as a person asks
 
-    async def answer(self, wanted: Mapping[str, object]) -> Expired:
+    async def answer(self, wanted: JsonObject) -> Expired:
         """Answer the command `expire`."""
         if "state" not in wanted:
             removed = await self.apply()
             await self.forget_history()
             return {"expired": removed, "more": False}
         state = _state(wanted["state"])
-        size = _whole(wanted, "bytes")
+        size = arguments.whole(wanted, "bytes", None)
         limits = Limits(
-            before=_moment(wanted.get("before")), keep=_whole(wanted, "keep"), size=size
+            before=_moment(wanted.get("before")),
+            keep=arguments.whole(wanted, "keep", None),
+            size=size,
         )
-        limit = _whole(wanted, "limit")
-        most = BATCH if limit is None else min(limit, BATCH)
+        most = min(arguments.whole(wanted, "limit", BATCH), BATCH)
         gone, more = await self._expire(Search(self.weights, state), limits, most)
         return {"expired": gone, "more": more}
 
@@ -211,12 +214,3 @@ def _moment(value: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     raise BadInput(f"before is {value!r:.40}, not seconds since the epoch")
-
-
-def _whole(wanted: Mapping[str, object], name: str) -> int | None:
-    value = wanted.get(name)
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise BadInput(f"{name} is {value!r:.40}, not a whole number from 0 up")

@@ -1,0 +1,128 @@
+"""The command that asks for leases, and how long their holder may wait for them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from rq.access.roles import Role
+from rq.message import JsonObject
+from rq.queues import arguments
+from rq.queues.control.command import (
+    Command,
+    Context,
+    NowOrLater,
+    Ok,
+    asker,
+    object_in,
+)
+from rq.queues.leases.desk import new_waiter
+from rq.queues.leases.grants import Granted, Wanted
+from rq.queues.owner.owner import Owner
+from rq.replies import Grant, GrantsView
+
+MOST = 1000  # leases in one request
+LONGEST, LONGEST_WAIT = 86_400.0, 60.0  # seconds
+LABEL, REQUEST, VERSION = 64, 128, 64  # characters
+MOST_SLOTS = 1_000_000
+
+
+def lease(ctx: Context, arg: bytes) -> NowOrLater[GrantsView]:
+    """Lease what is due; with `wait`, as soon as something is."""
+    request = object_in(arg)
+    wanted = _wanted(ctx, request)
+    wait = arguments.seconds(request, "wait", 0.0, 0.0, LONGEST_WAIT)
+    key = arguments.visible(request, "request", REQUEST)
+    _hear(ctx, wanted.by, request)
+    granted = ctx.leases.take(wanted, key) if wanted.count else []
+    news = ctx.leases.cancelled(wanted.by)
+    if wait and not granted and not news:
+        return _when_due(ctx, wanted, wait, key)
+    ctx.connection.if_lost(functools.partial(ctx.leases.give_back, granted))
+    return "ok", _grants(ctx, granted, news)
+
+
+async def _when_due(
+    ctx: Context, wanted: Wanted, seconds: float, key: str
+) -> Ok[GrantsView]:
+    desk, waiter = ctx.leases, new_waiter(wanted)
+    ctx.connection.if_lost(waiter.lose)
+    ctx.connection.listen()
+    news = desk.cancelled(wanted.by)  # since this was asked, a turn ago
+    if not news:
+        with ctx.connections.waiting(ctx.connection):
+            await desk.wait(waiter, seconds)
+        news = {} if waiter.lost else desk.cancelled(wanted.by)
+    granted = waiter.granted
+    if waiter.lost:
+        desk.give_back(granted)
+        return "ok", _grants(ctx, [], {})
+    ctx.connection.if_lost(functools.partial(desk.give_back, granted))
+    desk.remember(wanted.by, key, granted)
+    return "ok", _grants(ctx, granted, news)
+
+
+def _wanted(ctx: Context, request: JsonObject) -> Wanted:
+    default = ctx.leases.grants.seconds
+    return Wanted(
+        by=_by(ctx, request),
+        count=arguments.whole(request, "count", 1, MOST),
+        seconds=arguments.seconds(request, "seconds", default, 1.0, LONGEST),
+    )
+
+
+def _by(ctx: Context, request: JsonObject) -> str:
+    """Return who asks: the name of a user, and a label of his own."""
+    label = arguments.visible(request, "label", LABEL)
+    who = asker(ctx, request)
+    return f"{who}/{label}" if label else who
+
+
+def _hear(ctx: Context, by: str, request: JsonObject) -> None:
+    ctx.leases.workers.hear(
+        by,
+        arguments.whole(request, "slots", None, MOST_SLOTS),
+        arguments.visible(request, "version", VERSION),
+        arguments.visible(request, "host", LABEL),
+    )
+
+
+def _grants(
+    ctx: Context, granted: Sequence[Granted], news: dict[str, str]
+) -> GrantsView:
+    owner = ctx.owner
+    reply: GrantsView = {
+        "leases": [_grant(owner, grant) for grant in granted],
+        "why": None,
+        "base_url": owner.main.base_url,
+        "env": owner.main.env,
+    }
+    if news:
+        reply["cancels"] = news
+    if not granted:
+        reply["why"] = ctx.leases.grants.why_none() or "nothing is due"
+    return reply
+
+
+def _grant(owner: Owner, grant: Granted) -> Grant:
+    message, pull = grant.message, owner.config.pull
+    fields = message.to_json()
+    fields.pop("attachments", None)
+    files = message.attachments.items()
+    fetches = pull is None or pull["fetch"]
+    return {
+        "token": grant.token,
+        "msg_id": message.msg_id,
+        "full_id": owner.full_id(message.msg_id),
+        "attempt": message.attempt,
+        "seconds": grant.lease.seconds,
+        "message": fields,
+        "attachments": [
+            {"name": name, "size": file.size, "sha256": file.sha256}
+            for name, file in files
+        ],
+        "limits": {} if fetches else {"fetch": False},
+    }
+
+
+COMMANDS: dict[str, Command] = {"lease": Command(lease, Role.WORKER, down=True)}
