@@ -305,7 +305,7 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     return Story(template.what.format_map(filled), why, todo)
 
 
-def _at_work(facts: Mapping[str, Any]) -> Story:
+def _at_work(facts: Mapping[str, object]) -> Story:
     """Return the story of a message in run."""
     if facts.get("held"):
         return _HELD

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from rq import config, logs, moments
-from rq.cli import OK, term
-from rq.errors import BadConfig, BadInput
+from rq.cli import OK, agent_options, term
+from rq.errors import BadConfig
 from rq.layout import Root
 
 GRACE = 10.0  # seconds
@@ -26,17 +26,15 @@ def work(root: str | None, words: list[str]) -> int:
     chosen = options.Options(
         to=to,
         peer=peer,
-        slots=args.slots,
+        slots=agent_options.slots(args),
         label=options.label(args.label),
-        script=None if args.script is None else _directory(args.script),
+        script=agent_options.script(args),
         base=(args.dir or place.default_base()).absolute(),
         once=args.once,
         seconds=None if args.seconds is None else moments.duration(args.seconds),
         goes_on=args.go_on,
         grace=moments.duration(args.grace),
     )
-    if args.slots > options.MOST_SLOTS:
-        raise BadInput(f"an agent has at most {options.MOST_SLOTS} slots")
     level = logging.DEBUG if args.verbose else logging.INFO
     logs.open_log(f"rq work {to.queue}", None, level)
     process.run(chosen)
@@ -51,61 +49,22 @@ def _root(option: str | None) -> Root | None:
         return None
 
 
-def _directory(path: Path) -> Path:
-    if not (path / "run").exists():
-        raise BadInput(
-            f"{path} has no `run`: --script names a directory as in scandir/"
-        )
-    return path.resolve()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = term.parser(
         "work",
         "Work on the messages of a queue of another host, under leases.\n\n"
-        "  rq work https://jobs.example:3333/q/thumbs --slots 4 --token-file ~/.rq.token",
+        "  rq work https://jobs.example:3333/q/thumbs --slots 4 --token-file ~/.rq.token\n\n"
+        "Without --token-file it logs in as config/peers.json of --root says.",
     )
     parser.add_argument(
         "url", metavar="URL", help="the queue: http(s)://HOST:PORT/q/NAME"
     )
-    parser.add_argument(
-        "--slots",
-        type=term.at_least(1),
-        default=1,
-        metavar="N",
-        help="messages at a time (%(default)s)",
-    )
-    parser.add_argument(
-        "--script",
-        type=Path,
-        metavar="DIR",
-        help="the directory with `run`, perhaps with config.json (the one that the queue "
-        "shares)",
-    )
+    agent_options.add(parser, "that of this host")
     parser.add_argument(
         "--once", action="store_true", help="end when nothing is due any more"
     )
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", help="lease for so long, say 8h"
-    )
-    _add_more(parser)
-    return parser
-
-
-def _add_more(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--label", metavar="NAME", help="name of this worker (that of this host)"
-    )
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="holds the token, mode 600 (config/peers.json of --root)",
-    )
-    parser.add_argument(
-        "--insecure",
-        action="store_true",
-        help="let the token go over plain HTTP, for all to read",
     )
     parser.add_argument(
         "--go-on",
@@ -128,3 +87,4 @@ def _add_more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="say more on standard error"
     )
+    return parser

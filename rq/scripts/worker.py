@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from rq.logs import fields
 from rq.proc.spawn import Termination
 from rq.scripts.log import PassedLog
-from rq.scripts.script import Plan, Script, drained
+from rq.scripts.script import KILL, TERM, Plan, Script, drained
 from rq.scripts.slots import Slot
 from rq.scripts.words import Said
 from rq.scripts.worker_protocol import READY, Limits, WorkerPhase
@@ -110,25 +110,28 @@ class Worker(Generic[Attempt]):
         self._began_to_read = False
         self.script.send(line)
 
-    def retire(self) -> None:
-        """Let it end, after its message if it has one."""
+    def retire(self, grace: float) -> None:
+        """Let it end, after its message if it has one. `grace`: seconds that it has then,
+        and again from TERM to KILL."""
         if self.phase is WorkerPhase.TAKEN:
             self.renewing = True
         else:
-            self._hang_up()
+            self._hang_up(grace)
 
-    def release(self) -> None:
-        """Let it go on without its message."""
+    def release(self, grace: float) -> None:
+        """Let it go on without its message, or end; `grace` as of `retire`."""
         self.attempt = self._log = None
         if self.renewing:
-            self._hang_up()
+            self._hang_up(grace)
         else:
             self.phase = WorkerPhase.FREE
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, grace: float) -> None:
         self.phase = WorkerPhase.RETIRED
         self.hung_up = True
         self.script.hang_up()
+        self._loop.call_later(grace, self.script.signal, TERM)
+        self._loop.call_later(2 * grace, self.script.signal, KILL)
 
     @property
     def refused(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, cast
 from zlib import crc32
 
 import orjson
@@ -31,6 +31,16 @@ _CHUNK = 1000
 Indexed = tuple[
     float, int, int, int, float, str | None
 ]  # due seq count attempt since key
+
+_Row = tuple[str, float, int, int, int, float, str | None]  # its message before it
+
+
+class _More(TypedDict, total=False):
+    """A line that holds no entries."""
+
+    keys: dict[str, tuple[str, float, str]]
+    txns: list[list[Any]]
+    ended: list[list[Any]]
 
 
 @dataclass(slots=True)
@@ -87,10 +97,10 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
     return None
 
 
-def _take_line(index: Index, line: Any) -> None:
+def _take_line(index: Index, line: list[_Row] | _More) -> None:
     if isinstance(line, list):
         for row in line:
-            index.entries[row[0]] = tuple(row[1:])
+            index.entries[row[0]] = cast("Indexed", tuple(row[1:]))
     elif "keys" in line:
         index.keys.update((k, Accepted(*v)) for k, v in line["keys"].items())
     elif "txns" in line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import logging
 import os
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from rq import back_off
 from rq.logs import fields
 from rq.scripts import worker_protocol
 from rq.scripts.log import PassedLog
-from rq.scripts.script import KILL, TERM, Plan
+from rq.scripts.script import Plan
 from rq.scripts.worker import Events, Worker
 from rq.scripts.worker_protocol import Limits, WorkerPhase
 from rq.work.attempt import Attempt
@@ -52,7 +53,8 @@ class Pool:
         passed = PassedLog(
             attempt.open_job, worker.pid, self._tools.program().path, no_other
         )
-        attempt.begin(worker.script, passed, worker.retire)
+        retire = functools.partial(worker.retire, self._tools.grace)
+        attempt.begin(worker.script, passed, retire)
         worker.take(attempt, passed, worker_protocol.line(values))
         await attempt.exited.wait()
         attempt.refused = worker.refused
@@ -117,13 +119,11 @@ class Pool:
         if worker.script.termination is not None:
             return
         if worker.worn(self._limits):
-            worker.retire()
-        worker.release()
+            worker.retire(self._tools.grace)
+        worker.release(self._tools.grace)
         if worker.phase is WorkerPhase.FREE:
             self._free.append(worker)
             self._changed.set()
-        else:
-            self._see_off(worker)
 
     # ---- ending
 
@@ -131,19 +131,8 @@ class Pool:
         """Let all workers end, each after its message."""
         for worker in list(self._all):
             if worker.phase is not WorkerPhase.RETIRED:
-                self._retire(worker)
-
-    def _retire(self, worker: Worker[Attempt]) -> None:
-        worker.retire()
-        if worker in self._free:
-            self._free.remove(worker)
-        if worker.phase is WorkerPhase.RETIRED:
-            self._see_off(worker)
-
-    def _see_off(self, worker: Worker[Attempt]) -> None:
-        loop, grace = self._tools.loop, self._tools.grace
-        loop.call_later(grace, worker.script.signal, TERM)
-        loop.call_later(2 * grace, worker.script.signal, KILL)
+                worker.retire(self._tools.grace)
+        self._free.clear()
 
     def _exited(self, worker: Worker[Attempt]) -> None:
         self._all.discard(worker)

@@ -1,6 +1,8 @@
-"""An RQ of a test's own, and one that the tests of a file share."""
+"""An RQ of a test's own, one that the tests of a file share, and an agent with its host."""
 
 import pytest
+from harness.agents import Agent
+from harness.lease_host import lease_host
 from harness.supervisor import daemon_on, lent
 
 
@@ -21,3 +23,15 @@ def shared(lasting):
     """Give an RQ that other tests use as well, each after the other."""
     with lent(lasting) as daemon:
         yield daemon
+
+
+@pytest.fixture
+def host():
+    """Give a host of leases that the test plays."""
+    with lease_host() as host:
+        yield host
+
+
+@pytest.fixture
+def agent(tmp_path, host):
+    return Agent(tmp_path, host)

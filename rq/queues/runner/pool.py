@@ -17,7 +17,7 @@ from rq.queues.attempts.attempt import Attempt
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.parts import Parts
 from rq.scripts import worker_protocol
-from rq.scripts.script import KILL, TERM, Plan
+from rq.scripts.script import Plan
 from rq.scripts.script_file import MISSING, SCRIPT_SECONDS
 from rq.scripts.slots import Slot
 from rq.scripts.worker import Events, Worker
@@ -155,13 +155,12 @@ class Pool:
             return  # it is forgotten when nothing is left of it
         if worker.attempt is not None:
             self._failures = 0
+        grace = self._owner.main.grace
         if self._owner.admission.stopping or worker.worn(self._limits):
-            worker.retire()
-        worker.release()
+            worker.retire(grace)
+        worker.release(grace)
         if worker.phase is WorkerPhase.FREE:
             self._free.append(worker)
-        else:
-            self._see_off(worker)
 
     # ---- renewing
 
@@ -183,26 +182,14 @@ class Pool:
         """Let all workers end, each after its message."""
         for worker in list(self._all.values()):
             if worker.phase is not WorkerPhase.RETIRED:
-                self._retire(worker)
+                worker.retire(self._owner.main.grace)
+        self._free.clear()
 
     def retire_worn(self) -> None:
         """Let free workers end that have reached a limit of their config."""
-        for worker in list(self._free):
-            if worker.worn(self._limits):
-                self._retire(worker)
-
-    def _retire(self, worker: Worker[Attempt]) -> None:
-        worker.retire()
-        if worker in self._free:
+        for worker in [free for free in self._free if free.worn(self._limits)]:
+            worker.retire(self._owner.main.grace)
             self._free.remove(worker)
-        if worker.phase is WorkerPhase.RETIRED:
-            self._see_off(worker)
-
-    def _see_off(self, worker: Worker[Attempt]) -> None:
-        """Signal a worker that does not end by itself."""
-        grace = self._owner.main.grace
-        self._owner.loop.call_later(grace, worker.script.signal, TERM)
-        self._owner.loop.call_later(2 * grace, worker.script.signal, KILL)
 
     # ---- ending
 

@@ -219,7 +219,7 @@ class Runner:
             return False
         attempt.cancel(who)
         if attempt.claim.worker is not None:
-            attempt.claim.worker.retire()
+            attempt.claim.worker.retire(self.owner.main.grace)
         attempt.script.terminate(self.owner.main.grace, msg_id=msg_id)
         return True
 

@@ -1,0 +1,78 @@
+"""The agent `rq work` as a process: its command line, its script, its directory."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+
+from harness.checkout import CHECKOUT
+from harness.waiting import wait_until
+
+QUIET = 'echo "done fine" >&3'
+
+
+class Agent:
+    """An agent with a directory and a script of its own."""
+
+    def __init__(self, path, host):
+        self.path = path
+        self.host = host
+        self.script = path / "script"
+        self.dir = path / "dir"
+        self.process = None
+
+    def runs(self, script, config=""):
+        self.script.mkdir(exist_ok=True)
+        run = self.script / "run"
+        run.write_text(f"#!/bin/sh\n{script}\n")
+        run.chmod(0o755)
+        if config:
+            (self.script / "config.json").write_text(config)
+
+    def command(self, *words):
+        at = [sys.executable, "-m", "rq.cli", "work", self.host.url]
+        return [*at, "--dir", str(self.dir), "--grace", "2", *words]
+
+    def once(self, *words, file_limit=-1):
+        """Run until nothing is due; return how it ended and what it wrote. `file_limit`:
+        bytes that it can write into a file."""
+        script = ["--script", str(self.script)] if self.script.exists() else []
+        return subprocess.run(
+            ["prlimit", f"--fsize={file_limit}", *self.command("--once", *script, *words)],
+            cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def running(self, *words):
+        """Run until the block ends, and to its end."""
+        self.process = subprocess.Popen(
+            self.command("--script", str(self.script), *words),
+            cwd=CHECKOUT, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            yield self
+        finally:
+            self.end()
+
+    def end(self, number=signal.SIGTERM):
+        """End it; return what it wrote."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=30)
+        return said
+
+    def folders(self):
+        """Return what lies in the folders of messages."""
+        return [path.name for path in self.dir.glob("*/*/msg/*")]
+
+
+def sleeping(agent, host):
+    """Give a message to a script that lasts."""
+    host.give()
+    agent.runs(f"sleep 1000 & echo $! > {agent.path}/pid; wait; {QUIET}")
+
+
+def pid_of(agent):
+    return int(wait_until((agent.path / "pid").read_text))

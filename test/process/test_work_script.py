@@ -1,0 +1,56 @@
+"""The script that a queue shares, at an agent: fetched, laid out, run."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+from harness.agents import QUIET
+
+
+def tar_of(*members):
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return data.getvalue()
+
+
+def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.linkname = kind, mode, target
+    return info
+
+
+def test_a_shared_script_is_fetched_and_run(host, agent):
+    text = b'#!/bin/sh\n. "$(dirname "$0")/lib/more"\n'
+    host.script = tar_of(
+        (member("run"), text), (member("lib/more", mode=0o644), QUIET.encode())
+    )
+    host.give()
+    ended = agent.once()
+    assert ended.returncode == 0, ended.stderr
+    assert host.ends() == ["done"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        member("../evil"),
+        member("/evil"),
+        member("x", tarfile.SYMTYPE, target="/etc"),
+        member("x", tarfile.LNKTYPE, target="/etc/passwd"),
+        member("x", tarfile.FIFOTYPE),
+        member("x", tarfile.CHRTYPE),
+    ],
+    ids=lambda info: f"{info.name} {info.type!r}",
+)
+def test_a_hostile_script_is_not_laid_out(host, agent, bad):
+    host.script = tar_of((member("run"), b"#!/bin/sh\n"), (bad, b""))
+    host.give()
+    ended = agent.once()
+    assert ended.returncode == 2, ended.stderr
+    assert "the queue's script holds" in ended.stderr
+    assert "Traceback" not in ended.stderr
