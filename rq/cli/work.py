@@ -19,6 +19,9 @@ def work(root: str | None, words: list[str]) -> int:
     """Run an agent until it is told to end. It needs no root: `root` is the directory of
     `--root`, whose config/peers.json may hold the login."""
     args = _parser().parse_args(words)
+    from rq.work import stop_signals
+
+    stop_signals.exit_when_told()
     from rq.work import options, place, process
 
     to = options.target(args.url)
@@ -43,10 +46,16 @@ def work(root: str | None, words: list[str]) -> int:
 
 
 def _root(option: str | None) -> Root | None:
+    """Return where a login may be found; BadConfig when `--root` names no such place."""
     try:
-        return config.find_root(option)
+        root = config.find_root(option)
     except BadConfig:
         return None
+    if option is not None and not root.config_dir.is_dir():
+        raise BadConfig(
+            f"--root {option} names no directory of an RQ: no config/ in it"
+        )
+    return root
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from rq.logs import fields
 from rq.proc import daemon, descriptors, turnlimit
 from rq.scripts.worker_protocol import Limits as WorkerLimits
+from rq.work import stop_signals
 from rq.work.agent import Agent, Limits
 from rq.work.attempt import Attempt
 from rq.work.definition import Definition
@@ -55,6 +55,18 @@ def run(options: Options) -> None:
 
 
 async def _live(options: Options, place: Place, null: int) -> None:
+    alive = asyncio.create_task(_lives(options, place, null))
+    stop_signals.call_when_told(alive.cancel)
+    try:
+        await asyncio.wait({alive})
+        if not alive.cancelled():
+            alive.result()
+    finally:
+        stop_signals.hear_no_more()
+    log.info("ended")
+
+
+async def _lives(options: Options, place: Place, null: int) -> None:
     http = Http(options.to, options.peer)
     service = Service(options.to, Link(http.ask, options.to.peer), options.about())
     try:
@@ -142,12 +154,9 @@ def _runner(options: Options, place: Place, definition: Definition) -> Runner:
 
 
 async def _work(agent: Agent, options: Options) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, agent.stop)
+    stop_signals.call_when_told(agent.stop)
     log.info(
         "ready: %s",
         fields(queue=options.to.queue, host=options.to.peer, slots=options.slots),
     )
     await agent.run()
-    log.info("ended")

@@ -136,12 +136,19 @@ class Service:
         if reply.status != 200:
             raise failure_of(reply)
 
-    async def script(self) -> tuple[str, bytes]:
-        """Return the digest and the tar of the script that the queue shares."""
-        path = f"{self._queue}/script"
-        reply = await self._link.ask(
-            Request(method="GET", path=path, most=SCRIPT_LIMIT, patience=_STALL)
+    async def script(self, digest: str) -> tuple[str, bytes] | None:
+        """Return the digest and the tar of the script that the queue shares; None when
+        its digest is this one."""
+        request = Request(
+            method="GET",
+            path=f"{self._queue}/script",
+            headers={"If-None-Match": f'"{digest}"'} if digest else {},
+            most=SCRIPT_LIMIT,
+            patience=_STALL,
         )
+        reply = await self._link.ask(request)
+        if digest and reply.status == 304:
+            return None
         if reply.status != 200:
             raise failure_of(reply)
         return reply.headers.get("etag", "").strip('W/"'), reply.body

@@ -41,7 +41,10 @@ class SharedScript:
     async def fetch(self) -> bool:
         """Fetch the script unless it is here; return whether it is another one. RQError
         when there is none, or none that can be used."""
-        tag, data = await self._service.script()
+        answer = await self._service.script(self._digest)
+        if answer is None:
+            return False
+        tag, data = answer
         digest = hashlib.sha256(data).hexdigest()
         if digest == self._digest:
             return False

@@ -29,6 +29,8 @@ class LeaseHost:
         self.attachments: dict[str, bytes] = {}
         self.cancels: dict[str, str] = {}
         self.script = b""
+        self.scripts_asked: list[str | None] = []  # with which If-None-Match
+        self.visits = 0  # requests, also those that it hung up on
         # A word, say `leases/start`: what is answered in the place of the usual.
         self.instead: dict[str, Callable[[Any], Answer | None]] = {}
         self.is_silent = False  # it hangs up on everybody
@@ -71,6 +73,11 @@ class LeaseHost:
         """Return the words of all ends."""
         return [end["word"] for end in self.said("finish")]
 
+    @property
+    def tag(self) -> str:
+        """The ETag of its script."""
+        return f'"{hashlib.sha256(self.script).hexdigest()}"'
+
     # ---- answering
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> Answer:
@@ -86,7 +93,9 @@ class LeaseHost:
         if word in self.instead and (answer := self.instead[word](asked)):
             return answer
         if word == "script":
-            return 200, self.script
+            self.scripts_asked.append(headers["If-None-Match"])
+            is_known = self.scripts_asked[-1] == self.tag
+            return (304, b"") if is_known else (200, self.script)
         if word == "leases":
             return 200, self._lease(asked)
         if method == "PATCH":
@@ -137,6 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _all(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.host.visits += 1
         if self.host.is_silent:
             self.close_connection = True
             return
@@ -145,6 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
+            if self.path.endswith("/script"):
+                self.send_header("ETag", self.host.tag)
             self.end_headers()
             self.wfile.write(data)
 

@@ -4,9 +4,13 @@ or kept until the host can be reached."""
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
+from pathlib import Path
 
+import pytest
 from harness.agents import QUIET, pid_of, sleeping
+from harness.checkout import CHECKOUT
 from harness.processes import lives
 from harness.waiting import wait_until
 
@@ -18,6 +22,34 @@ def test_a_stopped_agent_gives_back_what_does_not_end(host, agent):
     assert not lives(pid)
     assert host.said("finish") == []
     assert [given["why"] for given in host.said("release")] == ["its worker stops"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_agent_that_is_not_ready_ends_as_one_that_is(host, agent, number):
+    host.is_silent = True
+    agent.process = subprocess.Popen(
+        agent.command(), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: host.visits)  # for its script
+    said = agent.end(number)
+    assert agent.process.returncode == 0
+    assert "Traceback" not in said
+
+
+def test_an_agent_that_has_not_begun_ends_as_one_that_works(host, agent):
+    agent.process = subprocess.Popen(
+        agent.command(), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
+    )
+    status = Path(f"/proc/{agent.process.pid}/status")
+    wait_until(lambda: catches(status.read_text(), signal.SIGTERM))
+    said = agent.end()
+    assert agent.process.returncode == 0
+    assert said.count("\n") <= 1
+
+
+def catches(status, number):
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return caught >> (number - 1) & 1
 
 
 def test_scripts_of_a_killed_agent_die_with_it(host, agent):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tarfile
 
 import pytest
 from harness.agents import QUIET
+
+from rq.outbound import addresses, peers
+from rq.outbound.peers import Peer
+from rq.work.http import Http
+from rq.work.link import Link
+from rq.work.service import Service
+from rq.work.shared_script import SharedScript
 
 
 def tar_of(*members):
@@ -54,3 +62,23 @@ def test_a_hostile_script_is_not_laid_out(host, agent, bad):
     assert ended.returncode == 2, ended.stderr
     assert "the queue's script holds" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_script_that_is_known_does_not_travel_again(host, tmp_path):
+    host.script = tar_of((member("run"), b"#!/bin/sh\n"))
+
+    async def look():
+        to = peers.target(host.url)
+        http = Http(to, Peer(allow=addresses.allowed([to.place])))
+        shared = SharedScript(Service(to, Link(http.ask, to.peer), {}), tmp_path)
+        try:
+            looks = [await shared.fetch(), await shared.fetch()]
+            host.script = tar_of((member("run"), b"#!/bin/sh\n# another\n"))
+            return [*looks, await shared.fetch(), await shared.fetch()]
+        finally:
+            http.close()
+
+    assert asyncio.run(look()) == [True, False, True, False]
+    first, known, changed, last = host.scripts_asked
+    assert first is None
+    assert known == changed != last == host.tag

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from harness.agents import QUIET
+from harness.checkout import CHECKOUT
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "a/b", "..", ""])
@@ -86,3 +89,16 @@ def test_a_refused_login_is_said_in_a_sentence(host, agent):
     ended = agent.once()
     assert ended.returncode == 4
     assert ended.stderr.splitlines()[-1] == "rq: a token is needed"
+
+
+def test_a_root_that_is_none_is_named(agent, tmp_path):
+    command = agent.command("--once")
+    at = command.index("work")
+    words = [*command[:at], "--root", str(tmp_path / "nowhere"), *command[at:]]
+    ended = subprocess.run(
+        words, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    [said] = ended.stderr.splitlines()
+    assert said.startswith("rq: --root ")
+    assert "nowhere" in said
