@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +22,7 @@ PAGES = sorted(
         *(CHECKOUT / "examples").rglob("*.md"),
     ]
 )
+SERVED = "localhost:3333"  # where the examples ask
 WORD = re.compile(r"`([^`]+)`")
 _FENCE = re.compile(r"^```(\w*) ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -85,6 +88,22 @@ def examples_of(language: str, use: str, place: Path = REFERENCE) -> list[str]:
         for example in examples(page)
         if (example.language, example.use) == (language, use)
     ]
+
+
+def play(example: str, port: int, where: Path) -> str:
+    """Run an example in the shell against the web at a port; return what it prints."""
+    text = example.replace(SERVED, f"localhost:{port}")
+    ran = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", text],
+        cwd=where,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
+    return ran.stdout
 
 
 def prose(page: Path) -> str:

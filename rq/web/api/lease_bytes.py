@@ -24,7 +24,7 @@ from rq.replies import WordResult
 from rq.web import script_archive, views
 from rq.web.api.lease_words import KIND, OVER, answer_of, say, say_one
 from rq.web.api.leases import PLACE
-from rq.web.api.operation import OF_OWNERS, Answer, Header, Media, Operation
+from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Media, Operation
 from rq.web.intake import PIECE, Intake, check_room, go_on_from, nameless, pour
 from rq.web.line import DEADLINE
 from rq.web.resumable_uploads import DIGEST, Wanted, left, no_more, opened, wanted_by
@@ -35,7 +35,6 @@ OFFSET, GAP = "Upload-Offset", "Gap"
 _OFFSET = re.compile(r"\d{1,18}", re.ASCII)
 _RENEW = 3  # times within a lease, while a file comes
 _SENT = 64 * 1024  # bytes of a script that are written at a time
-_WRONG_OFFSET = (*OVER, Kind.WRONG_OFFSET)
 
 
 # ---- the log
@@ -231,51 +230,58 @@ async def _cut(data: bytes) -> AsyncIterator[bytes]:
         yield bytes(view[start : start + _SENT])
 
 
+def _upload(
+    operation_id: str,
+    path: str,
+    handler: Handler,
+    summary: str,
+    headers: Mapping[str, str],
+    *failures: Kind,
+) -> Operation:
+    """Return the row of bytes that an attempt hands in. `path` is below its token;
+    `headers`: what each is about; `failures`: those that the other has not."""
+    return Operation(
+        operation_id=operation_id,
+        method="PUT",
+        path=f"{PLACE}/{{token}}/{path}",
+        role=Role.WORKER,
+        summary=summary,
+        request=None,
+        reply=WordResult,
+        failures=(*OF_OWNERS, *OVER, Kind.WRONG_OFFSET, *failures),
+        handler=handler,
+        takes=(Media.BYTES,),
+        headers=tuple(
+            Header(name=name, about=about) for name, about in headers.items()
+        ),
+        reply_headers=(KIND,),
+    )
+
+
 ROWS = (
-    Operation(
-        operation_id="putLog",
-        method="PUT",
-        path=f"{PLACE}/{{token}}/log",
-        role=Role.WORKER,
-        summary="Append to the log of an attempt.",
-        request=None,
-        reply=WordResult,
-        failures=(*OF_OWNERS, *_WRONG_OFFSET),
-        handler=put_log,
-        takes=(Media.BYTES,),
-        headers=(
-            Header(
-                name=OFFSET, about="how many bytes of this attempt were sent before"
-            ),
-            Header(name=GAP, about="true: the bytes between are lost"),
-        ),
-        reply_headers=(KIND,),
+    _upload(
+        "putLog",
+        "log",
+        put_log,
+        "Append to the log of an attempt.",
+        {
+            OFFSET: "how many bytes of this attempt were sent before",
+            GAP: "true: the bytes between are lost",
+        },
     ),
-    Operation(
-        operation_id="putResultFile",
-        method="PUT",
-        path=f"{PLACE}/{{token}}/files/{{file}}",
-        role=Role.WORKER,
-        summary="Send a result file, which becomes an attachment when its lease is done.",
-        request=None,
-        reply=WordResult,
-        failures=(
-            *OF_OWNERS,
-            *_WRONG_OFFSET,
-            Kind.NOT_WHOLE,
-            Kind.REFUSED,
-            Kind.NO_ROOM,
-        ),
-        handler=put_file,
-        takes=(Media.BYTES,),
-        headers=(
-            Header(name=DIGEST, about="SHA-256 of the whole file; with Content-Range"),
-            Header(
-                name="Content-Range",
-                about="bytes FIRST-LAST/SIZE of a piece; bytes */SIZE asks what is there",
-            ),
-        ),
-        reply_headers=(KIND,),
+    _upload(
+        "putResultFile",
+        "files/{file}",
+        put_file,
+        "Send a result file, which becomes an attachment when its lease is done.",
+        {
+            DIGEST: "SHA-256 of the whole file; with Content-Range",
+            "Content-Range": "bytes FIRST-LAST/SIZE of a piece; bytes */SIZE asks what "
+            "is there",
+        },
+        Kind.NOT_WHOLE,
+        Kind.REFUSED,
+        Kind.NO_ROOM,
     ),
     Operation(
         operation_id="getScript",

@@ -25,7 +25,14 @@ from rq.web.api.lease_shapes import (
     Tokens,
 )
 from rq.web.api.leases import PLACE, given
-from rq.web.api.operation import OF_OWNERS, Answer, Header, Media, Operation
+from rq.web.api.operation import (
+    OF_OWNERS,
+    Answer,
+    Handler,
+    Header,
+    Media,
+    Operation,
+)
 from rq.web.messages import names_cleaner, who
 from rq.web.site import Site
 from rq.web.statuses import STATUS_OF
@@ -166,85 +173,70 @@ def _may_send(principal: Principal, dest: str) -> bool:
     return principal.may(least) and principal.may_send(queue)
 
 
+def _row(
+    operation_id: str, place: str, request: type, handler: Handler, summary: str
+) -> Operation:
+    """Return the row of a word about several leases, each of which has its result; or of
+    one about a single lease, which fails if that is over. `place`: its method, and its
+    path below the leases."""
+    method, path = place.split()
+    is_about_one = "{token}" in path
+    return Operation(
+        operation_id=operation_id,
+        method=method,
+        path=f"{PLACE}{path}",
+        role=Role.WORKER,
+        summary=summary,
+        request=request,
+        reply=WordResult if is_about_one else Results,
+        failures=(*OF_OWNERS, *OVER) if is_about_one else OF_OWNERS,
+        handler=handler,
+        reply_headers=(KIND,) if is_about_one else (),
+    )
+
+
 ROWS = (
-    Operation(
-        operation_id="startLeases",
-        method="POST",
-        path=f"{PLACE}/start",
-        role=Role.WORKER,
-        summary="Confirm that leases have arrived and that work on them begins.",
-        request=Tokens,
-        reply=Results,
-        failures=OF_OWNERS,
-        handler=start,
+    _row(
+        "startLeases",
+        "POST /start",
+        Tokens,
+        start,
+        "Confirm that leases have arrived and that work on them begins.",
     ),
-    Operation(
-        operation_id="renewLeases",
-        method="POST",
-        path=f"{PLACE}/renew",
-        role=Role.WORKER,
-        summary="Let leases go on.",
-        request=Renewal,
-        reply=Results,
-        failures=OF_OWNERS,
-        handler=renew,
+    _row("renewLeases", "POST /renew", Renewal, renew, "Let leases go on."),
+    _row(
+        "finishLeases",
+        "POST /finish",
+        Finishes,
+        finish,
+        "Say how the work on messages has ended.",
     ),
-    Operation(
-        operation_id="finishLeases",
-        method="POST",
-        path=f"{PLACE}/finish",
-        role=Role.WORKER,
-        summary="Say how the work on messages has ended.",
-        request=Finishes,
-        reply=Results,
-        failures=OF_OWNERS,
-        handler=finish,
+    _row(
+        "releaseLeases",
+        "POST /release",
+        Release,
+        release,
+        "Give messages back that nobody works on.",
     ),
-    Operation(
-        operation_id="releaseLeases",
-        method="POST",
-        path=f"{PLACE}/release",
-        role=Role.WORKER,
-        summary="Give messages back that nobody works on.",
-        request=Release,
-        reply=Results,
-        failures=OF_OWNERS,
-        handler=release,
+    _row(
+        "goOn",
+        "PATCH /{token}",
+        Progress,
+        go_on,
+        "Let a lease go on, and say how far its work is.",
     ),
-    Operation(
-        operation_id="goOn",
-        method="PATCH",
-        path=f"{PLACE}/{{token}}",
-        role=Role.WORKER,
-        summary="Let a lease go on, and say how far its work is.",
-        request=Progress,
-        reply=WordResult,
-        failures=(*OF_OWNERS, *OVER),
-        handler=go_on,
-        reply_headers=(KIND,),
+    _row(
+        "finishLease",
+        "POST /{token}/finish",
+        Finish,
+        finish_one,
+        "Say how the work on a message has ended.",
     ),
-    Operation(
-        operation_id="finishLease",
-        method="POST",
-        path=f"{PLACE}/{{token}}/finish",
-        role=Role.WORKER,
-        summary="Say how the work on a message has ended.",
-        request=Finish,
-        reply=WordResult,
-        failures=(*OF_OWNERS, *OVER),
-        handler=finish_one,
-        reply_headers=(KIND,),
-    ),
-    Operation(
-        operation_id="releaseLease",
-        method="DELETE",
-        path=f"{PLACE}/{{token}}",
-        role=Role.WORKER,
-        summary="Give a message back that nobody works on.",
-        request=Reason,
-        reply=WordResult,
-        failures=(*OF_OWNERS, *OVER),
-        handler=release_one,
-        reply_headers=(KIND,),
+    _row(
+        "releaseLease",
+        "DELETE /{token}",
+        Reason,
+        release_one,
+        "Give a message back that nobody works on.",
     ),
 )
