@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -115,6 +117,41 @@ def test_of_too_many_lines_the_rest_is_not_read(web):
     assert len(rows) == 100_001
     assert (rows[-2]["kind"], rows[-1]["kind"]) == ("bad_input", "too_large")
     assert rows[-1]["line"] == 100_001
+
+
+def test_lines_without_a_content_length_are_bounded_as_they_come(web):
+    """What came before the bound is looked at, and the rest is refused by one line."""
+    wrong = (b"x" * 1_000_000 + b"\n" for _ in range(80))
+    first, *others, last = chunked_bulk(web, "demo", (b"{}\n", *wrong))
+    assert "msg_id" in first
+    assert {row["kind"] for row in others} == {"bad_input"}
+    assert len(others) == 67
+    assert (last["line"], last["kind"]) == (69, "too_large")
+    assert "67108864 bytes" in last["text"]
+
+
+def test_a_line_that_is_too_long_is_refused_and_the_next_is_read(web):
+    lines = (b"{}\n", *(b"x" * 1_000_000 for _ in range(9)), b"\n{}\n")
+    first, long, last = chunked_bulk(web, "demo", lines)
+    assert (long["line"], long["kind"]) == (2, "too_large")
+    assert "msg_id" in first
+    assert "msg_id" in last
+
+
+def chunked_bulk(web, name, pieces):
+    """Send lines whose length nobody says; return what became of those that were read."""
+    line = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
+    with contextlib.closing(line):
+        line.putrequest("POST", f"{API}/{name}/messages/bulk")
+        line.putheader("Content-Type", LINES)
+        line.putheader("Transfer-Encoding", "chunked")
+        line.endheaders()
+        for piece in pieces:
+            line.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        line.send(b"0\r\n\r\n")
+        reply = line.getresponse()
+        assert reply.status == 200
+        return [json.loads(row) for row in reply.read().splitlines()]
 
 
 def test_lines_that_are_sent_again_with_their_key_are_accepted_once(web):

@@ -15,12 +15,13 @@ from rq import client, wire
 from rq.access.roles import Role
 from rq.errors import RQError, TooLarge
 from rq.kinds import Kind
-from rq.message import MESSAGE_LIMIT, too_large
+from rq.message import MESSAGE_LIMIT
 from rq.nesting import Json, from_json
 from rq.router import switch
 from rq.web.api import readers, requests
 from rq.web.api.messages import KEY, PLACE, NewMessage, key_of
 from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
+from rq.web.guard import HEARD_OUT
 from rq.web.line import Line
 from rq.web.messages import check_dest
 from rq.web.owners import LONG
@@ -51,25 +52,28 @@ async def send_lines(site: Site, req: Request, body: None, name: str) -> Answer:
         )
     check_dest(req, name, {})
     queue = switch.addressed(site.root, name)
+    lines = _Lines(req.stream)
     async with site.owners.line(queue) as line:
         sending = _Sending(line)
-        async for number, text in _lines(req.stream):
+        async for number, text in lines.each():
             try:
                 fields = _fields(req, name, number, text)
             except RQError as error:
                 sending.refuse([number], error)
             else:
                 await sending.add(number, fields, len(text))
+        if lines.surplus is not None:
+            sending.refuse([lines.number + 1], lines.surplus)
         await sending.end()
     return Answer(data=sending.answer())
 
 
 def _fields(req: Request, name: str, number: int, text: bytes) -> Mapping[str, Json]:
     """Return the message of a line, with its key; an RQError says what is wrong."""
-    if number > MOST:
-        raise TooLarge(f"a request has at most {MOST} lines: send the rest in another")
     if len(text) > MESSAGE_LIMIT:
-        raise too_large(len(text))
+        raise TooLarge(
+            f"a line is at most {MESSAGE_LIMIT} bytes; send large data as an attachment"
+        )
     message = readers.read(NewMessage, from_json(text, "the line"))
     fields = cast(dict[str, Json], message)
     if fields.setdefault("dest", name) != name:
@@ -83,21 +87,49 @@ def _key_of_line(req: Request, number: int) -> str | None:
     return None if key is None else f"{key}/{number}"
 
 
-async def _lines(stream: AsyncIterable[bytes]) -> AsyncIterator[tuple[int, bytes]]:
-    """Give the lines of a body that are not empty, with their numbers. Of those beyond
-    MOST the first is given, and no other is read."""
-    number, rest = 0, b""
-    async for piece in stream:
-        *whole, rest = (rest + piece).split(b"\n")
-        for text in whole:
-            number += 1
-            if text.strip() and number <= MOST + 1:
-                yield number, text
-        if len(rest) > BODY // 16:
-            raise too_large(len(rest))
-        await asyncio.sleep(0)  # others are served by this process, too
-    if rest.strip() and number <= MOST:
-        yield number + 1, rest
+class _Lines:
+    """The lines of a body, as many as a request may have."""
+
+    def __init__(self, stream: AsyncIterable[bytes]) -> None:
+        self._stream = stream
+        self.number = 0  # of the line that was given last, the empty ones counted
+        self.surplus: TooLarge | None = None  # why the lines behind it were not given
+
+    async def each(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Give the lines that are not empty, with their numbers. A line that is longer
+        than a message is given as far as that shows. What is too much is read and left:
+        most clients send all before they read the answer."""
+        size, rest = 0, b""
+        async for piece in self._stream:
+            size += len(piece)
+            if size > BODY + HEARD_OUT:
+                return
+            if size > BODY:  # of a body that does not say its length
+                self._end(f"{BODY} bytes")
+                continue
+            *whole, rest = (rest + piece).split(b"\n")
+            for text in whole:
+                if self._is_one(text):
+                    yield self.number, text
+            rest = rest[: MESSAGE_LIMIT + 1]
+            await asyncio.sleep(0)  # others are served by this process, too
+        if size <= BODY and self._is_one(rest):
+            yield self.number, rest
+
+    def _is_one(self, text: bytes) -> bool:
+        """Count a line; return whether it is to be given."""
+        if self.surplus is not None:
+            return False
+        if self.number == MOST and text.strip():
+            self._end(f"{MOST} lines")
+            return False
+        self.number += self.number < MOST
+        return bool(text.strip())
+
+    def _end(self, most: str) -> None:
+        if self.surplus is None:
+            text = f"a request has at most {most}: send the rest in another"
+            self.surplus = TooLarge(text)
 
 
 class _Sending:
