@@ -33,6 +33,7 @@ class Pull(TypedDict):
 
 PULL: Pull = {"max": 1000, "seconds": 60, "share_script": False, "fetch": True}
 LEASES, LEASE_SECONDS = 100_000, 86_400  # the most of `max` and `seconds`
+RESULT_FILES = 100  # that an attempt elsewhere hands in at most
 
 # Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
 # Errors that nobody has acknowledged are none of these. A relay's receiver remembers

@@ -21,8 +21,6 @@ from rq.spool.result_folders import RESULTS, directory
 from rq.spool.store import Spool
 from rq.states import State
 
-MOST = 100  # of one attempt
-
 _numbers = itertools.count(1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 import pytest
@@ -86,6 +86,20 @@ def test_what_is_wrong_is_named_in_a_sentence(value, sentence):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Few:
+    """A list and an object of few items."""
+
+    words: Annotated[list[str], Limits(longest=1)] = field(default_factory=list)
+    files: Annotated[Mapping[str, str], Limits(longest=1)] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("value", [{"words": [0, 1]}, {"files": {"a": 0, "b": 1}}])
+def test_how_many_there_are_is_looked_at_before_any_of_them_is(value):
+    with pytest.raises(BadInput, match="has 2 items, at most 1"):
+        read(Few, value)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Query:
     """A query."""
 
@@ -126,6 +140,7 @@ def test_the_schema_says_the_same():
     assert described["Part"]["properties"]["word"]["enum"] == ["done", "err"]
     assert described["Open"]["required"] == ["name"]
     assert "additionalProperties" not in described["Open"]
+    assert components([Few])["Few"]["properties"]["files"]["maxProperties"] == 1
 
 
 def test_two_shapes_of_one_name_cannot_be_told_apart():

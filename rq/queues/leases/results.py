@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Executor
 
+from rq.config.settings import RESULT_FILES
 from rq.errors import Refused, TooLarge
 from rq.message import Attachment
 from rq.queues.attempts.lease import Lease
@@ -41,8 +42,8 @@ class Results:
     ) -> dict[str, Attachment]:
         """Return files that were handed in as the attachments that they will be; they
         are durable. NotWhole: one of them is not what it should be."""
-        if len(wanted) > results.MOST:
-            raise TooLarge(f"an attempt hands in at most {results.MOST} files")
+        if len(wanted) > RESULT_FILES:
+            raise TooLarge(f"an attempt hands in at most {RESULT_FILES} files")
         for name in wanted:
             self._check_name(lease, name)
         spool, msg_id = self._spool, lease.msg_id

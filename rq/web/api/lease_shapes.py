@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
 
-from rq.config.settings import LEASE_SECONDS
+from rq.config.settings import LEASE_SECONDS, RESULT_FILES
 from rq.replies import WordResult
 from rq.web.api.shapes import Limits
 
@@ -122,7 +122,9 @@ class Finish:
     waits_for: Annotated[str | None, "of later: what is waited for"] = None
     dups: Annotated[list[Dup], Limits(longest=100)] = field(default_factory=list)
     files: Annotated[
-        Mapping[str, str], "result files that were sent: name and sha256"
+        Mapping[str, str],
+        Limits(longest=RESULT_FILES),
+        "result files that were sent: name and sha256",
     ] = field(default_factory=dict)
     exit: Annotated[int | None, Limits(least=0, most=255), "status of a script"] = None
     signal: Annotated[str | None, "that ended it, say SIGKILL"] = None

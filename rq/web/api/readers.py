@@ -150,8 +150,12 @@ def _word(words: Sequence[str], make: Callable[[str], object]) -> Reader:
 def _annotated(args: Sequence[object]) -> Reader:
     read_inner = reader(args[0])
     limits = [note for note in args[1:] if isinstance(note, Limits)]
+    sized = _sized(args[0])
 
     def read_limited(value: Json, called: str) -> object:
+        if isinstance(value, sized):
+            for limit in limits:  # first: there may be a million items
+                _check_size(limit, len(value), sized, called)
         result = read_inner(value, called)
         for limit in limits:
             _check(limit, result, called)
@@ -160,21 +164,33 @@ def _annotated(args: Sequence[object]) -> Reader:
     return read_limited if limits else read_inner
 
 
+def _sized(kind: object) -> type[list[Json]] | type[dict[str, Json]] | type[str]:
+    """Return of which JSON a size is meant in the limits of a type."""
+    origin = typing.get_origin(kind)
+    if origin in LISTS:
+        return list
+    return dict if origin in MAPPINGS else str
+
+
+def _check_size(limit: Limits, size: int, of: type, called: str) -> None:
+    """BadInput when a text, a list or an object is longer or shorter than it may be."""
+    of_what = "characters" if of is str else "items"
+    if size < limit.shortest:
+        raise BadInput(f"{called} has {size} {of_what}, at least {limit.shortest}")
+    if limit.longest is not None and size > limit.longest:
+        raise BadInput(f"{called} has {size} {of_what}, at most {limit.longest}")
+
+
 def _check(limit: Limits, value: object, called: str) -> None:
     """BadInput when a value is beyond its limits; what may be absent has none then."""
     if isinstance(value, int | float):
         _check_number(limit, value, called)
-    elif isinstance(value, str | list | dict):
-        size, of_what = len(value), "characters" if isinstance(value, str) else "items"
-        if size < limit.shortest:
-            raise BadInput(f"{called} has {size} {of_what}, at least {limit.shortest}")
-        if limit.longest is not None and size > limit.longest:
-            raise BadInput(f"{called} has {size} {of_what}, at most {limit.longest}")
+    elif isinstance(value, str):
         _check_pattern(limit, value, called)
 
 
-def _check_pattern(limit: Limits, value: object, called: str) -> None:
-    if limit.pattern and not re.fullmatch(limit.pattern, str(value)):
+def _check_pattern(limit: Limits, value: str, called: str) -> None:
+    if limit.pattern and not re.fullmatch(limit.pattern, value):
         raise BadInput(f"{called} does not match {limit.pattern}: {value!r:.{_CUT}}")
 
 

@@ -105,7 +105,7 @@ def _annotated(args: Sequence[object]) -> JsonObject:
 
 
 def _limits(limit: Limits, inner: JsonObject) -> dict[str, Json]:
-    sized = "Items" if inner.get("type") == "array" else "Length"
+    sized = _SIZED.get(str(inner.get("type")), "Length")
     words: dict[str, Json] = {
         "minimum": limit.least,
         "maximum": limit.most,
@@ -116,6 +116,7 @@ def _limits(limit: Limits, inner: JsonObject) -> dict[str, Json]:
     return {word: value for word, value in words.items() if value is not None}
 
 
+_SIZED = {"array": "Items", "object": "Properties"}
 _PLAIN: Mapping[object, JsonObject] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
