@@ -136,10 +136,11 @@ def users(config: RootConfig) -> dict[str, User]:
 
 
 def _user(name: str, value: object) -> User:
-    if not name or ":" in name or not name.isprintable():
+    # A colon would end it in a header, and a worker is called NAME/LABEL.
+    if not name or not name.isprintable() or ":" in name or "/" in name:
         raise BadConfig(
-            f"basic_auth: {name!r:.80} cannot be a user's name: it holds a colon, or "
-            "what cannot be shown"
+            f"basic_auth: {name!r:.80} cannot be a user's name: it holds a colon, a "
+            "slash, or what cannot be shown"
         )
     fields = value if isinstance(value, dict) else {"password": value}
     for key in fields:
