@@ -72,6 +72,39 @@ def test_a_worker_forwards_and_copies_only_to_where_it_may_send(web):
     wait_until(lambda: web.get(f"/q/{audit}.json").json["done_size"] == 2)
 
 
+def test_a_worker_of_some_queues_reaches_no_other_host(web):
+    """The relay carries a message to any address, so a queue of it to which one may send
+    would lead beyond all limits."""
+    name = pulled(web)
+    web.queue("exec sleep 60", "relay", num_workers=0)
+    for number in range(3):
+        web.send(name, param1=str(number))
+    held = [lease["token"] for lease in leased(web, name, count=3)]
+    limited, free = (
+        credentials(
+            web.daemon.root, f"{who}-{name}", Role.WORKER, queues=queues, sends=("re*",)
+        )
+        for who, queues in (("limited", (name,)), ("free", ("*",)))
+    )
+    away = "http://192.0.2.1:3333/q/x"
+    ends = [
+        {"token": held[0], "word": "forward", "dest": away},
+        {"token": held[1], "word": "done", "dups": [{"dest": away}]},
+    ]
+    for end in ends:
+        place = f"{name}/leases/finish"
+        [refused] = say(web, "POST", place, {"finishes": [end]}, **limited).json[
+            "results"
+        ]
+        assert (refused["ok"], refused["kind"]) == (False, "other_queue")
+        assert f"limited-{name} may not send to {away}" in refused["text"]
+        [ended] = say(web, "POST", place, {"finishes": [end]}, **free).json["results"]
+        assert ended["ok"], ended
+    dest = {"dest": "relay"}
+    place = f"{name}/leases/{held[2]}/finish"
+    assert say(web, "POST", place, {"word": "forward", **dest}, **limited).status == 200
+
+
 # ---- the script
 
 

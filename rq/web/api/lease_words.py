@@ -168,9 +168,13 @@ def _why_not(req: Request, finish: Finish, token: str) -> WordResult | None:
 
 
 def _may_send(principal: Principal, dest: str) -> bool:
-    queue = RELAY if names.is_remote(dest) else dest
+    """Whoever is limited to some queues sends to none of another host, as in `check_dest`:
+    the relay would carry a message to any address."""
+    is_elsewhere = names.is_remote(dest)
+    if is_elsewhere and principal.is_limited:
+        return False
     least = Role.OPERATOR if names_cleaner(dest) else Role.VIEWER
-    return principal.may(least) and principal.may_send(queue)
+    return principal.may(least) and principal.may_send(RELAY if is_elsewhere else dest)
 
 
 def _row(
