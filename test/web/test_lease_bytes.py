@@ -42,6 +42,17 @@ def test_the_log_of_an_attempt_arrives_in_pieces(web):
     assert b"one\n" in shown.body
 
 
+def test_a_log_goes_on_behind_a_gap_in_one_request(web):
+    """The note of a gap is shorter than what was lost."""
+    name = pulled(web)
+    lease = begun(web, name)
+    place = f"{API}/{name}/leases/{lease['token']}/log"
+    large = b"x" * 2_500_000 + b"\n"
+    said = web.ask("PUT", place, large, Upload_Offset="1000", Gap="true")
+    assert said.status == 200, said.text
+    assert said.json["have"] == len(b"[1000 bytes lost]\n") + len(large)
+
+
 def test_result_files_become_attachments_of_what_is_done(web):
     name = pulled(web)
     lease = begun(web, name)

@@ -60,7 +60,7 @@ async def put_log(
         if not result["ok"]:
             await req.stream.exhaust()
             break
-        at, gap = at + len(piece), False
+        at, gap = result["have"], False  # a note stands for what a gap has lost
     return answer_of(result)
 
 
