@@ -1,5 +1,7 @@
 """When leases are over: by a clock that leaves out the time in which nobody was heard."""
 
+import tracemalloc
+
 import pytest
 
 from rq.errors import BadInput
@@ -163,3 +165,32 @@ def test_a_token_names_its_attempt_and_nobody_can_guess_it():
 def test_what_is_no_token_is_refused(token):
     with pytest.raises(BadInput, match="token"):
         parse_token(token)
+
+
+def test_leases_that_have_ended_cost_no_memory_for_as_long_as_they_were_granted(
+    leases, clock
+):
+    """A day is granted, the work takes a minute."""
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            one = lease(leases, f"message {number}", seconds=86_400.0)
+            clock.now += 15
+            leases.over(9)
+            if number >= 4:
+                leases.forget(leases.of(f"message {number - 4}"))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 200_000, f"{len(leases)} leases take {held} bytes"
+
+
+def test_a_long_lease_is_over_when_all_its_seconds_have_passed(leases, clock):
+    one = lease(leases, seconds=86_400.0)
+    for _ in range(863):
+        clock.now += 100
+        assert leases.over(9) == []
+    clock.now += 99
+    assert leases.over(9) == []
+    clock.now += 1
+    assert leases.over(9) == [one]

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator
 from rq.queues.attempts.lease import Lease
 
 AGAIN = 0.4  # seconds after which a lease is returned again that is over
+# Seconds for which a place in the order is taken at most. A lease may last a day; of one
+# that has ended the place stays until its moment comes.
+AHEAD = 60.0
 
 
 class Leases:
@@ -98,7 +101,7 @@ class Leases:
             del self._number_of[lease.by]
 
     def _queue(self, lease: Lease) -> None:
-        self._queue_at(lease, lease.deadline)
+        self._queue_at(lease, min(lease.deadline, self.now() + AHEAD))
 
     def _queue_at(self, lease: Lease, moment: float) -> None:
         lease.queued = moment
