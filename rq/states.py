@@ -74,6 +74,7 @@ class Note(StrEnum):
     TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     RENEW = "renew"  # leases go on
+    CANCEL = "cancel"  # the holders of leases are to end
     CLOCK = "clock"  # the wall clock stepped
     STOPPED = "stopped"  # last line of a clean stop
 

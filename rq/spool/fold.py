@@ -69,6 +69,8 @@ class Folded:
     again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
     # Of leases that go on, by the digest of their token: seconds, the moment of the line.
     renewed: dict[str, tuple[float, float]] = field(default_factory=dict)
+    # Who has cancelled leases, by the digest of their token.
+    cancelled: dict[str, str] = field(default_factory=dict)
 
 
 def fold(events: Iterable[Record]) -> Folded:
@@ -92,6 +94,8 @@ def fold(events: Iterable[Record]) -> Folded:
 def _take_note(folded: Folded, record: Record) -> None:
     if record["ev"] == Note.RENEW:
         _take_renewal(folded, record)
+    elif record["ev"] == Note.CANCEL:
+        folded.cancelled |= dict.fromkeys(record["leases"], record["by"])
     elif record["ev"] == Note.TXN:
         _take_decision(folded, record)
     elif record["ev"] == Note.SENT:

@@ -27,6 +27,7 @@ class Held:
     key: str | None = None  # exclusion key
     riders: tuple[str, ...] = ()
     left: float = 0.0  # seconds that it has at a start; saved by a clean stop
+    cancelled_by: str | None = None  # who has cancelled it
 
     def to_json(self) -> list[object]:
         """Return it as a checkpoint has it."""
@@ -41,6 +42,7 @@ class Held:
             self.key,
             list(self.riders),
             self.left,
+            self.cancelled_by,
         ]
 
     def bounded(self, now: float) -> float:
@@ -63,6 +65,7 @@ def held_from(values: Sequence[object]) -> Held:
             str() | None as key,
             list(riders),
             int() | float() as left,
+            str() | None as cancelled_by,
         ]:
             return Held(
                 attempt=attempt,
@@ -75,6 +78,7 @@ def held_from(values: Sequence[object]) -> Held:
                 key=key,
                 riders=tuple(str(rider) for rider in riders),
                 left=left,
+                cancelled_by=cancelled_by,
             )
     raise ValueError("not a lease")
 

@@ -96,7 +96,7 @@ class NoteFields(_Is, Word, total=False):
     i: int  # which of its entries
     step: float
     reason: str
-    leases: list[str]  # digests of the tokens of leases that go on …
+    leases: list[str]  # digests of the tokens of leases that are cancelled, or go on …
     seconds: float  # … for as long
 
 

@@ -183,6 +183,8 @@ class _Recovery:
         seconds, renewed = self._scan.folded.renewed.get(held.token, (0.0, 0.0))
         held.seconds = max(held.seconds, seconds)
         held.renewed = max(held.renewed, renewed)
+        by = self._scan.folded.cancelled.get(held.token)
+        held.cancelled_by = held.cancelled_by or by
         if renewed or not self._opened.clean:  # else what a clean stop has saved holds
             held.left = held.bounded(self._spool.clock())
         self._spool.leases[msg_id] = held

@@ -316,6 +316,11 @@ class Spool:
             lease.renewed = line["ts"] / 1e6
             lease.seconds = max(lease.seconds, seconds)
 
+    def cancel_lease(self, held: Held, who: str) -> None:
+        """Write down that somebody wants the holder of a lease to end."""
+        self.note(Note.CANCEL, leases=[held.token], by=who)
+        held.cancelled_by = who
+
     def reschedule(self, msg_id: str, due: float, role: Role = Role.CREATOR) -> None:
         """Change when a message in que runs."""
         message = self.read(msg_id)

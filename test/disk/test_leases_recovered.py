@@ -61,6 +61,20 @@ def test_a_crash_leaves_a_lease_as_it_is(owner, clock, settled, pointed):
     assert (owner.queue.path / "run" / msg_id).is_dir()
 
 
+@pytest.mark.parametrize("pointed", [False, True])
+def test_a_crash_leaves_a_lease_cancelled(owner, pointed):
+    msg_id = leased(owner)
+    spool = owner.spool
+    spool.cancel_lease(spool.leases[msg_id], "ann")
+    spool.commit()
+    if pointed:
+        owner.apply()
+        owner.checkpoint()
+    assert owner.again().leases[msg_id].cancelled_by == "ann"
+    owner.stop()
+    assert owner.open().leases[msg_id].cancelled_by == "ann"
+
+
 def test_a_crash_gives_no_more_than_twice_the_seconds_of_the_last_renewal(owner, clock):
     msg_id = leased(owner)
     owner.spool.commit()

@@ -104,3 +104,19 @@ def test_a_word_of_release_counts_once(queue):
     crash_in(queue, "journal:after-sync", "release", asked)
     assert say(queue, "release", taken)["state"] == "que"
     assert queue.get(msg_id)["count"] == 0
+
+
+@pytest.mark.parametrize("end", ["crash", "stop"])
+def test_a_restart_forgets_no_cancel(queue, end):
+    """Who has cancelled it was told that it goes to err."""
+    msg_id = queue.send()
+    [taken] = lease(queue, label="blue")
+    say(queue, "start", taken)
+    queue.ok("cancel_message", {"msg_id": msg_id, "who": "anna"})
+    getattr(queue, end)()
+    queue.start()
+    news = queue.ok("lease", {"count": 0, "label": "blue"})
+    assert news["cancels"] == {msg_id: "cancelled by anna"}
+    assert say(queue, "renew", taken)["cancel"] == "cancelled by anna"
+    assert finish(queue, taken, word="done")["state"] == "err"
+    assert queue.get(msg_id)["result"]["cause"] == "cancelled"

@@ -38,13 +38,17 @@ class Lease:
     logged: int | None = None  # bytes of its log, if it has begun or was looked for
     restored: bool = False  # by a start of the queue: its log may have begun before
     hands_in: bool = False  # files, which lie in the folder of its message
-    said_by: str | None = None  # who has cancelled it
     announced: bool = False  # a long poll has told that it was cancelled
 
     @property
     def by(self) -> str:
         """Who holds it: the name of a user, and a label of his own."""
         return self.held.by
+
+    @property
+    def said_by(self) -> str | None:
+        """Who has cancelled it; None: nobody has."""
+        return self.held.cancelled_by
 
     @property
     def cancelled(self) -> str | None:

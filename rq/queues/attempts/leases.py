@@ -50,9 +50,8 @@ class Leases:
         """Return how many leases somebody holds."""
         return self._number_of.get(by, 0)
 
-    def cancel(self, lease: Lease, who: str) -> None:
+    def cancel(self, lease: Lease) -> None:
         """Take note that a person wants the holder of a lease to end it."""
-        lease.said_by = lease.said_by or who
         self._cancelled[lease.held.token] = lease
 
     def cancelled(self) -> list[Lease]:

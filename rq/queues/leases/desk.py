@@ -195,11 +195,14 @@ class Desk:
     # ---- a person's word
 
     def cancel(self, msg_id: str, who: str) -> bool:
-        """Ask the holder of a message to end it; False if nobody holds it."""
+        """Ask the holder of a message to end it, also after a crash; False if nobody
+        holds it."""
         lease = self._leases.of(msg_id)
         if lease is None:
             return False
-        self._leases.cancel(lease, who)
+        if lease.said_by is None:
+            self._owner.spool.cancel_lease(lease.held, who)
+        self._leases.cancel(lease)
         self._waiters.call(lease.by)
         return True
 

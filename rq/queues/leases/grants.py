@@ -197,17 +197,18 @@ def restore(owner: Owner) -> None:
     for msg_id, held in spool.leases.items():
         owner.backlog.ride_again(msg_id, held.riders)
         owner.backlog.take_key(held.key, msg_id)
-        leases.add(
-            Lease(
-                msg_id=msg_id,
-                held=held,
-                seconds=held.seconds,
-                until=now + held.left,
-                heard=now,
-                noted=now - held.seconds,  # its next renewal is written down
-                started=True,
-                restored=True,
-                wait_us=None,
-                message=None,
-            )
+        lease = Lease(
+            msg_id=msg_id,
+            held=held,
+            seconds=held.seconds,
+            until=now + held.left,
+            heard=now,
+            noted=now - held.seconds,  # its next renewal is written down
+            started=True,
+            restored=True,
+            wait_us=None,
+            message=None,
         )
+        leases.add(lease)
+        if held.cancelled_by is not None:
+            leases.cancel(lease)
