@@ -174,7 +174,7 @@ def test_leases_that_have_ended_cost_no_memory_for_as_long_as_they_were_granted(
     tracemalloc.start()
     try:
         for number in range(20_000):
-            one = lease(leases, f"message {number}", seconds=86_400.0)
+            lease(leases, f"message {number}", seconds=86_400.0)
             clock.now += 15
             leases.over(9)
             if number >= 4:
