@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults.clocks import Clock
+from harness import c_library
 from harness.failing_calls import run
 from harness.kills import site_at
 from xdist.scheduler import LoadFileScheduling
@@ -19,28 +20,7 @@ HERE = Path(__file__).resolve().parent
 @pytest.fixture(scope="session")
 def compiled():
     """Give what makes a library of a C file that lies here."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler -> apt-get install gcc libc6-dev")
-
-    def make(name, directory):
-        library = directory / name.replace(".c", ".so")
-        words = [
-            compiler,
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "-o",
-            library,
-            HERE / name,
-            "-ldl",
-        ]
-        built = subprocess.run(words, capture_output=True, text=True, check=False)
-        if built.returncode:
-            pytest.skip(f"{name} cannot be compiled -> apt-get install gcc libc6-dev")
-        return library
-
-    return make
+    return lambda name, directory: c_library.compiled(HERE / name, directory)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import clocks as wall_clocks
+from faults.clocks import Clock
+from harness import c_library
 from harness.checkout import CHECKOUT
 from harness.supervisor import Daemon
 from harness.waiting import wait_until
@@ -16,6 +19,7 @@ from harness.web_server import write_config
 
 from rq.outbound import permits
 
+CLOCK = Path(wall_clocks.__file__).with_name("clock.c")
 NET = Path(__file__).resolve().with_name("net.sh")
 SINK = "#!/bin/sh\ncat ../attach/* >/dev/null 2>&1\necho done got it >&3\n"
 
@@ -96,6 +100,17 @@ def cables(tmp_path, request):
             host.close()
         made.say("down")
     assert all(wait_until(lambda h=host: not h.processes()) for host in made.hosts)
+
+
+@pytest.fixture
+def clocks(tmp_path):
+    """Give what makes the wall clock of a host, by its name."""
+    library = c_library.compiled(CLOCK, tmp_path)
+
+    def make(name: str) -> Clock:
+        return Clock(library, tmp_path / f"{name}.clock")
+
+    return make
 
 
 @pytest.fixture
