@@ -27,7 +27,7 @@ RUN = """#!/bin/sh
 echo "$$ $PWD" >> DIR/pids
 echo "attempt $RQ_COUNT of $RQ_PARAM1"
 case "$RQ_PARAM1" in
-*0) sleep 10 ;;
+*0) sleep 20 ;;
 *5) sleep 6 ;;
 *[16]) sleep 1; test "$RQ_COUNT" -gt 0 || { echo "resend 0-again" >&3; exit 0; } ;;
 *[27]) mkdir results; echo "$RQ_PARAM1" > results/number ;;
@@ -175,8 +175,9 @@ class Accidents:
         agent.stopped_until = time.monotonic()
 
     def cut(self, agent: Agent, now: float) -> None:
+        """Unplug a host, often for longer than a script may live without its lease."""
         agent.host.plug("down")
-        self.later(now, 2.5 * LEASE, lambda: agent.host.plug("up"))
+        self.later(now, 6 * LEASE, lambda: agent.host.plug("up"))
 
     def slow(self, agent: Agent, now: float) -> None:
         agent.host.slow(self.random.choice([8, 64, 512]))

@@ -79,7 +79,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(cables, clocks, tmp_path):
     sent = set()
     try:
         chaos(accidents, overstayers, home, sent)
-        wait_until(lambda: all_done(agents, home, len(sent)), 120)
+        wait_until(lambda: all_done(agents, home, len(sent)), 240)
     finally:
         accidents.end()
         for agent in agents:
