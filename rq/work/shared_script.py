@@ -79,23 +79,31 @@ def _empty(directory: Path) -> None:
 
 def lay_out(data: bytes, directory: Path) -> None:
     """Make a directory of a tar, with regular files only; BadInput when it holds what
-    could lead anywhere else, OSError. Its name says that it is whole: all of it is on
-    disk before."""
+    could lead anywhere else, Refused when it holds too much, OSError. Its name says that
+    it is whole: all of it is on disk before. If it is not made, nothing of it stays."""
     if directory.exists():
         return
     partial = directory.with_name(directory.name + _PARTIAL)
     place.remove(partial)
     partial.mkdir(mode=0o755)
     try:
+        _unpack(data, partial)
+        os.rename(partial, directory)
+    except BaseException:
+        place.remove(partial)
+        raise
+
+
+def _unpack(data: bytes, partial: Path) -> None:
+    try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             _extract(tar, partial)
     except FileExistsError as error:
         name = os.path.relpath(error.filename, partial)
         raise BadInput(f"the queue's script holds {name!r:.80} twice") from None
-    except (tarfile.TarError, ValueError, RecursionError) as error:
-        # tarfile lets the latter two through, of headers that make no sense.
+    except (tarfile.TarError, ValueError, RecursionError, OverflowError) as error:
+        # tarfile lets the latter three through, of headers that make no sense.
         raise BadInput(f"the queue's script is no tar: {error}") from None
-    os.rename(partial, directory)
 
 
 def _extract(tar: tarfile.TarFile, directory: Path) -> None:
@@ -104,7 +112,9 @@ def _extract(tar: tarfile.TarFile, directory: Path) -> None:
         count += 1
         left -= member.size
         if count > MOST or left < 0:
-            raise Refused(f"the queue's script is larger than {SCRIPT_LIMIT} bytes")
+            raise Refused(
+                f"the queue's script has more than {MOST} files or {SCRIPT_LIMIT} bytes"
+            )
         path = directory / _inside(member.name)
         if member.isdir():
             path.mkdir(mode=0o755, parents=True, exist_ok=True)
