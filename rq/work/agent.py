@@ -25,6 +25,8 @@ LAST = 5.0  # seconds, at most, in which what has ended is handed in at a stop
 LOOK = 0.02  # seconds between looks at whether all workers have ended
 TICK = 0.5  # seconds between measurements of the load
 
+_AT_WORK = "its worker works on the same attempt for another token"
+
 log = logging.getLogger(__name__)
 
 
@@ -149,7 +151,11 @@ class Agent:
 
     def _take(self, offer: Offer) -> None:
         self._work.definition.follow(offer.base_url, offer.env)
+        at_work = {attempt.folder.name for attempt in self._held.values()}
         for lease in offer.leases:
+            if lease.folder in at_work:  # say of a queue that is a restored copy
+                self._begin(self._give_back(lease.token, _AT_WORK))
+                continue
             self._load.begin()  # now: the next request counts it
             self._begin(self._work_on(lease, offer.sent))
         for token, why in offer.refused.items():

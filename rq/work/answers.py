@@ -87,13 +87,14 @@ def offer(body: bytes, now: float, sent: float) -> Offer:
     reply = _object(from_json(body, "the answer"))
     leases: list[Lease] = []
     refused: dict[str, str] = {}
-    tokens: set[str] = set()
+    attempts: set[str] = set()
     for entry in _list(reply, "leases"):
         given = _object(entry)
         token = _token(given)
-        if token in tokens:
-            raise BadInput("two leases have one token")
-        tokens.add(token)
+        attempt = token.rpartition("~")[0]
+        if attempt in attempts:
+            raise BadInput("two leases have one token, or are of one attempt")
+        attempts.add(attempt)
         try:
             leases.append(_lease(token, given, now))
         except (RQError, KeyError, TypeError, ValueError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 
-from rq import back_off, wire
+from rq import back_off, visible, wire
 from rq.errors import RQError, Unreachable
 from rq.kinds import HEADER, PASSING, Kind, kind_of
 from rq.nesting import from_json
@@ -97,7 +97,7 @@ def _sentence(reply: Reply) -> str:
         body = None
     text = body.get("detail") if isinstance(body, dict) else None
     if text:
-        return str(text)[:_TEXT]
+        return visible.line(str(text)[:_TEXT])
     return (
         f"the host answers with status {reply.status} and does not say why: is it an RQ, "
         "and the URL right?"

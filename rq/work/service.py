@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import rq
+from rq.errors import BadInput
 from rq.nesting import Json
 from rq.outbound.peers import Target
 from rq.work import answers
@@ -51,7 +52,10 @@ class Service:
         body = {**self._about, "count": wanted.count, "wait": wanted.wait}
         body |= {"busy": wanted.busy, "request": wanted.request}
         reply = await self._post("leases", body, wanted.wait, wanted.patience)
-        return answers.offer(reply.body, time.time(), reply.sent)
+        offer = answers.offer(reply.body, time.time(), reply.sent)
+        if len(offer.leases) + len(offer.refused) > wanted.count:
+            raise BadInput(f"the answer has more than {wanted.count} leases")
+        return offer
 
     async def start(self, tokens: Sequence[str]) -> list[Result]:
         """Say that the work on messages begins."""

@@ -11,7 +11,7 @@ import pytest
 from rq.errors import BadInput, Refused, Unreachable
 from rq.outbound import addresses, peers
 from rq.outbound.peers import Peer
-from rq.work import answers
+from rq.work import answers, shared_script
 from rq.work.answers import Result
 from rq.work.bulk import Bulk
 from rq.work.http import Http, Request
@@ -94,6 +94,8 @@ def test_one_token_for_two_leases_is_refused():
     token = f"20260102.0304.05.006.7~1~{'a' * 32}"
     with pytest.raises(BadInput, match="one token"):
         offered(token, token)
+    with pytest.raises(BadInput, match="one attempt"):
+        offered(token, f"20260102.0304.05.006.7~1~{'b' * 32}")
 
 
 # ---- words
@@ -140,11 +142,12 @@ def test_words_go_on_behind_one_that_cannot_be_written():
 # ---- scripts
 
 
-def header(name, kind, body=b""):
+def header(name, kind, body=b"", size=None):
     info = tarfile.TarInfo(name)
-    info.type, info.size = kind, len(body)
+    info.type, info.size = kind, len(body) if size is None else size
     padded = body + b"\0" * (-len(body) % 512)
-    return info.tobuf(format=tarfile.USTAR_FORMAT) + padded
+    style = tarfile.USTAR_FORMAT if size is None else tarfile.GNU_FORMAT
+    return info.tobuf(format=style) + padded
 
 
 def with_pax(**headers):
@@ -169,6 +172,7 @@ HOSTILE = {
     + header("a/b", tarfile.REGTYPE)
     + END,
     "no bytes": b"",
+    "a size that no index can hold": header("x", tarfile.XHDTYPE, size=2**70) + END,
 }
 
 
@@ -176,4 +180,14 @@ HOSTILE = {
 def test_a_script_that_is_no_tar_is_refused_in_a_sentence(tmp_path, data):
     with pytest.raises(BadInput, match="the queue's script"):
         lay_out(data, tmp_path / "script")
-    assert not (tmp_path / "script").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_of_too_many_files_is_refused_and_nothing_of_it_stays(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(shared_script, "MOST", 20)
+    data = b"".join(header(f"f{n}", tarfile.REGTYPE) for n in range(100_000)) + END
+    with pytest.raises(Refused, match="more than 20 files"):
+        lay_out(data, tmp_path / "script")
+    assert list(tmp_path.iterdir()) == []

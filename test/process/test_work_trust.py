@@ -46,6 +46,42 @@ def test_what_the_disk_here_has_no_room_for_is_given_back(host, agent):
     assert all("its worker cannot lay it out: File too large" in why for why in whys)
 
 
+def test_a_host_that_gives_more_than_was_asked_for_is_left(host, agent):
+    agent.runs(QUIET)
+    for _ in range(2):
+        host.give()
+    host.instead["leases"] = lambda _: (200, {"leases": host.waiting, "why": None})
+    ended = agent.once()
+    assert ended.returncode == 2
+    assert "more than 1 leases" in ended.stderr
+    assert agent.folders() == []
+
+
+def test_another_token_for_what_is_at_work_is_given_back(host, agent):
+    """A queue that was restored from a copy hands the same attempt out again: the folder
+    of the second would take the place of the first's."""
+    agent.runs("sleep 1; ls ..; " + QUIET)
+    token = host.give()
+    other = f"{token[:-1]}f"
+    offers = [[{**host.waiting[0], "token": other}], host.waiting]
+    host.instead["leases"] = lambda _: (
+        200,
+        {"leases": offers.pop() if offers else [], "why": None},
+    )
+    assert agent.once("--slots", "3").returncode == 0
+    assert [given["token"] for given in host.said("release")] == [other]
+    assert [end["token"] for end in host.said("finish")] == [token]
+    assert host.logs[token] == b"job\nmsg\n"
+
+
+def test_what_a_host_says_is_one_line_that_can_be_seen(host, agent):
+    agent.runs(QUIET)
+    said = "\x1b[31mno\n2026-01-02 forged"
+    host.instead["leases"] = lambda _: (403, {"detail": said})
+    ended = agent.once()
+    assert "rq: <U+001B>[31mno<U+000A>2026-01-02 forged\n" in ended.stderr
+
+
 def test_an_attachment_that_is_longer_than_was_said_is_given_back(host, agent):
     agent.runs(QUIET)
     host.give(files={"a": b"xyz"})
