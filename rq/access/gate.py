@@ -44,7 +44,11 @@ class Gate:
     def __init__(self, config: RootConfig, own_uid: int) -> None:
         self._hosts = _LOOPBACK_NAMES | {config.host.lower(), config.addr.lower()}
         self._networks = networks(config)
-        self._locals = local_roles(config, own_uid)
+        # Their names are looked up now: not a request of them reads /etc/passwd.
+        self._locals = {
+            uid: Principal(name=user_name(uid), role=role)
+            for uid, role in local_roles(config, own_uid).items()
+        }
         self._is_open = config.open_without_auth and not config.basic_auth
         self._needs_login = bool(config.basic_auth)
 
@@ -76,9 +80,8 @@ class Gate:
         if self._needs_login:
             raise NotKnown("A login is needed here: a name and a password, or a token.")
         uid = asker.user
-        role = None if uid is None else self._locals.get(uid)
-        if uid is not None and role is not None:
-            return Principal(name=user_name(uid), role=role)
+        if uid is not None and (principal := self._locals.get(uid)):
+            return principal
         if self._is_open:
             return Principal(name=ANYBODY, role=Role.ADMIN)
         if uid is not None:

@@ -73,10 +73,9 @@ class Owners:
     async def ask_raw(self, queue: str, command: str, arg: object = b"") -> bytes:
         """As `ask`, but the reply as JSON text."""
         payload = command.encode() + b" " + client.encode_arg(arg)
-        path = self._socket(queue)
         try:
             if command in _SLOW:
-                return await ask_once(path, payload, deadline=LONG)
+                return await ask_once(self._socket(queue), payload, deadline=LONG)
             return await self._ask(queue, command, payload)
         except Unreachable as error:
             raise self._why_silent(queue) from error

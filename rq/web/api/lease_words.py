@@ -131,7 +131,7 @@ async def finish(site: Site, req: Request, body: Finishes, name: str) -> Results
     """End several leases; what goes to queues that are not theirs is refused by itself."""
     refused = [_why_not(req, end, end.token) for end in body.finishes]
     allowed = [
-        _words(end) | {"token": end.token}
+        given(end)
         for end, why in zip(body.finishes, refused, strict=True)
         if why is None
     ]
@@ -147,12 +147,8 @@ async def finish_one(
 ) -> Answer:
     if why := _why_not(req, body, token):
         return answer_of(why)
-    finishes = [_words(body) | {"token": token}]
+    finishes = [{**given(body), "token": token}]
     return answer_of((await _end(site, req, name, finishes))[0])
-
-
-def _words(body: Finish) -> dict[str, Json]:
-    return {key: value for key, value in given(body).items() if value not in ([], {})}
 
 
 def _why_not(req: Request, finish: Finish, token: str) -> WordResult | None:

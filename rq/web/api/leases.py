@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import is_dataclass
 from typing import cast
 
 from falcon.asgi import Request
@@ -16,6 +16,7 @@ from rq.replies import GrantsView, LeasesView
 from rq.web import rights, views
 from rq.web.api.lease_shapes import News, Wanted, Which
 from rq.web.api.operation import OF_OWNERS, Operation
+from rq.web.api.shapes import fields_of
 from rq.web.connection import LOST
 from rq.web.messages import who
 from rq.web.owners import ClientGone
@@ -53,8 +54,19 @@ async def _ask(
 
 def given(body: object) -> dict[str, Json]:
     """Return what a request says, without what it leaves out."""
-    fields: dict[str, Json] = asdict(body)  # type: ignore[call-overload]
-    return {name: value for name, value in fields.items() if value not in (None, "")}
+    said: dict[str, Json] = {}
+    for field in fields_of(cast(type, type(body))):
+        value: Json = getattr(body, field.attribute)
+        if value is None or value in ("", [], {}):
+            continue
+        said[field.name] = (
+            [_plain(part) for part in value] if isinstance(value, list) else value
+        )
+    return said
+
+
+def _plain(part: object) -> Json:
+    return given(part) if is_dataclass(part) else cast(Json, part)
 
 
 async def list_leases(
