@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import os
 import stat
 import tarfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from rq.errors import NotPlain, Refused
 
@@ -16,7 +19,50 @@ RUN = "run"
 MOST_BYTES = 32 * 1024**2  # of all files
 MOST_FILES = 2000
 _CONFIG = "config.json"  # it may hold secrets of this host
+_KEPT_BYTES = 64 * 1024**2  # of the tars that are kept
+_SETTLED = 2.0  # seconds after which a change gives a file another time
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+_Look: TypeAlias = tuple[tuple[str, int, int, int, int, int], ...]
+_Archive: TypeAlias = tuple[bytes, str]
+
+
+class Archives:
+    """The tars that were made last, each as long as its directory is unchanged: hundreds
+    of agents ask whether theirs is. For threads."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Path, tuple[_Look, _Archive]] = {}
+        self._at_work = threading.Lock()
+
+    def of(self, script: Path, now: float) -> tuple[bytes, str]:
+        """As the function `of`; `now` is the time of the clock that files have."""
+        look = _look(script.parent)
+        with self._at_work:
+            kept = self._kept.get(script)
+        if kept is not None and kept[0] == look:
+            return kept[1]
+        made = of(script)
+        if all(changed < (now - _SETTLED) * 1e9 for *_, changed in look):
+            self._keep(script, look, made)
+        return made
+
+    def _keep(self, script: Path, look: _Look, made: _Archive) -> None:
+        with self._at_work:
+            self._kept.pop(script, None)
+            self._kept[script] = look, made
+            while sum(len(data) for _, (data, _) in self._kept.values()) > _KEPT_BYTES:
+                del self._kept[next(iter(self._kept))]
+
+
+def _look(directory: Path) -> _Look:
+    """Return what shows whether the files of a directory have changed."""
+    listed = itertools.islice(_listed(directory), MOST_FILES + 1)
+    return tuple(
+        (path, of.st_ino, of.st_mode, of.st_size, of.st_mtime_ns, of.st_ctime_ns)
+        for path, _, of, _ in listed
+    )
 
 
 def of(script: Path) -> tuple[bytes, str]:
@@ -49,18 +95,33 @@ def of(script: Path) -> tuple[bytes, str]:
 def _files(directory: Path) -> Iterator[tuple[str, int]]:
     """Give the name and a descriptor of each regular file, in the order of their names;
     the caller closes the descriptor. No link is followed."""
+    for path, name, _, at in _listed(directory):
+        try:
+            fd = os.open(name, _FLAGS, dir_fd=at)
+        except OSError as error:
+            raise _not_shared(error) from None
+        yield path, fd
+
+
+def _listed(directory: Path) -> Iterator[tuple[str, str, os.stat_result, int]]:
+    """Give the path of each regular file, its name, what is known of it, and where it
+    lies."""
     try:
         for top, inner, names, at in os.fwalk(directory, onerror=_raise):
             inner.sort()
             below = os.path.relpath(top, directory)
             for name in sorted(names):
                 path = os.path.normpath(os.path.join(below, name))
-                mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-                if stat.S_ISREG(mode) and path != _CONFIG:
-                    yield path, os.open(name, _FLAGS, dir_fd=at)
+                status = os.stat(name, dir_fd=at, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode) and path != _CONFIG:
+                    yield path, name, status, at
     except OSError as error:
-        text = f"{error.strerror}, so the script is not shared"
-        raise NotPlain(error.errno, text, error.filename) from None
+        raise _not_shared(error) from None
+
+
+def _not_shared(error: OSError) -> NotPlain:
+    text = f"{error.strerror}, so the script is not shared"
+    return NotPlain(error.errno, text, error.filename)
 
 
 def _raise(error: OSError) -> None:

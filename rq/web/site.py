@@ -13,6 +13,7 @@ from rq.config.settings import RootConfig
 from rq.layout import Root
 from rq.web.owners import Owners
 from rq.web.pools import Pools
+from rq.web.script_archive import Archives
 from rq.web.unfinished_uploads import UnfinishedUploads
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Site:
     secret: bytes  # signs the session cookie; one for each installation
     uploads: UnfinishedUploads
     pools: Pools = field(default_factory=Pools)
+    scripts: Archives = field(default_factory=Archives)
     livelog: Hub | None = None  # the pages give it
     refilled: Refilled = field(init=False)  # the pages give it
     templates: Environment | None = None  # the app gives them

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import tarfile
+import time
 
 import pytest
 
@@ -66,6 +67,54 @@ def test_the_same_files_are_the_same_bytes(definition, tmp_path):
     assert script_archive.of(copy / "run") == first
     (copy / "lib" / "a.py").write_text("A = 2\n")
     assert script_archive.of(copy / "run")[1] != first[1]
+
+
+def test_a_tar_is_kept_until_a_file_of_it_changes(definition):
+    archives, later = script_archive.Archives(), time.time() + 60
+    run, lib = definition / "run", definition / "lib" / "a.py"
+
+    def made():
+        return archives.of(run, later)
+
+    first = made()
+    assert made() is first
+    was = lib.stat()
+    lib.write_text("A = 9\n")
+    os.utime(lib, ns=(was.st_atime_ns, was.st_mtime_ns))
+    second = made()
+    assert second[1] != first[1]
+    run.chmod(0o640)
+    third = made()
+    assert third[1] != second[1]
+    (definition / "more").touch()
+    fourth = made()
+    assert set(members(fourth[0])) == {"run", "lib/a.py", "lib/config.json", "more"}
+    (definition / "more").unlink()
+    assert made() == third
+
+
+def test_a_tar_of_files_that_change_just_now_is_not_kept(definition):
+    """Two changes within a tick of the clock leave the same time."""
+    archives = script_archive.Archives()
+    now = (definition / "run").stat().st_ctime
+    assert archives.of(definition / "run", now) is not archives.of(
+        definition / "run", now
+    )
+
+
+def test_of_large_tars_only_the_last_are_kept(definition, tmp_path):
+    archives, later = script_archive.Archives(), time.time() + 60
+    runs = []
+    for number in range(3):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / "run").touch()
+        with (place / "model").open("wb") as file:
+            file.truncate(script_archive.MOST_BYTES - 1000)
+        runs.append(place / "run")
+    first, _, third = [archives.of(run, later) for run in runs]
+    assert archives.of(runs[2], later) is third
+    assert archives.of(runs[0], later) is not first
 
 
 def test_only_a_directory_of_a_script_is_shared(definition):

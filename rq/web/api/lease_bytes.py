@@ -8,6 +8,7 @@ import base64
 import contextlib
 import os
 import re
+import time
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from rq.errors import BadInput, Refused, RQError
 from rq.kinds import Kind
 from rq.nesting import Json
 from rq.replies import WordResult
-from rq.web import script_archive, views
+from rq.web import views
 from rq.web.api.lease_words import KIND, OVER, answer_of, say, say_one
 from rq.web.api.leases import PLACE
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Media, Operation
@@ -219,7 +220,7 @@ async def get_script(site: Site, req: Request, body: None, name: str) -> Answer:
             "pull of its config.json"
         )
     script = Path(site.root.path, str(settings.get("script") or ""))
-    data, digest = await site.pools.file(script_archive.of, script)
+    data, digest = await site.pools.file(site.scripts.of, script, time.time())
     return Answer(pieces=_cut(data), headers={"ETag": f'"{digest}"'})
 
 
@@ -294,6 +295,7 @@ ROWS = (
         failures=(*OF_OWNERS, Kind.REFUSED, Kind.UNREADABLE),
         handler=get_script,
         gives=Media.TAR,
+        headers=(Header(name="If-None-Match", about="the ETag of a tar that is here"),),
         reply_headers=(Header(name="ETag", about="the SHA-256 of the tar, in quotes"),),
     ),
 )
