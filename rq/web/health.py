@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from falcon.asgi import App, Request, Response
 
 from rq.states import Child
-from rq.web import views
 from rq.web.pages import facts
 from rq.web.site import Site
+
+PATIENCE = 4.0  # seconds in which all have to answer; most monitors wait five
 
 
 def install(app: App[Request, Response], site: Site) -> None:
@@ -43,10 +44,9 @@ async def _problem(site: Site) -> str:
     operator took down or paused is as it should be, and messages that failed are no
     reason to send the next ones elsewhere.
     """
-    status = await views.supervisor(site.owners)
+    status, rows = await facts.all_of_them(site, PATIENCE)
     if not status:
         return "the supervisor does not answer"
-    rows = await facts.queues(site, status)
     starting = sum(row["status"] == Child.STARTING for row in rows)
     if starting:
         return f"{starting} of {len(rows)} queues are starting"

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import TypeAlias, cast
 
 import orjson
 
 from rq import client, names, wire
-from rq.errors import NoSuchQueue, RQError, Unreachable
+from rq.errors import NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 from rq.nesting import Json
 from rq.web.line import DEADLINE, Broken, Line, ask_once
@@ -137,10 +137,13 @@ class Owners:
         with contextlib.closing(line):
             yield line
 
-    async def supervisor(self, command: str, arg: object = b"") -> Reply:
+    async def supervisor(
+        self, command: str, arg: object = b"", seconds: float = DEADLINE
+    ) -> Reply:
         """Return the supervisor's whole reply."""
         payload = command.encode() + b" " + client.encode_arg(arg)
-        data = await ask_once(self._root.supervisor_socket, payload)
+        path = self._root.supervisor_socket
+        data = await ask_once(path, payload, deadline=seconds)
         reply: Reply = orjson.loads(data)
         return reply
 
@@ -152,16 +155,24 @@ class Owners:
         return value
 
     async def each(
-        self, queues: Sequence[str], command: str, arg: object = b""
+        self,
+        queues: Sequence[str],
+        command: str,
+        arg: object = b"",
+        seconds: float = DEADLINE,
     ) -> list[Reply | RQError]:
-        """Ask many queues at the same time; a reply or the RQError for each."""
-        return list(
-            await asyncio.gather(*(self._or_error(q, command, arg) for q in queues))
-        )
+        """Ask many queues at the same time; after so many seconds there is a reply or
+        the RQError for each."""
+        asked = (self._within(seconds, self.ask(q, command, arg), q) for q in queues)
+        return list(await asyncio.gather(*asked))
 
-    async def _or_error(self, queue: str, command: str, arg: object) -> Reply | RQError:
+    async def _within(
+        self, seconds: float, asking: Awaitable[Reply], queue: str
+    ) -> Reply | RQError:
         try:
-            return await self.ask(queue, command, arg)
+            return await asyncio.wait_for(asking, seconds)
+        except TimeoutError:
+            return OutcomeUnknown(f"queue {queue} did not answer within {seconds:g} s")
         except RQError as error:
             return error
 

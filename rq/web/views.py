@@ -17,12 +17,15 @@ from rq.replies import (
     TimersStatus,
     TransactionView,
 )
+from rq.web.line import DEADLINE
 from rq.web.owners import Owners, Reply
 
 
-async def details(owners: Owners, queues: Sequence[str]) -> list[Detail | RQError]:
-    """Return how each queue is, or why nobody says it."""
-    replies = await owners.each(queues, "detail")
+async def details(
+    owners: Owners, queues: Sequence[str], seconds: float = DEADLINE
+) -> list[Detail | RQError]:
+    """Return how each queue is, or why nobody says it within so many seconds."""
+    replies = await owners.each(queues, "detail", seconds=seconds)
     return [_detail(reply) for reply in replies]
 
 
@@ -105,10 +108,10 @@ async def owed(
     ]
 
 
-async def supervisor(owners: Owners) -> SupervisorStatus:
-    """Return what the supervisor says of itself; {} when nobody answers."""
+async def supervisor(owners: Owners, seconds: float = DEADLINE) -> SupervisorStatus:
+    """Return what the supervisor says of itself; {} when nobody answers in time."""
     try:
-        status: object = await owners.supervisor("status")
+        status: object = await owners.supervisor("status", seconds=seconds)
     except RQError:
         return {}
     return cast(SupervisorStatus, status) if isinstance(status, dict) else {}

@@ -1,6 +1,9 @@
 """`rq status` and /readyz: what is not well is said, each to who can do something."""
 
+import http.client
 import json
+import os
+import signal
 
 import pytest
 from harness.cli import rq
@@ -72,6 +75,26 @@ def test_a_queue_that_stands_still_is_told_by_both(web):
     assert rq("queue", "pause", name, root=web.daemon.root.path).returncode == 0
     wait_until(lambda: web.get("/readyz").text == "ok\n")  # somebody wants it so
     wait_until(lambda: status(web)[0] == 0)
+
+
+def test_queues_that_stand_frozen_do_not_keep_a_monitor_waiting(web):
+    """It hangs up after some seconds, and would not read which queue it is."""
+    names = sorted(web.queue("echo done >&3") for _ in range(3))
+    wait_until(lambda: web.get("/readyz").text == "ok\n")
+    pids = [web.daemon.child(name)["pid"] for name in names]
+    line = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        line.request("GET", "/readyz")
+        assert (
+            line.getresponse().read() == f"queue {names[0]} does not answer\n".encode()
+        )
+    finally:
+        line.close()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: web.get("/readyz").text == "ok\n")
 
 
 def test_a_script_that_cannot_be_started_is_told_by_both(web):

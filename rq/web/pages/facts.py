@@ -77,9 +77,31 @@ async def queues(site: Site, status: SupervisorStatus) -> list[QueueRow]:
     """Return a row for each queue, whether its owner answers or not."""
     every = queue_names(site.root)
     details = await views.details(site.owners, every)
+    return _queue_rows(site, every, details, status)
+
+
+async def all_of_them(
+    site: Site, seconds: float
+) -> tuple[SupervisorStatus, list[QueueRow]]:
+    """Return what the supervisor says, {} if nothing, and a row for each queue. All are
+    asked at once, and after so many seconds nobody is waited for."""
+    every = queue_names(site.root)
+    status, details = await asyncio.gather(
+        views.supervisor(site.owners, seconds),
+        views.details(site.owners, every, seconds),
+    )
+    return status, _queue_rows(site, every, details, status)
+
+
+def _queue_rows(
+    site: Site,
+    names: Sequence[str],
+    details: Sequence[Detail | RQError],
+    status: SupervisorStatus,
+) -> list[QueueRow]:
     return [
         queue_row(site, name, detail, child_of(status, name))
-        for name, detail in zip(every, details, strict=True)
+        for name, detail in zip(names, details, strict=True)
     ]
 
 
