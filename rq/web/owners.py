@@ -163,14 +163,14 @@ class Owners:
     ) -> list[Reply | RQError]:
         """Ask many queues at the same time; after so many seconds there is a reply or
         the RQError for each."""
-        asked = (self._within(seconds, self.ask(q, command, arg), q) for q in queues)
-        return list(await asyncio.gather(*asked))
+        answers = (self._within(seconds, self.ask(q, command, arg), q) for q in queues)
+        return list(await asyncio.gather(*answers))
 
     async def _within(
-        self, seconds: float, asking: Awaitable[Reply], queue: str
+        self, seconds: float, answer: Awaitable[Reply], queue: str
     ) -> Reply | RQError:
         try:
-            return await asyncio.wait_for(asking, seconds)
+            return await asyncio.wait_for(answer, seconds)
         except TimeoutError:
             return OutcomeUnknown(f"queue {queue} did not answer within {seconds:g} s")
         except RQError as error:

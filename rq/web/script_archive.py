@@ -43,15 +43,15 @@ class Archives:
             kept = self._kept.get(script)
         if kept is not None and kept[0] == look:
             return kept[1]
-        made = of(script)
+        archive = of(script)
         if all(changed < (now - _SETTLED) * 1e9 for *_, changed in look):
-            self._keep(script, look, made)
-        return made
+            self._keep(script, look, archive)
+        return archive
 
-    def _keep(self, script: Path, look: _Look, made: _Archive) -> None:
+    def _keep(self, script: Path, look: _Look, archive: _Archive) -> None:
         with self._at_work:
             self._kept.pop(script, None)
-            self._kept[script] = look, made
+            self._kept[script] = look, archive
             while sum(len(data) for _, (data, _) in self._kept.values()) > _KEPT_BYTES:
                 del self._kept[next(iter(self._kept))]
 
