@@ -1,4 +1,4 @@
-"""`rq timer ls`: the timers, and when they fire."""
+"""`rq timer`: the timers, and when they fire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from rq import client, config
-from rq.cli import place, term
+from rq.cli import place, term, timer_files
 from rq.errors import BadConfig, Unreachable
 from rq.layout import Root
 from rq.replies import TimerRow, TimersStatus
@@ -16,19 +16,28 @@ from rq.wording import duration
 
 
 def timer(root: Root, words: list[str]) -> int:
-    parser = term.parser("timer", "Timers send a message once a period.")
+    parser = term.parser("timer", "Timers send a message when it is time to.")
     kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     listing = kinds.add_parser("ls", help="list them, and when they fire")
     term.json_option(listing)
+    checking = kinds.add_parser("validate", help="check files, and say when they fire")
+    checking.add_argument("files", nargs="+", metavar="FILE", help="NAME.json")
     args = parser.parse_args(words)
+    if args.what == "validate":
+        timer_files.validate(root, args.files)
+    else:
+        _list(root, as_json=args.json)
+    return 0
+
+
+def _list(root: Root, *, as_json: bool) -> None:
     rows = _rows(root)
-    if args.json:
+    if as_json:
         term.print_json(rows)
     elif rows:
         _table(rows)
     else:
         place.note("there are no timers: link a JSON file into timers/")
-    return 0
 
 
 def _rows(root: Root) -> list[TimerRow]:
@@ -72,27 +81,39 @@ def _from_file(link: Path, fired: Mapping[str, Mapping[str, float]]) -> TimerRow
         data = config.read_json(link)
         message = data.get("msg")
         row["period"] = data.get("period")
+        row["cron"] = data.get("cron")
+        row["timezone"] = data.get("timezone", "UTC")
         row["dest"] = message.get("dest") if isinstance(message, dict) else None
     except BadConfig as error:
         row["error"] = str(error)
     return row
 
 
-def _period(row: TimerRow) -> str:
-    period: object = row.get("period")  # of a file, which may hold anything
-    return duration(period) if isinstance(period, int) else "-"
+def _when(row: TimerRow) -> str:
+    """Return how often it fires; of a file, which may hold anything."""
+    period: object = row.get("period")
+    if isinstance(period, int):
+        return duration(period)
+    return f"{row['cron']} {row.get('timezone')}" if row.get("cron") else "-"
+
+
+def _due(row: TimerRow, now: float) -> str:
+    due = row.get("due")
+    if due is None:
+        return "paused" if row.get("paused") else ""
+    return term.from_now(due - now)
 
 
 def _table(rows: Sequence[TimerRow]) -> None:
     now = time.time()
     term.table(
-        ("TIMER", "PERIOD", "DEST", "DUE", "LAST", "RESULT"),
+        ("TIMER", "WHEN", "DEST", "DUE", "LAST", "RESULT"),
         [
             (
                 row.get("name"),
-                _period(row),
+                _when(row),
                 row.get("dest") or "",
-                term.from_now(float(row["due"]) - now) if row.get("due") else "",
+                _due(row, now),
                 term.moment(row.get("last")) if row.get("last") else "",
                 row.get("error") or row.get("result") or "",
             )

@@ -45,9 +45,15 @@ class TimerRow(TypedDict, total=False):
     """A timer, or a file that is none."""
 
     name: str
-    period: int | None  # seconds
+    period: int | None  # seconds; None: it has a rule of cron
+    cron: str | None
+    timezone: str | None
+    jitter: int  # seconds
+    catch_up: str
+    overlap: str
     dest: str | None
-    due: float  # epoch seconds
+    due: float | None  # epoch seconds; None: it is paused
+    paused: float | None  # epoch seconds since when
     last: float | None  # epoch seconds
     result: str
     error: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import sys
@@ -14,8 +15,10 @@ from rq.access import sockets
 from rq.config import files
 from rq.errors import BadConfig, RQError
 from rq.helper import Helper
-from rq.timers.past import read_state
-from rq.timers.sending import LOOK, Timers
+from rq.timers import commands
+from rq.timers.folder import Timers
+from rq.timers.sending import LOOK, Sending
+from rq.timers.state import read_state
 
 log = logging.getLogger(__name__)
 
@@ -23,15 +26,15 @@ log = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> int:
     try:
         started = helper.start("timers", argv)
-        timers = Timers(started.root, read_state(started.root.timers_state))
+        held = Timers(started.root, read_state(started.root.timers_state))
     except (RQError, OSError) as error:
         sys.stderr.write(f"rq-timers: {error}\n")
         return 1
-    asyncio.run(_run(started, timers))
+    asyncio.run(_run(started, Sending(held)))
     return 0
 
 
-async def _run(started: Helper, timers: Timers) -> None:
+async def _run(started: Helper, timers: Sending) -> None:
     stopped = asyncio.Event()
 
     def stop() -> None:
@@ -44,7 +47,8 @@ async def _run(started: Helper, timers: Timers) -> None:
     if started.life_fd is not None:
         loop.add_reader(started.life_fd, stop)
     sock = client.listen(started.root.timers_socket)
-    server = control.Server(sock, _policy(started), timers.answer, wire.MAGIC2)
+    answer = functools.partial(commands.answer, timers)
+    server = control.Server(sock, _policy(started), answer, wire.MAGIC2)
     server.start()
     started.say_ready()
     while not stopped.is_set():
@@ -69,16 +73,17 @@ def _policy(started: Helper) -> sockets.Policy:
     return sockets.policy(sockets.TIMERS_OTHERS, group)
 
 
-def _pass(timers: Timers) -> None:
+def _pass(timers: Sending) -> None:
     now = time.time()
-    timers.look(time.monotonic())
-    timers.watch_clock(now)
-    timers.save()
+    timers.held.watch_clock(now)
+    timers.held.look(time.monotonic(), now)
+    timers.held.leave_out(now)
+    timers.held.save()
     for timer in timers.ready(now):
         timers.begin(timer, now)
 
 
-async def _rest(timers: Timers) -> None:
+async def _rest(timers: Sending) -> None:
     """Wait for the next due time, a look at the directory, or a wake."""
     seconds = min(LOOK, timers.next_due(time.time()) + 0.005)
     with contextlib.suppress(TimeoutError):

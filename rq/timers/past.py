@@ -1,18 +1,23 @@
-"""What a timer has done, which outlives a restart, and when it is due again."""
+"""What a timer has done, which outlives a restart; pure."""
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from rq import back_off, config
-from rq.errors import BadConfig, CannotRead
-from rq.timers.timer import Timer
+from rq.timers.rule import Timer
 
-ON_TIME = 30.0  # a fire no later than this keeps the beat of the one before
+MOST_FIRES = 20  # that are remembered
 
-log = logging.getLogger(__name__)
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One fire that was, and what became of its message."""
+
+    nominal: float  # epoch seconds; what names it
+    tried: float  # epoch seconds
+    said: str  # sent, run, or why there is no message
+    msg: str = ""  # the URL of its message
+    outcome: str = ""  # the state in which the message was last seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +32,26 @@ class Past:
     # Of the fire that was begun and of which it is not known whether it was sent: its
     # time, which names its message.
     begun: float | None = None
+    # Epoch seconds up to which all fires are over, when that is later than `last`: those
+    # of before a rule was known, or while it was paused, are not made up for.
+    over: float | None = None
+    rule: str = ""  # of the timer, for which `over` was said
+    paused: float | None = None  # epoch seconds since when
+    fires: tuple[Fire, ...] = ()  # the newest last
+
+    @property
+    def base(self) -> float | None:
+        """What the next fire comes after; None: it is the first, and due at once."""
+        both = [moment for moment in (self.last, self.over) if moment is not None]
+        return max(both, default=None)
 
 
-def due(timer: Timer, past: Past, now: float) -> float:
-    """Return when the timer fires next; never more than a period from now."""
-    if past.failures:
-        return min(past.tried, now) + back_off.delay(past.failures)
-    if past.last is None or past.begun is not None:
-        return now
-    return min(past.last, now) + timer.period
+def with_rule(past: Past, timer: Timer, now: float) -> Past:
+    """Return the past of a timer as its file is now: a rule that is new fires from now
+    on, one that is the same goes on."""
+    if past.rule == timer.rule:
+        return past
+    return replace(past, rule=timer.rule, over=now if timer.rule else None)
 
 
 def not_ahead(past: Past, now: float) -> Past:
@@ -43,54 +59,15 @@ def not_ahead(past: Past, now: float) -> Past:
     did lies `now` and not ahead, or it would not be due before the clock is there again.
     """
     last = past.last if past.last is None else min(past.last, now)
+    over = past.over if past.over is None else min(past.over, now)
     tried = min(past.tried, now)
-    unchanged = (last, tried) == (past.last, past.tried)
-    return past if unchanged else replace(past, last=last, tried=tried)
+    unchanged = (last, over, tried) == (past.last, past.over, past.tried)
+    return past if unchanged else replace(past, last=last, over=over, tried=tried)
 
 
-def beat(timer: Timer, past: Past, now: float) -> float:
-    """Return the time that the fire after this one counts from.
-
-    The old beat is kept while it is kept up with; after a stop or a jump of the clock
-    the timer fires once and begins a new one.
-    """
-    if past.last is None:
-        return now
-    return _kept(past.last + timer.period, now)
-
-
-def nominal(timer: Timer, past: Past, now: float) -> float:
-    """Return the time of the fire that is due: while it is not known whether it was
-    sent, the same one, also after a crash."""
-    return beat(timer, past, now) if past.begun is None else past.begun
-
-
-def counts_from(begun: float, sent: float) -> float:
-    """Return what the next fire counts from: `begun`, unless its message was accepted
-    much later than that."""
-    return _kept(begun, max(begun, sent))
-
-
-def _kept(planned: float, now: float) -> float:
-    return planned if 0 <= now - planned <= ON_TIME else now
-
-
-def read_state(path: Path) -> dict[str, Past]:
-    """Return what the timers of a root have done; empty when there is nothing that can
-    be used. CannotRead: to begin without it would fire them all anew."""
-    try:
-        saved = config.read_json(path).get("timers", {})
-        names = {field.name for field in fields(Past)}
-        return {
-            name: Past(**{key: saved[name][key] for key in names & saved[name].keys()})
-            for name in saved
-        }
-    except CannotRead:
-        raise
-    except (BadConfig, TypeError, AttributeError) as error:
-        if path.exists():
-            log.error(
-                "what the timers did before cannot be read, so each starts anew: %s",
-                error,
-            )
-        return {}
+def noted(fires: tuple[Fire, ...], fire: Fire) -> tuple[Fire, ...]:
+    """Return the fires with one more, or with one that is told anew."""
+    others = [
+        each for each in fires if (each.nominal, each.said) != (fire.nominal, fire.said)
+    ]
+    return (*others, fire)[-MOST_FIRES:]

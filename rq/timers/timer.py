@@ -1,46 +1,26 @@
-"""What a timer is: the file timers/NAME.json, read and checked."""
+"""Reads and checks the file timers/NAME.json."""
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from rq import config, fieldnames, names
-from rq.errors import BadConfig, BadMessage
+from rq.errors import BadConfig, BadInput, BadMessage
 from rq.message import from_request
 from rq.nesting import Json
+from rq.timers.cron import DEFAULT_ZONE, Cron, cron
+from rq.timers.rule import CatchUp, Overlap, Timer
 
 SHORTEST = 60  # seconds of a period
 LONGEST = 100 * 366 * 86400
-_KEYS = ("period", "msg")
-_LONGEST_NAME = 100  # characters that go into a key as they are
+MOST_JITTER = 86400  # seconds
+_KEYS = ("period", "cron", "timezone", "jitter", "catch_up", "overlap", "msg")
 _ANY_ID = "19700101.0000.00.000.0"
-
-
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """A timers/NAME.json that can be used."""
-
-    name: str
-    period: int  # seconds
-    dest: str
-    fields: Mapping[str, Json]  # of its messages, but for `dest`
-
-    @property
-    def queue(self) -> str:
-        """The local queue that takes the message."""
-        return "relay" if names.is_remote(self.dest) else self.dest
-
-    def key(self, nominal: float) -> str:
-        """Return what names the message of one fire: sent again, it is the same."""
-        named = self.name
-        if not named.isprintable() or len(named) > _LONGEST_NAME:
-            named = hashlib.sha256(os.fsencode(named)).hexdigest()
-        return f"timer/{named}/{nominal!r}"
+_Word = TypeVar("_Word", bound=StrEnum)
 
 
 def parse(path: Path) -> Timer:
@@ -49,16 +29,80 @@ def parse(path: Path) -> Timer:
     for key in data:
         if key not in _KEYS:
             raise BadConfig(f"{path}: {_unknown(key)}")
-    period = data.get("period")
+    rule = _rule(data, path)
+    period = 0 if rule else _period(data.get("period"), path)
+    dest, fields = _message(data.get("msg"), path)
+    return Timer(
+        name=path.name.removesuffix(".json"),
+        period=period,
+        dest=dest,
+        fields=fields,
+        cron=rule,
+        jitter=_jitter(data.get("jitter", 0), period, path),
+        catch_up=_word(CatchUp, data, "catch_up", CatchUp.LAST, path),
+        overlap=_overlap(data, dest, path),
+    )
+
+
+def _rule(data: Mapping[str, Json], path: Path) -> Cron | None:
+    """Return the rule of cron, if the timer has one in place of a period."""
+    if "cron" not in data:
+        if "timezone" in data:
+            raise BadConfig(f"{path}: 'timezone' is of 'cron', and there is none")
+        return None
+    if "period" in data:
+        raise BadConfig(f"{path}: a timer has 'period' or 'cron', not both")
+    expression, zone = data["cron"], data.get("timezone", DEFAULT_ZONE)
+    if not isinstance(expression, str) or not isinstance(zone, str):
+        raise BadConfig(f"{path}: 'cron' or 'timezone' is no text")
+    try:
+        return cron(expression, zone)
+    except BadInput as error:
+        raise BadConfig(f"{path}: {error}") from None
+
+
+def _period(period: object, path: Path) -> int:
     if isinstance(period, bool) or not isinstance(period, int):
-        raise BadConfig(f"{path}: 'period' is missing or not a whole number of seconds")
+        raise BadConfig(
+            f"{path}: 'period' is missing or not a whole number of seconds, and there "
+            "is no 'cron'"
+        )
     if not SHORTEST <= period <= LONGEST:
         raise BadConfig(
             f"{path}: 'period' is {period} s; it has to be at least {SHORTEST} s, "
             f"and at most {LONGEST} s"
         )
-    dest, fields = _message(data.get("msg"), path)
-    return Timer(path.name.removesuffix(".json"), period, dest, fields)
+    return period
+
+
+def _jitter(jitter: object, period: int, path: Path) -> int:
+    most = min(period or MOST_JITTER, MOST_JITTER)
+    is_whole = isinstance(jitter, int) and not isinstance(jitter, bool)
+    if not (is_whole and isinstance(jitter, int) and 0 <= jitter <= most):
+        raise BadConfig(
+            f"{path}: 'jitter' is {jitter!r:.80}; it is whole seconds, {most} at most"
+        )
+    return jitter
+
+
+def _overlap(data: Mapping[str, Json], dest: str, path: Path) -> Overlap:
+    overlap = _word(Overlap, data, "overlap", Overlap.QUEUE, path)
+    if overlap is not Overlap.QUEUE and names.is_remote(dest):
+        raise BadConfig(
+            f"{path}: 'overlap' is {overlap}, but the messages go to another host, and "
+            "what becomes of them there is not known here: leave it out"
+        )
+    return overlap
+
+
+def _word(
+    kind: type[_Word], data: Mapping[str, Json], key: str, default: _Word, path: Path
+) -> _Word:
+    """Return the word that a key has."""
+    said = data.get(key, default)
+    if said not in list(kind):
+        raise BadConfig(f"{path}: {key!r} is {said!r:.80}; say {', '.join(kind)}")
+    return kind(str(said))
 
 
 def _message(message: object, path: Path) -> tuple[str, dict[str, Json]]:
@@ -83,7 +127,8 @@ def _unknown(key: str) -> str:
     if key in fieldnames.SAID_BY_SENDERS:
         return f"{key!r} is a field of the message: put it into 'msg'"
     close = difflib.get_close_matches(key, _KEYS, 1)
-    hint = f"did you mean {close[0]!r}?" if close else "a timer has 'period' and 'msg'"
+    has = "a timer has 'period' or 'cron', and 'msg'"
+    hint = f"did you mean {close[0]!r}?" if close else has
     return f"unknown key {key!r:.60}; {hint}"
 
 

@@ -24,7 +24,7 @@ from rq.access.roles import Role
 from rq.proc import peers
 from rq.queues.control.commands import COMMANDS
 from rq.supervisor.commands import Commands
-from rq.timers.sending import COMMANDS as TIMERS
+from rq.timers.commands import COMMANDS as TIMERS
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0,

@@ -139,14 +139,43 @@ def test_after_a_long_stop_it_fires_once(daemon):
 
 
 @pytest.mark.slow
-def test_a_queue_that_is_not_up_is_skipped_and_that_is_shown(shared):
+def test_a_paused_queue_takes_the_message_of_a_timer(shared):
     shared.create("q")
     shared.ask("pause_queue", "q")
     wait_until(lambda: shared.ask_queue("q", "status") == ["PAUSE"])
     write(shared, "t")
-    wait_until(lambda: row(shared, "t")["result"] == "skipped: queue q is paused")
+    wait_until(lambda: row(shared, "t")["result"].startswith("sent "))
+    assert fired(shared, "q") == 1
+
+
+@pytest.mark.slow
+def test_a_fire_waits_for_a_queue_that_is_down_and_is_then_sent_once(shared):
+    shared.create("q")
+    shared.ask("down_queue", "q")
+    wait_until(lambda: shared.ask_queue("q", "status") == ["DOWN"])
+    write(shared, "t")
+    wait_until(lambda: row(shared, "t")["result"].startswith("waits: queue q refused"))
+    assert row(shared, "t")["error"] == ""  # a person wants it so
+    assert row(shared, "t")["due"] < time.time() + 120
+    shared.ask("up_queue", "q")
+    wait_until(lambda: row(shared, "t")["result"].startswith("sent "), 90)
+    assert fired(shared, "q") == 1
     assert row(shared, "t")["due"] > time.time() + 80000
+
+
+@pytest.mark.slow
+def test_a_timer_of_cron_fires_when_its_minute_comes_and_tells_its_rule(shared):
+    shared.create("q")
+    path = shared.root.timers / "t.json"
+    rule = {"cron": "* * * * *", "timezone": "Asia/Kathmandu"}
+    path.write_text(json.dumps({**rule, "msg": {"dest": "q"}}))
+    wait_until(lambda: row(shared, "t")["due"] % 60 == 0)
     assert fired(shared, "q") == 0
+    wait_until(lambda: fired(shared, "q") == 1, 90)
+    wait_until(lambda: row(shared, "t")["last"], 60)
+    shown = row(shared, "t")
+    assert {**shown, **rule, "period": None, "paused": None} == shown
+    assert shown["last"] % 60 == 0
 
 
 @pytest.mark.slow

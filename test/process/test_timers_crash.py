@@ -1,19 +1,16 @@
 """A timer's process that is killed between any two of its writes: each fire sends one
 message."""
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
+import time
 
 import pytest
-from harness.checkout import CHECKOUT
 from harness.kills import site_at
+from harness.timers import past, sent, timers, write
 from harness.waiting import wait_until
 
-from rq import client, config
+from rq import client
 
 pytestmark = pytest.mark.process
 
@@ -26,38 +23,6 @@ def site(tmp_path):
         yield site
 
 
-@contextlib.contextmanager
-def timers(site, crash_at=""):
-    """Run the timers of a root, without a supervisor."""
-    here = os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": here, "RQ_CRASH_AT": crash_at}
-    told = [sys.executable, "-m", "rq.timers", "--root", str(site.root.path)]
-    with (site.root.log / "timers.stderr").open("ab") as stderr:
-        process = subprocess.Popen(told, env=env, stderr=stderr)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def write(site, name="daily", period=86400, **fields):
-    path = site.root.timers / f"{name}.json"
-    path.write_text(json.dumps({"period": period, "msg": {"dest": "q", **fields}}))
-
-
-def past(site, name="daily"):
-    with contextlib.suppress(Exception):
-        return config.read_json(site.root.timers_state)["timers"][name]
-    return {}
-
-
-def sent(site):
-    """Return the ids of all messages that the queue has ever accepted."""
-    counts = site.queues["q"].ask("num_messages")
-    return sum(counts[state] for state in ("que", "run", "done", "err"))
-
-
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, nth, place):
@@ -68,6 +33,24 @@ def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, nth, 
         wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
     assert sent(site) == 1
     assert past(site).get("begun") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 5, 6])
+def test_a_kill_while_fires_are_made_up_for_doubles_and_loses_none(site, nth, place):
+    write(site, cron="0 * * * *", catch_up="all")
+    hour = time.time() // 3600 * 3600
+    made_up = [hour - 7200, hour - 3600, hour]
+    state = {"rule": "0 * * * * UTC", "over": hour - 3 * 3600}
+    site.root.timers_state.write_text(json.dumps({"timers": {"daily": state}}))
+    with timers(site, f"durable:{place}-rename#{nth}") as process:
+        assert process.wait(60) == -signal.SIGKILL
+    with timers(site):
+        wait_until(lambda: (past(site).get("last") or 0) >= hour, 60)
+    fires = [one["nominal"] for one in past(site)["fires"]]
+    assert fires[:3] == made_up
+    assert sent(site) == len(fires)  # one more when the hour has ended meanwhile
 
 
 def test_the_fires_after_a_kill_are_other_messages(site):

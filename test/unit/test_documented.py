@@ -23,7 +23,8 @@ from rq.spool import status
 from rq.states import Child, Event, Note, State
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
-from rq.timers import sending, timer
+from rq.timers import commands as timer_commands
+from rq.timers import timer
 
 
 def section(page, title):
@@ -39,7 +40,7 @@ MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARA
     [
         ("socket", "Commands", "command", set(commands.COMMANDS)),
         ("socket", "The supervisor", "command", set(Commands.COMMANDS)),
-        ("socket", "Timers", "command", set(sending.COMMANDS)),
+        ("socket", "Timers", "command", set(timer_commands.COMMANDS)),
         ("pipe", "The words", "word", {*Verb, *pipe.ALIASES}),
         ("messages", "Causes", "word", set(Cause)),
         ("journal", "Lines", "`ev`", {*Event, *Note, *JournalNote}),

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from rq.errors import BadConfig
 from rq.timers import timer
-from rq.timers.past import Past, beat, counts_from, due, nominal, not_ahead
-from rq.timers.timer import Timer
+from rq.timers.past import Past, not_ahead
+from rq.timers.rule import Timer
+from rq.timers.when import counts_from, due, nominal
 
 DAILY = Timer("daily", 86400, "cleaner", {})
 HOUR = Timer("hour", 3600, "q", {})
@@ -27,14 +28,14 @@ def test_a_changed_period_counts_from_the_last_fire():
 
 def test_a_little_lateness_does_not_add_up():
     past = Past(last=1000.0)
-    assert beat(HOUR, past, 4600.8) == 4600.0
+    assert nominal(HOUR, past, 4600.8) == 4600.0
 
 
 def test_after_a_long_stop_it_fires_once_and_then_a_period_later():
     past = Past(last=0.0)
     now = 10.5 * 3600
     assert due(HOUR, past, now) <= now
-    past = Past(last=beat(HOUR, past, now))
+    past = Past(last=nominal(HOUR, past, now))
     assert due(HOUR, past, now) == now + 3600
 
 
@@ -70,7 +71,7 @@ def test_no_jumping_of_the_clock_makes_a_storm(steps, period):
     for step in steps:
         now += step
         if due(timer, past, now) <= now:
-            past = Past(last=beat(timer, past, now))
+            past = Past(last=nominal(timer, past, now))
         assert now < due(timer, past, now) <= now + period
 
 
@@ -121,8 +122,11 @@ def test_every_field_of_a_message_is_taken(tmp_path):
     ("more", "told"),
     [
         ({"perod": 5}, "unknown key 'perod'; did you mean 'period'"),
-        ({"at": "03:00"}, "unknown key 'at'; a timer has 'period' and 'msg'"),
-        ({"timezone": "UTC"}, "unknown key 'timezone'"),
+        (
+            {"at": "03:00"},
+            "unknown key 'at'; a timer has 'period' or 'cron', and 'msg'",
+        ),
+        ({"timezone": "UTC"}, "'timezone' is of 'cron', and there is none"),
         ({"max_count": 2}, "'max_count' is a field of the message: put it into 'msg'"),
         ({"post_run_webhook": ["http://h/x"]}, "put it into 'msg'"),
     ],
@@ -160,9 +164,9 @@ def test_a_fire_keeps_its_time_until_it_is_known_to_be_sent():
 
 
 def test_the_next_fire_counts_from_when_the_message_was_accepted():
-    assert counts_from(4600.0, 4600.4) == 4600.0
-    assert counts_from(4600.0, 4599.9996) == 4600.0  # ids hold milliseconds
-    assert counts_from(4600.0, 9000.0) == 9000.0
+    assert counts_from(HOUR, 4600.0, 4600.4) == 4600.0
+    assert counts_from(HOUR, 4600.0, 4599.9996) == 4600.0  # ids hold milliseconds
+    assert counts_from(HOUR, 4600.0, 9000.0) == 9000.0
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 240, "a\nb", "\udcff"])
@@ -181,3 +185,53 @@ def test_a_remote_destination_goes_by_relay(dest):
 @pytest.mark.parametrize("name", ["a.b.json", "a", "a.txt", "a.yaml", "a.json.bak"])
 def test_other_names_are_no_timers(name):
     assert timer.refusal(name)
+
+
+RULE = {"cron": "30 3 * * *", "timezone": "Europe/Berlin"}
+
+
+def test_a_timer_of_cron_has_its_rule_and_settings(tmp_path):
+    path = tmp_path / "t.json"
+    settings = {"jitter": 300, "catch_up": "all", "overlap": "skip"}
+    path.write_text(json.dumps({**RULE, **settings, "msg": {"dest": "q"}}))
+    parsed = timer.parse(path)
+    assert (parsed.period, parsed.rule) == (0, "30 3 * * * Europe/Berlin")
+    assert (parsed.jitter, parsed.catch_up, parsed.overlap) == (300, "all", "skip")
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"period": 60, **RULE}, "a timer has 'period' or 'cron', not both"),
+        ({"cron": 5}, "'cron' or 'timezone' is no text"),
+        ({"cron": "* * * * *", "timezone": None}, "'cron' or 'timezone' is no text"),
+        ({"cron": "* * *"}, "has not the five fields of cron"),
+        ({**RULE, "timezone": "Berlin"}, "there is no time zone 'Berlin'"),
+        ({**RULE, "jitter": -1}, "whole seconds, 86400 at most"),
+        ({**RULE, "jitter": True}, "whole seconds, 86400 at most"),
+        ({**RULE, "jitter": 86401}, "whole seconds, 86400 at most"),
+        (
+            {"period": 60, "jitter": 61},
+            "'jitter' is 61; it is whole seconds, 60 at most",
+        ),
+        ({**RULE, "catch_up": "some"}, "'catch_up' is 'some'; say last, none, all"),
+        ({**RULE, "catch_up": []}, r"'catch_up' is \[\]; say last, none, all"),
+        ({**RULE, "overlap": "kill"}, "'overlap' is 'kill'; say queue, skip, replace"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_refused_in_a_sentence(tmp_path, settings, told):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({**settings, "msg": {"dest": "q"}}))
+    with pytest.raises(BadConfig, match=told):
+        timer.parse(path)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "replace"])
+def test_of_messages_elsewhere_it_is_not_known_whether_they_overlap(tmp_path, overlap):
+    message = {"dest": "http://h:3333/q/x"}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({**RULE, "overlap": overlap, "msg": message}))
+    with pytest.raises(BadConfig, match="go to another host"):
+        timer.parse(path)
+    path.write_text(json.dumps({**RULE, "overlap": "queue", "msg": message}))
+    assert timer.parse(path).overlap == "queue"

@@ -7,6 +7,7 @@ ten messages and with a million.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ async def timers(site: Site) -> Timers:
     except RQError as error:
         nothing = {"timers": [], "errors": {}, "asleep": str(error)}
         return cast(Timers, nothing)
-    rows = sorted(status["timers"], key=lambda timer: timer["due"])
+    rows = sorted(status["timers"], key=lambda timer: timer["due"] or math.inf)
     return cast(Timers, {**status, "timers": rows})
 
 

@@ -1,0 +1,133 @@
+"""The timers of a root: their files, and what they have done."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeAlias
+
+from rq import config
+from rq.config import files
+from rq.errors import BadConfig, CannotRead
+from rq.layout import Root
+from rq.timers.past import Past, not_ahead, with_rule
+from rq.timers.rule import Timer
+from rq.timers.timer import parse, refusal
+from rq.timers.when import without_missed
+
+GONE_FOR = 2.0  # seconds that a file must be gone before its timer is forgotten
+
+_Kept: TypeAlias = tuple[dict[str, Past], dict[str, str]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Timers:
+    """The timers of a root."""
+
+    root: Root
+    past: dict[str, Past]
+    timers: dict[str, Timer] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)  # file: sentence
+    broken: int = 0  # timers that were and whose file is wrong now
+    gone_since: dict[str, float] = field(default_factory=dict)
+    stamps: dict[str, config.Stamp] = field(default_factory=dict)
+    kept: _Kept | None = None
+
+    # ---- the directory
+
+    def look(self, elapsed: float, now: float) -> None:
+        """Take what is new or changed in timers/, forget what is gone; `elapsed` are
+        seconds of a clock that nobody sets."""
+        try:
+            entries = sorted(os.listdir(self.root.timers))
+        except OSError as error:
+            self.errors = {"timers": f"cannot be read, so no timer is changed: {error}"}
+            return
+        present = [name for name in entries if name[0] != "." and name != "sock"]
+        self.errors.pop("timers", None)
+        for name in [name for name in self.errors if name not in present]:
+            del self.errors[name]
+        for name in present:
+            self._take(name, now)
+        self._forget({name.removesuffix(".json") for name in present}, elapsed)
+
+    def _take(self, name: str, now: float) -> None:
+        path = self.root.timers / name
+        stamp = config.stamp(path)
+        if self.stamps.get(name) == stamp and stamp is not None:
+            return
+        why = refusal(name)
+        try:
+            if why:
+                raise BadConfig(why)
+            timer = parse(path)
+        except CannotRead as error:  # the next look reads it, changed or not
+            self._broken(name, str(error))
+            return
+        except BadConfig as error:
+            self._broken(name, str(error))
+        else:
+            self.errors.pop(name, None)
+            self.timers[timer.name] = timer
+            past = self.past.get(timer.name, Past())
+            self.past[timer.name] = with_rule(past, timer, now)
+        if stamp is not None:
+            self.stamps[name] = stamp
+
+    def _broken(self, name: str, error: str) -> None:
+        if self.errors.get(name) == error:
+            return
+        log.warning("%s", error)
+        self.errors[name] = error
+        # Do not fire it as it was before: it is not known what its owner wants now.
+        if self.timers.pop(name.removesuffix(".json"), None):
+            self.broken += 1
+
+    def _forget(self, present: set[str], now: float) -> None:
+        gone = [name for name in {*self.past, *self.timers} if name not in present]
+        self.gone_since = {name: self.gone_since.get(name, now) for name in gone}
+        for name in gone:
+            self.timers.pop(name, None)
+            self.stamps.pop(f"{name}.json", None)
+            # `ln -sfn` may remove a link for a moment: that is not a new timer.
+            if now - self.gone_since[name] >= GONE_FOR:
+                self.past.pop(name, None)
+
+    # ---- what was done
+
+    def watch_clock(self, now: float) -> None:
+        """Begin a new beat for timers whose last fire lies ahead of a clock that was
+        put back."""
+        self.past = {name: not_ahead(past, now) for name, past in self.past.items()}
+
+    def leave_out(self, now: float) -> None:
+        """Leave out the fires that it is too late for."""
+        for name, timer in self.timers.items():
+            past = without_missed(timer, self.past[name], now)
+            if past is not self.past[name]:
+                log.warning("timer %s: %s", name, past.result)
+                self.past[name] = past
+
+    def note(self, name: str, **changes: object) -> None:
+        """Note what has changed in the past of a timer; whatever else was noted since
+        somebody looked at it stays."""
+        if name in self.past:  # else it was removed meanwhile
+            self.past[name] = replace(self.past[name], **changes)  # type: ignore[arg-type]
+
+    def save(self) -> None:
+        """Keep what outlives a restart, and what `status` shows, when it changed."""
+        now = dict(self.past), self.all_errors()
+        if now == self.kept:
+            return
+        past, errors = now
+        rows = {name: asdict(each) for name, each in past.items()}
+        files.write_state(self.root.timers_state, {"timers": rows, "errors": errors})
+        self.kept = now
+
+    def all_errors(self) -> dict[str, str]:
+        """Return what is wrong, with files and with sending."""
+        failing = {name: past.error for name, past in self.past.items() if past.error}
+        return failing | self.errors

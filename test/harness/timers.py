@@ -1,0 +1,58 @@
+"""The timers of a root, without a supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from harness.checkout import CHECKOUT
+from harness.kills import Site
+from rq import config
+
+
+@contextlib.contextmanager
+def timers(site: Site, crash_at: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Run the timers of a root."""
+    here = os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": here, "RQ_CRASH_AT": crash_at}
+    told = [sys.executable, "-m", "rq.timers", "--root", str(site.root.path)]
+    with (site.root.log / "timers.stderr").open("ab") as stderr:
+        process = subprocess.Popen(told, env=env, stderr=stderr)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def write(
+    site: Site,
+    name: str = "daily",
+    period: int = 86400,
+    cron: str | None = None,
+    **said: Any,
+) -> None:
+    """Write a timer of queue q; `said` are settings, and fields of its message."""
+    settings = {key: said.pop(key) for key in ("catch_up", "overlap") if key in said}
+    rule = {"cron": cron} if cron else {"period": period}
+    data = {**rule, **settings, "msg": {"dest": "q", **said}}
+    (site.root.timers / f"{name}.json").write_text(json.dumps(data))
+
+
+def past(site: Site, name: str = "daily") -> dict[str, Any]:
+    """Return what a timer has done, as its file says."""
+    with contextlib.suppress(Exception):
+        found: dict[str, Any] = config.read_json(site.root.timers_state)["timers"][name]
+        return found
+    return {}
+
+
+def sent(site: Site) -> int:
+    """Return how many messages the queue has ever accepted."""
+    counts = site.queues["q"].ask("num_messages")
+    return sum(counts[state] for state in ("que", "run", "done", "err"))
