@@ -269,6 +269,7 @@ _HELD = Story(
 _LEASED = Story(
     "It is worked on elsewhere, attempt {attempt}.",
     "{leased}{says}",
+    "Nothing: if its worker is gone, the lease runs out and the message runs again. "
     "`rq logs -f {id}` follows it, `rq cancel {id}` asks its worker to end it.",
 )
 _IN_TRANSACTION = Story(

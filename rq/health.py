@@ -111,8 +111,8 @@ def _stops(detail: Detail, trouble: _Make) -> Iterator[Trouble]:
         why = detail["reason"] or ""
         yield trouble(said="cannot start its script", why=why, stops=True)
     if detail.get("stalled"):
-        # What waits for others runs as soon as they answer; it is not this machine.
-        here = detail.get("stalled_by") != "outside"
+        # What waits for others runs as soon as they are there; it is not this machine.
+        here = detail.get("stalled_by") not in ("outside", "workers")
         yield trouble(said="makes no progress", why=detail["stalled"], stops=here)
 
 

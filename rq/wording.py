@@ -197,6 +197,10 @@ def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
             rows.append((label, duration(float(facts[name]) / 1e6)))
     if facts.get("lease"):
         rows.append(("worker", str(facts["lease"]["by"])))
+        if until := facts["lease"].get("until"):  # it is out
+            rows.append(
+                ("lease runs out", f"{moment(float(until))} UTC, unless renewed")
+            )
     if facts.get("max_rss"):
         rows.append(("memory", size(int(facts["max_rss"]) * 1024)))
     return rows

@@ -11,7 +11,7 @@ import shutil
 import time
 from dataclasses import dataclass
 
-from rq import command, config, names
+from rq import command, config, elsewhere, names
 from rq.access import gate
 from rq.cli import OK, place, term
 from rq.command import Command
@@ -220,12 +220,12 @@ def _works(wanted: _Wanted) -> str:
 def _tell_of_workers(main: RootConfig, wanted: _Wanted) -> None:
     """Say how workers of a queue are started."""
     name = wanted.name
-    script = "" if wanted.runs else " --script DIR"
+    start = elsewhere.command(main.queue_url(name), {"share_script": wanted.runs})
     print(
         "make a token for its workers: "
         f"(umask 077; rq token create {name}-workers --role worker --queue {name} "
         "> token)\n"
-        f"start them: rq work {main.queue_url(name)}{script} --token-file token"
+        f"start them: {start} --token-file token"
     )
     if gate.is_loopback(main.addr):
         place.note(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rq import config, health
+from rq import config, elsewhere, health
 from rq.access import warnings
 from rq.cli import FAILED, OK, UNREACHABLE, owner, place, term
 from rq.config.admin import admin_status
@@ -85,6 +85,7 @@ def _show(
         print(f"{term.colour('!', colour)} {term.plain(trouble.sentence)}")
     for row in rows:
         if row.detail is not None:
+            _tell_elsewhere(row.name, row.detail)
             _tell_owed(row.name, row.detail)
     for sentence in _access(root):
         print(f"{term.colour('warning:', 'yellow')} {term.plain(sentence)}")
@@ -189,6 +190,14 @@ def _tell_hosts(root: Root) -> None:
             "takes that back"
         )
         past_hosts.note_shown(root)
+
+
+def _tell_elsewhere(name: str, detail: Detail) -> None:
+    """Tell who works on messages of a queue elsewhere, unless its trouble says it."""
+    view = detail.get("elsewhere")
+    if view is not None and detail.get("stalled_by") != "workers":
+        said = elsewhere.at_work(view, time.time())
+        print(f"{name}: {term.plain(said)} (`rq worker ls {name}`)")
 
 
 def _tell_owed(name: str, detail: Detail) -> None:

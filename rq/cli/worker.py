@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import cast
 
+from rq import elsewhere
 from rq.cli import OK, owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
-from rq.nesting import Json
-
-Row = Mapping[str, Json]
+from rq.replies import LeasesView
 
 
 def worker(root: Root, words: list[str]) -> int:
@@ -21,38 +20,44 @@ def worker(root: Root, words: list[str]) -> int:
     listing.add_argument("queue", nargs="?", metavar="QUEUE", help="(all queues)")
     term.json_option(listing)
     args = parser.parse_args(words)
-    rows = _rows(root, args.queue)
+    views = _views(root, args.queue)
+    rows = [{"queue": queue, **row} for queue, view in views for row in view["workers"]]
     if args.json:
         term.print_json(rows)
-    elif rows:
-        heads = ("QUEUE", "WORKER", "SLOTS", "BUSY", "HEARD", "VERSION")
+        return OK
+    if args.queue is not None and views[0][1]["pull"] is None and not rows:
+        place.note(f'{args.queue} leases no messages: its config.json has no "pull"')
+        return OK
+    if rows:
+        heads = ("QUEUE", "WORKER", "BUSY", "SLOTS", "HEARD", "VERSION")
         term.table(heads, [_cells(row) for row in rows])
     else:
         place.note("no worker has asked for leases in the last hour")
+    for _, view in views if args.queue is not None else ():
+        if view["pull"] is not None:
+            print(elsewhere.terms(view["pull"]))
     return OK
 
 
-def _rows(root: Root, queue: str | None) -> list[Row]:
-    """Return a row for each worker of a queue, or of all that answer."""
+def _views(root: Root, queue: str | None) -> list[tuple[str, LeasesView]]:
+    """Return what a queue, or each that answers, says of its leases and workers."""
     if queue is not None:
-        return _of(root, queue)
-    rows: list[Row] = []
+        return [(queue, _of(root, queue))]
+    views: list[tuple[str, LeasesView]] = []
     for name in place.queue_names(root):
         try:
-            rows += _of(root, name)
+            views.append((name, _of(root, name)))
         except RQError as error:
             place.note(f"{name}: {error}")
-    return rows
+    return views
 
 
-def _of(root: Root, queue: str) -> list[Row]:
-    reply = cast("Row", owner.demand(root, queue, "leases", {"limit": 1}))
-    workers = cast("Sequence[Row]", reply["workers"])
-    return [{"queue": queue, **row} for row in workers]
+def _of(root: Root, queue: str) -> LeasesView:
+    return cast(LeasesView, owner.demand(root, queue, "leases", {"limit": 1}))
 
 
-def _cells(row: Row) -> tuple[Json, ...]:
-    heard = cast(float, row["last_heard"]) - time.time()
-    cells = [row[name] for name in ("queue", "by", "slots", "busy")]
-    slots = "-" if cells[2] is None else cells[2]
-    return (cells[0], cells[1], slots, cells[3], term.from_now(heard), row["version"])
+def _cells(row: Mapping[str, object]) -> tuple[object, ...]:
+    heard = row["last_heard"]
+    ago = "-" if heard is None else term.from_now(cast(float, heard) - time.time())
+    slots = "-" if row["slots"] is None else row["slots"]
+    return row["queue"], row["by"], row["busy"], slots, ago, row["version"] or "-"

@@ -5,6 +5,7 @@ hold what our own programs read; a reply may hold more.
 """
 
 from rq.replies.leases import (
+    Elsewhere,
     Grant,
     GrantsView,
     LeaseFile,
@@ -52,6 +53,7 @@ __all__ = [
     "ChildView",
     "Counts",
     "Detail",
+    "Elsewhere",
     "Expired",
     "Grant",
     "GrantsView",

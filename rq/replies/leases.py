@@ -31,6 +31,16 @@ class LeaseRow(TypedDict):
     fraction: float | None
 
 
+class Elsewhere(TypedDict):
+    """Who works on messages of a queue elsewhere."""
+
+    leases: int  # messages that are leased
+    max: int  # of these at a time; 0: none are handed out
+    workers: int  # that asked in the last two minutes, or hold a lease
+    last_heard: float | None  # of any of them; epoch seconds
+    since: float  # since when the queue takes note of them; epoch seconds
+
+
 class RemoteWorker(TypedDict):
     """Who asks for leases."""
 
@@ -38,7 +48,8 @@ class RemoteWorker(TypedDict):
     host: str
     slots: int | None
     busy: int  # leases that it holds
-    last_heard: float  # epoch seconds
+    there: bool  # it holds some, or has asked in the last two minutes
+    last_heard: float | None  # epoch seconds; None: not since the queue's start
     version: str
 
 
@@ -50,6 +61,7 @@ class LeasesView(TypedDict):
     max: int
     next: str | None  # cursor of the next page
     workers: Sequence[RemoteWorker]
+    pull: Mapping[str, object] | None  # the setting, whole; None: none are handed out
 
 
 class LeaseFile(TypedDict):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
+from rq.replies.leases import Elsewhere
+
 Counts = Mapping[str, int]  # messages by the name of their state
 
 
@@ -19,6 +21,7 @@ class Running(TypedDict, total=False):
     batch: str
     messages: int
     left: int
+    leased_by: str  # who works on it elsewhere
 
 
 class Held(TypedDict):
@@ -64,6 +67,7 @@ class Detail(TypedDict):
     held: Sequence[Held]
     gathering: int
     workers: Sequence[WorkerView]
+    elsewhere: Elsewhere | None  # None: the queue leases nothing
     next_due: float | None  # epoch seconds
     oldest_due_age: float | None  # seconds
     series: Mapping[str, int | Sequence[int]]

@@ -28,6 +28,8 @@ def test_slots_bound_scripts_and_pull_max_bounds_leases(queue):
     assert [each["msg_id"] for each in taken] == ids[:2]
     assert taken[0]["seconds"] == 600
     assert "pull.max" in queue.ok("lease", {})["why"]
+    why = queue.get(ids[2])["story"]["why"]
+    assert why.startswith("The only slot is taken (num_workers). All 2 leases are out")
     queue.ok("cancel_message", {"msg_id": runs})
     assert queue.ended(ids[2])["state"] == "done"  # by the slot, which is free again
     assert {row["state"] for row in finish(queue, *taken, word="done")} == {"done"}
@@ -38,6 +40,9 @@ def test_a_script_that_cannot_start_stops_no_lease(queue):
     queue.ask("wake")
     msg_id = queue.send()
     wait_until(lambda: queue.ask("status") == ["SCRIPTERROR"])
+    story = queue.get(msg_id)["story"]
+    assert story["why"].startswith("No worker elsewhere has asked for messages")
+    assert "Start one: `rq work " in story["todo"]
     [taken] = lease(queue)
     assert taken["msg_id"] == msg_id
     assert finish(queue, taken, word="done")[0]["state"] == "done"

@@ -174,17 +174,36 @@ def test_a_leased_message_says_who_holds_it(queue):
     taken = one(queue, label="blue", seconds=600)
     message = queue.get(taken["msg_id"])
     assert message["phase"] == "leased"
-    assert message["story"]["why"].split(" holds it")[0].endswith("/blue")
+    by, _, has_had = message["story"]["why"].partition(" has had it for ")
+    assert by.endswith("/blue")
+    assert "has not confirmed it yet; its lease runs out in" in has_had
+    assert "the lease runs out and the message runs again" in message["story"]["todo"]
+    assert say(queue, "start", taken)[0]["ok"]
+    queue.ok("cancel_message", {"msg_id": taken["msg_id"], "who": "kim"})
+    why = queue.get(taken["msg_id"])["story"]["why"]
+    assert "and was heard of" in why
+    assert "cancelled by" in why
+    [row] = queue.ok("detail")["running"]
+    assert (row["msg_id"], row["phase"]) == (taken["msg_id"], "leased")
+    assert row["leased_by"].endswith("/blue")
     held = message["result"]["lease"]
     assert held["hash"] == hashlib.sha256(taken["token"].encode()).hexdigest()[:32]
     assert held["seconds"] == 600
 
 
-def test_a_message_that_waits_says_that_a_worker_is_needed(queue):
-    msg_id = queue.send()
-    story = queue.get(msg_id)["story"]
-    assert "may lease" in story["why"]
-    assert "rq work" in story["todo"]
+def test_a_message_that_waits_says_that_a_worker_is_needed(tmp_path):
+    with running_queue(tmp_path, num_workers=0, pull={}) as queue:
+        msg_id = queue.send()
+        story = queue.get(msg_id)["story"]
+        said = "No worker elsewhere has asked for messages since the queue started"
+        assert story["why"].startswith(said)
+        assert "rq work" in story["todo"]
+        queue.ok("lease", {"count": 0, "label": "blue"})
+        story = queue.get(msg_id)["story"]
+    assert (
+        story["why"] == "The next worker elsewhere that is free takes it, in its turn."
+    )
+    assert story["todo"] == "Nothing; it starts by itself."
 
 
 # ---- what holders say meanwhile

@@ -49,6 +49,22 @@ def test_a_queue_without_slots_says_so_at_once(tmp_path):
         assert is_well(queue)
 
 
+def test_a_queue_whose_workers_are_elsewhere_says_that_none_is_there(
+    tmp_path, impatient
+):
+    with running_queue(tmp_path, num_workers=0, pull={}) as queue:
+        assert is_well(queue)
+        queue.send()
+        by, said = stalled(queue)
+        assert by == "workers"
+        assert "no worker elsewhere has asked for messages since the queue" in said
+        assert (
+            f"rq work {queue.ok('lease', {'count': 0})['base_url']}q/t --script" in said
+        )
+        assert is_well(queue)  # one has asked
+        assert queue.ok("detail")["elsewhere"]["workers"] == 1
+
+
 def test_a_worker_that_never_says_ready_holds_up_what_is_due(tmp_path, impatient):
     settings = {"worker": "persistent", "num_workers": 2}
     with running_queue(tmp_path, SILENT, **settings) as queue:

@@ -36,6 +36,7 @@ MAY = {  # each with what it joins
     "control.change": "settings, spool, what waits and threads, for each command",
     "control.query": "asks the views, and checks all there is",
     "control.message_view": "shows all that is known of a message",
+    "control.waiting_view": "says why a message waits, whoever could take it",
     "control.message_list": "shows all that is known of many messages",
     "control.queue_view": "shows every part",
     "control.outbox": "shows what is owed, with settings and health",

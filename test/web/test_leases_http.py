@@ -187,19 +187,33 @@ def test_a_cancelled_message_is_told_to_a_worker_that_waits(web):
 
 def test_the_page_of_a_queue_shows_who_works_elsewhere_and_on_what(web):
     name = pulled(web, max=7)
-    assert "Nobody has asked for messages" in web.page(f"/q/{name}")
-    assert f"/q/{name}" in web.page(f"/q/{name}")
+    shown = web.page(f"/q/{name}")
+    assert "no worker elsewhere has asked since the queue started" in shown
+    assert f"/q/{name}" in shown.partition("On another machine this starts one:")[2]
+    assert "at most 7 are out at a time" in shown
     web.send(name)
     hostile = "<b>blue"
     [lease] = leased(web, name, label=hostile, slots=4, version="9.8")
     shown = web.page(f"/q/{name}")
-    for text in ("Workers elsewhere", "1 of 7 leases", f"/{hostile}", "9.8"):
+    for text in (
+        "Workers elsewhere",
+        "1 worker elsewhere, heard of",
+        "1 message is leased now",
+        f"/{hostile}",
+        "9.8",
+    ):
         assert text in shown
     assert hostile not in web.get(f"/q/{name}", Accept=BROWSER).text
-    assert "1 message leased to workers elsewhere" in shown
+    assert "1 message at work elsewhere" in shown
     message = web.page(f"/q/{name}/{lease['msg_id']}")
     assert "It is worked on elsewhere" in message
-    assert f"/{hostile} holds it" in message
+    assert f"/{hostile} has had it for" in message
+    assert "lease runs out" in message
+    overview = web.page("/")
+    assert f"/{hostile}" in overview
+    assert "1 worker elsewhere, heard of" in overview
+    totals = web.get("/overview.json").json["totals"]
+    assert totals["leased"] >= 1
     assert f"/q/{name}/{lease['msg_id']}/confirm/cancel" in message
 
 

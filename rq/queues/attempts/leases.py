@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rq.queues.attempts.lease import Lease
 
@@ -30,6 +30,7 @@ class Leases:
         self._order: list[tuple[float, str]] = []  # a heap: deadline, digest
         self._cancelled: dict[str, Lease] = {}  # by digest
         self._number_of: dict[str, int] = {}  # by who holds them
+        self._heard_of: dict[str, float] = {}  # who of these has said something, when
 
     def __len__(self) -> int:
         return len(self._by_token)
@@ -49,6 +50,16 @@ class Leases:
     def number_of(self, by: str) -> int:
         """Return how many leases somebody holds."""
         return self._number_of.get(by, 0)
+
+    def holders(self) -> Iterable[str]:
+        """Return the names of all who hold a lease."""
+        return self._number_of
+
+    def silent_for(self, by: str) -> float | None:
+        """Return the seconds since somebody said something of what he holds; None: he
+        has not."""
+        heard = self._heard_of.get(by)
+        return None if heard is None else self.now() - heard
 
     def cancel(self, lease: Lease) -> None:
         """Take note that a person wants the holder of a lease to end it."""
@@ -80,7 +91,7 @@ class Leases:
     def hear(self, lease: Lease, seconds: float | None = None) -> None:
         """Take note that its holder has said something; `seconds`: and goes on for so
         long from now."""
-        lease.heard = self.now()
+        lease.heard = self._heard_of[lease.by] = self.now()
         lease.started = True
         if seconds is None:
             return
@@ -98,6 +109,7 @@ class Leases:
             self._number_of[lease.by] = left
         else:
             del self._number_of[lease.by]
+            self._heard_of.pop(lease.by, None)
 
     def _queue(self, lease: Lease) -> None:
         self._queue_at(lease, min(lease.deadline, self.now() + AHEAD))

@@ -29,7 +29,8 @@ def leases(ctx: Context, arg: bytes) -> Ok[LeasesView]:
         "count": len(out),
         "max": desk.grants.most,
         "next": page[limit - 1] if len(page) > limit else None,
-        "workers": desk.workers.rows(),
+        "workers": ctx.owner.remote_workers.rows(),
+        "pull": ctx.owner.config.pull,
     }
 
 

@@ -79,7 +79,7 @@ def _by(ctx: Context, request: JsonObject) -> str:
 
 
 def _hear(ctx: Context, by: str, request: JsonObject) -> None:
-    ctx.leases.workers.hear(
+    ctx.owner.remote_workers.hear(
         by,
         arguments.whole(request, "slots", None, MOST_SLOTS),
         arguments.visible(request, "version", VERSION),

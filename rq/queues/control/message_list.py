@@ -16,7 +16,7 @@ from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues import arguments
 from rq.queues.concurrency.tasks import in_slices
-from rq.queues.control import message_view
+from rq.queues.control import message_view, waiting_view
 from rq.queues.owner.owner import Owner
 from rq.replies import MessageRow
 from rq.spool import folders
@@ -208,7 +208,7 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
     if (lease := owner.leases.of(msg_id)) is not None:
         row["leased_by"] = lease.by
     if entry is not None and entry.state is State.QUE:
-        row["waiting"] = message_view.why_waiting(owner, msg_id)
+        row["waiting"] = waiting_view.why_waiting(owner, msg_id)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         row["txn"] = txn.txn_id
     return cast(MessageRow, {**row, **message.params})

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from typing import cast
 
 from rq import names
 from rq.causes import story
-from rq.config.admin import Admin, in_words, needed
-from rq.errors import BadMessage, Unread
+from rq.errors import BadMessage
 from rq.layout import folder
 from rq.message import SAID_BY_RQ, JsonObject, Message
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.lease import Lease
-from rq.queues.maintenance import retention, stall
+from rq.queues.control import waiting_view
+from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
 from rq.replies import (
     AttachmentView,
@@ -26,10 +25,9 @@ from rq.replies import (
     StoryView,
 )
 from rq.states import State
-from rq.wording import duration, moment
+from rq.wording import duration
 
 LEASED = "leased"  # the phase of an attempt elsewhere
-_NOT_LEASED = "It is the next that a worker elsewhere may lease."
 _PUBLIC = {State.DISMISSED: "err"}
 
 
@@ -223,8 +221,8 @@ def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryV
         facts["held"] = owner.attempts.holder_of(msg_id)
         facts["leased"] = _leased(owner, msg_id)
     if state is State.QUE:
-        facts["waiting"] = why_waiting(owner, msg_id)
-        facts["needs"] = _what_it_needs(owner)
+        facts["waiting"] = waiting_view.why_waiting(owner, msg_id)
+        facts["needs"] = waiting_view.what_it_needs(owner)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         facts["txn"] = txn.txn_id
     explained = story(state, facts)
@@ -242,96 +240,13 @@ def _leased(owner: Owner, msg_id: str) -> str:
     if lease is None:
         return ""
     now = owner.leases.now()
-    said = f"{lease.by} holds it, heard of {duration(now - lease.heard)} ago, for "
-    said += f"{duration(max(0.0, lease.deadline - now))} more"
-    return f"{said}; it was {lease.cancelled}" if lease.cancelled else said
-
-
-def why_waiting(owner: Owner, msg_id: str) -> str:
-    """Return in a sentence why a message in que has not started."""
-    entry = owner.spool.entry(msg_id)
-    if entry.rider_of is not None:
-        return (
-            f"It is equal to {entry.rider_of}, which runs for both (coalesce_params)."
-        )
-    if (stopped := _why_none(owner)) is not None:
-        return stopped
-    away = entry.due - owner.spool.clock()
-    if away > 0:
-        return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
-    key = None
-    with contextlib.suppress(Unread):
-        key = owner.backlog.exclusion_key(msg_id)
-    if key is not None and key in owner.backlog.busy_keys:
-        return f"{owner.backlog.busy_keys[key]} is running, with equal blocking_params."
-    held = owner.backlog.waiting.held_for(msg_id)
-    if held is not None:
-        name, until = held
-        away = max(0.0, until - owner.spool.clock())
-        return f"It waits for {name}, which is tried again in {duration(away)}."
-    if owner.config.num_workers == 0:
-        pulls = owner.config.pull is not None
-        return _NOT_LEASED if pulls else "num_workers is 0, so nothing runs."
-    return _why_next(owner, msg_id)
-
-
-def _why_none(owner: Owner) -> str | None:
-    """Return why no message of the queue starts; None: they may."""
-    if owner.admission.restored:
-        return "Its queue's directory was copied or restored."
-    if owner.admission.admin is not Admin.UP:
-        return f"The queue is {in_words(owner.admission.admin)}."
-    if owner.script.error is not None:
-        return f"The script cannot be started: {owner.script.error}."
-    return None
-
-
-def _what_it_needs(owner: Owner) -> str:
-    """Return what a person has to do before a message can start; "": nothing."""
-    if owner.admission.restored:
-        return (
-            f"`rq restore ls {owner.name}` shows what would run; `rq restore accept "
-            f"{owner.name}` lets it go on (with `--copy`: as a copy)."
-        )
-    if owner.admission.admin is not Admin.UP:
-        return needed(owner.admission.admin, owner.name)
-    if owner.script.error is not None:
-        return (
-            "Mend the script (path, x bit, first line); the message then starts by "
-            f"itself within seconds. log/queue-{owner.name}.log may say more."
-        )
-    if owner.config.num_workers == 0 and owner.config.pull is not None:
-        return f"Start a worker: `rq work {owner.full_id('').rstrip('/')}`."
-    if owner.config.num_workers == 0:
-        return "Give the queue slots: `num_workers` in its config.json."
-    if stall.lacks_worker(owner) and stall.slow_worker(owner) is not None:
-        return (
-            "See that the script writes `ready` to descriptor 3; "
-            f"log/queue-{owner.name}.log holds what it prints."
-        )
-    return ""
-
-
-def _why_next(owner: Owner, msg_id: str) -> str:
-    if owner.slots_free <= 0:
-        number = owner.config.num_workers
-        which = "The only slot is" if number == 1 else f"All {number} slots are"
-        return f"{which} taken (num_workers)."
-    if msg_id in owner.backlog.gathering:
-        return _why_gathering(owner, msg_id)
-    if owner.script.lack is not None:
-        return f"No process could be started just now: {owner.script.lack}."
-    if stall.lacks_worker(owner):
-        return stall.why_no_worker(owner)
-    return "It is the next to start."
-
-
-def _why_gathering(owner: Owner, msg_id: str) -> str:
-    there, quota, starts = owner.backlog.gathering.about(msg_id)
-    away = starts - owner.spool.clock()
-    if there >= quota or away <= 0:
-        return "Its batch is the next to start."
-    return (
-        f"Its batch starts when {quota} messages are there (now {there}), or in "
-        f"{duration(away)}."
-    )
+    has_had = duration(max(0.0, owner.spool.clock() - lease.held.since))
+    left = duration(max(0.0, lease.deadline - now))
+    heard = f"was heard of {duration(now - lease.heard)} ago"
+    if not lease.started:
+        heard = "has not confirmed it yet"
+    said = f"{lease.by} has had it for {has_had} and {heard}; its lease runs out in "
+    said += f"{left} unless it is renewed"
+    if lease.cancelled:
+        said += f"; it was {lease.cancelled}, and its worker is told to end it"
+    return said

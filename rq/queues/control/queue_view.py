@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 
 from rq import visible
 from rq.queues.attempts.attempt import Attempt
+from rq.queues.attempts.batch import Batch
+from rq.queues.attempts.lease import Lease
 from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
-from rq.replies import Counts, Detail, Held, Running, WorkerView
+from rq.replies import Counts, Detail, Elsewhere, Held, Running, WorkerView
 from rq.scripts.worker import Worker
 from rq.states import COUNTED, State
 
+LEASED = 20  # messages under leases that `detail` lists; `leases` has all
 TEXT = 1000  # characters of what a script last said; `get_message` has all of it
 
 
@@ -60,6 +64,7 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "held": _held(owner),
         "gathering": len(owner.backlog.gathering),
         "workers": [_worker(worker) for worker in owner.attempts.workers.values()],
+        "elsewhere": elsewhere(owner),
         "next_due": first,
         "oldest_due_age": None if first is None else max(0.0, spool.clock() - first),
         "series": owner.rates.to_json(time.monotonic(), spool.counts.of(State.QUE)),
@@ -69,6 +74,14 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "seq": spool.durable_seq,
         "checkpoint_seq": checkpoint_seq,
     }
+
+
+def elsewhere(owner: Owner) -> Elsewhere | None:
+    """Return who works on messages elsewhere; None where nobody may, and nobody does."""
+    pull = owner.config.pull
+    if pull is None and not len(owner.leases):
+        return None
+    return owner.remote_workers.facts(0 if pull is None else pull["max"])
 
 
 def _held(owner: Owner) -> list[Held]:
@@ -90,24 +103,40 @@ def _worker(worker: Worker[Attempt]) -> WorkerView:
 
 
 def _all_running(owner: Owner) -> list[Running]:
-    """Return what is at work: of a batch one row, that of its first message."""
+    """Return what is at work: of a batch one row, that of its first message; of the
+    messages that are leased the first that were."""
     alone = [attempt for attempt in owner.attempts if attempt.claim.batch_id is None]
-    in_batches: list[Running] = [
-        {
-            "msg_id": batch.first_id,
-            "pid": batch.script.pid if batch.script else None,
-            "phase": "running" if batch.script else "starting",
-            "since": batch.began_at,
-            "status": batch.said.text[:TEXT],
-            **message_view.batch_fields(batch),
-        }
-        for batch in owner.attempts.batches
-        if len(batch)
-    ]
+    in_batches = (_batch(batch) for batch in owner.attempts.batches if len(batch))
+    leased = (_leased(lease) for lease in itertools.islice(owner.leases, LEASED))
     return sorted(
-        [*in_batches, *(_running(attempt) for attempt in alone)],
+        [*in_batches, *(_running(attempt) for attempt in alone), *leased],
         key=lambda row: row["since"],
     )
+
+
+def _batch(batch: Batch) -> Running:
+    fields = message_view.batch_fields(batch)
+    return {
+        "msg_id": batch.first_id,
+        "pid": batch.script.pid if batch.script else None,
+        "phase": "running" if batch.script else "starting",
+        "since": batch.began_at,
+        "status": batch.said.text[:TEXT],
+        "batch": fields["batch"],
+        "messages": fields["messages"],
+        "left": fields["left"],
+    }
+
+
+def _leased(lease: Lease) -> Running:
+    return {
+        "msg_id": lease.msg_id,
+        "pid": None,
+        "phase": message_view.LEASED,
+        "since": lease.held.since,
+        "status": lease.text[:TEXT],
+        "leased_by": lease.by,
+    }
 
 
 def _running(attempt: Attempt) -> Running:

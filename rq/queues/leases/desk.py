@@ -19,7 +19,6 @@ from rq.queues.leases.progress import Progress
 from rq.queues.leases.repeated import Repeated
 from rq.queues.leases.results import Results
 from rq.queues.leases.waiters import Waiter, Waiters
-from rq.queues.leases.workers import Workers
 from rq.queues.owner.owner import Owner
 from rq.spool import Held
 from rq.states import State
@@ -45,7 +44,6 @@ class Desk:
         self._expiry = Expiry(owner, self._ends)
         self._repeated = Repeated(owner.leases)
         self._waiters = Waiters(owner.loop, self._claim)
-        self.workers = Workers(owner.leases)
         # Renewals that the journal is still to be told of, by their seconds.
         self._renewed: dict[float, list[Held]] = {}
         grants.restore(owner)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 
+from rq import elsewhere
 from rq.config.admin import Admin
-from rq.config.settings import PERSISTENT
+from rq.config.settings import PERSISTENT, PULL
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.owner.owner import Owner
 from rq.scripts.worker import Worker
@@ -39,8 +40,8 @@ class Stall:
             self._cause, self._since = cause, time.monotonic()
 
     def sentence(self) -> tuple[str, str] | None:
-        """Return what holds up a queue that stands still (slots, start or outside) and
-        a sentence about it; None while it is well."""
+        """Return what holds up a queue that stands still (slots, start, workers or
+        outside) and a sentence about it; None while it is well."""
         self.look()
         if self._cause is None:
             return None
@@ -50,6 +51,8 @@ class Stall:
         age = time.monotonic() - self._since
         if age < PATIENCE:
             return None
+        if kind == "workers":
+            return kind, f"messages are due, and {_no_worker(self._owner)}"
         if kind == "outside":
             return kind, f"messages are due, and {_destinations(self._owner)}"
         nothing = f"nothing has started for {duration(age)}"
@@ -70,10 +73,22 @@ def _cause(owner: Owner) -> tuple[str, int] | None:
     now = owner.spool.clock()
     if owner.backlog.has_due(now):
         if owner.config.num_workers == 0:
-            return None if owner.config.pull is not None else ("slots", 0)
+            return _elsewhere(owner) if owner.config.pull is not None else ("slots", 0)
         return ("start", owner.attempts.starts) if owner.slots_free > 0 else None
     held = owner.backlog.waiting.held_outside()
     return ("outside", owner.successes) if held else None
+
+
+def _elsewhere(owner: Owner) -> tuple[str, int] | None:
+    """Return what holds up messages that only workers elsewhere take."""
+    return None if owner.remote_workers.are_there() else ("workers", 0)
+
+
+def _no_worker(owner: Owner) -> str:
+    """Say that no worker elsewhere takes messages, and what to do."""
+    said = elsewhere.none_asks(owner.remote_workers.facts(0), time.time())
+    start = elsewhere.command(owner.url, owner.config.pull or PULL)
+    return f"{said}: start one with `{start}`"
 
 
 def _why(owner: Owner) -> str:

@@ -23,6 +23,7 @@ from rq.nesting import Json
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
 from rq.queues.attempts.registry import Attempts
+from rq.queues.attempts.remote_workers import RemoteWorkers
 from rq.queues.concurrency.thread_pools import ThreadPools
 from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.owner.admission import Admission
@@ -60,6 +61,7 @@ class Owner:
         self.backlog = Backlog(self.spool, settings.queue)
         self.attempts = Attempts()
         self.leases = Leases()
+        self.remote_workers = RemoteWorkers(self.leases)
         self.family = Family()
         self.rates = Rates()
         self.loop = loop
@@ -74,7 +76,7 @@ class Owner:
         self.script = ScriptFile(self.root.path, settings.queue.script)
         self.prepared: dict[str, str] | None = None  # key: message in prep
         self.retrying: set[str] = set()  # their old processes are being searched for
-        self._url = self.main.full_id(self.name, "")
+        self.url = self.main.queue_url(self.name)
 
     @property
     def config(self) -> QueueConfig:
@@ -98,7 +100,7 @@ class Owner:
     # ---- accepting
 
     def full_id(self, msg_id: str) -> str:
-        return self._url + msg_id
+        return f"{self.url}/{msg_id}"
 
     def make(self, request: JsonObject, key: str | None = None) -> Message:
         """Return a new message with its id, sent with `key`; BadMessage when a field is

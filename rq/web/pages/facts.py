@@ -137,6 +137,7 @@ def queue_row(
         "closed_reason": None,
         "num_workers": 0,
         "slots_used": 0,
+        "elsewhere": None,
         "running": [],
         "oldest_due_age": None,
         "next_due": None,
@@ -166,6 +167,7 @@ class Totals:
     errack: int
     slots: int
     slots_used: int
+    leased: int  # messages that are worked on elsewhere
     oldest_due_age: float  # seconds
     oldest_in: str  # the queue of that message; "" when nothing is due
     err_in: list[str]  # the queues that have errors
@@ -182,6 +184,7 @@ def totals(rows: Sequence[QueueRow]) -> Totals:
         **sums,
         slots=sum(row["num_workers"] for row in rows),
         slots_used=sum(row.get("slots_used", 0) for row in rows),
+        leased=sum(view["leases"] for row in rows if (view := row.get("elsewhere"))),
         oldest_due_age=oldest,
         oldest_in=where if oldest else "",
         err_in=[row["name"] for row in rows if row["counts"].get("err")],

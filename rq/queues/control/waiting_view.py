@@ -1,0 +1,126 @@
+"""Why a message in que has not started, and what a person has to do before it can."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from rq import elsewhere
+from rq.config.admin import Admin, in_words, needed
+from rq.errors import Unread
+from rq.queues.maintenance import stall
+from rq.queues.owner.owner import Owner
+from rq.wording import duration, moment
+
+
+def why_waiting(owner: Owner, msg_id: str) -> str:
+    """Return in a sentence why a message in que has not started."""
+    entry = owner.spool.entry(msg_id)
+    if entry.rider_of is not None:
+        return (
+            f"It is equal to {entry.rider_of}, which runs for both (coalesce_params)."
+        )
+    if (stopped := _why_none(owner)) is not None:
+        return stopped
+    away = entry.due - owner.spool.clock()
+    if away > 0:
+        return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
+    key = None
+    with contextlib.suppress(Unread):
+        key = owner.backlog.exclusion_key(msg_id)
+    if key is not None and key in owner.backlog.busy_keys:
+        return f"{owner.backlog.busy_keys[key]} is running, with equal blocking_params."
+    held = owner.backlog.waiting.held_for(msg_id)
+    if held is not None:
+        name, until = held
+        away = max(0.0, until - owner.spool.clock())
+        return f"It waits for {name}, which is tried again in {duration(away)}."
+    if _only_elsewhere(owner):
+        return _why_not_leased(owner)
+    if owner.config.num_workers == 0:
+        return "num_workers is 0, so nothing runs."
+    return _why_next(owner, msg_id)
+
+
+def _only_elsewhere(owner: Owner) -> bool:
+    """Whether workers elsewhere may take messages, and nothing can start here."""
+    here = owner.config.num_workers > 0 and owner.script.error is None
+    return owner.config.pull is not None and not here
+
+
+def _why_not_leased(owner: Owner) -> str:
+    """Return in a sentence why no worker elsewhere has taken a message that is due."""
+    most = 0 if owner.config.pull is None else owner.config.pull["max"]
+    if len(owner.leases) >= most:
+        return f"All {most:,} leases are out (pull.max)."
+    if owner.remote_workers.are_there():
+        return "The next worker elsewhere that is free takes it, in its turn."
+    view = owner.remote_workers.facts(most)
+    said = elsewhere.none_asks(view, time.time())
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _why_none(owner: Owner) -> str | None:
+    """Return why no message of the queue starts; None: they may."""
+    if owner.admission.restored:
+        return "Its queue's directory was copied or restored."
+    if owner.admission.admin is not Admin.UP:
+        return f"The queue is {in_words(owner.admission.admin)}."
+    if owner.script.error is not None and owner.config.pull is None:
+        return f"The script cannot be started: {owner.script.error}."
+    return None
+
+
+def what_it_needs(owner: Owner) -> str:
+    """Return what a person has to do before a message can start; "": nothing."""
+    if owner.admission.restored:
+        return (
+            f"`rq restore ls {owner.name}` shows what would run; `rq restore accept "
+            f"{owner.name}` lets it go on (with `--copy`: as a copy)."
+        )
+    if owner.admission.admin is not Admin.UP:
+        return needed(owner.admission.admin, owner.name)
+    if owner.config.pull is not None and _only_elsewhere(owner):
+        away = not owner.remote_workers.are_there()
+        start = elsewhere.command(owner.url, owner.config.pull)
+        return f"Start one: `{start}`." if away else ""
+    if owner.script.error is not None:
+        return (
+            "Mend the script (path, x bit, first line); the message then starts by "
+            f"itself within seconds. log/queue-{owner.name}.log may say more."
+        )
+    if owner.config.num_workers == 0:
+        return "Give the queue slots: `num_workers` in its config.json."
+    if stall.lacks_worker(owner) and stall.slow_worker(owner) is not None:
+        return (
+            "See that the script writes `ready` to descriptor 3; "
+            f"log/queue-{owner.name}.log holds what it prints."
+        )
+    return ""
+
+
+def _why_next(owner: Owner, msg_id: str) -> str:
+    if owner.slots_free <= 0:
+        number = owner.config.num_workers
+        which = "The only slot is" if number == 1 else f"All {number} slots are"
+        pulls = owner.config.pull is not None
+        more = f" {_why_not_leased(owner)}" if pulls else ""
+        return f"{which} taken (num_workers).{more}"
+    if msg_id in owner.backlog.gathering:
+        return _why_gathering(owner, msg_id)
+    if owner.script.lack is not None:
+        return f"No process could be started just now: {owner.script.lack}."
+    if stall.lacks_worker(owner):
+        return stall.why_no_worker(owner)
+    return "It is the next to start."
+
+
+def _why_gathering(owner: Owner, msg_id: str) -> str:
+    there, quota, starts = owner.backlog.gathering.about(msg_id)
+    away = starts - owner.spool.clock()
+    if there >= quota or away <= 0:
+        return "Its batch is the next to start."
+    return (
+        f"Its batch starts when {quota} messages are there (now {there}), or in "
+        f"{duration(away)}."
+    )
