@@ -19,6 +19,8 @@ from rq.config.settings import (
     ONCE,
     PERSISTENT,
     PULL,
+    RESULT_BYTES,
+    RESULT_FILES,
     RETENTION,
     WORD,
 )
@@ -229,6 +231,8 @@ _PULL: dict[str, Callable[[object], object]] = {
     "seconds": _whole(1, LEASE_SECONDS),
     "share_script": _flag,
     "fetch": _flag,
+    "result_files": _whole(0, RESULT_FILES),
+    "result_bytes": _whole(0, RESULT_BYTES),
 }
 
 

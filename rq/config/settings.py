@@ -29,11 +29,20 @@ class Pull(TypedDict):
     seconds: int  # of each, unless its worker says others
     share_script: bool  # `GET script` gives the queue's directory
     fetch: bool  # agents fetch attachments
+    result_files: int  # that an attempt hands in at most
+    result_bytes: int  # of all these
 
 
-PULL: Pull = {"max": 1000, "seconds": 60, "share_script": False, "fetch": True}
+PULL: Pull = {
+    "max": 1000,
+    "seconds": 60,
+    "share_script": False,
+    "fetch": True,
+    "result_files": 100,
+    "result_bytes": 1024**3,
+}
 LEASES, LEASE_SECONDS = 100_000, 86_400  # the most of `max` and `seconds`
-RESULT_FILES = 100  # that an attempt elsewhere hands in at most
+RESULT_FILES, RESULT_BYTES = 100, 2**53  # the most of `result_files`, `result_bytes`
 
 # Per kind of what has ended: `days`, `count` and `bytes` of the newest that are kept.
 # Errors that nobody has acknowledged are none of these. A relay's receiver remembers

@@ -40,13 +40,22 @@ def opened(spool: Spool, msg_id: str, attempt: int) -> Iterator[int]:
             os.close(fd)
 
 
-def take(place: int, source: int, name: str) -> Attachment:
+def sizes(place: int) -> dict[str, int]:
+    """Return the whole files in an open directory, and the bytes of each."""
+    return {
+        name: os.stat(name, dir_fd=place, follow_symlinks=False).st_size
+        for name in beneath.names(".", place)
+        if not name.startswith(UPLOAD_PREFIX)
+    }
+
+
+def take(place: int, source: int, name: str, most: int) -> Attachment:
     """Copy the open file `source` into an open directory, durably; for a thread. Nobody
-    sees it before it is whole."""
+    sees it before it is whole. OSError if it grows to more than `most` bytes."""
     if not stat.S_ISREG(os.fstat(source).st_mode):
         raise BadInput("not a regular file")
     upload = f"{UPLOAD_PREFIX}{os.getpid()}-{next(_numbers)}"
-    sha, md5, size = content.copy_hashed(source, upload, place)
+    sha, md5, size = content.copy_hashed(source, upload, place, most)
     durable.move(upload, name, place)
     return Attachment(sha256=sha, md5=md5, size=size)
 

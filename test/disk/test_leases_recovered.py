@@ -186,7 +186,7 @@ def test_files_that_an_end_names_become_attachments(owner, tmp_path, crash):
     path = tmp_path / "file"
     path.write_text("a result")
     with path.open("rb") as file, results.opened(owner.spool, msg_id, 1) as place:
-        taken = results.take(place, file.fileno(), "report")
+        taken = results.take(place, file.fileno(), "report", 100)
     files = results.verify(owner.spool.dir_fd, msg_id, 1, {"report": taken.sha256})
     message = owner.spool.read(msg_id).with_(attachments=files, attempt=1)
     owner.end(msg_id, message=message, results=["report"])

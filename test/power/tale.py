@@ -256,7 +256,7 @@ class Tale:
             source.open("rb") as file,
             results.opened(self.spool, msg_id, attempt) as place,
         ):
-            taken = results.take(place, file.fileno(), "result")
+            taken = results.take(place, file.fileno(), "result", 2**20)
         wanted = {"result": taken.sha256}
         return results.verify(self.spool.dir_fd, msg_id, attempt, wanted)
 

@@ -53,6 +53,43 @@ def test_what_is_not_given_back_for_files_on_their_way_does_not_count(queue, tmp
     assert queue.get(taken["msg_id"])["count"] == 0
 
 
+def hand_in(queue, taken, name, size, tmp_path):
+    path = tmp_path / "result"
+    with path.open("wb") as file:
+        file.truncate(size)
+    with path.open("rb") as source:
+        about = {"token": taken["token"], "name": name}
+        row = queue.ok("file", about, fds=(source.fileno(),))
+    return row["ok"], row.get("kind"), row.get("text", "")
+
+
+def test_what_an_attempt_hands_in_is_bounded(tmp_path):
+    pull = {"result_files": 2, "result_bytes": 10}
+    with running_queue(tmp_path / "root", num_workers=0, pull=pull) as queue:
+        taken = one(queue)
+        for name in ("a", "b", "a"):
+            assert hand_in(queue, taken, name, 4, tmp_path)[0]
+        _, kind, text = hand_in(queue, taken, "c", 0, tmp_path)
+        assert (kind, text[:25]) == ("too_large", "c is one file too many: a")
+        _, kind, text = hand_in(queue, taken, "b", 7, tmp_path)
+        assert (kind, "have handed in 11 bytes" in text) == ("too_large", True)
+        assert hand_in(queue, taken, "b", 6, tmp_path)[0]
+        queue.crash()
+        queue.start()
+        assert hand_in(queue, taken, "b", 7, tmp_path)[1] == "too_large"
+
+
+def test_files_that_are_on_their_way_are_counted_too(tmp_path):
+    pull = {"result_bytes": BIG + 10}
+    with running_queue(tmp_path / "root", num_workers=0, pull=pull) as queue:
+        taken = one(queue)
+        with uploading(queue, taken, tmp_path) as line:
+            assert hand_in(queue, taken, "other", 11, tmp_path)[1] == "too_large"
+            assert hand_in(queue, taken, "big", 1, tmp_path)[1] == "busy"
+            assert line.receive()[1]["ok"]
+        assert hand_in(queue, taken, "other", 10, tmp_path)[0]
+
+
 def busy(queue):
     stat = Path(f"/proc/{queue.pid}/stat").read_text()
     user, system = stat.rpartition(")")[2].split()[11:13]

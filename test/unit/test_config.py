@@ -353,11 +353,18 @@ def test_where_jobs_on_spark_run_is_checked():
             {"share_script": "yes", "fetch": False},
             {"share_script": True, "fetch": False},
         ),
+        (
+            {"result_files": 0, "result_bytes": 5},
+            {"result_files": 0, "result_bytes": 5},
+        ),
     ],
 )
 def test_leases_are_read_whole_and_can_be_read_again(said, read):
     found = queue(pull=said)
-    default = {"max": 1000, "seconds": 60, "share_script": False, "fetch": True}
+    default = {
+        "max": 1000, "seconds": 60, "share_script": False, "fetch": True,
+        "result_files": 100, "result_bytes": 1024**3,
+    }  # fmt: skip
     assert found.pull == {**default, **read}
     assert queue_config(found.to_json(), PATH).pull == found.pull
 
@@ -366,12 +373,17 @@ def test_leases_are_read_whole_and_can_be_read_again(said, read):
     ("said", "text"),
     [
         (True, "pull: it is not a JSON object"),
-        ({"mx": 5}, "pull: 'mx' is not one of max, seconds, share_script, fetch"),
+        (
+            {"mx": 5},
+            "pull: 'mx' is not one of max, seconds, share_script, fetch, result_",
+        ),
         ({"max": 0}, "pull: max: 0 is not between 1 and 100000"),
         ({"max": 100_001}, "pull: max: 100001 is not between"),
         ({"seconds": 0}, "pull: seconds: 0 is not between 1 and 86400"),
         ({"seconds": 1.5}, "pull: seconds: 1.5 is not a whole number"),
         ({"share_script": "perhaps"}, "pull: share_script: 'perhaps' is not true"),
+        ({"result_files": 101}, "pull: result_files: 101 is not between 0 and 100"),
+        ({"result_bytes": -1}, "pull: result_bytes: -1 is not between 0 and"),
         ({"fetch": 2}, "pull: fetch: 2 is not true or false"),
     ],
 )

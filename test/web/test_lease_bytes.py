@@ -91,6 +91,21 @@ def test_a_result_file_of_a_lease_that_is_over_is_refused(web):
     assert (late.status, late.json["kind"]) == (409, "lease_over")
 
 
+def test_result_files_of_more_bytes_than_the_queue_takes_are_refused(web):
+    name = pulled(web, result_files=2, result_bytes=10)
+    lease = begun(web, name)
+    place = f"{API}/{name}/leases/{lease['token']}/files"
+    early = web.ask("PUT", f"{place}/a", b"x" * 11)
+    assert (early.status, early.json["kind"]) == (413, "too_large")
+    assert "a has 11 bytes, and an attempt hands in at most 10" in early.json["detail"]
+    pieces = {"X_RQ_SHA256": "0" * 64, "Content_Range": "bytes 0-4/11"}
+    assert web.ask("PUT", f"{place}/a", b"xxxxx", **pieces).status == 413
+    assert web.ask("PUT", f"{place}/a", b"x" * 6).status == 200
+    late = web.ask("PUT", f"{place}/b", b"x" * 5)
+    assert (late.status, late.json["kind"]) == (413, "too_large")
+    assert "with b the attempt would have handed in 11 bytes" in late.json["text"]
+
+
 @contextlib.contextmanager
 def half_sent(web, place, data, size):
     """Send the beginning of a file of `size` bytes; the connection stays."""

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from rq.config.settings import PULL
 from rq.errors import RQError
 from rq.message import Attachment
 from rq.queues.attempts.lease import Lease, digest
@@ -153,7 +154,8 @@ class Desk:
 
     async def hand_in(self, lease: Lease, name: str, source: int) -> Attachment:
         """Take a file that an attempt hands in; its lease goes on meanwhile."""
-        taken = await self.results.take(lease, name, source)
+        pull = self._owner.config.pull or PULL  # it may have been taken away since
+        taken = await self.results.take(lease, name, source, pull)
         if self._leases.held(lease.held.token) is lease:
             self.renew(lease, None)
             self.write_renewals()

@@ -18,7 +18,7 @@ from falcon.asgi import Request
 
 from rq import client, names
 from rq.access.roles import Role
-from rq.errors import BadInput, Refused, RQError
+from rq.errors import BadInput, Refused, RQError, TooLarge
 from rq.kinds import Kind
 from rq.nesting import Json
 from rq.replies import WordResult
@@ -153,6 +153,7 @@ async def _whole(
     size = req.content_length
     if size is None:
         raise BadInput(f"say Content-Length, or {DIGEST} and Content-Range")
+    await _check_size(site, place, size)
     check_room(site, size)
     with contextlib.closing(nameless(site.root.uploads)) as intake:
         await pour(site, no_more(coming, size), intake)
@@ -161,10 +162,22 @@ async def _whole(
         return await _hand_over(site, place, intake)
 
 
+async def _check_size(site: Site, place: _Place, size: int) -> None:
+    """TooLarge for a file that its queue would refuse when all of it is here."""
+    pull = (await views.config(site.owners, place.queue)).get("pull")
+    most = pull.get("result_bytes") if isinstance(pull, dict) else None
+    if isinstance(most, int) and size > most:
+        raise TooLarge(
+            f"{place.file} has {size} bytes, and an attempt hands in at most {most} "
+            "(pull.result_bytes)"
+        )
+
+
 async def _piece(
     site: Site, req: Request, place: _Place, wanted: Wanted, coming: _Coming
 ) -> WordResult:
     """Take a piece of a file, and hand the file over once it is whole."""
+    await _check_size(site, place, wanted.size)
     check_room(site, 0 if wanted.start is None else left(wanted))
     what = [place.queue, place.token, place.file, wanted.sha256, str(wanted.size)]
     part_name = name_of("\n".join(what), req.context.principal.name)
@@ -283,6 +296,7 @@ ROWS = (
         Kind.NOT_WHOLE,
         Kind.REFUSED,
         Kind.NO_ROOM,
+        Kind.TOO_LARGE,
     ),
     Operation(
         operation_id="getScript",
