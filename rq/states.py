@@ -74,7 +74,8 @@ class Note(StrEnum):
     TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt
     RENEW = "renew"  # leases go on
-    CANCEL = "cancel"  # the holders of leases are to end
+    START = "start"  # their holders have confirmed them
+    CANCEL = "cancel"  # a person wants the holder of one to end it
     CLOCK = "clock"  # the wall clock stepped
     STOPPED = "stopped"  # last line of a clean stop
 

@@ -29,7 +29,7 @@ from rq.queues.owner import rates
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
 from rq.spool import PREP_SECONDS, Spool, door
-from rq.states import Event, Note, Role, State
+from rq.states import Event, Role, State
 
 PATIENCE = 2.0  # seconds that the command `wake` waits for the deposits in new/
 TICK = 5.0  # seconds between looks at files, at the latest
@@ -181,7 +181,7 @@ class Housekeeping:
         self._clocks = (wall, mono)
         if abs(step) > 60:
             log.warning("the clock of this machine was set by %+.0f s", step)
-            self.owner.spool.note(Note.CLOCK, step=round(step, 3))
+            self.owner.spool.lease_notes.clock_stepped(round(step, 3))
             if step < 0:
                 self.runner.clock_went_back()
                 self.owner.backlog.clock_went_back()

@@ -85,6 +85,7 @@ class Loop:
             return
         spool = owner.spool
         later = _sooner(self.runner.claim_due(), self._leases.serve())
+        self._leases.write_down()
         durable_seq = spool.durable_seq
         sync = self._must_sync(durable_seq)
         if spool.write(last=sync):

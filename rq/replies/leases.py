@@ -13,6 +13,8 @@ class LeaseView(TypedDict, total=False):
     by: str
     seconds: float
     word: str  # digest of what its holder has said of the end
+    untaken: int  # how often in a row it was given back because nobody confirmed it
+    released: int  # how often in a row its holders gave it back
     until: float  # epoch seconds; of one that is out
     heard: float  # epoch seconds
 

@@ -14,6 +14,7 @@ from typing import cast
 from rq.journal.line import Line
 from rq.message import to_keep
 from rq.spool import outbox
+from rq.spool.lease_notes import LeaseNews
 from rq.spool.record import OutEntry, Record
 from rq.states import FINAL, HASHED, Event, Note, State
 
@@ -67,10 +68,7 @@ class Folded:
     listed: set[str] = field(default_factory=set)  # decisions whose ids lie in a file
     suspect: bool = False  # a sync failed: no file since the checkpoint can be trusted
     again: dict[tuple[int, int], float] = field(default_factory=dict)  # owed: since
-    # Of leases that go on, by the digest of their token: seconds, the moment of the line.
-    renewed: dict[str, tuple[float, float]] = field(default_factory=dict)
-    # Who has cancelled leases, by the digest of their token.
-    cancelled: dict[str, str] = field(default_factory=dict)
+    lease_news: LeaseNews = field(default_factory=LeaseNews)
 
 
 def fold(events: Iterable[Record]) -> Folded:
@@ -92,11 +90,8 @@ def fold(events: Iterable[Record]) -> Folded:
 
 
 def _take_note(folded: Folded, record: Record) -> None:
-    if record["ev"] == Note.RENEW:
-        _take_renewal(folded, record)
-    elif record["ev"] == Note.CANCEL:
-        folded.cancelled |= dict.fromkeys(record["leases"], record["by"])
-    elif record["ev"] == Note.TXN:
+    folded.lease_news.take(record)
+    if record["ev"] == Note.TXN:
         _take_decision(folded, record)
     elif record["ev"] == Note.SENT:
         folded.sent.add((record["of"], record["i"]))
@@ -123,13 +118,6 @@ def _take(folded: Folded, record: Record) -> None:
         last.seq, last.since = record["seq"], record["ts"] / 1e6
     _count(folded, State(record["was"]), state)
     _take_others(folded, record)
-
-
-def _take_renewal(folded: Folded, record: Record) -> None:
-    when, seconds = record["ts"] / 1e6, record["seconds"]
-    for token in record["leases"]:
-        before, _ = folded.renewed.get(token, (0.0, 0.0))
-        folded.renewed[token] = max(before, seconds), when
 
 
 def _take_decision(folded: Folded, record: Record) -> None:

@@ -27,7 +27,11 @@ class Held:
     key: str | None = None  # exclusion key
     riders: tuple[str, ...] = ()
     left: float = 0.0  # seconds that it has at a start; saved by a clean stop
-    cancelled_by: str | None = None  # who has cancelled it
+    started: bool = False  # its holder has said that it has the token
+    cancelled_by: str | None = None  # who wants its holder to end it
+    # How often in a row its message was given back before: not taken, and released.
+    untaken: int = 0
+    released: int = 0
 
     def to_json(self) -> list[object]:
         """Return it as a checkpoint has it."""
@@ -42,7 +46,10 @@ class Held:
             self.key,
             list(self.riders),
             self.left,
+            self.started,
             self.cancelled_by,
+            self.untaken,
+            self.released,
         ]
 
     def bounded(self, now: float) -> float:
@@ -65,7 +72,10 @@ def held_from(values: Sequence[object]) -> Held:
             str() | None as key,
             list(riders),
             int() | float() as left,
+            bool(started),
             str() | None as cancelled_by,
+            int(untaken),
+            int(released),
         ]:
             return Held(
                 attempt=attempt,
@@ -78,7 +88,10 @@ def held_from(values: Sequence[object]) -> Held:
                 key=key,
                 riders=tuple(str(rider) for rider in riders),
                 left=left,
+                started=started,
                 cancelled_by=cancelled_by,
+                untaken=untaken,
+                released=released,
             )
     raise ValueError("not a lease")
 
@@ -99,6 +112,8 @@ def held_in(record: Record) -> Held | None:
         base=lease.get("base", 0),
         key=lease.get("key"),
         riders=tuple(lease.get("riders", ())),
+        untaken=lease.get("untaken", 0),
+        released=lease.get("released", 0),
     )
 
 

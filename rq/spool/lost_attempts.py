@@ -16,14 +16,18 @@ from rq.states import Event, Role
 _log = logging.getLogger(__name__)
 
 
-def fail_malformed(spool: Spool, msg_id: str, reason: str) -> None:
-    """que → err: the message cannot be used, and says why."""
+def fail_malformed(
+    spool: Spool, msg_id: str, reason: str, lease: LeaseFields | None = None
+) -> None:
+    """→ err: the message cannot be used, and says why; `lease` under which it ran."""
     _log.error(
         "a message cannot be read; RQ moves it to err: %s",
         fields(msg_id=msg_id, reason=reason),
     )
     facts: Facts = {"cause": Cause.BAD_MESSAGE, "text": reason, "outcome": "err"}
     more = _owed_by(spool, msg_id, facts)
+    if lease is not None:
+        more["lease"] = lease
     spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **more)
 
 
@@ -61,7 +65,7 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
     except Unread:
         raise
     except (BadMessage, NoSuchMessage) as error:
-        fail_malformed(spool, msg_id, str(error))
+        fail_malformed(spool, msg_id, str(error), lost.lease)
         return
     count = max(message.count, entry.count) + 1
     attempt = max(message.attempt, entry.attempt) + (1 if unclaimed else 0)

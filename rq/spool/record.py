@@ -57,6 +57,9 @@ class LeaseFields(TypedDict, total=False):
     key: str  # exclusion key
     riders: list[str]  # coalesced messages that wait for its end
     word: str  # in an end: a digest of what its holder has said
+    # How often in a row the message was given back, uncounted; absent: never.
+    untaken: int
+    released: int
 
 
 class More(_From, total=False):
@@ -96,8 +99,8 @@ class NoteFields(_Is, Word, total=False):
     i: int  # which of its entries
     step: float
     reason: str
-    leases: list[str]  # digests of the tokens of leases that are cancelled, or go on …
-    seconds: float  # … for as long
+    leases: list[str]  # digests of the tokens of leases
+    seconds: float  # for which they go on
 
 
 class Record(Line, Facts, _From, _Is, total=False):

@@ -29,6 +29,7 @@ from rq.spool import (
     batch_dirs,
     checkpoint,
     decisions,
+    lease_notes,
     outbox,
     restored,
     transactions,
@@ -40,7 +41,6 @@ from rq.spool.recovery_scan import Scan, scan_queue, was_clean
 from rq.spool.store import Owes, Spool, owes_nothing
 from rq.states import HASHED, State
 
-LEASES_IN_LINE = 1000
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
 
 _log = logging.getLogger(__name__)
@@ -220,8 +220,8 @@ def _go_on_with_leases(spool: Spool) -> None:
     """Write down that leases go on which a clean stop has saved: after a crash they would
     else be as old as their last renewal before the stop."""
     held = list(spool.leases.values())
-    for at in range(0, len(held), LEASES_IN_LINE):
-        spool.renew_leases(held[at : at + LEASES_IN_LINE], 0.0)
+    for at in range(0, len(held), lease_notes.IN_LINE):
+        spool.lease_notes.renew(held[at : at + lease_notes.IN_LINE], 0.0)
         spool.commit_when_full()
 
 

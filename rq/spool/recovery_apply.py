@@ -157,7 +157,7 @@ class _Recovery:
                 self._observe(msg_id, fold, at)
             case Action.HOLD:
                 self._enter_settling(msg_id, fold, at, door)
-                self._hold(msg_id, held_in(fold.record))
+                self._hold(msg_id, held_in(fold.record), fold.record["seq"])
             case Action.RECOVER:
                 entry = self._enter(msg_id, fold, at, door)
                 entry.state = State.RUN
@@ -176,15 +176,11 @@ class _Recovery:
         if fold.state not in HASHED and fold.state is not State.GONE:
             self._spool.counts.moved(State.NOWHERE, fold.state)
 
-    def _hold(self, msg_id: str, held: Held | None) -> None:
-        """Let a lease go on that was out."""
+    def _hold(self, msg_id: str, held: Held | None, seq: int) -> None:
+        """Let a lease go on that was out; `seq`: the last event that it knows of."""
         if held is None:
             return
-        seconds, renewed = self._scan.folded.renewed.get(held.token, (0.0, 0.0))
-        held.seconds = max(held.seconds, seconds)
-        held.renewed = max(held.renewed, renewed)
-        by = self._scan.folded.cancelled.get(held.token)
-        held.cancelled_by = held.cancelled_by or by
+        renewed = self._scan.folded.lease_news.tell(held, seq)
         if renewed or not self._opened.clean:  # else what a clean stop has saved holds
             held.left = held.bounded(self._spool.clock())
         self._spool.leases[msg_id] = held
@@ -279,7 +275,7 @@ class _Recovery:
             if indexed is None:
                 read_due(self._spool, msg_id, entry)
             entry.attempt = max(entry.attempt, held.attempt)
-            self._hold(msg_id, held)
+            self._hold(msg_id, held, point.seq if point else 0)
             return
         attempt = point.running.get(msg_id) if point else None
         if attempt is not None:

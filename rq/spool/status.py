@@ -10,7 +10,7 @@ from rq.message.fields import LATEST, is_whole
 from rq.replies import Result
 from rq.spool.record import Record
 
-_OF_LEASE = frozenset({"hash", "by", "seconds", "word"})
+_OF_LEASE = frozenset({"hash", "by", "seconds", "word", "untaken", "released"})
 
 
 def _is_text(value: object) -> bool:

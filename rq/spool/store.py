@@ -14,7 +14,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Unpack
 
@@ -31,7 +31,7 @@ from rq.spool.events import Events
 from rq.spool.fold import rider_record
 from rq.spool.gone import Gone
 from rq.spool.lag import Lag
-from rq.spool.leases import Held
+from rq.spool.lease_notes import LeaseNotes
 from rq.spool.memory import Memory
 from rq.spool.mover import Mover
 from rq.spool.preparation import Preparation
@@ -96,6 +96,7 @@ class Spool:
         self.events = events = Events(
             queue, dir_fd, journal, memory, self.lagging, clock=clock
         )
+        self.lease_notes = LeaseNotes(events, memory.leases)
         preparation = Preparation(dir_fd, memory, self.lagging, events, clock)
         # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
@@ -307,19 +308,6 @@ class Spool:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
                 return 0
             raise
-
-    def renew_leases(self, held: Sequence[Held], seconds: float) -> None:
-        """Write down that leases go on for `seconds`."""
-        tokens = [lease.token for lease in held]
-        line = self.note(Note.RENEW, leases=tokens, seconds=seconds)
-        for lease in held:
-            lease.renewed = line["ts"] / 1e6
-            lease.seconds = max(lease.seconds, seconds)
-
-    def cancel_lease(self, held: Held, who: str) -> None:
-        """Write down that somebody wants the holder of a lease to end."""
-        self.note(Note.CANCEL, leases=[held.token], by=who)
-        held.cancelled_by = who
 
     def reschedule(self, msg_id: str, due: float, role: Role = Role.CREATOR) -> None:
         """Change when a message in que runs."""

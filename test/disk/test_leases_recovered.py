@@ -65,7 +65,7 @@ def test_a_crash_leaves_a_lease_as_it_is(owner, clock, settled, pointed):
 def test_a_crash_leaves_a_lease_cancelled(owner, pointed):
     msg_id = leased(owner)
     spool = owner.spool
-    spool.cancel_lease(spool.leases[msg_id], "ann")
+    spool.lease_notes.cancel(spool.leases[msg_id], "ann")
     spool.commit()
     if pointed:
         owner.apply()
@@ -88,11 +88,59 @@ def test_a_renewal_that_is_written_down_outlives_crashes(owner, clock):
     msg_id = leased(owner)
     clock.now += 50
     spool = owner.spool
-    spool.renew_leases([spool.leases[msg_id]], 200.0)
+    spool.lease_notes.renew([spool.leases[msg_id]], 200.0)
     spool.commit()
     clock.now += 90
     held = owner.again().leases[msg_id]
     assert (held.left, held.seconds) == (200, 200)
+
+
+@pytest.mark.parametrize("pointed", [False, True])
+def test_what_was_told_of_a_lease_outlives_crashes(owner, pointed):
+    msg_id = leased(owner, untaken=2, released=3)
+    owner.spool.commit()
+    held = owner.again().leases[msg_id]
+    assert (held.started, held.cancelled_by) == (False, None)
+    notes = owner.spool.lease_notes
+    notes.start([held])
+    notes.cancel(held, "anna")
+    owner.spool.commit()
+    if pointed:
+        owner.checkpoint()
+    held = owner.again().leases[msg_id]
+    assert (held.started, held.cancelled_by) == (True, "anna")
+    assert (held.untaken, held.released) == (2, 3)
+
+
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+@pytest.mark.parametrize("pointed", [False, True])
+def test_a_clock_that_is_set_ends_no_lease_and_makes_none_eternal(
+    owner, clock, step, pointed
+):
+    one = leased(owner)
+    two = owner.submit()
+    owner.spool.lease(two, {"hash": "b" * 32, "by": "b", "seconds": SECONDS})
+    clock.now += 10
+    notes, out = owner.spool.lease_notes, owner.spool.leases
+    notes.renew([out[two]], SECONDS)
+    clock.now += step
+    notes.clock_stepped(step)
+    if pointed:
+        owner.checkpoint()
+    owner.spool.commit()
+    clock.now += 90
+    left = {msg_id: held.left for msg_id, held in owner.again().leases.items()}
+    assert left == {one: pytest.approx(20), two: pytest.approx(30)}
+
+
+def test_a_clock_that_is_set_while_no_owner_runs_counts_as_time(owner, clock):
+    """Nobody could tell it from time that has passed; set back it counts as none."""
+    msg_id = leased(owner)
+    owner.spool.commit()
+    clock.now -= 7200
+    assert owner.again().leases[msg_id].left == SECONDS
+    clock.now += 2 * 7200
+    assert owner.again().leases[msg_id].left == 0
 
 
 def test_a_clean_stop_saves_what_was_left(owner, clock):

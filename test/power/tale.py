@@ -245,7 +245,14 @@ class Tale:
 
     def renew(self, *ids: str) -> None:
         held = [self.spool.leases[msg_id] for msg_id in ids]
-        self.spool.renew_leases(held, 120.0)
+        self.spool.lease_notes.renew(held, 120.0)
+
+    def confirm(self, *ids: str) -> None:
+        held = [self.spool.leases[msg_id] for msg_id in ids]
+        self.spool.lease_notes.start(held)
+
+    def cancel(self, msg_id: str) -> None:
+        self.spool.lease_notes.cancel(self.spool.leases[msg_id], "anna")
 
     def hand_in(self, msg_id: str, data: bytes) -> dict[str, Attachment]:
         """Take a result file of an attempt, and make it durable."""

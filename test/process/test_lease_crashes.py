@@ -42,6 +42,15 @@ def crash_in(queue, point, command, arg):
     queue.start()
 
 
+def again(queue, clean):
+    """End the owner, and start another."""
+    if clean:
+        assert queue.stop() == 0
+    else:
+        queue.crash()
+    queue.start()
+
+
 @pytest.mark.parametrize("point", ["journal:written", "journal:after-sync"])
 def test_an_end_whose_answer_was_lost_counts_once(queue, point):
     queue.send()
@@ -54,13 +63,62 @@ def test_an_end_whose_answer_was_lost_counts_once(queue, point):
     assert (message["count"], message["attempt"]) == (1, 1)
 
 
-def test_a_lease_whose_token_was_lost_runs_out(queue):
+def test_a_lease_whose_token_was_lost_is_given_back_uncounted(queue):
     msg_id = queue.send()
     crash_in(queue, "journal:after-sync", "lease", {"seconds": 1})
     message = queue.until(msg_id, "que")
-    assert (message["count"], message["result"]["cause"]) == (1, "lease_ended")
+    assert (message["count"], message["result"]["cause"]) == (0, "not_taken")
     [taken] = lease(queue)
     assert taken["attempt"] == 2
+
+
+def test_a_lease_whose_token_was_lost_does_not_last_for_all_its_seconds(queue):
+    queue.send()
+    crash_in(queue, "journal:after-sync", "lease", {"seconds": 86_400})
+    [row] = queue.ok("leases")["leases"]
+    assert not row["started"]
+    assert row["until"] - row["since"] < 600
+
+
+@pytest.mark.parametrize("word", ["start", "renew"])
+def test_a_lease_that_was_confirmed_stays_so_after_a_crash(queue, word):
+    queue.send()
+    [taken] = lease(queue, seconds=86_400)
+    say(queue, word, taken)
+    queue.crash()
+    queue.start()
+    [row] = queue.ok("leases")["leases"]
+    assert row["started"]
+    assert row["until"] - row["since"] > 80_000
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_how_often_a_message_was_given_back_outlives_the_owner(queue, clean):
+    msg_id = queue.send()
+    for _ in range(5):
+        [taken] = lease(queue)
+        say(queue, "release", taken)
+    again(queue, clean)
+    for number in range(6):
+        [taken] = lease(queue)
+        if number == 2:
+            again(queue, clean)
+        say(queue, "release", taken)
+    message = queue.get(msg_id)
+    assert (message["count"], message["result"]["cause"]) == (1, "released")
+
+
+def test_an_end_counts_once_though_the_message_cannot_be_read(queue):
+    msg_id = queue.send()
+    [taken] = lease(queue)
+    say(queue, "start", taken)
+    again(queue, clean=True)  # the owner reads it anew
+    (queue.dir.path / "run" / msg_id / "msg").write_text("x")
+    for _ in range(2):
+        row = finish(queue, taken, word="done")
+        assert (row["ok"], row.get("state")) == (True, "err")
+    assert finish(queue, taken, word="err")["kind"] == "lease_over"
+    assert queue.get(msg_id)["result"]["cause"] == "bad_message"
 
 
 def test_a_crash_shortens_no_lease(queue):

@@ -35,12 +35,17 @@ def lease(leases, name="a", seconds=60.0, started=True, by="b"):
     one = Lease(
         msg_id=name,
         held=Held(
-            attempt=1, token=name, by=by, seconds=seconds, since=0.0, renewed=0.0
+            attempt=1,
+            token=name,
+            by=by,
+            seconds=seconds,
+            since=0.0,
+            renewed=0.0,
+            started=started,
         ),
         seconds=seconds,
         until=now + seconds,
         heard=now,
-        started=started,
         wait_us=0,
         message=None,
         noted=now,
@@ -194,3 +199,13 @@ def test_a_long_lease_is_over_when_all_its_seconds_have_passed(leases, clock):
     assert leases.over(9) == []
     clock.now += 1
     assert leases.over(9) == [one]
+
+
+def test_who_confirms_a_lease_is_written_down_once_while_it_is_out(leases):
+    one, two = lease(leases, started=False), lease(leases, "b", started=False)
+    for each in (one, two, one):
+        leases.hear(each)
+    leases.forget(two)
+    assert leases.begun() == [one.held]
+    leases.hear(one)
+    assert leases.begun() == []

@@ -50,7 +50,13 @@ class World:
 
     def lease(self, msg_id="m"):
         held = Held(
-            attempt=1, token=msg_id, by="b", seconds=10.0, since=0.0, renewed=0.0
+            attempt=1,
+            token=msg_id,
+            by="b",
+            seconds=10.0,
+            since=0.0,
+            renewed=0.0,
+            started=True,
         )
         self.leases.add(
             Lease(
@@ -59,7 +65,6 @@ class World:
                 seconds=10.0,
                 until=self.leases.now() + 10,
                 heard=self.leases.now(),
-                started=True,
                 wait_us=0,
                 message=None,
                 noted=0.0,

@@ -33,9 +33,11 @@ def workers(leases, clock):
 
 def leased(leases, by, token="t"):
     now = leases.now()
-    held = Held(attempt=1, token=token, by=by, seconds=60, since=now, renewed=now)
+    held = Held(
+        attempt=1, token=token, by=by, seconds=60, since=now, renewed=now, started=True
+    )
     lease = Lease(
-        msg_id=token, held=held, seconds=60, until=now + 60, heard=now, started=True,
+        msg_id=token, held=held, seconds=60, until=now + 60, heard=now,
         wait_us=None, message=None, noted=now,
     )  # fmt: skip
     leases.add(lease)

@@ -28,7 +28,6 @@ class Lease:
     seconds: float  # that were granted last
     until: float
     heard: float  # when its holder was last heard of
-    started: bool  # its holder has said that it has the token
     wait_us: int | None
     message: Message | None  # None: it is read again when it is needed
     noted: float  # when the journal was last told that it goes on
@@ -46,8 +45,13 @@ class Lease:
         return self.held.by
 
     @property
+    def started(self) -> bool:
+        """Whether its holder has said that it has the token."""
+        return self.held.started
+
+    @property
     def said_by(self) -> str | None:
-        """Who has cancelled it; None: nobody has."""
+        """Who has cancelled it; None: nobody."""
         return self.held.cancelled_by
 
     @property

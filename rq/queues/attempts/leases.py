@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from rq.queues.attempts.lease import Lease
+from rq.spool import Held
 
 AGAIN = 0.4  # seconds after which a lease is returned again that is over
 # Seconds for which a place in the order is taken at most. A lease may last a day; of one
@@ -29,6 +30,7 @@ class Leases:
         self._by_id: dict[str, Lease] = {}
         self._order: list[tuple[float, str]] = []  # a heap: deadline, digest
         self._cancelled: dict[str, Lease] = {}  # by digest
+        self._begun: list[Held] = []  # confirmed, and the journal is still to be told
         self._number_of: dict[str, int] = {}  # by who holds them
         self._heard_of: dict[str, float] = {}  # who of these has said something, when
 
@@ -61,13 +63,15 @@ class Leases:
         heard = self._heard_of.get(by)
         return None if heard is None else self.now() - heard
 
-    def cancel(self, lease: Lease) -> None:
-        """Take note that a person wants the holder of a lease to end it."""
-        self._cancelled[lease.held.token] = lease
-
     def cancelled(self) -> list[Lease]:
         """Return the leases whose holders should end them."""
         return list(self._cancelled.values())
+
+    def begun(self) -> list[Held]:
+        """Return, once, the leases that were confirmed since this was asked, and are
+        still out."""
+        begun, self._begun = self._begun, []
+        return [held for held in begun if held.token in self._by_token]
 
     # ---- the clock
 
@@ -86,13 +90,21 @@ class Leases:
         self._by_token[lease.held.token] = lease
         self._by_id[lease.msg_id] = lease
         self._number_of[lease.by] = self._number_of.get(lease.by, 0) + 1
+        self.note_cancelled(lease)
         self._queue(lease)
+
+    def note_cancelled(self, lease: Lease) -> None:
+        """Let `cancelled` return a lease if a person has cancelled it."""
+        if lease.cancelled is not None:
+            self._cancelled[lease.held.token] = lease
 
     def hear(self, lease: Lease, seconds: float | None = None) -> None:
         """Take note that its holder has said something; `seconds`: and goes on for so
         long from now."""
         lease.heard = self._heard_of[lease.by] = self.now()
-        lease.started = True
+        if not lease.held.started:
+            lease.held.started = True
+            self._begun.append(lease.held)
         if seconds is None:
             return
         lease.seconds, lease.until = seconds, lease.heard + seconds

@@ -7,7 +7,6 @@ words never fails as a whole.
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -58,17 +57,7 @@ def renew(ctx: Context, arg: bytes) -> NowOrLater[Results]:
         granted = ctx.leases.renew(held, seconds)
         return {**_of(held), "seconds": granted}
 
-    reply = _each_token(ctx, request, go_on)
-    if inspect.isawaitable(reply):
-        return _renewed(ctx, reply)
-    ctx.leases.write_renewals()
-    return reply
-
-
-async def _renewed(ctx: Context, coming: Awaitable[Ok[Results]]) -> Ok[Results]:
-    reply = await coming
-    ctx.leases.write_renewals()
-    return reply
+    return _each_token(ctx, request, go_on)
 
 
 def release(ctx: Context, arg: bytes) -> NowOrLater[Results]:

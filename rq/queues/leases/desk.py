@@ -137,12 +137,14 @@ class Desk:
             lease.noted = now
         return lease.seconds
 
-    def write_renewals(self) -> None:
-        """Tell the journal of the renewals that it has to know, before their answers
-        leave."""
+    def write_down(self) -> None:
+        """Tell the journal which leases were confirmed, and the renewals that it has to
+        know. In each turn, before it is committed: answers leave behind that."""
+        notes = self._owner.spool.lease_notes
+        notes.start(self._leases.begun())
         renewed, self._renewed = self._renewed, {}
         for seconds, held in renewed.items():
-            self._owner.spool.renew_leases(held, seconds)
+            notes.renew(held, seconds)
 
     def progress(self, lease: Lease, text: str, fraction: float | None) -> None:
         """Show how far its holder is."""
@@ -158,7 +160,6 @@ class Desk:
         taken = await self.results.take(lease, name, source, pull)
         if self._leases.held(lease.held.token) is lease:
             self.renew(lease, None)
-            self.write_renewals()
         return taken
 
     async def verified(
@@ -200,9 +201,9 @@ class Desk:
         lease = self._leases.of(msg_id)
         if lease is None:
             return False
-        if lease.said_by is None:
-            self._owner.spool.cancel_lease(lease.held, who)
-        self._leases.cancel(lease)
+        if lease.cancelled is None:
+            self._owner.spool.lease_notes.cancel(lease.held, who)
+            self._leases.note_cancelled(lease)
         self._waiters.call(lease.by)
         return True
 

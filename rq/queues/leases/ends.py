@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from rq import names
 from rq.causes import Cause
@@ -29,9 +30,15 @@ from rq.states import Event, State
 from rq.wording import duration
 
 UNTAKEN, RELEASED = 5, 10  # times in a row that a message is given back uncounted
-_MOST_COUNTED = 100_000
 
 log = logging.getLogger(__name__)
+
+
+class _GivenBack(NamedTuple):
+    """How often in a row a message was given back, uncounted, with this time."""
+
+    untaken: int
+    released: int
 
 
 class Ends:
@@ -41,8 +48,6 @@ class Ends:
         self._owner = owner
         self._output = output
         self._results = results
-        # How often in a row a message was given back, by the cause.
-        self._given_back: dict[tuple[str, Cause], int] = {}
 
     # ---- by a word
 
@@ -54,7 +59,7 @@ class Ends:
 
         NoSuchQueue, Down or Closed when a copy that it owes would not be taken.
         """
-        message = self._message(lease)
+        message = self._message(lease, finish.digest)
         if message is None:
             return self._where(lease)
         owes = [self._copy(message, dup) for dup in finish.dups]
@@ -84,7 +89,7 @@ class Ends:
             how = ended.facts["signal"] or f"exit {ended.facts['exit']}"
         wanted = ended.decided.event not in WELL and lease.started
         self._output.end(lease, how, ended.facts["run_us"] / 1e6, wanted)
-        self._over(lease)
+        self._owner.leases.forget(lease)
         end.fire(self._owner, ended)
         if ended.decided.event not in WELL:
             self._results.drop(lease)
@@ -112,27 +117,30 @@ class Ends:
     def release(self, lease: Lease, why: str) -> State:
         """Give a message back that its holder does not want; uncounted, some times."""
         text = f"{lease.by} gave it back" + (f": {why}" if why else "")
-        self._give_back(lease, Cause.RELEASED, RELEASED, text, said.RELEASE)
+        again = _GivenBack(0, lease.held.released + 1)
+        self._give_back(lease, Cause.RELEASED, again, text, said.RELEASE)
         return self._where(lease)
 
     def not_taken(self, lease: Lease, text: str) -> None:
         """Give a message back whose lease nobody has taken; uncounted, some times."""
-        self._give_back(lease, Cause.NOT_TAKEN, UNTAKEN, text, "")
+        again = _GivenBack(lease.held.untaken + 1, lease.held.released)
+        self._give_back(lease, Cause.NOT_TAKEN, again, text, "")
 
     def _give_back(
-        self, lease: Lease, cause: Cause, most: int, text: str, word: str
+        self, lease: Lease, cause: Cause, again: _GivenBack, text: str, word: str
     ) -> None:
         self._check_free(lease)
-        times = self._given_back.pop((lease.msg_id, cause), 0) + 1
-        if lease.said_by is not None:
+        if lease.cancelled is not None:
             self._cancelled(lease, word)
-        elif times > most:
+        elif again.untaken > UNTAKEN or again.released > RELEASED:
             self._lose(lease, cause, text, word)
         else:
-            self._given_back[lease.msg_id, cause] = times
-            if len(self._given_back) > _MOST_COUNTED:
-                del self._given_back[next(iter(self._given_back))]
-            self._end(lease, Outcome(Event.REQUEUE, cause, text), word)
+            line = _of_lease(lease, word)
+            if again.untaken:
+                line["untaken"] = again.untaken
+            if again.released:
+                line["released"] = again.released
+            self._end(lease, Outcome(Event.REQUEUE, cause, text), line)
 
     # ---- because nobody is heard
 
@@ -141,7 +149,7 @@ class Ends:
         if not lease.started:
             text = f"{lease.by} did not confirm its lease"
             self.not_taken(lease, text)
-        elif lease.said_by is not None:
+        elif lease.cancelled is not None:
             self._cancelled(lease, "")
         else:
             away = duration(self._owner.leases.now() - lease.heard)
@@ -155,7 +163,7 @@ class Ends:
         self._output.end(lease, str(cause), took, wanted=False)
         lost = lost_attempts.Lost(cause, text, _of_lease(lease, word))
         lost_attempts.recover(owner.spool, msg_id, False, lost)
-        self._over(lease)
+        self._owner.leases.forget(lease)
         self._results.drop(lease)
         owner.backlog.free_key(lease.held.key)
         owner.backlog.release_riders(msg_id)
@@ -168,10 +176,11 @@ class Ends:
     # ---- what all of them do
 
     def _cancelled(self, lease: Lease, word: str) -> None:
-        self._end(lease, outcome.cancelled(lease.said_by or ""), word)
+        line = _of_lease(lease, word)
+        self._end(lease, outcome.cancelled(lease.said_by or ""), line)
 
-    def _end(self, lease: Lease, decided: Outcome, word: str) -> None:
-        message = self._message(lease)
+    def _end(self, lease: Lease, decided: Outcome, line: LeaseFields) -> None:
+        message = self._message(lease, line.get("word", ""))
         if message is None:
             return
         self._fire(
@@ -181,7 +190,7 @@ class Ends:
                 decided=decided,
                 facts=_facts(lease, decided),
                 key=lease.held.key,
-                more={"lease": _of_lease(lease, word)},
+                more={"lease": line},
             ),
         )
         log.info(
@@ -190,14 +199,10 @@ class Ends:
             fields(msg_id=lease.msg_id, cause=decided.cause, text=decided.text),
         )
 
-    def _over(self, lease: Lease) -> None:
-        self._owner.leases.forget(lease)
-        if lease.started:  # what was not taken before is not in a row with what follows
-            self._given_back.pop((lease.msg_id, Cause.NOT_TAKEN), None)
-
-    def _message(self, lease: Lease) -> Message | None:
+    def _message(self, lease: Lease, word: str) -> Message | None:
         """Return a leased message as it stands; None: its file cannot be used, and it is
-        in err by now. Unread: that is not known for now. Busy: a file is handed in."""
+        in err by now, by the word of its holder. Unread: that is not known for now. Busy:
+        a file is handed in."""
         self._check_free(lease)
         if lease.message is not None:
             return lease.message
@@ -208,10 +213,11 @@ class Ends:
         except Unread:
             raise
         except (BadMessage, NoSuchMessage) as error:
-            self._over(lease)
+            self._owner.leases.forget(lease)
             self._owner.backlog.free_key(lease.held.key)
             self._owner.backlog.release_riders(msg_id)
-            lost_attempts.fail_malformed(spool, msg_id, str(error))
+            line = _of_lease(lease, word)
+            lost_attempts.fail_malformed(spool, msg_id, str(error), line)
             return None
         return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)
 

@@ -15,6 +15,7 @@ from rq.queues.attempts import lease as token
 from rq.queues.attempts.lease import Lease
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import claims
+from rq.spool import Spool
 from rq.spool.record import LeaseFields
 
 LACKS_SECONDS = 1.0  # until a message is tried again that could not be read
@@ -172,6 +173,7 @@ class Grants:
             line["riders"] = riders
         if spool.entry(msg_id).attempt:
             line["base"] = spool.log_size(msg_id)
+            line.update(_given_back(spool, msg_id))
         return line
 
     def _lease(self, message: Message, wanted: Wanted, wait_us: int) -> Lease:
@@ -184,10 +186,20 @@ class Grants:
             until=now + wanted.seconds,
             heard=now,
             noted=now,
-            started=False,
             wait_us=wait_us,
             message=None,
         )
+
+
+def _given_back(spool: Spool, msg_id: str) -> LeaseFields:
+    """Return how often in a row a message was given back, as its last end tells."""
+    last = spool.status(msg_id).get("lease", {})
+    line: LeaseFields = {}
+    if "untaken" in last:
+        line["untaken"] = last["untaken"]
+    if "released" in last:
+        line["released"] = last["released"]
+    return line
 
 
 def restore(owner: Owner) -> None:
@@ -197,18 +209,16 @@ def restore(owner: Owner) -> None:
     for msg_id, held in spool.leases.items():
         owner.backlog.ride_again(msg_id, held.riders)
         owner.backlog.take_key(held.key, msg_id)
-        lease = Lease(
-            msg_id=msg_id,
-            held=held,
-            seconds=held.seconds,
-            until=now + held.left,
-            heard=now,
-            noted=now - held.seconds,  # its next renewal is written down
-            started=True,
-            restored=True,
-            wait_us=None,
-            message=None,
+        leases.add(
+            Lease(
+                msg_id=msg_id,
+                held=held,
+                seconds=held.seconds,
+                until=now + held.left,
+                heard=now,
+                noted=now - held.seconds,  # its next renewal is written down
+                restored=True,
+                wait_us=None,
+                message=None,
+            )
         )
-        leases.add(lease)
-        if held.cancelled_by is not None:
-            leases.cancel(lease)
