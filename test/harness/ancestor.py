@@ -123,7 +123,8 @@ def _finished(queue: Path) -> None:
 
 def _resting(root: Path) -> None:
     queue = root / "queue/resting"
-    _queue(queue, script="./default_scripts/work/run", exec_prefix="bash -lc ")
+    login = {"exec_prefix": "bash -lc ", "env_vars": {"HOME": "/"}}  # no start-up files
+    _queue(queue, script="./default_scripts/work/run", **login)
     _message(queue, PAUSED_WAITING, "que", dest="resting")
     (root / "config/resting.pause").touch()
 

@@ -276,7 +276,8 @@ def test_without_a_prefix_a_script_is_started_itself_and_has_no_arguments(queue)
 
 def test_the_prefix_of_the_ancestor_gives_a_login_shell(tmp_path):
     text = '#!/bin/bash\nshopt -q login_shell || echo "done $0 $#" >&3\n'
-    with running_queue(tmp_path, text, exec_prefix="bash -lc ") as queue:
+    bare = {"HOME": str(tmp_path)}  # not the start-up files of whoever runs the tests
+    with running_queue(tmp_path, text, exec_prefix="bash -lc ", env_vars=bare) as queue:
         message = queue.run()
         assert message["status"] == f"done - {queue.script} 0"
     arguments = "#!/bin/sh\nexec /bin/sh -c 'echo \"done $LOGIN\" >&3'\n"

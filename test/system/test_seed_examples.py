@@ -86,7 +86,10 @@ def test_the_bash_example_notices_a_queue_that_is_not_up(bash, flag):
 
 @pytest.mark.parametrize("prefix", ["", "bash -lc "])
 def test_the_shell_example_runs_with_and_without_a_login_shell(tmp_path, prefix):
-    with running_queue(tmp_path, "seed_shell", exec_prefix=prefix) as queue:
+    bare = {"HOME": str(tmp_path)}  # not the start-up files of whoever runs the tests
+    with running_queue(
+        tmp_path, "seed_shell", exec_prefix=prefix, env_vars=bare
+    ) as queue:
         message = queue.run()
         assert message["status"] == "done - script completed happily"
         output = queue.output(message["msg_id"])
