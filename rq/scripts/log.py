@@ -147,6 +147,10 @@ class PassedLog:
         """Write the last line; of an attempt that printed nothing only if `wanted`."""
         if wanted or self._fd >= 0:
             self.write(f"{last}\n".encode())
+        self.close()
+
+    def close(self) -> None:
+        """Write nothing more."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -23,7 +23,6 @@ WAIT = 30.0  # seconds of a long poll
 FULL = 0.2  # seconds without room until cancellations are waited for
 LAST = 5.0  # seconds, at most, in which what has ended is handed in at a stop
 LOOK = 0.02  # seconds between looks at whether all workers have ended
-TICK = 0.5  # seconds between measurements of the load
 
 _AT_WORK = "its worker works on the same attempt for another token"
 
@@ -70,8 +69,7 @@ class Agent:
         queue's host gives no leases."""
         for note in notes.take_all(self._place):
             self._begin(self._hand_in_note(note))
-        beside = [asyncio.create_task(self._watch.run())]
-        beside.append(asyncio.create_task(self._measure()))
+        watching = asyncio.create_task(self._watch.run())
         leasing = asyncio.create_task(self._lease_all())
         try:
             await self._first_of(leasing, self._limits.seconds)
@@ -81,8 +79,7 @@ class Agent:
                 await self._first_of(asyncio.create_task(self._drained()), None)
             await self._cut_short()
         finally:
-            for task in beside:
-                task.cancel()
+            watching.cancel()
             await self._watch.stop()
             await self._work.delivery.words.stop()
             await self._work.sweeper.ended()
@@ -96,11 +93,6 @@ class Agent:
             {task, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
         )
         stopping.cancel()
-
-    async def _measure(self) -> None:
-        while True:
-            await asyncio.sleep(TICK)
-            self._load.measure(TICK)
 
     # ---- leasing
 

@@ -12,7 +12,7 @@ from rq.errors import BadInput
 from rq.nesting import Json
 from rq.pipe import Verb
 from rq.proc.spawn import Termination
-from rq.scripts.log import PassedLog, StdioLog, last_line
+from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
 from rq.scripts.words import Said
 from rq.work.answers import Lease, Result
@@ -59,7 +59,6 @@ class Attempt:
         self.stopped = asyncio.Event()  # it is to end before its own end
         self._began = 0.0
         self._script: Script | None = None
-        self._log: StdioLog | PassedLog | None = None
         self._before_stop: Callable[[], None] | None = None
 
     # ---- its script
@@ -87,7 +86,6 @@ class Attempt:
         """Go on with the script that works on it, and writes to a log. `before_stop` is
         called before the script is told to end."""
         self._script = script
-        self._log = log
         self._before_stop = before_stop
         self._began = time.monotonic()
         self.sender.begin(log.output_at)
@@ -157,12 +155,8 @@ class Attempt:
             self._script.terminate(max(0.0, grace), msg_id=self.msg_id)
 
     def close_log(self) -> None:
-        """Write the last line of its log, behind its output."""
-        how = self.termination
+        """Let its log end here. The queue writes the line that says so."""
         self.sender.end(self.folder.log_size())
-        if how is not None and self._script is not None and self._log is not None:
-            last = last_line(self._script.pid, how.exit, how.signal, self.run_seconds)
-            self._log.end(last, False)
 
     @property
     def is_given_back(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
@@ -21,10 +22,16 @@ class Bulk(Generic[Item]):
     """Gathers words of one kind."""
 
     def __init__(
-        self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]]
+        self,
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
+        pause: float = 0.0,
     ) -> None:
-        """`send` returns a result for each item, in their order."""
+        """`send` returns a result for each item, in their order. `pause`: seconds, at
+        least, from one request to the next, so that more words go along; one that is
+        full does not wait."""
         self._send = send
+        self._pause = pause
+        self._sent_at = -math.inf  # of the loop's clock
         self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -41,10 +48,18 @@ class Bulk(Generic[Item]):
             # All who are about to speak in this turn of the loop go along.
             await asyncio.sleep(0)
             while self._waiting:
+                await self._gather()
                 count = min(MOST, len(self._waiting))
                 await self._send_some([self._waiting.popleft() for _ in range(count)])
         finally:
             self._task = None
+
+    async def _gather(self) -> None:
+        loop = asyncio.get_running_loop()
+        left = self._sent_at + self._pause - loop.time()
+        if left > 0 and len(self._waiting) < MOST:
+            await asyncio.sleep(left)
+        self._sent_at = loop.time()
 
     async def _send_some(
         self, words: Sequence[tuple[Item, asyncio.Future[Result]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import time
 from asyncio import FIRST_COMPLETED
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +66,9 @@ class LeaseWork:
         try:
             if await self._begin(attempt):
                 async with self.slots:
+                    began = time.monotonic()
                     await self._run(attempt)
+                    self.load.keep_slot(time.monotonic() - began)
         except OSError as error:
             given_back = self._not_started(attempt, error)
         except NoRoom as error:
@@ -89,8 +92,11 @@ class LeaseWork:
 
     async def _begin(self, attempt: Attempt) -> bool:
         """Say that the work begins, and lay out its folder; return whether it does."""
-        words = self.delivery.words
-        await asyncio.gather(_say(attempt, words.starts), self._renew_late(attempt))
+        starting = _say(attempt, self.delivery.words.starts)
+        if terms.now() < attempt.term.renew_at:
+            await starting
+        else:
+            await asyncio.gather(starting, self._renew_late(attempt))
         if attempt.why is not None:
             return False
         try:

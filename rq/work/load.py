@@ -7,20 +7,22 @@ import asyncio
 
 AHEAD = 0.15  # seconds of work that are leased ahead
 MOST = 256  # messages ahead
-_WEIGHT = 0.5  # of what was measured last
+_WEIGHT = 0.2  # of the message that was measured last
 
 
 class Load:
     """What an agent has to do, and how fast it does it.
 
+    How long messages keep a slot tells how many its slots work off, also while they wait
+    for some; how many have ended would tell how many came.
+
     >>> load = Load(4)
     >>> load.room(0.0)
     4
-    >>> for _ in range(204): load.begin()
-    >>> for _ in range(200): load.end()
+    >>> for _ in range(4): load.begin()
     >>> load.room(0.0)
     0
-    >>> load.measure(0.5)
+    >>> load.keep_slot(0.02)
     >>> load.room(0.0)
     30
     """
@@ -29,8 +31,7 @@ class Load:
         self.slots = slots
         self.active = 0  # messages that wait for a slot or run
         self.changed = asyncio.Event()  # one of them has ended
-        self._ends = 0  # since the last measurement
-        self._rate = 0.0  # ends in a second
+        self._seconds = 0.0  # that a message keeps a slot; 0: not known
         self._hold_until = 0.0
 
     @property
@@ -45,13 +46,12 @@ class Load:
     def end(self) -> None:
         """A message is done with, though its end may not be handed in yet."""
         self.active -= 1
-        self._ends += 1
         self.changed.set()
 
-    def measure(self, seconds: float) -> None:
-        """Take in how many messages have ended in the last `seconds`."""
-        self._rate += _WEIGHT * (self._ends / seconds - self._rate)
-        self._ends = 0
+    def keep_slot(self, seconds: float) -> None:
+        """A message has kept a slot for so long."""
+        before = self._seconds or seconds
+        self._seconds = before + _WEIGHT * (seconds - before)
 
     def hold(self, until: float) -> None:
         """Take nothing before a moment; as of `room`."""
@@ -62,8 +62,15 @@ class Load:
         seconds of the loop's clock."""
         if now < self._hold_until:
             return 0
-        ahead = min(MOST, int(self._rate * AHEAD))
+        ahead = self._ahead
         room = self.slots + ahead - self.active
         if self.active >= self.slots and room < ahead // 2 + 1:
             return 0
         return max(0, room)
+
+    @property
+    def _ahead(self) -> int:
+        """How many messages its slots work off in a moment."""
+        if not self._seconds:
+            return 0
+        return int(min(MOST, self.slots * AHEAD / self._seconds))

@@ -38,13 +38,20 @@ class LogSender:
     async def flush(self) -> None:
         """Send what is there; RQError when nobody will ever take it."""
         async with self._busy:
-            while self._failures < TRIES:
+            while self._failures < TRIES and self._left != 0:
                 data = self._read(self.begin_at + self.sent)
-                if self.end_at is not None:
-                    data = data[: max(0, self.end_at - self.begin_at - self.sent)]
+                if self._left is not None:
+                    data = data[: self._left]
                 if not data:
                     return
                 await self._send_piece(data)
+
+    @property
+    def _left(self) -> int | None:
+        """How many bytes are not sent yet; None while more may come."""
+        if self.end_at is None:
+            return None
+        return max(0, self.end_at - self.begin_at - self.sent)
 
     async def _send_piece(self, data: bytes) -> None:
         result = await self._send(self.sent, data, False)

@@ -59,6 +59,7 @@ class Pool:
         await attempt.exited.wait()
         attempt.refused = worker.refused
         attempt.close_log()
+        passed.close()
         self._release(worker)
 
     # ---- giving and taking

@@ -9,6 +9,8 @@ import logging
 from rq.logs import fields
 from rq.work.folder import Folder
 
+PAUSE = 0.1  # seconds in which folders gather
+
 log = logging.getLogger(__name__)
 
 
@@ -28,6 +30,7 @@ class Sweeper:
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         while self._folders:
+            await asyncio.sleep(PAUSE)
             folders, self._folders = self._folders, []
             await loop.run_in_executor(None, _remove_all, folders)
         self._task = None

@@ -8,6 +8,10 @@ from rq.nesting import Json
 from rq.work.bulk import Bulk
 from rq.work.service import Service
 
+PAUSE = (
+    0.02  # seconds between requests that hand in ends: nobody waits for their answers
+)
+
 
 class Words:
     """The words of an agent."""
@@ -15,7 +19,7 @@ class Words:
     def __init__(self, service: Service) -> None:
         self.starts: Bulk[str] = Bulk(service.start)
         self.renewals: Bulk[str] = Bulk(service.renew)
-        self.finishes: Bulk[Mapping[str, Json]] = Bulk(service.finish)
+        self.finishes: Bulk[Mapping[str, Json]] = Bulk(service.finish, PAUSE)
         self.releases: Bulk[tuple[str, str]] = Bulk(service.release)
 
     async def stop(self) -> None:

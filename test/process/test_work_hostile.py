@@ -13,7 +13,7 @@ from rq.outbound import addresses, peers
 from rq.outbound.peers import Peer
 from rq.work import answers, shared_script
 from rq.work.answers import Result
-from rq.work.bulk import Bulk
+from rq.work.bulk import MOST, Bulk
 from rq.work.http import Http, Request
 from rq.work.shared_script import lay_out
 
@@ -120,6 +120,26 @@ def test_a_word_that_is_refused_refuses_no_other_of_its_request():
     assert [result.text for result in (a, b, c)] == ["a", "b", "c"]
     assert isinstance(bad, Refused)
     assert requests[0] == ["a", "bad", "b"]
+
+
+def test_words_wait_for_others_unless_they_fill_a_request():
+    requests = []
+
+    async def send(items):
+        requests.append(len(items))
+        return [Result(ok=True) for _ in items]
+
+    async def say():
+        bulk: Bulk[str] = Bulk(send, 3600.0)
+        await asyncio.wait_for(bulk.ask("the first"), 30)
+        await asyncio.wait_for(asyncio.gather(*map(bulk.ask, ["more"] * MOST)), 30)
+        waiting = asyncio.create_task(bulk.ask("another"))
+        await asyncio.sleep(0)
+        await bulk.stop()
+        waiting.cancel()
+
+    asyncio.run(say())
+    assert requests == [1, MOST]
 
 
 def test_words_go_on_behind_one_that_cannot_be_written():
