@@ -100,11 +100,12 @@ class Owners:
             left = asyncio.ensure_future(gone.wait())
             try:
                 await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done():
+                    raise ClientGone
+                return cast(Json, client.demanded(orjson.loads(answer.result())))
             finally:
                 left.cancel()
-            if not answer.done():
-                raise ClientGone
-            return cast(Json, client.demanded(orjson.loads(answer.result())))
+                answer.cancel()  # else its failure is an error that nobody takes
 
     async def demand_long(self, queue: str, command: str, arg: object) -> Json:
         """As `demand`, of what reads or copies files: nobody waits behind it."""

@@ -152,6 +152,19 @@ def test_a_client_that_has_gone_is_leased_nothing(web):
     assert lease["attempt"] == 1
 
 
+def test_a_client_that_hangs_up_while_it_waits_is_no_error(web):
+    """An agent does so each time when one of its slots is free again."""
+    name = pulled(web)
+    log = web.daemon.root.log / "web.log"
+    before = log.read_text()
+    with contextlib.closing(asking(web, name, {"wait": 60, "label": "gone"})) as line:
+        wait_until(lambda: heard_of(web, name, "gone"))
+        line.shutdown(socket.SHUT_RDWR)
+    web.send(name)
+    assert leased(web, name, wait=5)
+    assert log.read_text() == before
+
+
 def asking(web, name, wanted):
     """Return a connection that has asked for leases."""
     body = json.dumps(wanted).encode()
