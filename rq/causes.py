@@ -69,7 +69,7 @@ _MEMORY = "If nobody did that, memory may have run out: ask `dmesg`. "
 STORIES: dict[Cause, Story] = {
     Cause.DONE: Story(
         "It succeeded in attempt {attempt} after {run}.",
-        "The script reported done and exited with 0: {text}",
+        "{who} reported done{exited}: {text}",
         "Nothing.",
     ),
     Cause.EXITED: Story(
@@ -84,7 +84,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.FORWARDED: Story(
         "It succeeded in attempt {attempt} after {run}, and was handed on.",
-        "The script reported forward and exited with 0: {text}",
+        "{who} reported forward{exited}: {text}",
         "Nothing here; a copy of it goes on there.",
     ),
     Cause.DUPLICATE: Story(
@@ -94,23 +94,23 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.SAID_ERR: Story(
         "It failed in attempt {attempt} after {run}.",
-        "The script reported err: {text}",
+        "{who} reported err: {text}",
         _RETRY,
     ),
     Cause.RESEND: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
-        "The script asked to be run again (retry {count} of {max_count}): {reason}",
+        "{who} asked to be run again (retry {count} of {max_count}): {reason}",
         "Nothing; it runs again by itself. `rq run {id}` does not wait.",
     ),
     Cause.LATER: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
-        "The script asked to be run later: {later}",
+        "{who} asked to be run later: {later}",
         "Nothing, if that passes by itself: the message then runs again. `rq run {id}` "
         "tries now.",
     ),
     Cause.RESEND_LIMIT: Story(
         "It failed: it asked to be run again {times}, and that is the end.",
-        "The script still could not finish, and max_count is {max_count}.",
+        "{who} still could not finish, and max_count is {max_count}.",
         "`rq logs {id}` shows what it waited for; `rq retry {id}` counts from 0 again.",
     ),
     Cause.BAD_REPORT: Story(
@@ -313,6 +313,14 @@ def _at_work(facts: Mapping[str, object]) -> Story:
     return _LEASED if facts.get("leased") else _PLAIN[State.RUN]
 
 
+def _teller(facts: Mapping[str, Any]) -> str | None:
+    """Return who has told how an attempt ended that was leased, without a word of a
+    script; None: a script has."""
+    lease = facts.get("lease")
+    ran = facts.get("exit") is not None or facts.get("signal") is not None
+    return None if ran or not isinstance(lease, dict) else str(lease.get("by"))
+
+
 def _tells(filled: Mapping[str, Any], waiting: str) -> bool:
     """Whether the cause says already why a message waits."""
     return not waiting or bool(filled["text"] and filled["text"] in waiting)
@@ -336,6 +344,9 @@ class _Facts(dict[str, Any]):
         self["words"] = f" Its last words: {last}" if last else ""
         self["last"] = self["words"] or " It reported nothing; its log may say more."
         self["hint"] = _MEMORY if facts.get("signal") == "SIGKILL" else ""
+        by = _teller(facts)
+        self["who"] = "The script" if by is None else f"Its worker {by}"
+        self["exited"] = " and exited with 0" if by is None else ""
         run_us = facts.get("run_us")
         self["run"] = "?" if run_us is None else wording.duration(run_us / 1e6)
 

@@ -235,7 +235,7 @@ def test_a_log_is_written_between_the_lines_of_its_attempt(queue):
     assert "RQ START - leased to" in head
     assert head.rstrip().endswith("/blue")
     assert (first, second) == ("first", "second")
-    assert "RQ END - exit 0 - " in last
+    assert "RQ END - done - " in last
 
 
 def test_a_log_is_gone_on_with_where_it_ends(queue):

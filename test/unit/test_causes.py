@@ -117,3 +117,15 @@ def test_a_message_that_waits_is_told_its_cause_and_what_it_waits_for():
     gone = {**FACTS, "cause": "script", "job_status": "/x: No such file"}
     told = story(State.QUE, {**gone, "waiting": "It cannot start: /x: No such file."})
     assert told.why.count("/x") == 1
+
+
+def test_an_attempt_without_a_script_tells_of_none():
+    """Who works under a lease may be no script, and then nothing has exited."""
+    facts = {"cause": "done", "job_status": "", "attempt": 1, "run_us": 5}
+    leased = {**facts, "lease": {"by": "ann/x"}}
+    assert story(State.DONE, leased).why == "Its worker ann/x reported done."
+    by_script = "The script reported done and exited with 0."
+    assert story(State.DONE, {**leased, "exit": 0}).why == by_script
+    assert story(State.DONE, {**facts, "exit": 0}).why == by_script
+    failed = {**leased, "cause": "said_err", "job_status": "broken"}
+    assert story(State.ERR, failed).why == "Its worker ann/x reported err: broken."

@@ -96,9 +96,11 @@ class Ends:
 
     def _decide(self, lease: Lease, finish: Finish, message: Message) -> Outcome:
         finish.said.by = lease.said_by
+        # Who tells of no script has none, or one that was well.
+        no_script = finish.exit is None and finish.signal is None
         decided = outcome.decide(
             finish.said,
-            finish.exit,
+            0 if no_script else finish.exit,
             finish.signal,
             message.count,
             message.max_count,

@@ -58,8 +58,6 @@ def finish(request: JsonObject) -> Finish:
     said = _said(request)
     signal = _optional_text(request, "signal")
     status = arguments.whole(request, "exit", None, 255)
-    if status is None and signal is None and said.word is not None:
-        status = 0
     if said.word is None and status is None and signal is None:
         raise BadInput(f"word is missing; say one of {', '.join(_WORDS)}")
     return Finish(
