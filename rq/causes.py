@@ -272,6 +272,11 @@ _LEASED = Story(
     "Nothing: if its worker is gone, the lease runs out and the message runs again. "
     "`rq logs -f {id}` follows it, `rq cancel {id}` asks its worker to end it.",
 )
+_UNSEEN = Story(
+    "It is in run.",
+    "An attempt began, and who works on it is not known now. {unseen}",
+    "`rq show {id}` tells more when its queue answers.",
+)
 _IN_TRANSACTION = Story(
     "It is being prepared.",
     "It belongs to transaction {txn}, which has not been committed yet.",
@@ -286,7 +291,8 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     `facts` is its file `status` with `id`, `count`, `max_count` and, for a message
     in que, `waiting` (why it has not started) and `needs` (what a person has to do
     before it can, if anything), for one in run `held` (who keeps it there though its
-    script has ended) or `leased` (who works on it elsewhere). A fact that is missing reads "?".
+    script has ended), `leased` (who works on it elsewhere) or `unseen` (why its queue does
+    not say). A fact that is missing reads "?".
     """
     cause = facts.get("cause")
     named = Cause.__members__.get(str(cause).upper()) if cause else None
@@ -310,6 +316,8 @@ def _at_work(facts: Mapping[str, object]) -> Story:
     """Return the story of a message in run."""
     if facts.get("held"):
         return _HELD
+    if facts.get("unseen"):
+        return _UNSEEN
     return _LEASED if facts.get("leased") else _PLAIN[State.RUN]
 
 

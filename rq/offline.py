@@ -36,6 +36,7 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
         raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
     message = folders.read_message(directory, state, msg_id)
     status = folders.read_status(directory, state, msg_id)
+    waiting = _waiting(root, queue, message.due, time.time(), silent)
     facts = {
         **status,
         "id": msg_id,
@@ -43,7 +44,8 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
         "max_count": message.max_count,
         "attempt": _attempts(message, status),
         "needs": needed(admin_status(root, queue), queue) or _NEEDS_PROCESS,
-        "waiting": _waiting(root, queue, message.due, time.time(), silent),
+        "waiting": waiting,
+        "unseen": waiting,
     }
     fields = message.to_json()
     view = {

@@ -11,6 +11,8 @@ from harness.queues import running_queue
 from harness.sockets import old_line
 from harness.waiting import wait_until
 
+from rq import offline
+
 pytestmark = pytest.mark.process
 BIG = 256 * 1024 * 1024
 
@@ -139,3 +141,12 @@ def plant(job, what):
     else:
         job.mkdir()
         (os.mkfifo if what == "fifo" else os.mkdir)(job / "stdio.log")
+
+
+def test_a_queue_that_does_not_answer_lets_nobody_tell_of_a_script(queue):
+    taken = one(queue)
+    queue.stop()
+    root = queue.root
+    shown = offline.message(root, queue.dir.name, taken["msg_id"], "RQ is not running")
+    assert shown["state"] == "run"
+    assert "script" not in shown["story"]["what"] + shown["story"]["why"]

@@ -129,3 +129,11 @@ def test_an_attempt_without_a_script_tells_of_none():
     assert story(State.DONE, {**facts, "exit": 0}).why == by_script
     failed = {**leased, "cause": "said_err", "job_status": "broken"}
     assert story(State.ERR, failed).why == "Its worker ann/x reported err: broken."
+
+
+def test_of_what_is_at_work_nobody_tells_more_than_he_knows():
+    """The folder of a message does not tell whether a script or a lease is at work."""
+    told = story(State.RUN, {**FACTS, "unseen": "The queue is DOWN."})
+    assert "script" not in told.what + told.why
+    assert "attempt 2" not in told.what
+    assert told.why.endswith("The queue is DOWN.")
