@@ -17,7 +17,7 @@ from rq.outbound.peers import Peer, Target
 
 _IN_CLEAR = (
     "no password or token goes to {peer} over plain HTTP, where others can read it: use "
-    'https, or set "insecure": true for it in config/peers.json'
+    'https, or set "insecure": true for it in config/peers.json (`rq work`: --insecure)'
 )
 
 

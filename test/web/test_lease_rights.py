@@ -124,7 +124,20 @@ def test_the_script_is_shared_only_if_its_queue_says_so(web):
     name = pulled(web)
     refused = web.get(f"{API}/{name}/script")
     assert (refused.status, refused.json["kind"]) == (409, "refused")
+    assert "give the agent one with --script DIR, or say" in refused.json["detail"]
     assert "share_script" in refused.json["detail"]
+    refused = web.get(f"{API}/{web.queue('echo done >&3')}/script")
+    assert 'hands out no leases: set "pull"' in refused.json["detail"]
+
+
+def test_a_queue_without_a_script_says_that_agents_bring_theirs(web):
+    directory = web.daemon.define("bare", {"pull": {"share_script": True}})
+    (directory / "run").unlink()
+    web.daemon.link("bare", directory)
+    web.daemon.until_up("bare")
+    refused = web.get(f"{API}/bare/script")
+    said = "queue bare has no script: give the agent one with --script DIR"
+    assert (refused.status, refused.json["detail"]) == (409, said)
 
 
 # ---- secrets

@@ -226,15 +226,24 @@ async def _hand_over(
 
 async def get_script(site: Site, req: Request, body: None, name: str) -> Answer:
     settings = await views.config(site.owners, name)
-    pull = settings.get("pull")
-    if not isinstance(pull, dict) or not pull.get("share_script"):
-        raise Refused(
-            f'queue {name} shares no script: say "share_script": true in the setting '
-            "pull of its config.json"
-        )
-    script = Path(site.root.path, str(settings.get("script") or ""))
+    if why := _why_no_script(settings):
+        raise Refused(f"queue {name} {why}")
+    script = Path(site.root.path, str(settings["script"]))
     data, digest = await site.pools.file(site.scripts.of, script, time.time())
     return Answer(pieces=_cut(data), headers={"ETag": f'"{digest}"'})
+
+
+def _why_no_script(settings: Mapping[str, object]) -> str:
+    """Return why agents get no script of a queue, and what to do; "": they get it."""
+    pull, own = settings.get("pull"), "give the agent one with --script DIR"
+    if not isinstance(pull, dict):
+        return 'hands out no leases: set "pull" in its config.json'
+    if not settings.get("script"):
+        return f"has no script: {own}"
+    if not pull.get("share_script"):
+        more = 'say "share_script": true in the setting pull of its config.json'
+        return f"shares no script: {own}, or {more}"
+    return ""
 
 
 async def _cut(data: bytes) -> AsyncIterator[bytes]:
