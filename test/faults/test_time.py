@@ -68,6 +68,46 @@ def test_a_clock_that_is_put_back_holds_up_nobody_whose_turn_it_was(
     queue.prove()
 
 
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_clock_that_is_put_back_holds_up_no_message_whose_attempt_is_lost(
+    site, clock, crashed
+):
+    queue = site.queue().start(TEST_TICK="0.2", **clock.env)
+    msg_id = queue.submit("hold")
+    queue.until_started(msg_id)
+    clock.set(-DAY)
+    wait_until(lambda: "the clock of this machine was set" in queue.log(), 30)
+    if crashed:
+        queue.kill()
+    else:
+        queue.stop()
+    queue.start(TEST_TICK="0.2", **clock.env)
+    site.go()
+    queue.until(msg_id, "done", 30)
+    queue.prove()
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_clock_that_is_put_back_holds_up_no_message_whose_lease_is_over(
+    site, clock, taken
+):
+    queue = site.queue(num_workers=0, pull={"seconds": 1})
+    queue.start(TEST_TICK="0.2", **clock.env)
+    msg_id = queue.submit()
+    [lease] = queue.ok("lease", {"count": 1})["leases"]
+    queue.ok("start", {"tokens": [lease["token"]]})
+    clock.set(-DAY)
+    wait_until(lambda: "the clock of this machine was set" in queue.log(), 30)
+    if taken:
+        queue.ok("release", {"tokens": [lease["token"]]})
+    queue.until(msg_id, "que", 30)
+    [lease] = queue.ok("lease", {"count": 1})["leases"]
+    finish = {"token": lease["token"], "word": "done"}
+    queue.ok("finish", {"finishes": [finish]})
+    queue.until(msg_id, "done", 30)
+    queue.prove()
+
+
 def test_a_clock_that_is_put_back_holds_up_no_script_that_is_mended(site, clock):
     queue = site.queue().start(TEST_TICK="0.2", **clock.env)
     program = site.root.path / "t.script"

@@ -69,7 +69,8 @@ def give_back(
     msg_id = message.msg_id
     unchanged: Message | None = None
     if why.event is Event.REQUEUE:  # this was no attempt
-        due = owner.spool.clock() + why.wait if why.wait else message.due
+        now = owner.spool.clock()
+        due = now + why.wait if why.wait else min(message.due, now)
         changed = message.with_(attempt=message.attempt - 1, due=due)
         unchanged = message = changed
     name = _NOT_BEGUN[why.event]
@@ -163,18 +164,26 @@ def _riders(owner: Owner, msg_id: str, event: Event) -> list[str]:
     return []
 
 
+def _again(message: Message, decided: Outcome, now: float) -> Message:
+    """Return a message that goes back into the queue. What nobody has told it to wait is
+    due at once: it was when it was claimed, whatever has become of the clock since."""
+    turn = min(message.due, now)
+    if decided.event is Event.REQUEUE:
+        return message.with_(
+            due=turn
+        )  # its file has not the number of this attempt yet
+    if decided.waits_for is None:
+        turn = now + decided.delay  # else it has its turn among those that wait with it
+    counted = decided.cause is not Cause.LATER
+    return message.with_(count=message.count + counted, due=turn)
+
+
 def _changed(
     owner: Owner, message: Message, decided: Outcome, riders: list[str]
 ) -> Message | None:
     """Return the new content of a message whose attempt has ended, if it changed."""
-    if decided.event is Event.RETRY:
-        due = owner.spool.clock() + decided.delay
-        if decided.waits_for is not None:
-            due = message.due  # its turn among those that wait with it
-        counted = decided.cause is not Cause.LATER
-        return message.with_(count=message.count + counted, due=due)
-    if decided.event is Event.REQUEUE:
-        return message  # its file has not yet the number of this attempt
+    if decided.event in AGAIN:
+        return _again(message, decided, owner.spool.clock())
     if decided.cause in (Cause.RESEND_LIMIT, Cause.CRASH_LIMIT):
         return message.with_(count=message.count + 1)
     if riders:
