@@ -28,6 +28,8 @@ SCREENS = {
     "queue": "/q/reports",
     "queue running": "/q/video-encode",
     "tab": "/q/newsletter?state=que",
+    "workers elsewhere": "/q/render",
+    "worked on elsewhere": "/q/render/{leased}",
     "failed": "/q/reports/{march}",
     "running": "/q/video-encode/{running}",
     "prepared": "/q/reports/{prep}",

@@ -93,6 +93,35 @@ def test_a_transaction_that_nobody_commits_is_seen_and_aborted(stage):
 
 
 @pytest.mark.slow
+def test_workers_elsewhere_are_watched_as_they_come_and_work(stage):
+    directory = stage.daemon.define("away", {"num_workers": 0, "pull": {}})
+    stage.daemon.link("away", directory)
+    stage.daemon.until_up("away")
+    driver, hostile = stage.driver, "<img src=x onerror=alert(1)>"
+
+    def ask(word, **said):
+        return stage.daemon.ask_queue("away", word, said)[1]
+
+    stage.open("/q/away")
+    chromium.shows(driver, "no worker elsewhere has asked since", "#workers")
+    msg_id = stage.send("away", "one")
+    chromium.shows(driver, "No worker elsewhere has asked for messages", "#messages")
+    [lease] = ask("lease", label=hostile, seconds=600, slots=3)["leases"]
+    chromium.shows(driver, hostile, "#workers-list")
+    chromium.shows(driver, "1 message at work elsewhere", "#queue-head")
+    ask("progress", token=lease["token"], text="half of it", fraction=0.5)
+    chromium.shows(driver, "half of it", "#messages")
+    stage.open("/")
+    chromium.shows(driver, hostile, "#running")
+    chromium.shows(driver, "1 worker elsewhere, heard of", "#queues")
+    stage.open(f"/q/away/{msg_id}")
+    chromium.shows(driver, f"{hostile} has had it for", "#story")
+    ask("finish", finishes=[{"token": lease["token"], "word": "done"}])
+    chromium.shows(driver, "It succeeded in attempt 1", "#story")
+    stage.clean()
+
+
+@pytest.mark.slow
 def test_a_failure_is_explained_retried_and_acknowledged(stage):
     stage.queue("failing", COLOURS)
     driver = stage.driver

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import rq
 from harness.ancestor_http import old_receiver
 from harness.checkout import CHECKOUT
 from harness.supervisor import Daemon
@@ -99,6 +100,9 @@ def build(daemon: Daemon, port: int, **settings: Any) -> None:
         if name == "video-encode":
             (directory / "form.json").write_text(json.dumps(FORM))
         daemon.link(name, directory)
+    elsewhere = daemon.define("render", {"pull": {"seconds": 600}})
+    (elsewhere / "run").unlink()
+    daemon.link("render", elsewhere)
     daemon.link("relay", CHECKOUT / "rq/bundled/relay")
     broken = daemon.define("archive", {"num_workers": 1})
     (broken / "run").write_text("#!/no/such/interpreter\n")
@@ -143,7 +147,7 @@ def timer(daemon: Daemon, name: str, dest: str, period: int) -> None:
 
 def fill(daemon: Daemon) -> dict[str, str]:
     """Send what makes the pages worth looking at; return ids by what they show."""
-    for name in (*SCRIPTS, "archive", "relay"):
+    for name in (*SCRIPTS, "archive", "relay", "render"):
         daemon.until_up(name)
     ids: dict[str, str] = {}
     for number in range(42):
@@ -164,6 +168,7 @@ def fill(daemon: Daemon) -> dict[str, str]:
         send(daemon, "newsletter", f"subscriber {number}")
     prepared = daemon.ask_queue("reports", "prep_message", {"dest": "reports"})
     ids["prep"] = prepared[1].rpartition("/")[2]
+    work_elsewhere(daemon, ids)
     together(daemon, ids)
     hand_over(daemon, ids)
     ended = ("done", "err")
@@ -171,6 +176,20 @@ def fill(daemon: Daemon) -> dict[str, str]:
         wait_until(lambda name=name: state(daemon, "reports", ids[name]) in ended, 90)
     wait_until(lambda: state(daemon, "thumbnails", ids["done"]) == "done", 90)
     return ids
+
+
+def work_elsewhere(daemon: Daemon, ids: dict[str, str]) -> None:
+    """Send to a queue whose workers are on other machines, and be two of these."""
+    for number in range(7):
+        send(daemon, "render", f"scene {number + 1:03}")
+    for label, done in (("node-1.example", 0.43), ("node-2.example", 0.81)):
+        asked = {"count": 2, "label": label, "slots": 2, "version": rq.__version__}
+        leases = daemon.ask_queue("render", "lease", asked)[1]["leases"]
+        tokens = [lease["token"] for lease in leases]
+        daemon.ask_queue("render", "start", {"tokens": tokens})
+        said = {"text": f"frame {done * 240:.0f} of 240", "fraction": done}
+        daemon.ask_queue("render", "progress", {"token": tokens[0], **said})
+        ids["leased"] = leases[0]["msg_id"]
 
 
 def together(daemon: Daemon, ids: dict[str, str]) -> None:
