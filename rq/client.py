@@ -98,12 +98,12 @@ class Kinds:
     """Asks for the kinds of failures, before the first request of a connection, and
     takes the answer out of what comes.
 
-    Timers are not asked: only people read what they refuse. An owner of an earlier RQ
-    answers that it knows no such command, and goes on.
+    An owner of an earlier RQ answers that it knows no such command, and goes on.
     """
 
-    def __init__(self, magic: bytes = wire.MAGIC) -> None:
-        self._is_to_ask = magic == wire.MAGIC
+    def __init__(self, magic: bytes = wire.MAGIC, *, is_to_ask: bool = True) -> None:
+        self._magic = magic
+        self._is_to_ask = is_to_ask
         self._waits = False  # for the answer
         self._is_answered = False  # the first request, by a failure in that place
 
@@ -112,7 +112,9 @@ class Kinds:
         if not self._is_to_ask:
             return b""
         self._is_to_ask, self._waits = False, True
-        return wire.request(wire.KINDS)
+        if self._magic == wire.MAGIC:
+            return wire.request(wire.KINDS)
+        return wire.frame(orjson.dumps([wire.KINDS, None]), self._magic)
 
     def without(self, payloads: list[bytes]) -> list[bytes]:
         """Return replies without that to `request`.

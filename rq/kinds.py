@@ -13,7 +13,9 @@ class Kind(StrEnum):
     BAD_INPUT = "bad_input"  # the request is wrong, whenever it is sent
     TOO_LARGE = "too_large"  # what was sent is larger than RQ accepts
     NO_SUCH_QUEUE = "no_such_queue"  # there is no queue of that name
-    NO_SUCH_MESSAGE = "no_such_message"  # no message, transaction or debt of that name
+    NO_SUCH_MESSAGE = (
+        "no_such_message"  # no message, transaction, debt or timer so called
+    )
     WRONG_STATE = "wrong_state"  # it is not in the state that the request needs
     CHANGED = "changed"  # it is no longer as whoever asks has seen it
     ALREADY_COMMITTED = "already_committed"  # so nothing can be attached any more

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from rq import client, config
-from rq.cli import place, term, timer_files
+from rq.cli import place, term, timer_deeds, timer_files
 from rq.errors import BadConfig, Unreachable
 from rq.layout import Root
 from rq.replies import TimerRow, TimersStatus
 from rq.wording import duration
+
+_DEEDS: Mapping[str, tuple[Callable[[Root, list[str]], None], str]] = {
+    "run": (timer_deeds.run, "send a message now, beside the beat"),
+    "pause": (timer_deeds.pause, "let them fire no more"),
+    "resume": (timer_deeds.resume, "let them fire again; what was missed is over"),
+}
 
 
 def timer(root: Root, words: list[str]) -> int:
@@ -22,11 +28,22 @@ def timer(root: Root, words: list[str]) -> int:
     term.json_option(listing)
     checking = kinds.add_parser("validate", help="check files, and say when they fire")
     checking.add_argument("files", nargs="+", metavar="FILE", help="NAME.json")
+    fires = kinds.add_parser("next", help="the next fires of all, or of some")
+    fires.add_argument("count", nargs="?", type=term.at_least(1), default=10)
+    fires.add_argument("names", nargs="*", metavar="TIMER")
+    term.json_option(fires)
+    for verb, (_, about) in _DEEDS.items():
+        deed = kinds.add_parser(verb, help=about)
+        deed.add_argument("names", nargs="+", metavar="TIMER")
     args = parser.parse_args(words)
     if args.what == "validate":
         timer_files.validate(root, args.files)
-    else:
+    elif args.what == "next":
+        timer_deeds.upcoming(root, args.count, args.names, as_json=args.json)
+    elif args.what == "ls":
         _list(root, as_json=args.json)
+    else:
+        _DEEDS[args.what][0](root, args.names)
     return 0
 
 

@@ -26,7 +26,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "delete": ("change:delete", "remove messages for good"),
     "ack": ("change:ack", "mark failed messages as seen"),
     "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),
-    "timer": ("timer:timer", "ls, validate: the timers and when they fire"),
+    "timer": ("timer:timer", "ls, next, run, pause, resume, validate: timers"),
     "router": ("router:router", "try | import: routing rules"),
     "owed": (
         "owed:owed",

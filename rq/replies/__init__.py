@@ -26,10 +26,13 @@ from rq.replies.message import (
 )
 from rq.replies.processes import (
     ChildView,
+    FireView,
     HelperState,
+    NextFire,
     SupervisorStatus,
     TimerRow,
     TimersStatus,
+    TimerView,
 )
 from rq.replies.queue import (
     Checked,
@@ -55,6 +58,7 @@ __all__ = [
     "Detail",
     "Elsewhere",
     "Expired",
+    "FireView",
     "Grant",
     "GrantsView",
     "Held",
@@ -65,6 +69,7 @@ __all__ = [
     "LeasesView",
     "MessageRow",
     "MessageView",
+    "NextFire",
     "Owed",
     "Problem",
     "RemoteWorker",
@@ -76,6 +81,7 @@ __all__ = [
     "StoryView",
     "SupervisorStatus",
     "TimerRow",
+    "TimerView",
     "TimersStatus",
     "TransactionView",
     "WordResult",

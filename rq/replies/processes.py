@@ -59,6 +59,31 @@ class TimerRow(TypedDict, total=False):
     error: str
 
 
+class NextFire(TypedDict):
+    """A fire that is to come."""
+
+    name: str
+    at: float  # epoch seconds
+    local: str  # the same as a clock in its zone shows it
+
+
+class FireView(TypedDict):
+    """A fire that was."""
+
+    nominal: float  # epoch seconds; what names it
+    tried: float  # epoch seconds
+    said: str  # sent, run, or why there is no message
+    url: str  # of its message; "": there is none
+    outcome: str  # the state in which the message was last seen
+
+
+class TimerView(TimerRow, total=False):
+    """`timer`: all of one."""
+
+    next: Sequence[NextFire]
+    fires: Sequence[FireView]  # the newest first
+
+
 class TimersStatus(TypedDict):
     """`status`: all timers."""
 

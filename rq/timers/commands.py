@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from rq.access.roles import Role
 from rq.access.sockets import Asker
-from rq.errors import BadInput
+from rq.errors import BadInput, NoSuchMessage
 from rq.nesting import Json, from_json
-from rq.replies import TimerRow, TimersStatus
+from rq.replies import (
+    FireView,
+    NextFire,
+    TimerRow,
+    TimersStatus,
+    TimerView,
+)
+from rq.timers.cron import DEFAULT_ZONE, local
+from rq.timers.past import Past
 from rq.timers.rule import Timer
 from rq.timers.sending import Sending
-from rq.timers.when import due
+from rq.timers.when import due, following, resumed
+
+_SOON = 10  # fires that are told if nobody says how many
+MOST_NEXT = 1000
 
 Handler = Callable[[Sending, Json, float], object]
 
@@ -92,6 +105,89 @@ def settings(timer: Timer) -> TimerRow:
     }
 
 
+def timer(sending: Sending, value: Json, now: float) -> Awaitable[TimerView]:
+    """Tell all of one timer."""
+    return _view(sending, _named(sending, value), now)
+
+
+async def _view(sending: Sending, named: Timer, now: float) -> TimerView:
+    await sending.refresh(named)
+    past = sending.held.past.get(named.name, Past())
+    fires: list[FireView] = [
+        {
+            "nominal": fire.nominal,
+            "tried": fire.tried,
+            "said": fire.said,
+            "url": fire.msg,
+            "outcome": fire.outcome,
+        }
+        for fire in reversed(past.fires)
+    ]
+    return {**row(sending, named, now), "next": _next(named, past, now), "fires": fires}
+
+
+def _next(timer: Timer, past: Past, now: float, count: int = _SOON) -> list[NextFire]:
+    if past.paused is not None:
+        return []
+    zone = timer.cron.zone if timer.cron else DEFAULT_ZONE
+    return [
+        {"name": timer.name, "at": fire.at, "local": local(fire.at, zone)}
+        for fire in following(timer, past, now, count)
+    ]
+
+
+def upcoming(sending: Sending, value: Json, now: float) -> list[NextFire]:
+    """Tell the next fires of all timers, or of those that are named."""
+    count, wanted = _wanted(value)
+    held = sending.held
+    timers = [_named(sending, name) for name in wanted] or list(held.timers.values())
+    rows = [_next(timer, held.past[timer.name], now, count) for timer in timers]
+    return heapq.nsmallest(count, itertools.chain(*rows), key=lambda fire: fire["at"])
+
+
+def _wanted(value: Json) -> tuple[int, list[Json]]:
+    """Return how many fires are wanted, and of which timers."""
+    request = value if isinstance(value, Mapping) else {}
+    count, names = request.get("count", _SOON), request.get("names", [])
+    if not isinstance(count, int) or not 1 <= count <= MOST_NEXT:
+        raise BadInput(f"'count' is {count!r:.80}; it is from 1 to {MOST_NEXT}")
+    if not isinstance(names, list):
+        raise BadInput("'names' is no list of timers")
+    return count, names
+
+
+def run(sending: Sending, value: Json, _now: float) -> Awaitable[str]:
+    """Send a message of a timer now; answer its URL."""
+    return sending.run(_named(sending, value))
+
+
+def pause(sending: Sending, value: Json, now: float) -> TimerRow:
+    """Let a timer fire no more; durable when it is answered."""
+    named = _named(sending, value)
+    if sending.held.past[named.name].paused is None:
+        sending.held.note(named.name, paused=now)
+    sending.held.save()
+    return row(sending, named, now)
+
+
+def resume(sending: Sending, value: Json, now: float) -> TimerRow:
+    """Let a timer fire again, from now on; durable when it is answered."""
+    named = _named(sending, value)
+    past = sending.held.past[named.name]
+    if past.paused is not None:
+        sending.held.past[named.name] = resumed(named, past, now)
+    sending.held.save()
+    sending.woken.set()
+    return row(sending, named, now)
+
+
+def _named(sending: Sending, name: Json) -> Timer:
+    timer = sending.held.timers.get(name) if isinstance(name, str) else None
+    if timer is None:
+        raise NoSuchMessage(f"there is no timer {name!r:.80}")
+    return timer
+
+
 def wake(sending: Sending, _value: Json, _now: float) -> None:
     sending.woken.set()
 
@@ -101,5 +197,10 @@ COMMANDS: dict[str, tuple[Handler, Role]] = {
     "get_timers": (get_timers, Role.VIEWER),
     "get_status": (get_status, Role.VIEWER),
     "status": (status, Role.VIEWER),
+    "timer": (timer, Role.VIEWER),
+    "next": (upcoming, Role.VIEWER),
+    "run": (run, Role.OPERATOR),
+    "pause": (pause, Role.OPERATOR),
+    "resume": (resume, Role.OPERATOR),
     "wake": (wake, Role.PRODUCER),
 }

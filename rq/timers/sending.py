@@ -78,6 +78,18 @@ class Sending:
         self.held.note(timer.name, fires=noted(fires, fire))
         return url
 
+    async def refresh(self, timer: Timer) -> None:
+        """Note what has become of the messages of a timer, as far as its queue tells."""
+        try:
+            fires = self._past(timer).fires
+            states = await outcomes.states_of(self.held.root, fires)
+        except RQError as error:
+            log.debug("timer %s: %s", timer.name, error)
+            return
+        fires = outcomes.with_states(self._past(timer).fires, states)
+        if fires != self._past(timer).fires:
+            self.held.note(timer.name, fires=fires)
+
     def _alone(
         self, name: str, work: Coroutine[object, object, object]
     ) -> asyncio.Task[object]:

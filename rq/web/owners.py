@@ -148,9 +148,9 @@ class Owners:
         reply: Reply = orjson.loads(data)
         return reply
 
-    async def timers(self, command: str = "status") -> Json:
+    async def timers(self, command: str = "status", about: Json = None) -> Json:
         """Return what the timers process answers after `ok`."""
-        payload = orjson.dumps([command, None])
+        payload = orjson.dumps([command, about])
         reply = await ask_once(self._root.timers_socket, payload, wire.MAGIC2)
         value: Json = client.demanded(orjson.loads(reply))
         return value

@@ -21,6 +21,7 @@ from rq.web import (
     messages,
     relay_actions,
     resumable_uploads,
+    timer_actions,
     txn,
     views,
 )
@@ -70,6 +71,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     resumable_uploads.add_routes(routes, site)
     txn.add_routes(routes, site)
     relay_actions.add_routes(routes, site)
+    timer_actions.add_routes(routes, site)
     deliveries.add_routes(routes, site)
 
 

@@ -15,6 +15,7 @@ from rq.replies import (
     Owed,
     SupervisorStatus,
     TimersStatus,
+    TimerView,
     TransactionView,
 )
 from rq.web.line import DEADLINE
@@ -120,3 +121,8 @@ async def supervisor(owners: Owners, seconds: float = DEADLINE) -> SupervisorSta
 async def timers(owners: Owners) -> TimersStatus:
     """Return what the timers process says."""
     return cast(TimersStatus, await owners.timers())
+
+
+async def timer(owners: Owners, name: str) -> TimerView:
+    """Return all of one timer; NoSuchMessage when there is none so called."""
+    return cast(TimerView, await owners.timers("timer", name))

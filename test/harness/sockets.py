@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rq import client, wire
+from rq import client
 
 
 @contextlib.contextmanager
 def old_line(path: Path, timeout: float = 20.0) -> Iterator[client.Connection]:
     """Give a connection on which nothing is sent but what is asked."""
     with client.Connection(path, timeout) as line:
-        line._kinds = client.Kinds(wire.MAGIC2)
+        line._kinds = client.Kinds(is_to_ask=False)
         yield line
 
 

@@ -53,7 +53,11 @@ ROLES = {
         Role.OPERATOR: "up_queue down_queue pause_queue resume_queue restart_queue",
         Role.ADMIN: "create_queue delete_queue define_queue undefine_queue shutdown",
     },
-    "timers": {Role.VIEWER: "get_timers get_status status", Role.PRODUCER: "wake"},
+    "timers": {
+        Role.VIEWER: "get_timers get_status status timer next",
+        Role.PRODUCER: "wake",
+        Role.OPERATOR: "run pause resume",
+    },
 }
 OWN = {"mind", "take_copy", "define_queue", "undefine_queue"}
 OTHERS = {"queue": Role.OPERATOR, "supervisor": Role.PRODUCER, "timers": Role.PRODUCER}

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from harness.cli import rq
 from harness.supervisor import annoy, connect
 from harness.waiting import wait_until
 
@@ -182,7 +183,7 @@ def test_a_timer_of_cron_fires_when_its_minute_comes_and_tells_its_rule(shared):
 def test_a_queue_that_comes_later_gets_its_message_then(shared):
     write(shared, "t")
     wait_until(lambda: row(shared, "t")["error"] == "there is no queue 'q'")
-    assert "t" in shared.ask("status")["timers"]["errors"]
+    wait_until(lambda: "t" in shared.ask("status")["timers"]["errors"])
     shared.create("q")
     wait_until(lambda: fired(shared, "q") == 1, 60)
     wait_until(lambda: row(shared, "t")["error"] == "")
@@ -298,3 +299,101 @@ def test_a_lost_state_file_is_no_end(daemon):
     daemon.start()
     daemon.create("q")
     wait_until(lambda: fired(daemon, "q") == 1)
+
+
+def about(daemon, name):
+    """Return all that is told of a timer."""
+    return client.demanded(
+        client.ask_timers(daemon.root.timers_socket, "timer", name, 20)
+    )
+
+
+def verb(daemon, *words):
+    done = rq("timer", *words, root=daemon.root.path)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.slow
+def test_a_person_runs_a_timer_beside_its_beat_and_sees_what_became_of_it(shared):
+    shared.create("q")
+    write(shared, "t")
+    wait_until(lambda: fired(shared, "q") == 1)
+    due = wait_until(lambda: row(shared, "t")["due"])
+    done = verb(shared, "run", "t")
+    assert done.stdout.startswith("timer t: sent http://")
+    assert fired(shared, "q") == 2
+    told = wait_until(
+        lambda: [
+            fires
+            for fires in [about(shared, "t")["fires"]]
+            if [fire["outcome"] for fire in fires] == ["done", "done"]
+        ]
+    )
+    assert [fire["said"] for fire in told[0]] == ["run", "sent"]
+    assert told[0][0]["url"] == done.stdout.split()[-1]
+    assert row(shared, "t")["due"] == due
+
+
+@pytest.mark.slow
+def test_a_paused_timer_fires_nothing_until_it_is_resumed_also_after_a_kill(daemon):
+    last = time.time() - 3600 + 5
+    files.write_state(daemon.root.timers_state, {"timers": {"t": {"last": last}}})
+    write(daemon, "t", period=3600)
+    daemon.start()
+    daemon.create("q")
+    wait_until(lambda: row(daemon, "t"))
+    assert verb(daemon, "pause", "t").stdout == "timer t is paused\n"
+    daemon.kill("timers")
+    pause_for(0.3)
+    daemon.until_up("timers")
+    wait_until(lambda: row(daemon, "t")["paused"] is not None)
+    assert ask(daemon, "get_timers") == []
+    assert verb(daemon, "next").stdout.count("\n") == 1  # the head alone
+    wait_until(lambda: time.time() > last + 3601, 60)
+    assert fired(daemon, "q") == 0
+    assert "timer t goes on, and fires in " in verb(daemon, "resume", "t").stdout
+    assert abs(row(daemon, "t")["due"] - (last + 7200)) < 0.01  # its old beat
+    assert fired(daemon, "q") == 0
+
+
+@pytest.mark.slow
+def test_the_next_fires_of_all_timers_are_told_in_their_order(shared):
+    for name, minute in (("a", 10), ("b", 40)):
+        rule = {"cron": f"{minute} * * * *", "timezone": "Asia/Kathmandu"}
+        text = json.dumps({**rule, "msg": {"dest": "q"}})
+        (shared.root.timers / f"{name}.json").write_text(text)
+    wait_until(lambda: len(ask(shared, "get_timers")) == 2)
+    rows = json.loads(verb(shared, "next", "5", "--json").stdout)
+    assert [one["at"] for one in rows] == sorted(one["at"] for one in rows)
+    assert {one["name"] for one in rows[:2]} == {"a", "b"}
+    assert len(rows) == 5
+    assert all(one["local"].endswith(":00 +0545") for one in rows)
+    named = json.loads(verb(shared, "next", "2", "b", "--json").stdout)
+    assert [one["name"] for one in named] == ["b", "b"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "told", "code"),
+    [
+        (["run", "nobody"], "there is no timer 'nobody'", 3),
+        (["pause", "nobody"], "there is no timer 'nobody'", 3),
+        (["next", "5", "nobody"], "there is no timer 'nobody'", 3),
+        (["next", "5000"], "it is from 1 to 1000", 2),
+        (["run", "t"], "nobody answers", 6),
+    ],
+)
+def test_what_cannot_be_done_with_a_timer_is_said_in_a_sentence(
+    shared, words, told, code
+):
+    write(shared, "t", dest="missing")
+    wait_until(lambda: row(shared, "t")["error"])
+    done = verb(shared, *words)
+    assert (told in done.stderr, done.returncode) == (True, code), done.stderr
+
+
+def test_without_rq_nothing_is_run(tmp_path):
+    done = rq("timer", "run", "t", root=tmp_path)
+    assert "run `rq up`" in done.stderr
+    assert done.returncode == 6

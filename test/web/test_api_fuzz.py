@@ -63,6 +63,10 @@ class World:
         web.queue("exit 1", "pull", num_workers=0, pull={})
         web.daemon.link("shares", web.daemon.define("shares", SHARES))
         web.daemon.until_up("shares")
+        yearly = {"cron": "@yearly", "msg": {"dest": "done"}}
+        (web.daemon.root.timers / "yearly.json").write_text(json.dumps(yearly))
+        web.daemon.until_up("timers")
+        wait_until(lambda: web.get("/api/v1/timers").json["timers"], 60)
         document = web.get("/api/v1/openapi.json").json
         schema = schemathesis.openapi.from_dict(document)
         every = [found.ok() for found in schema.get_all_operations()]
@@ -148,6 +152,10 @@ def result_file(world):
     return {"path_parameters": {**world.lease(), "file": "a"}, "body": b"x", **BYTES}
 
 
+def of_timer(world):
+    return {"path_parameters": {"timer": "yearly"}}
+
+
 BYTES = {"media_type": "application/octet-stream"}
 LOG = {"headers": {"Upload-Offset": "0"}, **BYTES}
 PULL, SCRIPT = {"name": "pull"}, {"name": "shares"}
@@ -188,6 +196,11 @@ RECIPES = {
     "releaseLease": of_lease(),
     "putLog": of_lease(body=b"x", **LOG),
     "putResultFile": result_file,
+    "listTimers": lambda world: {},
+    "getTimer": of_timer,
+    "runTimer": of_timer,
+    "pauseTimer": of_timer,
+    "resumeTimer": of_timer,
     "getScript": lambda world: {"path_parameters": SCRIPT},
 }
 

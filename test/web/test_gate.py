@@ -28,6 +28,7 @@ FIELDS = {
     "{txn}": "20260102.0304.05.006.8",
     "{token}": "20260102.0304.05.006.9~1~" + "0" * 32,
     "{verb}": "delete",
+    "{timer}": "daily",
     "{key}": "0badcafe-1-0",
     "{path:path}": "rq.css",
 }
@@ -182,6 +183,7 @@ PAGES = {
     "/static/{path:path}": "viewer",
     "/timers": "viewer",
     "/timers.json": "viewer",
+    "/timers/{timer}": "viewer",
     "/system": "viewer",
     "/system.json": "viewer",
     "/history": "viewer",

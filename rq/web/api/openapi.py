@@ -32,6 +32,7 @@ PATH_FIELDS = {
     "msg_id": "the short id of a message",
     "txn": "the id of a transaction",
     "token": "the token of a lease",
+    "timer": "the name of a timer",
     "file": "the name of a file",
 }
 

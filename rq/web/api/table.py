@@ -18,6 +18,7 @@ from rq.web.api import (
     messages,
     openapi,
     queues,
+    timers,
     transactions,
 )
 from rq.web.api.install import install
@@ -56,6 +57,7 @@ ROWS: tuple[Operation, ...] = (
     *leases.ROWS,
     *lease_words.ROWS,
     *lease_bytes.ROWS,
+    *timers.ROWS,
 )
 
 

@@ -32,8 +32,10 @@ def add_routes(routes: Routes, site: Site) -> None:
     overview = Overview(site)
     for name in ("/", "/overview.json"):
         routes.get(name, overview.on_get, Role.VIEWER, shared=True)
+    timers = TimersPage(site)
+    routes.get("/timers/{timer}", timers.of_one, Role.VIEWER)
     for name, handler in (
-        ("/timers", TimersPage(site).on_get),
+        ("/timers", timers.of_all),
         ("/system", System(site).on_get),
     ):
         routes.get(name, handler, Role.VIEWER)

@@ -1,4 +1,4 @@
-"""The timers: what is sent by the clock, when, and what became of the last time."""
+"""The timers: what is sent by the clock, when, and what became of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from falcon.asgi import Request, Response
 
+from rq.web import views
 from rq.web.pages import facts, page
 
 if TYPE_CHECKING:
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class TimersPage:
-    """GET /timers and its twin."""
+    """GET /timers, its twin, and the page of each."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def on_get(self, req: Request, resp: Response) -> None:
+    async def of_all(self, req: Request, resp: Response) -> None:
         timers = await facts.timers(self._site)
         values = {
             "facts": {"time": time.time(), **timers},
@@ -27,3 +28,8 @@ class TimersPage:
             "errors": timers["errors"],
         }
         await page.show(req, resp, self._site, "timers.html", values)
+
+    async def of_one(self, req: Request, resp: Response, timer: str) -> None:
+        row = await views.timer(self._site.owners, timer)
+        values = {"facts": row, "timer": row}
+        await page.show(req, resp, self._site, "timer.html", values)
