@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.checkout import CHECKOUT
+from rq.config.settings import default_worker_env
 
 READY = "{ready}"  # a word in place of the descriptor on which a process says so
 
@@ -37,3 +38,9 @@ def environment(changes: Mapping[str, str]) -> dict[str, str]:
     path = [first, str(CHECKOUT), str(CHECKOUT / "test"), last]
     found = os.pathsep.join(filter(None, path))
     return {**os.environ, **changes, "PYTHONPATH": found}
+
+
+def script_environment() -> dict[str, str]:
+    """Return what scripts start with, and a home without start-up files: a queue with the
+    ancestor's config starts its script by a login shell."""
+    return {**default_worker_env(), "HOME": os.environ["HOME"]}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.sockets import old_ask
-from harness.starting import READY, environment, start
+from harness.starting import READY, environment, script_environment, start
 from harness.waiting import wait_until
 from rq import wire
 from rq.config import files
@@ -40,6 +40,7 @@ class Daemon:
             "port": 3333,
             "grace": 1,
             "web": False,
+            "worker_env": script_environment(),
         }
         files.write_state(self.root.config, settings)
         self.script = path / "script"

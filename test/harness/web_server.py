@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from harness import forks
 from harness.forks import Forked
 from harness.ports import free_port
-from harness.starting import READY, environment, start
+from harness.starting import READY, environment, script_environment, start
 from harness.supervisor import Daemon, daemon_on
 from rq.config import files
 from rq.layout import Root
@@ -146,6 +146,7 @@ def write_config(path: Path, port: int, **settings: Any) -> None:
         "grace": 1,
         "min_free_bytes": 0,
         "min_free_inodes": 0,
+        "worker_env": script_environment(),
         **settings,
     }
     files.write_state(Root(path).config, found)
