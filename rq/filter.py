@@ -1,0 +1,127 @@
+"""Which messages are meant: a filter as a value, and whether a message matches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rq.errors import BadInput
+from rq.fieldnames import PARAMS
+from rq.nesting import Json
+from rq.states import COUNTED, State
+
+TEXT_LIMIT = 4096  # characters of a text that is looked for
+_TIMES = ("before", "after")
+_TEXTS = ("cause", "text", *PARAMS)
+NAMES = ("state", *_TIMES, *_TEXTS)
+_STATES = ", ".join(map(str, COUNTED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a filter looks at in a message of its state."""
+
+    params: Mapping[str, str] = field(default_factory=dict)  # as a script gets them
+    cause: str = ""  # of its last end, or of its last return into que
+    text: str = ""  # what was said then
+    since: float = 0.0  # epoch seconds of that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Messages of one state; each further field that is given makes them fewer."""
+
+    state: State
+    before: float | None = None  # epoch seconds: it came into its state earlier, …
+    after: float | None = None  # … or not earlier
+    cause: str | None = None
+    text: str | None = None  # a part of what was said, in any case of letters
+    params: Mapping[str, str] = field(default_factory=dict)  # whole values
+
+    @property
+    def wants_message(self) -> bool:
+        """Whether the fields of a message decide."""
+        return bool(self.params)
+
+    @property
+    def wants_status(self) -> bool:
+        """Whether its last attempt decides."""
+        wanted = (self.before, self.after, self.cause, self.text)
+        return any(value is not None for value in wanted)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the JSON object that `from_json` takes."""
+        given: dict[str, Json] = {
+            "state": str(self.state),
+            "before": self.before,
+            "after": self.after,
+            "cause": self.cause,
+            "text": self.text,
+            **self.params,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def matches(wanted: Filter, traits: Traits) -> bool:
+    """Whether a message of the state that is wanted is meant.
+
+    >>> timed_out = Filter(state=State.ERR, text="Timeout", params={"param1": "a"})
+    >>> matches(timed_out, Traits(params={"param1": "a"}, text="a timeout of 3 s"))
+    True
+    >>> matches(timed_out, Traits(params={"param1": "ab"}, text="a timeout of 3 s"))
+    False
+    """
+    if wanted.before is not None and traits.since >= wanted.before:
+        return False
+    if wanted.after is not None and traits.since < wanted.after:
+        return False
+    if wanted.cause is not None and traits.cause != wanted.cause:
+        return False
+    if wanted.text is not None and wanted.text.lower() not in traits.text.lower():
+        return False
+    params = wanted.params.items()
+    return all(traits.params.get(name, "") == value for name, value in params)
+
+
+def from_json(fields: Json) -> Filter:
+    """Return the filter that somebody asks for; BadInput says what is wrong with it."""
+    if not isinstance(fields, Mapping):
+        raise BadInput("a filter is a JSON object")
+    for name in fields:
+        if name not in NAMES:
+            raise BadInput(f"a filter has no field {name:.40}, only {', '.join(NAMES)}")
+    given = {name: value for name, value in fields.items() if value is not None}
+    return Filter(
+        state=_state(given.get("state")),
+        before=_moment(given, "before"),
+        after=_moment(given, "after"),
+        cause=_text(given, "cause"),
+        text=_text(given, "text"),
+        params={name: _text(given, name) or "" for name in PARAMS if name in given},
+    )
+
+
+def _state(value: Json) -> State:
+    if isinstance(value, str) and value in COUNTED:
+        return State(value)
+    raise BadInput(f"the state of a filter is one of {_STATES}")
+
+
+def _moment(given: Mapping[str, Json], name: str) -> float | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise BadInput(f"{name} of a filter is {value!r:.40}, not seconds since the epoch")
+
+
+def _text(given: Mapping[str, Json], name: str) -> str | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str) and len(value) <= TEXT_LIMIT:
+        return value
+    raise BadInput(
+        f"{name} of a filter is not a text of at most {TEXT_LIMIT} characters"
+    )
