@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,12 +115,12 @@ def hidden_sentence(since: float) -> str:
 
 
 def _holders(
-    prefix: str, slots: Sequence[Path], msg_id: str | None
+    prefix: str, slots: Sequence[Path], msg_ids: Collection[str] | None
 ) -> list[processes.Holder]:
     """Return all that `find_leases` finds; none stays open when it cannot go on."""
     holders: list[processes.Holder] = []
     try:
-        for holder in processes.find_leases(prefix, slots, msg_id):
+        for holder in processes.find_leases(prefix, slots, msg_ids):
             holders.append(holder)
     except OSError:
         for holder in holders:
@@ -133,21 +133,21 @@ def end_processes(
     prefix: str,
     slots: Sequence[Path],
     grace: float,
-    msg_id: str | None = None,
+    msg_ids: Collection[str] | None = None,
     patience: float = 5.0,
 ) -> list[processes.Holder]:
     """TERM, wait, KILL all holders of a lease until none is left; return those that stay.
 
     Blocks; meant for starts and for threads. A single search that finds no process proves
     nothing: one may have forked after the search began and ended before its turn came. So
-    two searches in a row must find none, with every slot free. With `msg_id` only the
-    processes of that message count.
+    two searches in a row must find none, with every slot free. With `msg_ids` only
+    the processes of these messages count.
     """
     deadline = time.monotonic() + grace
     signalled: set[int] = set()
     clear = 0
     while True:
-        left = _holders(prefix, slots, msg_id)
+        left = _holders(prefix, slots, msg_ids)
         late = time.monotonic() > deadline
         for holder in left:
             if late or holder.pid not in signalled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,10 +78,10 @@ class Holder:
 
 
 def find_leases(
-    prefix: str, slots: Sequence[Path] = (), msg_id: str | None = None
+    prefix: str, slots: Sequence[Path] = (), msg_ids: Collection[str] | None = None
 ) -> Iterator[Holder]:
     """Find processes of our user whose RQ_LEASE starts with `prefix` (and RQ_MSG_ID is
-    `msg_id`, if one is given), or that hold one of the files `slots` open.
+    one of `msg_ids`, if these are given), or that hold one of the files `slots` open.
 
     The pidfd is opened before the environment is read, so that it stands for the
     process that was looked at. OSError when descriptors or memory are lacking: who was
@@ -95,7 +95,7 @@ def find_leases(
         holder = _look(int(name), prefix, wanted)
         if holder is None:
             continue
-        if msg_id is None or holder.msg_id == msg_id:
+        if msg_ids is None or holder.msg_id in msg_ids:
             yield holder
         else:
             os.close(holder.pidfd)

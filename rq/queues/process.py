@@ -18,6 +18,8 @@ from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
 from rq.proc import daemon, descriptors, turnlimit
+from rq.queues.bulk.actions import Hands
+from rq.queues.bulk.worker import Worker
 from rq.queues.control.clients import Clients
 from rq.queues.control.command import Context
 from rq.queues.control.connection import Connection
@@ -64,6 +66,7 @@ class Process:
             owner.spool, owner.health, owner.wakeup, owner.threads, self._disk_failed
         )
         self.leases = Desk(owner)
+        self.bulks = Worker(Hands(owner, runner, self.leases))
         self.loop = Loop(
             owner, runner, self.leases, self.checkpoints, self._delivery, clients
         )
@@ -87,6 +90,7 @@ class Process:
             retention=self.housekeeping.retention,
             checkpoints=self.checkpoints,
             leases=self.leases,
+            bulks=self.bulks,
             pace=self._pace,
         )
 
@@ -121,6 +125,7 @@ class Process:
         try:
             await stop.stop(self.runner)
             self._delivery.cancel()
+            await self.bulks.rest()
             self.housekeeping.stop_retaining()
             await self.housekeeping.deposits.rest()
             await self.owner.committed()
@@ -266,6 +271,7 @@ async def _live(
     )
     if not owner.admission.restored:
         process.housekeeping.expire()
+        process.bulks.go_on()
     process.housekeeping.tick()
     gc.freeze()  # the collector need not look at a million messages again
     gc.enable()

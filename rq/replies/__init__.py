@@ -35,6 +35,8 @@ from rq.replies.processes import (
     TimerView,
 )
 from rq.replies.queue import (
+    BulkChoice,
+    BulkView,
     Checked,
     Counts,
     Detail,
@@ -52,6 +54,8 @@ from rq.replies.queue import (
 __all__ = [
     "AttachmentView",
     "BatchView",
+    "BulkChoice",
+    "BulkView",
     "Checked",
     "ChildView",
     "Counts",

@@ -140,3 +140,26 @@ class TransactionView(TypedDict, total=False):
     ids: Sequence[str]  # some of its messages; not in a list
     ttl: float  # seconds
     until: float  # epoch seconds
+
+
+class BulkChoice(TypedDict):
+    """`bulk` with `dry_run`: what it would act on."""
+
+    messages: int
+    ids: Sequence[str]  # the first of them
+
+
+class BulkView(TypedDict, total=False):
+    """`bulk`, `show_bulk` and `list_bulks`: one thing that is done to many messages."""
+
+    bulk: str
+    action: str
+    filter: Mapping[str, object]
+    by: str
+    state: str
+    messages: int  # of its list
+    looked_at: int
+    changed: int
+    since: float  # epoch seconds
+    ended: float  # epoch seconds; absent while it is open
+    why: str  # it failed, or left the last message that it did not change

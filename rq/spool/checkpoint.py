@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Checkpoint:
     running: Mapping[str, int] = field(default_factory=dict)  # msg_id: attempt
     owed: Mapping[outbox.Of, Owed] = field(default_factory=dict)
     leases: Mapping[str, Held] = field(default_factory=dict)  # that are out, by msg_id
+    bulks: Sequence[dict[str, Any]] = ()  # as `Bulks` takes them
 
     @property
     def seq(self) -> int:
@@ -51,6 +52,7 @@ class Checkpoint:
             "running": self.running,
             "owed": outbox.to_json(self.owed),
             "leases": {i: held.to_json() for i, held in self.leases.items()},
+            "bulks": self.bulks,
         }
         return replace(self.journal, content=content)
 
@@ -97,6 +99,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
         running=running,
         owed=spool.owed.copy(),
         leases=spool.leases.copy(),
+        bulks=spool.bulks.to_json(),
     )
 
 

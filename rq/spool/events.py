@@ -129,11 +129,14 @@ class Events:
             )
 
     def _remember(self, record: Record, now: float, changed: Entry) -> None:
-        """Remember the key of a line, what it owes, and what it says of a lease."""
+        """Remember the key of a line, what it owes, and what it says of a lease or of a
+        bulk."""
         if "results" in record:
             changed.results = record["attempt"], tuple(record["results"])
         if "lease" in record:
             self._memory.take_lease(record)
+        if "bulk" in record:
+            self._memory.bulks.take(record)
         key = record.get("key")
         if key is not None:
             self._memory.keys[key] = Accepted(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rq.spool.bulk import Bulks
 from rq.spool.entry import Counts, Entry
 from rq.spool.leases import EndedLeases, Held, held_in
 from rq.spool.outbox import Outbox
@@ -42,6 +43,7 @@ class Memory:
     keys: dict[str, Accepted] = field(default_factory=dict)  # of deliveries
     leases: dict[str, Held] = field(default_factory=dict)  # that are out, by msg_id
     ended_leases: EndedLeases = field(default_factory=EndedLeases)
+    bulks: Bulks = field(default_factory=Bulks)
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
     adopted: float = 0.0  # since when its messages are ours: epoch seconds
     seen: float = 0.0  # the last time that could be believed: epoch seconds

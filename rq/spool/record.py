@@ -76,6 +76,8 @@ class More(_From, total=False):
     rides: str  # its own full id, for those
     results: list[str]  # files of its attempt that become attachments
     out: list[OutEntry]
+    bulk: str  # of which it is, and …
+    at: int  # … the place in its list
 
 
 class Word(TypedDict, total=False):
@@ -99,6 +101,10 @@ class NoteFields(_Is, Word, total=False):
     i: int  # which of its entries
     step: float
     reason: str
+    bulk: str
+    at: int  # messages of its list that were looked at
+    action: str
+    filter: JsonObject
     leases: list[str]  # digests of the tokens of leases
     seconds: float  # for which they go on
 
@@ -140,3 +146,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     reason: str
     leases: list[str]
     seconds: float
+    bulk: str
+    at: int
+    action: str
+    filter: JsonObject

@@ -27,6 +27,7 @@ from rq.proc import lease_holders, locks, processes
 from rq.spool import (
     adoption,
     batch_dirs,
+    bulk,
     checkpoint,
     decisions,
     lease_notes,
@@ -180,6 +181,7 @@ class _Opening:
         """Remove what earlier processes have left, but what is of those `running`."""
         spool = opened.spool
         transactions.clear_manifests(self.queue, spool.txns, scan.folded.listed)
+        bulk.clear_lists(self.queue, spool.bulks)
         batch_dirs.clear(spool, running)
         spool.gone.take_over()
         if opened.clean:
@@ -235,6 +237,7 @@ def _memory(scan: Scan, adopted: float) -> Memory:
         keys=scan.keys,
         txns=scan.txns,
         ended_leases=scan.ended_leases,
+        bulks=scan.bulks,
         owed=outbox.Outbox(_owed(scan)),
         compares=scan.index.compares if scan.index else (),
         adopted=adopted,

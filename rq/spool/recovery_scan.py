@@ -14,6 +14,7 @@ from rq.journal.segments import Position
 from rq.layout import QueueDir
 from rq.logs import fields
 from rq.spool import checkpoint, index, transactions
+from rq.spool.bulk import Bulks
 from rq.spool.fold import Folded, fold, pack
 from rq.spool.leases import EndedLeases, Held
 from rq.spool.memory import Accepted
@@ -38,6 +39,7 @@ class Scan:
     keys: dict[str, Accepted]  # of deliveries: message, time
     txns: Transactions
     ended_leases: EndedLeases
+    bulks: Bulks
     fresh: bool  # nothing was ever written here
     seen: float  # the last time, in epoch seconds, that could be believed
 
@@ -68,7 +70,8 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
         for event in _history(queue):
             past.take(event)
     end = _End(point)
-    reader = _Reader(queue, journal, start, past)
+    bulks = Bulks(point.bulks if point else ())
+    reader = _Reader(queue, journal, start, past, bulks)
     folded = fold(reader.after(point, end))
     return Scan(
         last=end.last,
@@ -81,6 +84,7 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
         keys=keys,
         txns=txns,
         ended_leases=ended,
+        bulks=bulks,
         fresh=point is None and journal is None,
         seen=(point and point.journal.seen) or end.start or now,
     )
@@ -112,16 +116,19 @@ class _Reader:
     journal: str | None
     index: index.Index | None
     past: _Past
+    bulks: Bulks  # as of the checkpoint
 
     def after(self, point: checkpoint.Checkpoint | None, end: _End) -> Iterator[Record]:
-        """Give the events after the checkpoint; those before it bring the index up to
-        it."""
+        """Give the events after the checkpoint, which bring the bulks up to date; those
+        before it bring the index up to it."""
         after, old = point.seq if point else 0, self.index
         since = min(after, old.seq) if old else after
         for event in self._since(since, end):
             if old is not None:
                 self.past.take(event)
             if event["seq"] > after:
+                if "bulk" in event:
+                    self.bulks.take(event)
                 yield event
             elif old is not None:
                 _freshen(old, event)

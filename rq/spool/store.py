@@ -79,6 +79,7 @@ class Spool:
         self.keys = memory.keys
         self.owed = memory.owed
         self.txns = memory.txns
+        self.bulks = memory.bulks
         self.leases = memory.leases
         self.ended_leases = memory.ended_leases
         self.compares = memory.compares

@@ -12,7 +12,7 @@ import pytest
 from rq.errors import Busy
 from rq.proc import lease_holders, processes
 from rq.queues.attempts.registry import Attempts
-from rq.queues.control import change
+from rq.queues.bulk import retry
 from rq.queues.runner.left_processes import LeftProcesses
 from rq.scripts.slots import Slots
 from rq.states import State
@@ -70,7 +70,7 @@ def test_no_message_is_sent_round_again_beside_a_process_that_does_not_end(monke
             opened=SimpleNamespace(lease_prefix="q/"),
             main=SimpleNamespace(grace=0.0),
         )
-        await change._end_last_attempt(owner, "a")
+        retry.refuse_left("a", await retry.end_last_attempts(owner, ["a"]))
 
     with pytest.raises(Busy):
         asyncio.run(story())

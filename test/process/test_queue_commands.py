@@ -102,7 +102,7 @@ def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
         "check",
     }
     always |= {"owed", "resolve_owed", "restored", "restore"}
-    always |= {"show_txn", "list_txns"}
+    always |= {"show_txn", "list_txns", "show_bulk", "list_bulks"}
     always |= {"lease", "start", "renew", "progress", "log", "file", "finish"}
     always |= {"release", "leases"}
     assert down.ask("status") == ["DOWN"]
@@ -519,7 +519,7 @@ GARBAGE = [
 LEFT_OUT = {"shutdown", "mind"}
 HARMLESS = {"kinds", "ping", "uptime", "config", "status", "detail", "wake", "num_messages",
             "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed", "restored",
-            "leases", "log", "progress"}  # fmt: skip
+            "leases", "log", "progress", "list_bulks"}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - LEFT_OUT))

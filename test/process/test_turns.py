@@ -174,6 +174,14 @@ def ends(queue):
     return {"finishes": [{"token": token, "word": "done"} for token in tokens]}
 
 
+def begun(queue):
+    """Return a request for many messages that has begun."""
+    asked = {"action": "delete", "filter": {"state": "que", "param1": "n7"}}
+    word, view = asked_patiently(queue, "bulk", asked)
+    assert word == "ok"
+    return {"bulk": view["bulk"]}
+
+
 # How each command is asked that may find much to do; several ways for some.
 ASKED = {
     "ping": [b""], "uptime": [b""], "config": [b""], "status": [b""], "detail": [b""],
@@ -207,6 +215,12 @@ ASKED = {
     "cancel_message": [of(waiting)], "cancel_batch": [of(waiting)],
     "retry_message": [of(ended)], "run_message": [of(waiting)],
     "ack_errs": [of(ended), b""], "check": [b""],
+    "bulk": [
+        {"action": "cancel", "filter": {"state": "que", "param1": "n7"}, "dry_run": True},
+        {"action": "delete", "filter": {"state": "que", "text": "x"}},
+        {"action": "delete", "filter": {"state": "dismissed"}},
+    ],
+    "list_bulks": [b""], "show_bulk": [begun], "cancel_bulk": [begun],
     "open_txn": [{}], "list_txns": [{"limit": 1000}],
     "prepare_txn": [lambda q: in_txn(q, messages=[{"due": LATER}] * MANY)],
     "show_txn": [lambda q: in_txn(q, limit=1000)],
@@ -242,6 +256,19 @@ def told_while_asked(queue, command):
         assert "the command failed" not in str(reply)[:200]
         assert queue.ask("ping") == ["pong"]
     return long_turns(queue)[before:]
+
+
+def test_a_bulk_takes_no_long_turn_while_it_works(full):
+    """As many messages as the queue has, and their folders."""
+    told = long_turns(full)
+    for action, state in (("cancel", "que"), ("retry", "dismissed"), ("cancel", "que")):
+        asked = {"action": action, "filter": {"state": state}}
+        bulk = asked_patiently(full, "bulk", asked)[1]["bulk"]
+        wait_until(
+            lambda bulk=bulk: full.ok("show_bulk", {"bulk": bulk})["state"] == "done",
+            120,
+        )
+    assert long_turns(full) == told
 
 
 def test_it_starts_without_a_long_turn(full):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable
 
 from rq.access.roles import Role as Access
-from rq.errors import Busy, Changed, Closed, WrongState
+from rq.errors import Changed, Closed, WrongState
 from rq.nesting import Json
-from rq.proc import lease_holders
+from rq.queues.bulk import actions, retry
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control.command import (
@@ -22,8 +21,7 @@ from rq.queues.control.command import (
 )
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
-from rq.spool.record import Facts
-from rq.states import Event, Role, State, next_state
+from rq.states import Event, Role, State
 
 _SEEN = "if_version"  # a list: the message is as one of these, or nothing is done
 
@@ -57,7 +55,7 @@ def cancel_message(ctx: Context, arg: bytes) -> Ok[str]:
 
 def _cancelled(ctx: Context, msg_id: str, who: str) -> bool:
     """End a running message here, or ask its holder to; False when nobody works on it."""
-    return ctx.runner.cancel(msg_id, who) or ctx.leases.cancel(msg_id, who)
+    return actions.cancelled(ctx.runner, ctx.leases, msg_id, who)
 
 
 def cancel_batch(ctx: Context, arg: bytes) -> Ok[str]:
@@ -71,55 +69,20 @@ def retry_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Run a message in err again, with the same id and its count at 0."""
     request, msg_id = _named(ctx, arg)
     who = asker(ctx, request)
-    next_state(ctx.owner.spool.state_of(msg_id), Event.REQUEUE, Role.CREATOR)
-    if ctx.owner.attempts.batch_with(msg_id) is not None:
-        raise Busy("the batch that it was in has not ended; ask again when it has")
-    if msg_id in ctx.owner.retrying:
-        # Another search for its old processes would find those of its next attempt.
-        raise WrongState("msg is already being retried")
-    ctx.owner.retrying.add(msg_id)
+    retry.hold(ctx.owner, msg_id)
     return _retried(ctx.owner, msg_id, who, request.get(_SEEN))
 
 
 async def _retried(owner: Owner, msg_id: str, who: str, seen: Json) -> Ok[str]:
     try:
-        await _end_last_attempt(owner, msg_id)
+        left = await retry.end_last_attempts(owner, [msg_id])
     finally:
-        owner.retrying.discard(msg_id)
+        retry.release(owner, [msg_id])
+    retry.refuse_left(msg_id, left)
     _check_version(owner, msg_id, seen)  # much may have happened meanwhile
-    message = owner.spool.read(msg_id)
-    began = message_view.attempts(message, owner.spool.status(msg_id))
-    again = message.with_(
-        count=0, attempt=max(message.attempt, began), due=owner.spool.clock()
-    )
-    facts: Facts = {
-        "cause": "operator",
-        "outcome": "requeue",
-        "text": f"by {who}",
-    }
-    owner.spool.fire(msg_id, Event.REQUEUE, Role.CREATOR, message=again, facts=facts)
-    owner.backlog.add(msg_id, again)
+    retry.again(owner, msg_id, who)
     owner.wake()
     return "ok", "msg sent round again"
-
-
-async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
-    """End the processes of the last attempt, which may live out of sight of the fast
-    check; Busy when one does not end."""
-    left = await owner.loop.run_in_executor(
-        None,
-        lease_holders.end_processes,
-        owner.opened.lease_prefix,
-        [],
-        owner.main.grace,
-        msg_id,
-    )
-    for process in left:
-        os.close(process.pidfd)
-    if left:
-        raise Busy(
-            "a process of its last attempt still runs; ask again when it has ended"
-        )
 
 
 def run_message(ctx: Context, arg: bytes) -> Ok[str]:

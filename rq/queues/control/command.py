@@ -12,6 +12,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput
 from rq.message import JsonObject
 from rq.nesting import Json, from_json
+from rq.queues.bulk.worker import Worker
 from rq.queues.control.connection import Connection
 from rq.queues.control.connections import Connections
 from rq.queues.control.pace import Pace
@@ -39,6 +40,7 @@ class Context:
     retention: Retention
     checkpoints: Checkpoints
     leases: Desk
+    bulks: Worker
     pace: Pace
 
 

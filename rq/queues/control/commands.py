@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rq.queues.control import (
     bulk,
+    bulks,
     change,
     create,
     ends,
@@ -26,6 +27,7 @@ COMMANDS: dict[str, Command] = {
     **create.COMMANDS,
     **bulk.COMMANDS,
     **change.COMMANDS,
+    **bulks.COMMANDS,
     **ends.COMMANDS,
     **lease_requests.COMMANDS,
     **lease_words.COMMANDS,

@@ -15,6 +15,7 @@ from rq.layout import QueueDir
 from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues import arguments
+from rq.queues.attempts import starts
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_view, waiting_view
 from rq.queues.owner.owner import Owner
@@ -215,4 +216,4 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
 
 
 def _attempts(owner: Owner, message: Message) -> int:
-    return message_view.attempts(message, owner.spool.status(message.msg_id))
+    return starts.of_ended(message, owner.spool.status(message.msg_id))

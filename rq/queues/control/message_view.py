@@ -10,6 +10,7 @@ from rq.causes import story
 from rq.errors import BadMessage
 from rq.layout import folder
 from rq.message import SAID_BY_RQ, JsonObject, Message
+from rq.queues.attempts import starts
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.lease import Lease
@@ -46,7 +47,7 @@ def version(owner: Owner, msg_id: str) -> str:
     if entry is not None:
         return f"{state}-{entry.attempt}"
     status = owner.spool.status(msg_id)
-    return f"{state}-{attempts(read(owner, msg_id), status)}"
+    return f"{state}-{starts.of_ended(read(owner, msg_id), status)}"
 
 
 def status(owner: Owner, msg_id: str) -> Standing:
@@ -112,13 +113,7 @@ def _attempts(owner: Owner, message: Message, result: Result) -> MessageView:
     entry = owner.spool.entry_of(message.msg_id)
     if entry is not None:
         return {"count": entry.count, "attempt": entry.attempt, "due": entry.due}
-    return {"attempt": attempts(message, result)}
-
-
-def attempts(message: Message, status: Result) -> int:
-    """Return the starts of a message that has ended, from its file `status` if that
-    tells: a start alone does not rewrite its file `msg`."""
-    return status.get("attempt", message.attempt)
+    return {"attempt": starts.of_ended(message, result)}
 
 
 def _of_state(

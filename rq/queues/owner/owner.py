@@ -136,14 +136,14 @@ class Owner:
         self.backlog.run_now(msg_id)
         self.wake()
 
-    def discard(self, msg_id: str) -> None:
+    def discard(self, msg_id: str, **more: Unpack[More]) -> None:
         """Remove a message that does not run; WrongState while a copy of it, with its
         attachments, is still to be handed on."""
         taker = self.spool.owed.taker_of(msg_id)
         if taker is not None:
             raise WrongState(f"msg has still to be handed on to {taker}")
         self.backlog.remove(msg_id)
-        self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)
+        self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR, **more)
         self.wake()
 
     # ---- config

@@ -1,0 +1,97 @@
+"""The messages that a filter means, as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Container, Iterator
+from itertools import islice
+
+from rq import filter as filters
+from rq import names
+from rq.errors import BadMessage, NoSuchMessage
+from rq.filter import Filter, Traits
+from rq.layout import QueueDir
+from rq.message.fields import param_text
+from rq.queues.concurrency.tasks import in_slices
+from rq.queues.owner.owner import Owner
+from rq.spool import Spool, folders
+from rq.spool.entry import Entry
+from rq.states import HASHED, LIVE, State
+
+BATCH = 1000  # folders that a thread lists between two turns of the loop
+
+
+def is_meant(spool: Spool, wanted: Filter, msg_id: str) -> bool:
+    """Whether a message is in the state that is wanted, and matches. One that cannot be
+    read matches only what looks at nothing in it."""
+    if spool.find(msg_id) is not wanted.state:
+        return False
+    if not (wanted.wants_message or wanted.wants_status):
+        return True
+    try:
+        return filters.matches(wanted, _traits(spool, wanted, msg_id))
+    except (BadMessage, NoSuchMessage):
+        return False
+
+
+def _traits(spool: Spool, wanted: Filter, msg_id: str) -> Traits:
+    params = spool.read(msg_id).params if wanted.wants_message else {}
+    status = spool.status(msg_id) if wanted.wants_status else {}
+    entry = spool.entry_of(msg_id)
+    since = entry.since if entry is not None else names.created(msg_id)
+    return Traits(
+        params={name: param_text(value) for name, value in params.items()},
+        cause=status.get("cause", ""),
+        text=status.get("job_status", ""),
+        since=since if wanted.state in LIVE else status.get("finished", since),
+    )
+
+
+async def chosen(owner: Owner, wanted: Filter) -> AsyncIterator[list[str]]:
+    """Give the messages that are meant, a batch at a time: of done and relayed the newest
+    first, of the other states the oldest. Who asks has to look again: some may have moved
+    on by now."""
+    async for ids in _in_state(owner, wanted.state):
+        meant: list[str] = []
+
+        def look(msg_id: str, meant: list[str] = meant) -> None:
+            if is_meant(owner.spool, wanted, msg_id):
+                meant.append(msg_id)
+
+        await in_slices(ids, look)
+        yield meant
+
+
+async def _in_state(owner: Owner, state: State) -> AsyncIterator[list[str]]:
+    """Give the messages of a state, and perhaps some that have just left it."""
+    spool, moving = owner.spool, owner.spool.moving()
+    if state in LIVE:
+        live = spool.live()
+        for at in range(0, len(live), BATCH):
+            yield live[at : at + BATCH]
+        return
+    coming: list[str] = []
+
+    def look(pair: tuple[str, Entry]) -> None:
+        if pair[1].state is state:
+            coming.append(pair[0])
+
+    await in_slices(moving.items(), look)
+    there = _there(spool.queue, state, moving)
+    run = owner.loop.run_in_executor
+    while ids := await run(owner.pools.looks, _take, there):
+        yield ids
+    for at in range(0, len(coming), BATCH):
+        yield coming[at : at + BATCH]
+
+
+def _there(queue: QueueDir, state: State, but: Container[str]) -> Iterator[str]:
+    """Give the messages whose folder lies in a state; for a thread."""
+    if state in HASHED:
+        listed = folders.newest_first(queue, state)
+    else:
+        listed = reversed(folders.list_state(queue, state))
+    return (msg_id for msg_id in listed if msg_id not in but)
+
+
+def _take(ids: Iterator[str]) -> list[str]:
+    return list(islice(ids, BATCH))

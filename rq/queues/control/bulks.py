@@ -1,0 +1,143 @@
+"""The commands that do one thing to all messages that a filter means."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+
+from rq import filter as filters
+from rq.access.roles import Role
+from rq.errors import BadInput, Busy, Closed, WrongState
+from rq.filter import Filter
+from rq.nesting import Json
+from rq.queues.bulk import actions, selection
+from rq.queues.bulk.actions import Action
+from rq.queues.control.command import Command, Context, Ok, asker, object_in
+from rq.replies import BulkChoice, BulkView
+from rq.spool import bulk_steps
+from rq.spool.bulk import Bulk, write_list
+
+MOST = 1_000_000  # messages of one
+MOST_OPEN = 100
+_FIRST = 10  # ids that a dry run shows
+
+_Answer = Ok[BulkView] | Ok[BulkChoice]
+
+
+def bulk(ctx: Context, arg: bytes) -> Awaitable[_Answer]:
+    """Do one thing to all messages that a filter means now; with `dry_run` count them.
+    The answer comes when the set is fixed, and durable."""
+    request = object_in(arg)
+    action = actions.action(request.get("action"))
+    wanted = filters.from_json(request.get("filter"))
+    actions.check_state(action, wanted.state)
+    if request.get("dry_run"):
+        return _counted(ctx, wanted)
+    return _begun(ctx, action, wanted, asker(ctx, request))
+
+
+async def _counted(ctx: Context, wanted: Filter) -> Ok[BulkChoice]:
+    number, first = 0, list[str]()
+    async for ids in _chosen(ctx, wanted):
+        number += len(ids)
+        first += ids[: _FIRST - len(first)]
+    return "ok", {"messages": number, "ids": first}
+
+
+async def _begun(
+    ctx: Context, action: Action, wanted: Filter, who: str
+) -> Ok[BulkView]:
+    spool, listed = ctx.owner.spool, bytearray()
+    async for ids in _chosen(ctx, wanted):
+        listed += "".join(f"{msg_id}\n" for msg_id in ids).encode()
+    bulk_id, lines = spool.new_id(), bytes(listed)
+    run = ctx.owner.loop.run_in_executor
+    await run(ctx.owner.pools.files, write_list, spool.queue, bulk_id, lines)
+    _check_open(ctx)
+    bulk = bulk_steps.begin(
+        spool, bulk_id, lines, action=action, chosen_by=wanted.to_json(), by=who
+    )
+    ctx.bulks.add(bulk)
+    ctx.owner.wake()
+    return "ok", view(bulk)
+
+
+async def _chosen(ctx: Context, wanted: Filter) -> AsyncIterator[list[str]]:
+    """Give the messages that are meant; BadInput when they are more than one bulk may
+    have."""
+    number = 0
+    _check_open(ctx)
+    async for ids in selection.chosen(ctx.owner, wanted):
+        _check_open(ctx)
+        number += len(ids)
+        if number > MOST:
+            raise BadInput(
+                f"more than {MOST} messages match, the most that one request may "
+                "change: say more of them"
+            )
+        yield ids
+
+
+def _check_open(ctx: Context) -> None:
+    """Raise why no bulk can begin now."""
+    admission = ctx.owner.admission
+    if admission.stopping:
+        raise Closed("the queue is stopping")
+    if admission.disk_failed:
+        raise Closed(f"the disk failed: {admission.disk_failed}")
+    if len(ctx.owner.spool.bulks.open_ones()) >= MOST_OPEN:
+        raise Busy(f"{MOST_OPEN} bulks are open already: wait until one has ended")
+
+
+def show_bulk(ctx: Context, arg: bytes) -> Ok[BulkView]:
+    """Answer how far a bulk is."""
+    return "ok", view(_named(ctx, object_in(arg)))
+
+
+def list_bulks(ctx: Context, arg: bytes) -> Ok[list[BulkView]]:
+    """Answer how all stand that are open, and those that have ended last, the last
+    first."""
+    return "ok", [view(bulk) for bulk in ctx.owner.spool.bulks.all()]
+
+
+def cancel_bulk(ctx: Context, arg: bytes) -> Ok[BulkView]:
+    """End an open bulk; what it has changed stays so."""
+    bulk = _named(ctx, object_in(arg))
+    if not bulk.is_open:
+        raise WrongState(f"bulk {bulk.bulk_id} is {bulk.standing} already")
+    ctx.bulks.cancel(bulk)
+    return "ok", view(bulk)
+
+
+def _named(ctx: Context, request: dict[str, Json]) -> Bulk:
+    bulk_id = request.get("bulk")
+    if not isinstance(bulk_id, str):
+        raise BadInput("lacking 'bulk', the id of one")
+    return ctx.owner.spool.bulks.get(bulk_id)
+
+
+def view(bulk: Bulk) -> BulkView:
+    """Return what a client is told of a bulk."""
+    fields: BulkView = {
+        "bulk": bulk.bulk_id,
+        "action": bulk.action,
+        "filter": bulk.filter,
+        "by": bulk.by,
+        "state": bulk.standing,
+        "messages": bulk.total,
+        "looked_at": bulk.at,
+        "changed": bulk.changed,
+        "since": bulk.began,
+    }
+    if not bulk.is_open:
+        fields["ended"] = bulk.ended
+    if bulk.why:
+        fields["why"] = bulk.why
+    return fields
+
+
+COMMANDS: dict[str, Command] = {
+    "bulk": Command(bulk, Role.OPERATOR),
+    "show_bulk": Command(show_bulk, Role.VIEWER, down=True),
+    "list_bulks": Command(list_bulks, Role.VIEWER, down=True),
+    "cancel_bulk": Command(cancel_bulk, Role.OPERATOR),
+}

@@ -1,0 +1,46 @@
+"""The lines that begin and end a bulk."""
+
+from __future__ import annotations
+
+from rq.message import JsonObject
+from rq.spool.bulk import Bulk, Standing, digest
+from rq.spool.record import NoteFields
+from rq.spool.store import Spool
+from rq.states import Note
+
+
+def begin(
+    spool: Spool,
+    bulk_id: str,
+    listed: bytes,
+    *,
+    action: str,
+    chosen_by: JsonObject,
+    by: str,
+) -> Bulk:
+    """Begin a bulk whose list is durable: its ids, a line each. `chosen_by`: the
+    filter; `by`: who asks."""
+    first_line: NoteFields = {
+        "bulk": bulk_id,
+        "is": Standing.OPEN,
+        "action": action,
+        "filter": chosen_by,
+        "by": by,
+        "n": listed.count(b"\n"),
+        "sha256": digest(listed),
+    }
+    spool.bulks.take(spool.note(Note.BULK, **first_line))
+    return spool.bulks.get(bulk_id)
+
+
+def end(spool: Spool, bulk: Bulk, how: Standing, why: str = "") -> None:
+    """End an open bulk; what it has not changed by now stays as it is."""
+    last_line: NoteFields = {
+        "bulk": bulk.bulk_id,
+        "is": how,
+        "n": bulk.changed,
+        "at": bulk.at,
+    }
+    if why:
+        last_line["reason"] = why
+    spool.bulks.take(spool.note(Note.BULK, **last_line))

@@ -1,0 +1,179 @@
+"""One thing done to all messages that a filter means, in a real queue process."""
+
+import time
+
+import pytest
+from harness.kills import site_at
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.process
+BAD = '[ -e "$RQ_ROOT/good" ] || { echo "err the $RQ_PARAM2 is gone" >&3; exit 0; }\n'
+
+
+@pytest.fixture
+def site(tmp_path):
+    with site_at(tmp_path / "root") as site:
+        site.act("bad", BAD)
+        yield site
+
+
+@pytest.fixture
+def queue(site):
+    return site.queue(num_workers=5).start()
+
+
+def failed(queue, number, what="disk"):
+    """Return messages that have failed."""
+    ids = [queue.submit("bad", param2=what) for _ in range(number)]
+    for msg_id in ids:
+        queue.until(msg_id, "err")
+    return ids
+
+
+def chosen(queue, action="retry", **filter_):
+    asked = {"action": action, "filter": {"state": "err", **filter_}, "dry_run": True}
+    return queue.ok("bulk", asked)
+
+
+def begun(queue, action="retry", **filter_):
+    asked = {"action": action, "filter": {"state": "err", **filter_}, "who": "anna"}
+    return queue.ok("bulk", asked)["bulk"]
+
+
+def show(queue, bulk):
+    return queue.ok("show_bulk", {"bulk": bulk})
+
+
+def ended(queue, bulk):
+    return wait_until(lambda: (view := show(queue, bulk))["state"] != "open" and view)
+
+
+def lines(queue, event):
+    return [line for line in queue.events() if line.get("ev") == event]
+
+
+def test_all_that_failed_run_again_once(site, queue):
+    ids = failed(queue, 12)
+    (site.root.path / "good").touch()
+    view = ended(queue, begun(queue))
+    assert (view["state"], view["messages"], view["changed"]) == ("done", 12, 12)
+    assert view["looked_at"] == 12
+    assert view["by"] == "anna"
+    for msg_id in ids:
+        assert queue.until(msg_id, "done")["attempt"] == 2
+    assert len(site.ran("start")) == 24
+    texts = {line["text"] for line in lines(queue, "requeue")}
+    assert texts == {"by anna"}
+    queue.prove()
+
+
+def test_a_dry_run_counts_and_changes_nothing(queue):
+    ids = failed(queue, 12)
+    assert chosen(queue) == {"messages": 12, "ids": sorted(ids)[:10]}
+    assert chosen(queue, "delete", state="que") == {"messages": 0, "ids": []}
+    assert {queue.state(msg_id) for msg_id in ids} == {"err"}
+    assert queue.ok("list_bulks") == []
+    queue.prove()
+
+
+def test_only_what_the_filter_means_is_changed(queue):
+    disks, nets = failed(queue, 3), failed(queue, 2, "net")
+    assert chosen(queue, text="NET is")["messages"] == 2
+    assert chosen(queue, param2="net")["messages"] == 2
+    assert chosen(queue, param2="ne")["messages"] == 0
+    cause = queue.show(nets[0])["result"]["cause"]
+    assert chosen(queue, cause=cause)["messages"] == 5
+    assert chosen(queue, before=time.time() - 600)["messages"] == 0
+    assert chosen(queue, after=time.time() - 600)["messages"] == 5
+    ended(queue, begun(queue, "delete", text="net"))
+    assert [queue.ask("get_message", {"msg_id": one})[0] for one in nets] == [
+        "fail"
+    ] * 2
+    assert {queue.state(msg_id) for msg_id in disks} == {"err"}
+    queue.prove(gone=tuple(nets))
+
+
+def test_a_failure_that_came_after_its_beginning_is_not_meant(site, queue):
+    """The set is that of the beginning, whatever comes while a bulk is at work."""
+    failed(queue, 3)
+    site.act("slow", "hold\n" + BAD)
+    late = queue.submit("slow", param2="disk")
+    queue.until_started(late)
+    bulk = begun(queue, "ack")
+    assert ended(queue, bulk)["messages"] == 3
+    site.go()
+    queue.until(late, "err")
+    assert "acknowledged" not in queue.show(late)
+    queue.prove()
+
+
+def test_errors_are_acknowledged_and_removed(queue):
+    ids = failed(queue, 5)
+    ended(queue, begun(queue, "ack"))
+    assert all(queue.show(msg_id)["acknowledged"] for msg_id in ids)
+    assert chosen(queue)["messages"] == 0
+    assert chosen(queue, state="dismissed")["messages"] == 5
+    ended(queue, begun(queue, "delete", state="dismissed"))
+    queue.prove(gone=tuple(ids))
+
+
+def test_what_waits_is_removed_and_what_runs_is_ended(site, queue):
+    site.act("hold", "hold\n")
+    running = [queue.submit("hold") for _ in range(5)]
+    for msg_id in running:
+        queue.until_started(msg_id)
+    waiting = [queue.submit("hold") for _ in range(4)]
+    assert ended(queue, begun(queue, "cancel", state="que"))["changed"] == 4
+    assert ended(queue, begun(queue, "cancel", state="run"))["changed"] == 5
+    for msg_id in running:
+        assert queue.until(msg_id, "err")["result"]["job_status"] == "cancelled by anna"
+    queue.prove(gone=tuple(waiting))
+
+
+def test_what_cannot_be_changed_stays_and_is_named(queue):
+    """Here a message of a transaction, which goes with the others or not at all."""
+    txn = queue.ok("open_txn", {})["txn"]
+    asked = {"txn": txn, "messages": [{"dest": "t", "due": 4e9}]}
+    [held] = queue.ok("prepare_txn", asked)
+    free = queue.prepare()
+    view = ended(queue, begun(queue, "delete", state="prep"))
+    assert (view["state"], view["messages"], view["changed"]) == ("done", 2, 1)
+    assert view["why"].startswith(f"{held} stays as it is: transaction ")
+    assert queue.state(held) == "prep"
+    assert queue.ask("get_message", {"msg_id": free})[0] == "fail"
+    queue.ok("abort_txn", {"txn": txn})
+    queue.prove()
+
+
+def test_a_bulk_can_be_cancelled(queue):
+    """What it has changed stays so; the rest stays as it was."""
+    ids = failed(queue, 3)
+    bulk = begun(queue, "ack")
+    reply = queue.ask("cancel_bulk", {"bulk": bulk})
+    assert reply[0] == "ok" or "is done already" in reply[1]
+    view = ended(queue, bulk)
+    seen = [one for one in ids if "acknowledged" in queue.show(one)]
+    assert len(seen) == view["changed"]
+    assert queue.ask("cancel_bulk", {"bulk": bulk})[0] == "fail"
+    wait_until(lambda: list(queue.dir.journal.glob("bulk-*")) == [])
+    queue.prove()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "action is None, not one of retry, cancel, delete, ack"),
+        ({"action": "hug", "filter": {"state": "err"}}, "action is 'hug'"),
+        ({"action": "retry"}, "a filter is a JSON object"),
+        ({"action": "retry", "filter": {"state": "done"}}, "retry is for messages in"),
+        ({"action": "ack", "filter": {"state": "err", "x": 1}}, "no field x"),
+    ],
+)
+def test_what_is_no_bulk_is_refused(queue, asked, said):
+    word, text = queue.ask("bulk", asked)
+    assert (word, said in text) == ("fail", True), text
+
+
+def test_no_bulk_by_an_id_that_was_never_given(queue):
+    assert "no bulk x" in queue.ask("show_bulk", {"bulk": "x"})[1]
+    assert "lacking 'bulk'" in queue.ask("cancel_bulk", {})[1]
