@@ -7,7 +7,7 @@ import os
 import pwd
 from collections.abc import Callable, Sequence
 
-from rq.cli import OK, ids, owner, place, term
+from rq.cli import OK, bulk, ids, owner, place, term
 from rq.errors import RQError, WrongState
 from rq.layout import Root
 from rq.states import State
@@ -28,8 +28,9 @@ _IS = {
 
 def run(root: Root, words: list[str]) -> int:
     """Start a waiting message now: it does not wait for its due time."""
-    args = _parser("run", "Run waiting messages now, before they are due.", words)
-    return _each(root, args, _run)
+    parser = term.parser("run", "Run waiting messages now, before they are due.")
+    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
+    return _each(root, parser.parse_args(words), _run)
 
 
 def _run(root: Root, queue: str, msg_id: str) -> str:
@@ -40,13 +41,15 @@ def _run(root: Root, queue: str, msg_id: str) -> str:
 
 def retry(root: Root, words: list[str]) -> int:
     """Run messages in err again, under the same id."""
-    args = _parser(
+    parser = _parser_of_many(
         "retry",
         "Run messages again that failed or were cancelled: the same id, and the retries "
         "count from 0.",
-        words,
+        State.ERR,
     )
-    return _each(root, args, _retry)
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    args = parser.parse_args(words)
+    return _each_or_all(root, parser, args, _retry)
 
 
 def _retry(root: Root, queue: str, msg_id: str) -> str:
@@ -69,11 +72,10 @@ def _demand_state(
 
 def cancel(root: Root, words: list[str]) -> int:
     """Take waiting messages out (asks), end running ones."""
-    parser = term.parser(
+    parser = _parser_of_many(
         "cancel",
         "Remove a waiting message, after asking; end a running one, which goes to err.",
     )
-    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument(
         "--batch",
@@ -81,9 +83,13 @@ def cancel(root: Root, words: list[str]) -> int:
         help="end the whole batch that it runs in: all its messages go to err",
     )
     args = parser.parse_args(words)
-    if args.batch:
+    if args.batch and args.queue:
+        parser.error("say which: --batch ID..., or --queue QUEUE")
+    if args.batch and args.ids:
         return _each(root, args, _cancel_batch)
-    return _each(root, args, lambda *target: _cancel(*target, yes=args.yes))
+    return _each_or_all(
+        root, parser, args, lambda *target: _cancel(*target, yes=args.yes)
+    )
 
 
 def _cancel_batch(root: Root, queue: str, msg_id: str) -> str:
@@ -107,13 +113,15 @@ def _cancel(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
 
 def delete(root: Root, words: list[str]) -> int:
     """Remove messages for good, with their log and attachments (asks)."""
-    args = _parser(
+    parser = _parser_of_many(
         "delete",
         "Remove messages for good, with their logs and attachments, after asking.",
-        words,
-        asks=True,
     )
-    return _each(root, args, lambda *target: _delete(*target, yes=args.yes))
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    args = parser.parse_args(words)
+    return _each_or_all(
+        root, parser, args, lambda *target: _delete(*target, yes=args.yes)
+    )
 
 
 def _delete(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
@@ -136,21 +144,22 @@ def _remove(
 
 def ack(root: Root, words: list[str]) -> int:
     """Mark failed messages as seen."""
-    parser = term.parser(
+    parser = _parser_of_many(
         "ack",
         "Mark messages in err as seen: `rq status` no longer counts them as trouble. "
         "They stay, and `rq retry` still runs them again.",
+        State.ERR,
     )
-    parser.add_argument("ids", nargs="*", metavar="ID", help=term.ID)
     parser.add_argument("--all", metavar="QUEUE", help="all messages in err of a queue")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     args = parser.parse_args(words)
-    if bool(args.ids) == bool(args.all):
-        parser.error("say which: ID..., or --all QUEUE")
+    if args.all and (args.ids or args.queue):
+        parser.error("say which: ID..., --queue QUEUE or --all QUEUE")
     if args.all:
         count = owner.demand(root, args.all, "ack_errs", {})
         print(f"{args.all}: {count} marked as seen")
         return OK
-    return _each(root, args, _ack)
+    return _each_or_all(root, parser, args, _ack)
 
 
 def _ack(root: Root, queue: str, msg_id: str) -> str:
@@ -204,11 +213,25 @@ def _caught(root: Root, target: tuple[str, str], act: _Change) -> int:
     return OK
 
 
-def _parser(
-    verb: str, about: str, words: Sequence[str], *, asks: bool = False
-) -> argparse.Namespace:
+def _each_or_all(
+    root: Root,
+    parser: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    act: _Change,
+) -> int:
+    """Change the messages that are named, or all that match."""
+    bulk.check(parser, args)
+    if args.queue:
+        return bulk.run(root, parser.prog.removeprefix("rq "), args, who())
+    return _each(root, args, act)
+
+
+def _parser_of_many(
+    verb: str, about: str, state: State | None = None
+) -> argparse.ArgumentParser:
+    """Return the parser of a verb that takes ids, or all messages that match; `state`:
+    those that it means if none is named."""
     parser = term.parser(verb, about)
-    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
-    if asks:
-        parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    return parser.parse_args(words)
+    parser.add_argument("ids", nargs="*", metavar="ID", help=term.ID)
+    bulk.options(parser, state)
+    return parser

@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "cancel": ("change:cancel", "remove waiting messages, end running ones"),
     "delete": ("change:delete", "remove messages for good"),
     "ack": ("change:ack", "mark failed messages as seen"),
+    "bulk": ("bulk:bulk", "ls | cancel: requests that change many messages"),
     "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),
     "timer": ("timer:timer", "ls, next, run, pause, resume, validate: timers"),
     "router": ("router:router", "try | import: routing rules"),

@@ -1,0 +1,211 @@
+"""One thing done to all messages of a queue that a filter means, and `rq bulk`, which
+lists and ends such requests."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from rq import moments
+from rq.cli import FAILED, OK, owner, place, term
+from rq.errors import OutcomeUnknown, Unreachable
+from rq.fieldnames import PARAMS
+from rq.layout import Root
+from rq.nesting import Json
+from rq.replies import BulkChoice, BulkView
+from rq.states import State
+
+_PAUSE = 0.2  # seconds between looks at how far it is
+_GIVEN = ("cause", "text", *PARAMS)
+_SHORT = 1.0  # seconds that are too short for a line of progress
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How a verb speaks of many messages."""
+
+    question: str  # whose answer is yes or no
+    done: str  # what became of those that it has changed
+
+
+WORDS = {
+    "retry": Words("Run {} again?", "will run again"),
+    "cancel": Words("Remove those that wait, end those that run: {}?", "cancelled"),
+    "delete": Words("Remove {} for good, with logs and attachments?", "removed"),
+    "ack": Words("Mark {} as seen?", "marked as seen"),
+}
+
+
+def options(parser: argparse.ArgumentParser, default: State | None = None) -> None:
+    """Add the options by which a verb takes all messages that match, not ids."""
+    group = parser.add_argument_group(
+        "all messages of a queue that match, instead of ids"
+    )
+    group.add_argument("--queue", metavar="QUEUE", help="of this queue")
+    said = f" ({default})" if default else ""
+    group.add_argument(
+        "--state", default=default, metavar="STATE", help=f"in this state{said}"
+    )
+    group.add_argument(
+        "--older", metavar="TIME", help="for so long at least: 90 (seconds), 10m, 2d"
+    )
+    group.add_argument("--cause", metavar="WORD", help="with this cause")
+    group.add_argument("--text", metavar="TEXT", help="whose last words contain TEXT")
+    for name in PARAMS:
+        group.add_argument(f"--{name}", metavar="VALUE", help=argparse.SUPPRESS)
+    group.add_argument(
+        "--dry-run", action="store_true", help="only count them, and show ten"
+    )
+    parser.epilog = (
+        "--param1 VALUE … --param4 VALUE: whose param is this value.\n"
+        f"{parser.epilog or ''}"
+    )
+
+
+def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """End with a usage error unless either ids are given, or a queue."""
+    if bool(args.ids) == bool(args.queue):
+        parser.error("say which: ID..., or --queue QUEUE")
+    if args.queue and not args.state:
+        parser.error("say --state STATE, too")
+
+
+def run(root: Root, verb: str, args: argparse.Namespace, who: str) -> int:
+    """Do what a verb does to all messages that match, as `who` asks; say how far it
+    is."""
+    place.demand_running(root)
+    request: dict[str, Json] = {
+        "action": verb,
+        "filter": _filter(args, time.time()),
+        "who": who,
+    }
+    if args.dry_run or not args.yes:
+        choice = _choice(root, args, request)
+        if args.dry_run or not choice["messages"]:
+            return OK
+        if not term.confirm(WORDS[verb].question.format(_them(choice)), yes=False):
+            print("nothing was changed")
+            return OK
+    view = cast(BulkView, owner.demand(root, args.queue, "bulk", request))
+    return _watch(root, args.queue, verb, view)
+
+
+def _filter(args: argparse.Namespace, now: float) -> dict[str, Json]:
+    wanted: dict[str, Json] = {"state": str(args.state)}
+    if args.older is not None:
+        wanted["before"] = now - moments.duration(args.older)
+    given = {name: getattr(args, name) for name in _GIVEN}
+    return wanted | {name: text for name, text in given.items() if text is not None}
+
+
+def _choice(
+    root: Root, args: argparse.Namespace, request: dict[str, Json]
+) -> BulkChoice:
+    """Count the messages that match, and show the first."""
+    trial = {**request, "dry_run": True}
+    choice = cast(BulkChoice, owner.demand(root, args.queue, "bulk", trial))
+    number, ids = choice["messages"], choice["ids"]
+    print(f"{args.queue}: {term.number(number, 'message')} in {args.state} would match")
+    for msg_id in ids:
+        print(f"  {args.queue}/{msg_id}")
+    if number > len(ids):
+        print(f"  and {number - len(ids)} more")
+    return choice
+
+
+def _them(choice: BulkChoice) -> str:
+    return term.number(choice["messages"], "message")
+
+
+def _watch(root: Root, queue: str, verb: str, view: BulkView) -> int:
+    """Say how far it is until it has ended; who stops looking does not stop it."""
+    began, bulk_id = time.monotonic(), view["bulk"]
+    shows = sys.stderr.isatty()
+    try:
+        while view["state"] == "open":
+            time.sleep(_PAUSE)
+            view = _ask(root, queue, "show_bulk", bulk_id)
+            if shows and time.monotonic() - began > _SHORT:
+                text = f"\r{view['looked_at']} of {view['messages']}"
+                print(text, end="", file=sys.stderr, flush=True)
+    except (KeyboardInterrupt, Unreachable, OutcomeUnknown):
+        place.note(
+            f"it goes on while the queue runs: `rq bulk ls {queue}` shows how far it "
+            f"is, `rq bulk cancel {queue} {bulk_id}` ends it"
+        )
+        raise
+    finally:
+        if shows and time.monotonic() - began > _SHORT:
+            print(file=sys.stderr)
+    return _tell(queue, verb, view)
+
+
+def _ask(root: Root, queue: str, command: str, bulk_id: str) -> BulkView:
+    """Return how far a bulk is, after a command about it."""
+    return cast(BulkView, owner.demand(root, queue, command, {"bulk": bulk_id}))
+
+
+def _tell(queue: str, verb: str, view: BulkView) -> int:
+    changed, why = view["changed"], term.plain(view.get("why", ""))
+    print(f"{queue}: {term.number(changed, 'message')} {WORDS[verb].done}")
+    if left := view["messages"] - changed:
+        others = f"{left} not changed: they had moved on, or could not be"
+        place.note(f"{others}; the last: {why}" if why else others)
+    if view["state"] == "done":
+        return OK
+    place.note(f"it is {view['state']}" + (f": {why}" if why else ""))
+    return FAILED
+
+
+# ---- rq bulk
+
+
+def bulk(root: Root, words: list[str]) -> int:
+    parser = term.parser(
+        "bulk",
+        "Requests that change all messages that match, as `rq retry --queue QUEUE` makes\n"
+        "them: list those that are at work and the last that have ended, or end one. What\n"
+        "one has changed by then stays so.",
+    )
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    listing = kinds.add_parser("ls", help="list them, the last first")
+    listing.add_argument("queue", metavar="QUEUE")
+    term.json_option(listing)
+    end = kinds.add_parser("cancel", help="end one")
+    end.add_argument("queue", metavar="QUEUE")
+    end.add_argument("bulk", metavar="ID")
+    args = parser.parse_args(words)
+    if args.what == "ls":
+        return _ls(root, args.queue, as_json=args.json)
+    view = _ask(root, args.queue, "cancel_bulk", args.bulk)
+    done = f"{view['changed']} of {term.number(view['messages'], 'message')}"
+    print(f"{args.bulk} cancelled: {done} were changed")
+    return OK
+
+
+def _ls(root: Root, queue: str, *, as_json: bool) -> int:
+    views = cast(Sequence[BulkView], owner.demand(root, queue, "list_bulks"))
+    if as_json:
+        term.print_json(views)
+    elif views:
+        heads = ("ID", "ACTION", "STATE", "CHANGED", "OF", "SINCE", "BY")
+        term.table(heads, [_row(view) for view in views])
+    else:
+        place.note(f"no request has changed many messages of {queue} lately")
+    return OK
+
+
+def _row(view: BulkView) -> tuple[object, ...]:
+    return (
+        view["bulk"],
+        view["action"],
+        view["state"],
+        view["changed"],
+        view["messages"],
+        term.moment(view["since"]),
+        view["by"],
+    )

@@ -1,0 +1,116 @@
+"""Many messages changed by one command, as an operator sees it."""
+
+import json
+
+import pytest
+from harness.cli import define, rq, running
+
+pytestmark = [pytest.mark.system, pytest.mark.long]
+
+WORK = """#!/bin/sh
+[ -e "$RQ_ROOT/good" ] || { echo "err the $RQ_PARAM1 is gone" >&3; exit 0; }
+echo "done fine" >&3
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bulk") / "root"
+    path.mkdir()
+    define(path, "work", WORK, num_workers=4)
+    with running(path):
+        yield path
+
+
+@pytest.fixture
+def failed(root):
+    """Messages that have failed: nine of a disk, three of a net; none is left of those
+    that came before."""
+    rq("delete", "--queue", "work", "--state", "err", "--yes", root=root)
+    (root / "good").unlink(missing_ok=True)
+    ids = [
+        rq("send", "work", "--id-only", "-p1", what, root=root).stdout.strip()
+        for what in ["disk"] * 9 + ["net"] * 3
+    ]
+    assert rq("wait", *ids, root=root).returncode == 8
+    return ids
+
+
+def ok(root, *words):
+    done = rq(*words, root=root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def counts(root):
+    return json.loads(ok(root, "ls", "work", "--count", "--json"))["work"]
+
+
+def test_all_that_failed_run_again_by_one_command(root, failed):
+    (root / "good").touch()
+    before = counts(root)["done"]
+    said = ok(root, "retry", "--queue", "work", "--state", "err", "--yes")
+    assert said == "work: 12 messages will run again\n"
+    ok(root, "wait", *failed)
+    assert counts(root)["done"] == before + 12
+    row = ok(root, "bulk", "ls", "work").splitlines()[1]
+    assert row.split()[1:5] == ["retry", "done", "12", "12"]
+
+
+def test_a_dry_run_shows_ten_and_changes_nothing(root, failed):
+    said = ok(root, "retry", "--queue", "work", "--dry-run").splitlines()
+    assert said[0] == "work: 12 messages in err would match"
+    shown = [line.strip().rpartition("/")[2] for line in said[1:11]]
+    assert set(shown) < set(failed)
+    assert said[11:] == ["  and 2 more"]
+    assert counts(root)["err"] == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (["--text", "net is"], 3),
+        (["--param1", "disk"], 9),
+        (["--older", "1h"], 0),
+        (["--cause", "script_err"], 0),
+    ],
+)
+def test_options_make_them_fewer(root, failed, words, number):
+    said = ok(root, "ack", "--queue", "work", *words, "--dry-run")
+    assert said.startswith(f"work: {number} messages in err would match")
+
+
+def test_without_a_terminal_it_wants_yes(root, failed):
+    done = rq("delete", "--queue", "work", "--state", "err", root=root)
+    assert done.returncode == 2
+    assert "Remove 12 messages for good" in done.stderr
+    assert "say --yes" in done.stderr
+    assert counts(root)["err"] == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["retry"], "say which: ID..., or --queue QUEUE"),
+        (["retry", "x", "--queue", "work"], "say which: ID..., or --queue QUEUE"),
+        (["delete", "--queue", "work"], "say --state STATE, too"),
+        (["ack", "--all", "work", "--queue", "work"], "say which"),
+        (["cancel", "--batch", "--queue", "work"], "say which: --batch ID..."),
+        (["retry", "--queue", "work", "--state", "done", "--yes"], "retry is for"),
+        (["retry", "--queue", "work", "--older", "soon"], "not a duration"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_sentence(root, words, said):
+    done = rq(*words, root=root)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_that_has_ended_cannot_be_cancelled(root, failed):
+    ok(root, "ack", "--queue", "work", "--yes")
+    [first, *_] = json.loads(ok(root, "bulk", "ls", "work", "--json"))
+    done = rq("bulk", "cancel", "work", first["bulk"], root=root)
+    assert done.returncode == 4
+    assert "is done already" in done.stderr
+    assert rq("bulk", "cancel", "work", "x", root=root).returncode == 3
