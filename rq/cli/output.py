@@ -12,6 +12,7 @@ from typing import BinaryIO
 from rq.cli import ids, owner, place, term, terminal
 from rq.errors import NoSuchMessage, OutcomeUnknown, Unreachable
 from rq.layout import JOB, STDIO_LOG, Root
+from rq.replies import MessageView
 from rq.spool import folders
 from rq.spool.folders import File
 from rq.states import FINAL, State
@@ -168,10 +169,18 @@ def _say_why(reader: owner.Reader, queue: str, msg_id: str, state: State) -> boo
         message = reader.message(queue, msg_id)
         if message.get("state") != State.QUE:
             return False
-        why = message["story"]["why"] if "story" in message else ""
-        place.note(f"it waits: {term.plain(why)}" if why else "it waits")
+        place.note(term.plain(f"it waits: {_why(message)}".rstrip(": ")))
         return True
     return False
+
+
+def _why(message: MessageView) -> str:
+    """Return why a message waits, and what a person has to do before it can start."""
+    story = message.get("story")
+    if story is None:
+        return ""
+    passes = story["todo"].startswith("Nothing")
+    return story["why"] if passes else f"{story['why']} {story['todo']}"
 
 
 def _print_from(file: File, offset: int, write: Write) -> int:

@@ -9,9 +9,11 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from rq.errors import Unreachable
 from rq.logs import fields
 from rq.proc import daemon, descriptors, turnlimit
 from rq.scripts.worker_protocol import Limits as WorkerLimits
+from rq.wording import duration
 from rq.work import stop_signals
 from rq.work.agent import Agent, Limits
 from rq.work.attempt import Attempt
@@ -85,12 +87,20 @@ async def _lives(options: Options, place: Place, null: int) -> None:
 async def _script(
     options: Options, place: Place, service: Service
 ) -> AsyncIterator[SharedScript]:
-    """Have the queue's script, as long as the block runs; RQError when it shares none."""
+    """Have the queue's script, as long as the block runs; RQError when it shares none, or
+    when its host does not answer for as long as the agent is to work."""
     shared = SharedScript(service, place.path / "script")
     if options.script is not None:
         yield shared
         return
-    await shared.fetch()
+    try:
+        async with asyncio.timeout(options.seconds):  # it is asked again without end
+            await shared.fetch()
+    except TimeoutError:
+        raise Unreachable(
+            f"{options.to.peer} has not given the script of queue {options.to.queue} in "
+            f"{duration(options.seconds or 0.0)}, for which this agent was to work"
+        ) from None
     following = asyncio.create_task(shared.follow())
     try:
         yield shared

@@ -82,3 +82,12 @@ def test_a_script_that_is_known_does_not_travel_again(host, tmp_path):
     first, known, changed, last = host.scripts_asked
     assert first is None
     assert known == changed != last == host.tag
+
+
+def test_an_agent_that_gets_no_script_ends_after_its_time(host, agent):
+    host.is_silent = True
+    ended = agent.once("--for", "1s")
+    assert ended.returncode == 6, ended.stderr
+    said = ended.stderr.splitlines()[-1]
+    assert "has not given the script of queue" in said
+    assert said.endswith("in 1.0 s, for which this agent was to work")
