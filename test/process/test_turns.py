@@ -10,6 +10,7 @@ import os
 import time
 
 import pytest
+from harness import lease_words
 from harness.queues import RunningQueue, kept, short
 from harness.spool import Owner
 from harness.waiting import wait_until
@@ -180,6 +181,22 @@ def begun(queue):
     word, view = asked_patiently(queue, "bulk", asked)
     assert word == "ok"
     return {"bulk": view["bulk"]}
+
+
+def test_words_about_large_messages_are_not_all_taken_in_one_turn(tmp_path):
+    """Each end of a leased message that runs again reads and writes a megabyte."""
+    made = RunningQueue(tmp_path / "root", "t", "obey", num_workers=0, pull={})
+    made.env[turnlimit.LIMIT] = LIMIT
+    text = "x" * 120_000
+    with kept(made) as queue:
+        for _ in range(50):
+            queue.send(**{f"param{number}": text for number in range(1, 9)})
+        taken = []
+        while len(taken) < 50:
+            taken += lease_words.lease(queue, count=50, seconds=900)
+        ended = lease_words.finish(queue, *taken, word="resend", delay=9999)
+        assert {row["state"] for row in ended} == {"que"}
+        assert long_turns(queue) == []
 
 
 # How each command is asked that may find much to do; several ways for some.

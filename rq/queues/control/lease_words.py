@@ -7,8 +7,10 @@ words never fails as a whole.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from rq import names
 from rq.access.roles import Role
@@ -17,7 +19,7 @@ from rq.message import Attachment, JsonObject
 from rq.nesting import Json
 from rq.queues import arguments
 from rq.queues.attempts.lease import Lease
-from rq.queues.concurrency.tasks import in_slices
+from rq.queues.concurrency.tasks import SLICE, in_slices
 from rq.queues.control.command import (
     Command,
     Context,
@@ -31,7 +33,6 @@ from rq.queues.leases import said
 from rq.replies import WordResult
 
 MOST = 1000  # tokens in one request
-FEW = 50  # words that are taken at once; more take turns with other requests
 LONGEST = 86_400.0  # seconds
 _NO_FILES: Mapping[str, Attachment] = {}
 
@@ -177,18 +178,29 @@ def _each_token(
 def _each(
     ctx: Context, items: Sequence[Json], act: Callable[[Json], WordResult]
 ) -> NowOrLater[Results]:
-    """Act on each item; answer a row for each, in their order."""
-    if len(items) > FEW:
-        return _in_turns(ctx, items, act)
-    return "ok", {"results": [_acted(item, act) for item in items]}
+    """Act on each item; answer a row for each, in their order. What takes longer than a
+    slice, be they many or large, takes turns with other requests."""
+    until = time.perf_counter() + SLICE
+    results: list[WordResult] = []
+    left = iter(items)
+    for item in left:
+        results.append(_acted(item, act))
+        if time.perf_counter() > until:
+            return _in_turns(ctx, left, act, results)
+    return "ok", {"results": results}
 
 
 async def _in_turns(
-    ctx: Context, items: Sequence[Json], act: Callable[[Json], WordResult]
+    ctx: Context,
+    left: Iterator[Json],
+    act: Callable[[Json], WordResult],
+    results: list[WordResult],
 ) -> Ok[Results]:
-    results: list[WordResult] = []
+    """Act on what is left, from the next turn on; `results` are those of before."""
+    ctx.owner.wake()
+    await asyncio.sleep(0)
     await in_slices(
-        items, lambda item: results.append(_acted(item, act)), ctx.owner.wake
+        left, lambda item: results.append(_acted(item, act)), ctx.owner.wake
     )
     return "ok", {"results": results}
 
