@@ -145,6 +145,18 @@ def test_a_copy_that_an_end_owes_comes_with_it(tmp_path):
         finish(queue, copy, word="done")
 
 
+def test_an_end_owes_no_more_copies_than_a_line_shall_hold(tmp_path):
+    with running_queue(tmp_path, num_workers=0, pull={}) as queue:
+        queue.send(**{f"param{number}": "x" * 100_000 for number in (1, 3, 4, 5, 6)})
+        [taken] = lease(queue)
+        copies = [{"dest": "t", "delay": 9999}] * 9
+        [row] = finish(queue, taken, word="done", dups=copies)
+        assert (row["ok"], row["kind"]) == (False, "too_large")
+        assert "its 9 copies have 45" in row["text"]
+        [row] = finish(queue, taken, word="done", dups=copies[:8])
+        assert row["state"] == "done"
+
+
 def test_a_queue_that_hands_out_leases_no_more_lets_nobody_wait(tmp_path):
     with running_queue(tmp_path, pull={}) as queue:
         msg_id = queue.send(due=time.time() + 9999)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rq import names
 from rq.causes import Cause
 from rq.config.settings import EXIT
-from rq.errors import BadMessage, Busy, NoSuchMessage, Unread
+from rq.errors import BadMessage, Busy, NoSuchMessage, TooLarge, Unread
 from rq.logs import fields
 from rq.message import Attachment, Message
 from rq.queues.attempts import outcome
@@ -30,6 +30,7 @@ from rq.states import Event, State
 from rq.wording import duration
 
 UNTAKEN, RELEASED = 5, 10  # times in a row that a message is given back uncounted
+MOST_COPIED = 4 * 1024 * 1024  # bytes of the copies that one end owes
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +58,13 @@ class Ends:
         """End a lease as its holder says; return where the message is now. `files` were
         handed in, and become attachments if it has ended well.
 
-        NoSuchQueue, Down or Closed when a copy that it owes would not be taken.
+        NoSuchQueue, Down or Closed when a copy that it owes would not be taken, TooLarge
+        when there are more of them than a line of the journal shall hold.
         """
         message = self._message(lease, finish.digest)
         if message is None:
             return self._where(lease)
+        _check_size(message, finish)
         owes = [self._copy(message, dup) for dup in finish.dups]
         decided = self._decide(lease, finish, message)
         facts = _facts(lease, decided)
@@ -231,6 +234,19 @@ class Ends:
 
     def _where(self, lease: Lease) -> State:
         return self._owner.spool.find(lease.msg_id) or State.GONE
+
+
+def _check_size(message: Message, finish: Finish) -> None:
+    """TooLarge when the copies of a message are too much for one end: all of them are in
+    its line, in memory and in each checkpoint until they are delivered."""
+    if not finish.dups:
+        return
+    size = len(finish.dups) * len(message.encode())
+    if size > MOST_COPIED:
+        raise TooLarge(
+            f"its {len(finish.dups)} copies have {size} bytes, at most {MOST_COPIED} can "
+            "be owed with one end; send large data as an attachment"
+        )
 
 
 def _of_lease(lease: Lease, word: str) -> LeaseFields:
