@@ -6,7 +6,8 @@ by `from_disk`, which is as strict about types. Unknown fields survive both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -174,24 +175,33 @@ def _from_fields(fields: JsonObject, msg_id: str, now: float) -> Message:
     params = {n: fields[n] for n in PARAMS if fields.get(n) is not None}
     for name, value in params.items():
         checks.check_param(name, value)
+    # Most messages have few of these: what is absent is not looked at.
+    others: dict[str, Any] = {
+        name: _CHECKS[name](fields, name) for name in fields if name in _CHECKS
+    }
     return Message(
         msg_id=msg_id,
         dest=checks.text(fields, "dest") or "",
         due=now if due is None or due == "" else checks.due(due),
-        src=checks.text(fields, "src"),
-        count=checks.whole(fields, "count", 0),
-        max_count=checks.whole(fields, "max_count", MAX_COUNT),
-        attempt=checks.whole(fields, "attempt", 0),
         params=params,
-        post_run_webhook=checks.urls(fields.get("post_run_webhook")),
-        orig_msg_id=checks.text(fields, "orig_msg_id"),
-        force_remote=bool(fields.get("force_remote")),
-        cloned_from=checks.text(fields, "cloned_from"),
-        dup=checks.text(fields, "dup"),
-        dups=checks.texts(fields, "dups"),
-        attachments=checks.attachments(fields.get("attachments")),
         extra={} if fields.keys() <= _KEPT else _extra(fields),
+        **others,
     )
+
+
+_CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
+    "src": checks.text,
+    "count": functools.partial(checks.whole, default=0),
+    "max_count": functools.partial(checks.whole, default=MAX_COUNT),
+    "attempt": functools.partial(checks.whole, default=0),
+    "post_run_webhook": lambda fields, name: checks.urls(fields[name]),
+    "orig_msg_id": checks.text,
+    "force_remote": lambda fields, name: bool(fields[name]),
+    "cloned_from": checks.text,
+    "dup": checks.text,
+    "dups": checks.texts,
+    "attachments": lambda fields, name: checks.attachments(fields[name]),
+}
 
 
 def _extra(fields: JsonObject) -> JsonObject:

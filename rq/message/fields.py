@@ -81,6 +81,8 @@ def _seconds(value: float | str) -> float | None:
 def whole(fields: JsonObject, name: str, default: int) -> int:
     """Return a whole number from 0 up, given as one or as its digits."""
     value = fields.get(name)
+    if is_whole(value):
+        return value
     if value is None or value == "":
         return default
     digits = value.strip() if isinstance(value, str) else ""
