@@ -89,13 +89,15 @@ class RootConfig:
     @property
     def base_url(self) -> str:
         """`http://HOST:PORT/` with the relative root, ending in a slash."""
-        return f"{self.scheme}://{self.host}:{self.port}{self.relative_root}"
+        return self._url(self.host)
 
     @property
     def page_url(self) -> str:
         """Where a browser on this machine finds the web."""
         everywhere = self.addr in ("", "0.0.0.0", "::")
-        name = self.host if everywhere else self.addr
+        return self._url(self.host if everywhere else self.addr)
+
+    def _url(self, name: str) -> str:
         place = f"[{name}]" if ":" in name and not name.startswith("[") else name
         return f"{self.scheme}://{place}:{self.port}{self.relative_root}"
 

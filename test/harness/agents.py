@@ -22,6 +22,7 @@ class Agent:
         self.script = path / "script"
         self.dir = path / "dir"
         self.process = None
+        self.root = None  # where config/peers.json is
 
     def runs(self, script, config=""):
         self.script.mkdir(exist_ok=True)
@@ -32,7 +33,8 @@ class Agent:
             (self.script / "config.json").write_text(config)
 
     def command(self, *words):
-        at = [sys.executable, "-m", "rq.cli", "work", self.host.url]
+        root = [] if self.root is None else ["--root", str(self.root)]
+        at = [sys.executable, "-m", "rq.cli", *root, "work", self.host.url]
         return [*at, "--dir", str(self.dir), "--grace", "2", *words]
 
     def once(self, *words, file_limit=-1):

@@ -6,6 +6,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,11 +37,11 @@ class LeaseHost:
         self.instead: dict[str, Callable[[Any], Answer | None]] = {}
         self.is_silent = False  # it hangs up on everybody
         self._count = 0
-        self.port = 0
+        self.origin = ""  # its URL without a path
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/q/far"
+        return f"{self.origin}/q/far"
 
     def give(self, files: dict[str, bytes] | None = None, **params: Any) -> str:
         """Let a message wait for a worker; return its token."""
@@ -167,14 +169,26 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
 
+def _server(address: str) -> type[ThreadingHTTPServer]:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return type("Server", (ThreadingHTTPServer,), {"address_family": family})
+
+
 @contextlib.contextmanager
-def lease_host() -> Iterator[LeaseHost]:
+def lease_host(
+    address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> Iterator[LeaseHost]:
     """Serve until the block ends."""
     host = LeaseHost()
     handler = type("Handler", (_Handler,), {"host": host})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _server(address)((address, 0), handler)
     server.daemon_threads = True
-    host.port = server.server_address[1]
+    scheme = "http"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        scheme = "https"
+    place = f"[{address}]" if ":" in address else address
+    host.origin = f"{scheme}://{place}:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from harness.agents import QUIET
-from harness.checkout import CHECKOUT
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "a/b", "..", ""])
@@ -128,12 +125,8 @@ def test_a_refused_login_is_said_in_a_sentence(host, agent):
 
 
 def test_a_root_that_is_none_is_named(agent, tmp_path):
-    command = agent.command("--once")
-    at = command.index("work")
-    words = [*command[:at], "--root", str(tmp_path / "nowhere"), *command[at:]]
-    ended = subprocess.run(
-        words, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
-    )
+    agent.root = tmp_path / "nowhere"
+    ended = agent.once()
     assert ended.returncode == 1
     [said] = ended.stderr.splitlines()
     assert said.startswith("rq: --root ")
