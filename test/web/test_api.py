@@ -342,6 +342,10 @@ def test_what_http_refuses_has_no_kind(web):
     place = f"{API}/demo/messages"
     assert "application/json" in refused(post(web, place, b"a=b", "text/plain"), 415)
     refused(post(web, place, b'"' + b"x" * 3_000_000 + b'"'), 413)
+    packed = refused(post(web, place, b"\x1f\x8b", Content_Encoding="gzip"), 415)
+    assert "Content-Encoding gzip" in packed
+    lines = f"{API}/demo/messages/bulk"
+    refused(post(web, lines, b"\x1f\x8b", LINES, Content_Encoding="gzip"), 415)
     refused(web.ask("PUT", place), 405)
     refused(web.get("/api/v1/nothing"), 404)
     refused(web.get("/api/v1/nothing", Accept=BROWSER), 404)
