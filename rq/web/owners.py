@@ -16,7 +16,7 @@ from typing import TypeAlias, cast
 import orjson
 
 from rq import client, names, wire
-from rq.errors import NoSuchQueue, OutcomeUnknown, RQError, Unreachable
+from rq.errors import Busy, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 from rq.nesting import Json
 from rq.web.line import DEADLINE, Broken, Line, ask_once
@@ -28,6 +28,7 @@ class ClientGone(Exception):
 
 Reply: TypeAlias = Sequence[Json]  # ["ok", VALUE] or ["fail", TEXT]
 
+_STOPS = "the web stops, and this wait with it: ask again"
 LONG = 3600.0  # of what copies or syncs files
 _CREATES = frozenset({"create_message", "prep_message", "single_que", "prepare_txn"})
 _LEASES = frozenset({"lease", "start", "renew", "progress", "log", "finish", "release"})
@@ -60,6 +61,7 @@ class Owners:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._lines: dict[tuple[str, str], asyncio.Future[Line]] = {}
+        self._stopping = asyncio.Event()
 
     async def ask(self, queue: str, command: str, arg: object = b"") -> Reply:
         """Return the whole reply of a queue's owner, as the socket gives it.
@@ -92,19 +94,23 @@ class Owners:
         seconds: float,
         gone: asyncio.Event,
     ) -> Json:
-        """As `demand`, of what may take so many seconds; ClientGone when `gone` is set
-        before: then the owner hears it as well, by the end of the line."""
+        """As `demand`, of what may take so many seconds. ClientGone when `gone` is set
+        before, Busy when this process stops: then the owner hears it as well, by the end
+        of the line."""
         payload = command.encode() + b" " + client.encode_arg(arg)
         async with self.line(queue) as line:
             answer = line.ask(payload, seconds + DEADLINE)
-            left = asyncio.ensure_future(gone.wait())
+            events = gone, self._stopping
+            left, stops = (asyncio.ensure_future(event.wait()) for event in events)
             try:
-                await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+                ends = answer, left, stops
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if not answer.done():
-                    raise ClientGone
+                    raise ClientGone if gone.is_set() else Busy(_STOPS)
                 return cast(Json, client.demanded(orjson.loads(answer.result())))
             finally:
                 left.cancel()
+                stops.cancel()
                 answer.cancel()  # else its failure is an error that nobody takes
 
     async def demand_long(self, queue: str, command: str, arg: object) -> Json:
@@ -176,6 +182,10 @@ class Owners:
             return OutcomeUnknown(f"queue {queue} did not answer within {seconds:g} s")
         except RQError as error:
             return error
+
+    def end_waits(self) -> None:
+        """Let nobody wait any more: this process stops."""
+        self._stopping.set()
 
     def close(self) -> None:
         for opening in self._lines.values():

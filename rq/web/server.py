@@ -218,13 +218,14 @@ class _Counted:
 
 
 async def _drain(counted: _Counted) -> None:
-    """End streams at once, wait for answers, then end without waiting for the idle.
+    """End streams and long polls at once, wait for answers, then end without waiting for the idle.
 
     SIGQUIT is gunicorn's word for that; connections that only stay open would be
     waited for otherwise.
     """
     if counted.site.livelog is not None:
         counted.site.livelog.close()
+    counted.site.owners.end_waits()
     while counted.active:
         await asyncio.sleep(_POLL)
     os.kill(os.getpid(), signal.SIGQUIT)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -163,6 +165,20 @@ def test_a_client_that_hangs_up_while_it_waits_is_no_error(web):
     web.send(name)
     assert leased(web, name, wait=5)
     assert log.read_text() == before
+
+
+def test_a_wait_is_answered_when_the_web_stops(web):
+    """Its worker would else read half a connection, and wait for no answer."""
+    name = pulled(web)
+    with contextlib.closing(asking(web, name, {"wait": 60, "label": "stays"})) as line:
+        wait_until(lambda: heard_of(web, name, "stays"))
+        pid = web.daemon.child("web")["pid"]
+        os.kill(pid, signal.SIGTERM)
+        answer = line.makefile("rb").read()
+    wait_until(lambda: web.daemon.child("web")["pid"] not in (pid, None), 60)
+    web.daemon.until_up("web")
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b"the web stops, and this wait with it: ask again" in answer
 
 
 def asking(web, name, wanted):
