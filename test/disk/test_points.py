@@ -1,4 +1,4 @@
-"""The index of a queue that cannot be written: told, and nothing is left of it."""
+"""Checkpoints and the index beside them: what waits, and what cannot be written."""
 
 import asyncio
 import threading
@@ -9,6 +9,7 @@ import pytest
 from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.health import Health
+from rq.spool import checkpoint
 
 
 @pytest.fixture
@@ -59,3 +60,20 @@ def test_the_end_waits_for_an_index_that_a_thread_puts_in_its_place(
         assert owner.queue.index.exists()
     finally:
         go_on.set()
+
+
+def test_a_checkpoint_asks_for_no_turns_while_folders_rest(owner, points, monkeypatch):
+    """The loop looks after them by itself, now and then."""
+    monkeypatch.setattr(checkpoint, "AFTER_SECONDS", 0.0)
+    msg_id = owner.submit()
+    owner.spool.commit()
+    points.committed()
+    assert points.mind()  # there is a folder to be made
+    owner.spool.claim(msg_id, 0)
+    owner.spool.rest(msg_id)
+    owner.spool.commit()
+    owner.spool.settle_some(1.0)
+    assert owner.spool.rests
+    assert not points.mind()
+    owner.apply()
+    assert not owner.spool.checkpoint_waits

@@ -189,3 +189,16 @@ def test_an_end_while_a_file_is_handed_in_is_told_to_wait(tmp_path):
             assert (row["ok"], row["kind"]) == (False, "busy")
             assert line.receive()[1]["ok"]
         assert finish(queue, taken, word="done")[0]["state"] == "done"
+
+
+def test_messages_that_wait_for_a_key_hide_none_behind_them(tmp_path):
+    """More of them than are looked at in one go."""
+    settings = {"blocking_params": [1], "num_workers": 0, "pull": {}}
+    with running_queue(tmp_path, **settings) as queue:
+        same = [{"dest": "t", "param1": "a"} for _ in range(1300)]
+        queue.ok("create_messages", {"messages": [*same, {"dest": "t", "param1": "b"}]})
+        first, second = lease(queue), lease(queue)
+        assert [one["message"]["param1"] for one in first + second] == ["a", "b"]
+        assert lease(queue) == []
+        finish(queue, *first, word="done")
+        assert [one["message"]["param1"] for one in lease(queue, count=5)] == ["a"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import time
 from pathlib import Path
 
@@ -150,3 +151,23 @@ def test_a_queue_that_does_not_answer_lets_nobody_tell_of_a_script(queue):
     shown = offline.message(root, queue.dir.name, taken["msg_id"], "RQ is not running")
     assert shown["state"] == "run"
     assert "script" not in shown["story"]["what"] + shown["story"]["why"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_answers_to_one_request_one_may_be_lost(queue, first):
+    """Neither is read to its end; the asker of one of them hangs up."""
+    large = {f"param{number}": "x" * 130_000 for number in (1, 3, 4)}
+    for number in range(9):
+        queue.send(param2=number, **large)
+    asked = {"count": 9, "request": "r", "label": "blue"}
+    with contextlib.ExitStack() as stack:
+        lines = [stack.enter_context(old_line(queue.dir.socket)) for _ in range(2)]
+        for line in lines:
+            line.send("lease", asked)
+            select.select([line], [], [], 20)
+        lost, other = lines if first else reversed(lines)
+        lost.close()
+        for _ in range(3):  # by then the owner has heard of it
+            queue.ok("leases")
+        rows = say(queue, "start", *other.receive()[1]["leases"])
+    assert [row["ok"] for row in rows] == [True] * 9

@@ -31,12 +31,14 @@ class Lease:
     wait_us: int | None
     message: Message | None  # None: it is read again when it is needed
     noted: float  # when the journal was last told that it goes on
+    size: int = 0  # bytes of its message, when it was claimed
     queued: float = 0.0  # the moment by which it stands in the order of deadlines
     text: str = ""  # the last progress
     fraction: float | None = None
     logged: int | None = None  # bytes of its log, if it has begun or was looked for
     restored: bool = False  # by a start of the queue: its log may have begun before
     hands_in: bool = False  # files, which lie in the folder of its message
+    answers: int = 1  # in how many answers its token stands that were not lost
     announced: bool = False  # a long poll has told that it was cancelled
 
     @property

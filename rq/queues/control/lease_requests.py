@@ -28,7 +28,8 @@ MOST_SLOTS = 1_000_000
 
 
 def lease(ctx: Context, arg: bytes) -> NowOrLater[GrantsView]:
-    """Lease what is due; with `wait`, as soon as something is."""
+    """Lease what is due; with `wait`, as soon as something is. Many messages may have to
+    be looked at that wait for others: those who ask meanwhile have their turns."""
     request = object_in(arg)
     wanted = _wanted(ctx, request)
     wait = arguments.seconds(request, "wait", 0.0, 0.0, LONGEST_WAIT)
@@ -36,7 +37,8 @@ def lease(ctx: Context, arg: bytes) -> NowOrLater[GrantsView]:
     _hear(ctx, wanted.by, request)
     granted = ctx.leases.take(wanted, key) if wanted.count else []
     news = ctx.leases.cancelled(wanted.by)
-    if wait and not granted and not news:
+    looks_on = bool(wanted.count) and ctx.leases.grants.looks_on
+    if (wait or looks_on) and not granted and not news:
         return _when_due(ctx, wanted, wait, key)
     ctx.connection.if_lost(functools.partial(ctx.leases.give_back, granted))
     return "ok", _grants(ctx, granted, news)

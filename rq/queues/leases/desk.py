@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from rq.config.settings import PULL
 from rq.errors import RQError
 from rq.message import Attachment
 from rq.queues.attempts.lease import Lease, digest
-from rq.queues.leases import grants, past, said
+from rq.queues.leases import grants, message, past, said
 from rq.queues.leases.ends import Ends
 from rq.queues.leases.expiry import Expiry
 from rq.queues.leases.grants import Granted, Grants, Wanted
@@ -24,6 +25,7 @@ from rq.queues.owner.owner import Owner
 from rq.spool import Held
 from rq.states import State
 
+LOOKING = 10.0  # seconds that who does not wait may have to until all was looked at
 SLICE = 0.02  # seconds of the processor that claims take in one go
 LOOKS = 16  # claims between two looks at the clock
 MOST_BYTES = 4 * 1024 * 1024  # of messages in one answer; one more may make it longer
@@ -43,7 +45,8 @@ class Desk:
         self.results = Results(owner.spool, owner.loop, owner.pools.files)
         self._ends = Ends(owner, self._output, self.results)
         self._expiry = Expiry(owner, self._ends)
-        self._repeated = Repeated(owner.leases)
+        read = functools.partial(message.read, owner.spool)
+        self._repeated = Repeated(owner.leases, read)
         self._waiters = Waiters(owner.loop, self._claim)
         # Renewals that the journal is still to be told of, by their seconds.
         self._renewed: dict[float, list[Held]] = {}
@@ -69,9 +72,11 @@ class Desk:
         self._repeated.keep(by, request, granted)
 
     async def wait(self, waiter: Waiter, seconds: float) -> None:
-        """Wait for something to lease, for news of leases that he holds, or so long."""
+        """Wait for something to lease, for news of leases that he holds, or so long; 0:
+        until all that is due was looked at."""
+        waiter.impatient = not seconds
         self._owner.wake()  # a turn knows when the next message is due
-        await self._waiters.wait(waiter, seconds)
+        await self._waiters.wait(waiter, seconds or LOOKING)
 
     def serve(self) -> float | None:
         """Lease what is due to those who wait; return when to look again."""
@@ -82,6 +87,8 @@ class Desk:
             return None
         if self._waiters.serve():
             return self._owner.spool.clock()
+        if not self.grants.looks_on:
+            self._waiters.end_impatient()
         return self.grants.later
 
     def _claim(self, wanted: Wanted) -> list[Granted]:
@@ -89,7 +96,7 @@ class Desk:
         granted = []
         for grant in self.grants.claim(wanted):
             granted.append(grant)
-            size += grant.size
+            size += grant.lease.size
             if size > MOST_BYTES:
                 break
             # Not each time: to ask for this clock takes as long as a claim.
@@ -106,6 +113,9 @@ class Desk:
             lease = self._leases.held(grant.lease.held.token)
             if lease is None or lease.started:
                 continue
+            lease.answers -= 1
+            if lease.answers:
+                continue  # another answer to the same request tells of it
             text = f"{lease.by} hung up before it was told of its lease"
             try:
                 self._ends.not_taken(lease, text)

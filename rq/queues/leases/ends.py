@@ -17,6 +17,7 @@ from rq.queues.attempts import outcome
 from rq.queues.attempts.lease import Lease
 from rq.queues.attempts.outcome import WELL, Outcome
 from rq.queues.delivery import copies, owed
+from rq.queues.leases import message as leased
 from rq.queues.leases import said
 from rq.queues.leases.output import Output
 from rq.queues.leases.results import Results
@@ -209,12 +210,9 @@ class Ends:
         in err by now, by the word of its holder. Unread: that is not known for now. Busy:
         a file is handed in."""
         self._check_free(lease)
-        if lease.message is not None:
-            return lease.message
         spool, msg_id = self._owner.spool, lease.msg_id
-        entry = spool.entry(msg_id)
         try:
-            message = spool.read(msg_id)
+            return leased.read(spool, lease)
         except Unread:
             raise
         except (BadMessage, NoSuchMessage) as error:
@@ -224,7 +222,6 @@ class Ends:
             line = _of_lease(lease, word)
             lost_attempts.fail_malformed(spool, msg_id, str(error), line)
             return None
-        return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)
 
     def _check_free(self, lease: Lease) -> None:
         if self._owner.spool.entry(lease.msg_id).busy:

@@ -41,7 +41,6 @@ class Granted:
     token: str
     lease: Lease
     message: Message
-    size: int  # bytes of the message
 
 
 class Grants:
@@ -52,6 +51,8 @@ class Grants:
         self._lacks_until = 0.0  # before then nothing is claimed
         # When there may be more to claim, as `claim` has found; None: nobody knows.
         self.later: float | None = None
+        # Whether `claim` has stopped before it has looked at all that is due.
+        self.looks_on = False
 
     @property
     def seconds(self) -> float:
@@ -93,7 +94,7 @@ class Grants:
 
     def claim(self, wanted: Wanted) -> Iterator[Granted]:
         """Claim what is due, one after the other, as long as it is asked for."""
-        number, self.later = 0, self._owner.spool.clock()
+        number, self.later, self.looks_on = 0, self._owner.spool.clock(), False
         while number < wanted.count and not self._owner.spool.group_full:
             if self.why_none() is not None:
                 self.later = None  # there is a turn when that changes
@@ -120,6 +121,7 @@ class Grants:
         except Unread as error:
             self._lacks(error)
             return None
+        self.looks_on = msg_id is None and self.later is not None and self.later <= now
         return msg_id
 
     def _tried(self, msg_id: str, wanted: Wanted) -> Granted | None:
@@ -154,12 +156,12 @@ class Grants:
             spool.rest(msg_id)  # nobody needs its folder yet
         backlog.gather_riders(msg_id, group)
         backlog.take_key(line.get("key"), msg_id)
-        size = len(message.encode())
         lease = self._lease(message, wanted, wait_us)
-        if size <= KEPT_BYTES and len(owner.leases) < KEPT:
+        lease.size = len(message.encode())
+        if lease.size <= KEPT_BYTES and len(owner.leases) < KEPT:
             lease.message = message
         owner.leases.add(lease)
-        return Granted(token=secret, lease=lease, message=message, size=size)
+        return Granted(token=secret, lease=lease, message=message)
 
     def _line(self, msg_id: str, wanted: Wanted) -> LeaseFields:
         """Return what the claim's line tells; Unread: that is not known for now."""

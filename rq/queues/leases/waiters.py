@@ -20,6 +20,7 @@ class Waiter:
     ended: asyncio.Future[None]
     granted: list[Granted] = field(default_factory=list)
     lost: bool = False  # he has hung up
+    impatient: bool = False  # he waits only until all that is due was looked at
 
     def end(self) -> None:
         """Let him be answered with what there is."""
@@ -82,6 +83,12 @@ class Waiters:
             if time.perf_counter() > until:
                 return True
         return False
+
+    def end_impatient(self) -> None:
+        """Let those be answered who wait for no message to come."""
+        for waiter in list(self._hungry):
+            if waiter.impatient:
+                waiter.end()
 
     def call(self, by: str) -> None:
         """Let those be answered who wait under a name: there is news for them."""

@@ -53,7 +53,8 @@ class Checkpoints:
             self._first_open = time.monotonic()
 
     def mind(self) -> bool:
-        """Move a checkpoint on; return whether it waits for folders that can be made."""
+        """Move a checkpoint on; return whether it waits for folders that can be made now:
+        of those that rest until later the loop knows."""
         if self._index is not None and not self._spool.pending:
             self._write_index()  # of what is durable only
         if self._syncing is not None:
@@ -62,7 +63,7 @@ class Checkpoints:
             self._begin_checkpoint()
         spool = self._spool
         if self._point is None or spool.checkpoint_waits:
-            return self._point is not None and not spool.stuck
+            return self._point is not None and not spool.stuck and not spool.rests
         loop = asyncio.get_running_loop()
         self._syncing = self._threads.submit(
             checkpoint.finish, spool.dir_fd, spool.queue, self._point
