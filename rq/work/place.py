@@ -66,7 +66,7 @@ def default_base() -> Path:
 def open_place(base: Path, to: Target) -> Place:
     """Take the first directory that no other agent has; end the scripts that an earlier
     agent left there. Refused when it cannot be used."""
-    name = _ODD.sub("_", f"{to.host}_{to.port}_{to.queue}")
+    name = _name(to)
     try:
         for number in range(MOST):
             path = base / name / str(number)
@@ -80,6 +80,13 @@ def open_place(base: Path, to: Target) -> Place:
             f"{base} cannot be used ({why}): name another directory with --dir"
         ) from None
     raise Busy(f"{MOST} agents work in {base / name}: name another one with --dir")
+
+
+def _name(to: Target) -> str:
+    """Return what no other queue's directory is called: what an agent could not hand in
+    there is for this queue alone. Several RQs may be behind one proxy."""
+    name = _ODD.sub("_", f"{to.host}_{to.port}_{to.queue}")
+    return f"{name}~{_ODD.sub('_', to.prefix.strip('/'))}" if to.prefix else name
 
 
 def _taken(path: Path, lock: int) -> Place:
