@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import orjson
 
@@ -18,6 +19,8 @@ from rq.errors import RQError, Unreachable
 from rq.kinds import HEADER, PASSING, Kind, kind_of
 from rq.nesting import from_json
 from rq.work.http import Reply, Request
+
+Heard = TypeVar("Heard")
 
 FIRST, LONGEST = 0.1, 5.0  # seconds between tries
 _PASSING = frozenset({429, 500, 502, 503, 504})
@@ -47,21 +50,23 @@ class Link:
         status is. After `patience` seconds (None: never) Unreachable."""
         try:
             async with asyncio.timeout(patience):
-                return await self._ask_on(request)
+                return await self.say(request, _as_it_came)
         except TimeoutError:
             raise Unreachable(self._said) from None
 
-    async def _ask_on(self, request: Request) -> Reply:
+    async def say(self, request: Request, read: Callable[[Reply], Heard]) -> Heard:
+        """Return what `read` makes of an answer that will not pass. Where `read` raises
+        Unreachable it is none, say a page of a proxy, and the same is said again."""
         while True:
             try:
                 reply = await self._ask(request)
+                if not _passes(reply):
+                    heard = read(reply)
+                    self._is_back()
+                    return heard
+                why = f"{self._name}: {failure_of(reply)}"
             except Unreachable as error:
                 why = str(error)
-            else:
-                if not _passes(reply):
-                    self._is_back()
-                    return reply
-                why = f"{self._name}: {failure_of(reply)}"
             await self._lose(why)
 
     async def _lose(self, why: str) -> None:
@@ -77,6 +82,10 @@ class Link:
         if self._said:
             self._said = ""
             log.info("%s answers again", self._name)
+
+
+def _as_it_came(reply: Reply) -> Reply:
+    return reply
 
 
 def _passes(reply: Reply) -> bool:

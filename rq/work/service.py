@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 import rq
-from rq.errors import BadInput
+from rq.errors import BadInput, Unreachable
 from rq.nesting import Json
 from rq.outbound.peers import Target
 from rq.work import answers
@@ -41,6 +42,7 @@ class Service:
     def __init__(self, to: Target, link: Link, about: Mapping[str, Json]) -> None:
         """`about` tells of this worker with each request for leases: label, slots."""
         self._link = link
+        self._peer = to.peer
         self._about = {**about, "version": rq.__version__}
         self._queue = f"{to.prefix}/api/v1/queues/{to.queue}"
         self._files = to.path(to.queue)  # of messages, for all who may look
@@ -51,7 +53,10 @@ class Service:
         """Return what there is to do; RQError when nothing will ever be given."""
         body = {**self._about, "count": wanted.count, "wait": wanted.wait}
         body |= {"busy": wanted.busy, "request": wanted.request}
-        reply = await self._post("leases", body, wanted.wait, wanted.patience)
+        request = self._posted("leases", body, wanted.wait)
+        reply = await self._link.ask(request, wanted.patience)
+        if reply.status != 200:
+            raise failure_of(reply)
         offer = answers.offer(reply.body, time.time(), reply.sent)
         if len(offer.leases) + len(offer.refused) > wanted.count:
             raise BadInput(f"the answer has more than {wanted.count} leases")
@@ -81,8 +86,13 @@ class Service:
     async def _bulk(
         self, word: str, body: Mapping[str, Json], count: int
     ) -> list[Result]:
-        reply = await self._post(f"leases/{word}", body)
-        return answers.results(reply.body, count, reply.sent)
+        def read(reply: Reply) -> list[Result]:
+            if reply.status != 200:
+                raise failure_of(reply)
+            with self._understood():
+                return answers.results(reply.body, count, reply.sent)
+
+        return await self._link.say(self._posted(f"leases/{word}", body), read)
 
     # ---- about one token
 
@@ -118,10 +128,29 @@ class Service:
     async def _single(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> Result:
-        reply = await self._ask(method, path, headers, body)
-        if reply.status != 200 and reply.status not in _GONE:
-            raise failure_of(reply)
-        return answers.one_result(reply.body, reply.sent)
+        def read(reply: Reply) -> Result:
+            if reply.status != 200 and reply.status not in _GONE:
+                raise failure_of(reply)
+            with self._understood():
+                return answers.one_result(reply.body, reply.sent)
+
+        request = Request(
+            method=method,
+            path=f"{self._queue}/{path}",
+            headers=headers,
+            body=body,
+            patience=MARGIN * 4,
+        )
+        return await self._link.say(request, read)
+
+    @contextlib.contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Take what a word is answered for no answer, if it is none of an RQ."""
+        try:
+            yield
+        except BadInput as error:
+            text = f"{self._peer}: what answers is no RQ: {error}"
+            raise Unreachable(text) from None
 
     # ---- files
 
@@ -159,34 +188,13 @@ class Service:
 
     # ---- asking
 
-    async def _post(
-        self,
-        path: str,
-        body: Mapping[str, Json],
-        wait: float = 0.0,
-        patience: float | None = None,
-    ) -> Reply:
-        request = Request(
+    def _posted(
+        self, path: str, body: Mapping[str, Json], wait: float = 0.0
+    ) -> Request:
+        return Request(
             method="POST",
             path=f"{self._queue}/{path}",
             headers=JSON,
             body=encoded(body),
             patience=wait + MARGIN,
-        )
-        reply = await self._link.ask(request, patience)
-        if reply.status != 200:
-            raise failure_of(reply)
-        return reply
-
-    async def _ask(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes
-    ) -> Reply:
-        return await self._link.ask(
-            Request(
-                method=method,
-                path=f"{self._queue}/{path}",
-                headers=headers,
-                body=body,
-                patience=MARGIN * 4,
-            )
         )

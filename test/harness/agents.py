@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import signal
 import subprocess
 import sys
+import tarfile
 
 from harness.checkout import CHECKOUT
 from harness.waiting import wait_until
@@ -78,3 +80,19 @@ def sleeping(agent, host):
 
 def pid_of(agent):
     return int(wait_until((agent.path / "pid").read_text))
+
+
+def tar_of(*members):
+    """Return the tar of a script, as a queue shares it."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return data.getvalue()
+
+
+def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.linkname = kind, mode, target
+    return info

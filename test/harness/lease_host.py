@@ -35,7 +35,9 @@ class LeaseHost:
         self.visits = 0  # requests, also those that it hung up on
         # A word, say `leases/start`: what is answered in the place of the usual.
         self.instead: dict[str, Callable[[Any], Answer | None]] = {}
+        self.half: set[str] = set()  # words whose next answer breaks off
         self.is_silent = False  # it hangs up on everybody
+        self._leased: dict[str, Any] = {}  # by request
         self._count = 0
         self.origin = ""  # its URL without a path
 
@@ -107,6 +109,8 @@ class LeaseHost:
 
     def _lease(self, asked: Any) -> Any:
         self.asked.append(asked)
+        if asked["request"] in self._leased:
+            return self._leased[asked["request"]]
         self.polls.append(time.monotonic())
         until = self.polls[-1] + asked["wait"]
         while asked["count"] and not self.waiting and time.monotonic() < until:
@@ -116,7 +120,10 @@ class LeaseHost:
         count = asked["count"]
         given, self.waiting = self.waiting[:count], self.waiting[count:]
         why = None if given else "nothing is due"
-        return {"leases": given, "why": why, "cancels": self.cancels}
+        answer = {"leases": given, "why": why, "cancels": self.cancels}
+        if given:
+            self._leased[asked["request"]] = answer
+        return answer
 
     def _results(self, word: str, asked: Any) -> list[Any]:
         items = asked.get("tokens") or asked["finishes"]
@@ -153,6 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         status, value = self.host.answer(self.command, self.path, self.headers, body)
+        word = self.path.rpartition("/")[2]
+        breaks_off = word in self.host.half
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
         with contextlib.suppress(OSError):
             self.send_response(status)
@@ -160,7 +169,10 @@ class _Handler(BaseHTTPRequestHandler):
             if self.path.endswith("/script"):
                 self.send_header("ETag", self.host.tag)
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(data[: len(data) // 2] if breaks_off else data)
+        if breaks_off:
+            self.host.half.discard(word)
+            self.close_connection = True
 
     def __getattr__(self, name: str) -> Any:
         """Answer every method alike: `do_GET`, `do_POST`, …"""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import tarfile
 
 import pytest
-from harness.agents import QUIET
+from harness.agents import QUIET, member, tar_of
 
 from rq.outbound import addresses, peers
 from rq.outbound.peers import Peer
@@ -15,21 +14,6 @@ from rq.work.http import Http
 from rq.work.link import Link
 from rq.work.service import Service
 from rq.work.shared_script import SharedScript
-
-
-def tar_of(*members):
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as tar:
-        for info, content in members:
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return data.getvalue()
-
-
-def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
-    info = tarfile.TarInfo(name)
-    info.type, info.mode, info.linkname = kind, mode, target
-    return info
 
 
 def test_a_shared_script_is_fetched_and_run(host, agent):
