@@ -44,6 +44,7 @@ SCREENS = {
     "history": "/history",
     "history of a queue": "/q/thumbnails/history?range=day",
     "timers": "/timers",
+    "timer": "/timers/hourly-report",
     "system": "/system",
     "new message": "/q/video-encode/new_message",
     "new queue": "/new_queue",
