@@ -10,7 +10,7 @@ from rq import elsewhere
 from rq.cli import OK, owner, place, term
 from rq.errors import RQError
 from rq.layout import Root
-from rq.replies import LeasesView
+from rq.replies import LeasesView, RemoteWorker
 
 
 def worker(root: Root, words: list[str]) -> int:
@@ -21,7 +21,7 @@ def worker(root: Root, words: list[str]) -> int:
     term.json_option(listing)
     args = parser.parse_args(words)
     views = _views(root, args.queue)
-    rows = [{"queue": queue, **row} for queue, view in views for row in view["workers"]]
+    rows = [{"queue": queue, **row} for queue, view in views for row in _sorted(view)]
     if args.json:
         term.print_json(rows)
         return OK
@@ -54,6 +54,11 @@ def _views(root: Root, queue: str | None) -> list[tuple[str, LeasesView]]:
 
 def _of(root: Root, queue: str) -> LeasesView:
     return cast(LeasesView, owner.demand(root, queue, "leases", {"limit": 1}))
+
+
+def _sorted(view: LeasesView) -> list[RemoteWorker]:
+    """Return workers by their names, those that are gone last."""
+    return sorted(view["workers"], key=lambda row: (not row["there"], row["by"]))
 
 
 def _cells(row: Mapping[str, object]) -> tuple[object, ...]:

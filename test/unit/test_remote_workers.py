@@ -4,7 +4,7 @@ import pytest
 
 from rq.queues.attempts.lease import Lease
 from rq.queues.attempts.leases import Leases
-from rq.queues.attempts.remote_workers import FORGOTTEN, THERE, RemoteWorkers
+from rq.queues.attempts.remote_workers import FORGOTTEN, MOST_ROWS, THERE, RemoteWorkers
 from rq.spool import Held
 
 
@@ -62,7 +62,7 @@ def test_who_asks_is_there_until_he_has_not_asked_for_a_while(workers, clock):
     assert facts(workers) == (0, 2, clock.now)
     clock.now += 2
     assert facts(workers) == (0, 1, clock.now - 2)
-    assert [row["there"] for row in workers.rows()] == [False, True]
+    assert [row["there"] for row in workers.rows()] == [True, False]
     clock.now += THERE
     assert facts(workers) == (0, 0, clock.now - THERE - 2)
     assert not workers.are_there()
@@ -96,3 +96,11 @@ def test_a_start_of_the_queue_forgets_who_asked_and_not_who_holds_something(
     assert facts(workers) == (2, 1, None)
     [row] = workers.rows()
     assert (row["by"], row["busy"], row["last_heard"]) == ("ann/blue", 2, None)
+
+
+def test_of_many_workers_those_are_listed_that_asked_last(workers):
+    for number in range(MOST_ROWS + 5):
+        workers.hear(f"ann/{number}", 1, "", "")
+    rows = workers.rows()
+    assert (len(rows), rows[0]["by"]) == (MOST_ROWS, f"ann/{MOST_ROWS + 4}")
+    assert workers.facts(7)["workers"] == MOST_ROWS + 5

@@ -33,6 +33,7 @@ class Leases:
         self._begun: list[Held] = []  # confirmed, and the journal is still to be told
         self._number_of: dict[str, int] = {}  # by who holds them
         self._heard_of: dict[str, float] = {}  # who of these has said something, when
+        self._heard_last: float | None = None  # of anybody, about any lease
 
     def __len__(self) -> int:
         return len(self._by_token)
@@ -57,10 +58,10 @@ class Leases:
         """Return the names of all who hold a lease."""
         return self._number_of
 
-    def silent_for(self, by: str) -> float | None:
-        """Return the seconds since somebody said something of what he holds; None: he
-        has not."""
-        heard = self._heard_of.get(by)
+    def silent_for(self, by: str | None = None) -> float | None:
+        """Return the seconds since somebody said something of what he holds, or anybody
+        did; None: nobody has."""
+        heard = self._heard_last if by is None else self._heard_of.get(by)
         return None if heard is None else self.now() - heard
 
     def cancelled(self) -> list[Lease]:
@@ -101,7 +102,7 @@ class Leases:
     def hear(self, lease: Lease, seconds: float | None = None) -> None:
         """Take note that its holder has said something; `seconds`: and goes on for so
         long from now."""
-        lease.heard = self._heard_of[lease.by] = self.now()
+        lease.heard = self._heard_of[lease.by] = self._heard_last = self.now()
         if not lease.held.started:
             lease.held.started = True
             self._begun.append(lease.held)

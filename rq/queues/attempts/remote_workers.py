@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from rq.queues.attempts.leases import Leases
 from rq.replies import Elsewhere, RemoteWorker
@@ -12,6 +13,7 @@ from rq.replies import Elsewhere, RemoteWorker
 FORGOTTEN = 3600.0  # seconds after which one is no longer shown that holds nothing
 THERE = 120.0  # seconds after which one is taken to be gone: they ask each minute
 MOST = 10_000
+MOST_ROWS = 1000
 
 
 @dataclass(slots=True)
@@ -44,15 +46,17 @@ class RemoteWorkers:
             del self._all[next(iter(self._all))]
 
     def rows(self) -> list[RemoteWorker]:
-        """Return all that were heard of in the last hour, or hold something."""
+        """Return those that were heard of in the last hour, or hold something: of many
+        those that asked last."""
         now = self._clock()
         # A start of the queue forgets who asked, and not who holds something.
         others = (by for by in self._leases.holders() if by not in self._all)
-        return [
-            self._row(by, now)
-            for by in (*self._all, *others)
+        names = (
+            by
+            for by in chain(reversed(self._all), others)
             if self._is_there(by, now, FORGOTTEN)
-        ]
+        )
+        return [self._row(by, now) for by in islice(names, MOST_ROWS)]
 
     def _row(self, by: str, now: float) -> RemoteWorker:
         worker = self._all.get(by)
@@ -62,7 +66,7 @@ class RemoteWorkers:
             "slots": worker.slots if worker else None,
             "busy": self._leases.number_of(by),
             "there": self._is_there(by, now, THERE),
-            "last_heard": self._heard(by, now),
+            "last_heard": _latest(worker, self._leases.silent_for(by), now),
             "version": worker.version if worker else "",
         }
 
@@ -71,12 +75,6 @@ class RemoteWorkers:
         worker = self._all.get(by)
         asks = worker is not None and worker.heard > now - within
         return asks or self._leases.number_of(by) > 0
-
-    def _heard(self, by: str, now: float) -> float | None:
-        """Return when one was heard of last, be it by a word about what it holds."""
-        worker, silent = self._all.get(by), self._leases.silent_for(by)
-        times = [] if worker is None else [worker.heard]
-        return max(times if silent is None else [*times, now - silent], default=None)
 
     def are_there(self) -> bool:
         """Whether one has asked lately, or holds something."""
@@ -89,16 +87,22 @@ class RemoteWorkers:
         be out at a time."""
         now = self._clock()
         there = set(self._leases.holders())
+        last = next(reversed(self._all.values()), None)
         for by, worker in reversed(self._all.items()):
             if worker.heard <= now - THERE:
                 break
             there.add(by)
-        last = there or set([*reversed(self._all)][:1])
-        heard = (self._heard(by, now) for by in last)
         return {
             "leases": len(self._leases),
             "max": most,
             "workers": len(there),
-            "last_heard": max((at for at in heard if at is not None), default=None),
+            "last_heard": _latest(last, self._leases.silent_for(), now),
             "since": self._since,
         }
+
+
+def _latest(worker: _Worker | None, silent: float | None, now: float) -> float | None:
+    """Return when one was heard of last: when it asked, or said a word about what it
+    holds."""
+    times = [] if worker is None else [worker.heard]
+    return max(times if silent is None else [*times, now - silent], default=None)

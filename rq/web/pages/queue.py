@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from falcon.asgi import Request, Response
 
-from rq import elsewhere, names, wording
+from rq import names, wording
 from rq.config import read_json, read_queue, secrets
 from rq.errors import BadConfig, BadInput, NoSuchQueue, RQError
 from rq.layout import QueueDir
 from rq.message import PARAMS
-from rq.replies import ChildView, Counts, LeasesView, MessageRow, RemoteWorker
+from rq.replies import (
+    ChildView,
+    Counts,
+    LeasesView,
+    MessageRow,
+)
 from rq.states import State
 from rq.web import deliveries, progress, reading, views
 from rq.web.answers import sees_secrets
-from rq.web.pages import facts, page
+from rq.web.pages import facts, page, workers
 from rq.web.pages.facts import QueueRow
 from rq.web.txn import TransactionRow
 from rq.web.txn import listed as listed_txn
@@ -40,7 +45,6 @@ TABS = {
 _FIRST = {"run": 20, "err": 10, "que": 10, "prep": 5, "done": 15, "relayed": 10}
 _PAGE = 50
 _SEARCHED = 500
-_WORKERS = 30  # of those elsewhere that are shown
 
 
 class ListedRow(MessageRow, total=False):
@@ -63,16 +67,6 @@ class Section:
     count: int | None  # None: nobody has counted them
     rows: list[ListedRow]
     next: str  # where the list goes on; "" at its end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
-    """The workers elsewhere that a page has room for."""
-
-    rows: list[RemoteWorker]
-    more: int  # that are left out
-    terms: str  # on which they get messages; "" when they get none any more
-    start: str  # the command that starts one
 
 
 class Facts(TypedDict):
@@ -113,8 +107,10 @@ class QueuePage:
             "find": wanted,
             "after": after,
             "searched": _SEARCHED,
-            "shown": workers_shown(
-                queue_facts["leases"], self._site.config.queue_url(name)
+            "shown": workers.choose(
+                queue_facts["leases"],
+                queue_facts["queue"].get("elsewhere"),
+                self._site.config.queue_url(name),
             ),
             "config_rows": _config(self._site, name, open_to=sees_secrets(req)),
         }
@@ -178,21 +174,6 @@ class QueuePage:
     ) -> list[MessageRow]:
         state = State(TABS[tab][0])
         return await reading.rows(self._site, row["name"], state, limit, after)
-
-
-def workers_shown(view: LeasesView | None, url: str) -> Workers:
-    """Return the workers to show, in an order that lasts: those that are there first."""
-    if view is None:
-        return Workers(rows=[], more=0, terms="", start="")
-
-    rows = sorted(view["workers"], key=lambda row: (not row["there"], row["by"]))
-    pull = view["pull"]
-    return Workers(
-        rows=rows[:_WORKERS],
-        more=max(0, len(rows) - _WORKERS),
-        terms="" if pull is None else elsewhere.terms(pull),
-        start="" if pull is None else elsewhere.command(url, pull),
-    )
 
 
 def _limits(counts: Counts, tab: str, *, searching: bool) -> dict[str, int]:
