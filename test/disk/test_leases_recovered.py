@@ -75,6 +75,12 @@ def test_a_crash_leaves_a_lease_cancelled(owner, pointed):
     assert owner.open().leases[msg_id].cancelled_by == "ann"
 
 
+def test_a_checkpoint_holds_more_leases_than_are_written_at_once(owner):
+    ids = [leased(owner) for _ in range(1001)]
+    owner.checkpoint()
+    assert sorted(owner.again().leases) == sorted(ids)
+
+
 def test_a_crash_gives_no_more_than_twice_the_seconds_of_the_last_renewal(owner, clock):
     msg_id = leased(owner)
     owner.spool.commit()
