@@ -178,3 +178,10 @@ def test_a_restart_forgets_no_cancel(queue, end):
     assert say(queue, "renew", taken)["cancel"] == "cancelled by anna"
     assert finish(queue, taken, word="done")["state"] == "err"
     assert queue.get(msg_id)["result"]["cause"] == "cancelled"
+
+
+def test_a_cancel_is_answered_when_it_is_durable(queue):
+    msg_id = queue.send()
+    [taken] = lease(queue)
+    crash_in(queue, "journal:written", "cancel_message", {"msg_id": msg_id})
+    assert finish(queue, taken, word="done")["state"] == "err"

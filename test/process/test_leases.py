@@ -142,6 +142,15 @@ def test_a_message_that_is_given_back_does_not_count_ten_times(queue):
     assert queue.get(msg_id)["count"] == 1
 
 
+def test_a_token_that_was_never_given_is_not_told_that_its_lease_is_over(queue):
+    taken = one(queue, label="blue")
+    guessed = {"token": f"{taken['token'][:-32]}{'0' * 32}"}
+    [row] = say(queue, "renew", guessed)
+    assert row["kind"] == "lease_over"
+    assert row["text"].startswith("no lease has this token: attempt 1 of message")
+    assert say(queue, "renew", taken)[0]["ok"]
+
+
 def test_a_word_without_a_lease_says_why(queue):
     [gone] = say(queue, "start", {"token": NOBODY})
     assert gone["kind"] == "lease_forgotten"

@@ -64,8 +64,13 @@ def _sentence(ended: Ended) -> str:
 def _as_it_stands(spool: Spool, msg_id: str, attempt: int, state: State) -> str:
     """Say where a message is of which nobody remembers how this attempt ended."""
     entry = spool.entry_of(msg_id)
+    held = spool.leases.get(msg_id)
+    if held is not None and held.attempt == attempt:
+        return (
+            f"no lease has this token: attempt {attempt} of message {msg_id} is leased to "
+            f"{held.by} by another one"
+        )
     if entry is not None and entry.attempt > attempt:
-        held = spool.leases.get(msg_id)
         who = f", leased to {held.by}" if held is not None else ""
         return (
             f"the lease is over: message {msg_id} is in {state}, in attempt "
