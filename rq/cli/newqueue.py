@@ -9,7 +9,8 @@ import os
 import shlex
 import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rq import command, config, elsewhere, names
 from rq.access import gate
@@ -45,20 +46,23 @@ _USAGE = "rq queue new NAME [--pull] [--append] [--workers N] [-- COMMAND [ARG â
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class NewQueue:
     """A queue that is to be made."""
 
     name: str
     runs: Command | None  # None: each worker brings a script of its own
     pull: bool  # workers elsewhere take its messages
     workers: int  # messages at the same time here
+    env_vars: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, object]:
         """Return what its config.json says."""
         if self.runs is None:
             return {"pull": {}}
         shared = {"pull": {"share_script": True}} if self.pull else {}
-        return {"num_workers": self.workers, "success": settings.EXIT, **shared}
+        env = {"env_vars": dict(self.env_vars)} if self.env_vars else {}
+        limits = {"num_workers": self.workers, "success": settings.EXIT}
+        return {**limits, **env, **shared}
 
 
 def options(kinds: term.Verbs) -> None:
@@ -98,9 +102,9 @@ def make(root: Root, parser: argparse.ArgumentParser, words: list[str]) -> int:
     if more:
         parser.error(f"unrecognized arguments: {' '.join(more)}")
     wanted = _wanted(root, args, None if at == len(words) else words[at + 1 :])
-    _check_free(root, wanted.name)
+    check_free(root, wanted.name)
     main = place.root_config(root)
-    _write(root, wanted)
+    write(root, wanted)
     print(f"queue {wanted.name} is made: {_works(wanted)}")
     if wanted.pull:
         _tell_of_workers(main, wanted)
@@ -108,7 +112,7 @@ def make(root: Root, parser: argparse.ArgumentParser, words: list[str]) -> int:
     return OK
 
 
-def _wanted(root: Root, args: argparse.Namespace, words: list[str] | None) -> _Wanted:
+def _wanted(root: Root, args: argparse.Namespace, words: list[str] | None) -> NewQueue:
     """Return the queue that is asked for; BadInput says why it cannot be meant."""
     name = names.queue_name(args.name)
     if words is None and args.pull:
@@ -117,7 +121,7 @@ def _wanted(root: Root, args: argparse.Namespace, words: list[str] | None) -> _W
                 "--append and --workers are about a command, and there is none: put it "
                 f"at the end, rq queue new {name} --pull -- COMMAND [ARG â€¦]"
             )
-        return _Wanted(name=name, runs=None, pull=True, workers=0)
+        return NewQueue(name=name, runs=None, pull=True, workers=0)
     given = Command(tuple(words or ()), args.append)
     command.check(given)
     workers = args.workers or (0 if args.pull else 1)
@@ -128,7 +132,7 @@ def _wanted(root: Root, args: argparse.Namespace, words: list[str] | None) -> _W
             f"{given.words[0]} is a path from here, and the workers are elsewhere: say "
             "the program's name, or its full path on their machines"
         )
-    return _Wanted(name=name, runs=given, pull=args.pull, workers=workers)
+    return NewQueue(name=name, runs=given, pull=args.pull, workers=workers)
 
 
 def _resolved(root: Root, given: Command) -> Command:
@@ -169,7 +173,8 @@ def _path(root: Root) -> str:
     return environment.get("PATH", settings.WORKER_PATH)
 
 
-def _check_free(root: Root, name: str) -> None:
+def check_free(root: Root, name: str) -> None:
+    """Refused when a queue may not be called that."""
     if name in place.queue_names(root):
         raise Refused(f"queue {name} exists already; choose another name")
     if (place.BUNDLED / name).is_dir():
@@ -181,7 +186,7 @@ def _check_free(root: Root, name: str) -> None:
             )
 
 
-def _write(root: Root, wanted: _Wanted) -> None:
+def write(root: Root, wanted: NewQueue) -> None:
     """Write the definition, then the link that makes it a queue."""
     directory = root.commands / wanted.name
     data = wanted.settings()
@@ -207,7 +212,7 @@ def _json(data: object) -> bytes:
     return json.dumps(data, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
-def _works(wanted: _Wanted) -> str:
+def _works(wanted: NewQueue) -> str:
     """Return what is done with its messages, and where."""
     if wanted.runs is None:
         return "workers elsewhere take its messages, each with a script of its own"
@@ -217,7 +222,7 @@ def _works(wanted: _Wanted) -> str:
     return f"{'it and ' if wanted.workers else ''}workers elsewhere run {runs}"
 
 
-def _tell_of_workers(main: RootConfig, wanted: _Wanted) -> None:
+def _tell_of_workers(main: RootConfig, wanted: NewQueue) -> None:
     """Say how workers of a queue are started."""
     name = wanted.name
     start = elsewhere.command(main.queue_url(name), {"share_script": wanted.runs})

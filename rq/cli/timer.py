@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from rq import client, config
-from rq.cli import place, term, timer_deeds, timer_files
+from rq.cli import place, term, timer_deeds, timer_files, timer_import
+from rq.cli.timer_import import Wish
 from rq.errors import BadConfig, Unreachable
 from rq.layout import Root
 from rq.replies import TimerRow, TimersStatus
@@ -28,6 +30,7 @@ def timer(root: Root, words: list[str]) -> int:
     term.json_option(listing)
     checking = kinds.add_parser("validate", help="check files, and say when they fire")
     checking.add_argument("files", nargs="+", metavar="FILE", help="NAME.json")
+    _import_options(kinds)
     fires = kinds.add_parser("next", help="the next fires of all, or of some")
     fires.add_argument("count", nargs="?", type=term.at_least(1), default=10)
     fires.add_argument("names", nargs="*", metavar="TIMER")
@@ -36,6 +39,8 @@ def timer(root: Root, words: list[str]) -> int:
         deed = kinds.add_parser(verb, help=about)
         deed.add_argument("names", nargs="+", metavar="TIMER")
     args = parser.parse_args(words)
+    if args.what == "import":
+        return timer_import.take_over(root, _wish(args))
     if args.what == "validate":
         timer_files.validate(root, args.files)
     elif args.what == "next":
@@ -45,6 +50,29 @@ def timer(root: Root, words: list[str]) -> int:
     else:
         _DEEDS[args.what][0](root, args.names)
     return 0
+
+
+def _import_options(kinds: term.Verbs) -> None:
+    parser = kinds.add_parser(
+        "import", help="make a queue and a timer of each line of a crontab"
+    )
+    parser.add_argument("file", metavar="CRONTAB", help="a file, or - for stdin")
+    parser.add_argument("--timezone", default="", metavar="ZONE", help="of its times")
+    parser.add_argument(
+        "--system", action="store_true", help="a user stands before each command"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be made, make nothing"
+    )
+
+
+def _wish(args: argparse.Namespace) -> Wish:
+    return Wish(
+        path=args.file,
+        zone=args.timezone,
+        with_users=args.system,
+        dry_run=args.dry_run,
+    )
 
 
 def _list(root: Root, *, as_json: bool) -> None:

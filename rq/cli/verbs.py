@@ -27,7 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "ack": ("change:ack", "mark failed messages as seen"),
     "bulk": ("bulk:bulk", "ls | cancel: requests that change many messages"),
     "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),
-    "timer": ("timer:timer", "ls, next, run, pause, resume, validate: timers"),
+    "timer": ("timer:timer", "ls, next, run, pause, resume, validate, import: timers"),
     "router": ("router:router", "try | import: routing rules"),
     "owed": (
         "owed:owed",

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from harness.cli import rq
+from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -65,3 +66,88 @@ def test_the_list_shows_rules_while_rq_does_not_run(root):
     written(root / "timers", cron="30 2 * * *")
     done = rq("timer", "ls", root=root)
     assert "nightly  30 2 * * * UTC  backup" in done.stdout
+
+
+TABLE = """\
+MAILTO=ops@example.org
+GREETING=hello
+0 0 1 1 *  test "$GREETING" = hello && cd "$HOME" && /bin/echo 100\\%
+0 0 1 1 *  /bin/echo other
+@reboot /bin/echo boot
+"""
+
+
+@pytest.fixture
+def imported(daemon):
+    daemon.root.scandir.mkdir(exist_ok=True)
+    path = daemon.root.path / "crontab"
+    path.write_text(TABLE)
+    return daemon, path
+
+
+def taken_over(daemon, path, *more):
+    words = ["timer", "import", path, "--timezone", "Asia/Kathmandu", *more]
+    done = rq(*words, root=daemon.root.path)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.slow
+def test_each_line_of_a_crontab_becomes_a_queue_and_a_timer_that_work(imported):
+    daemon, path = imported
+    daemon.start()
+    done = taken_over(daemon, path)
+    said = "are made, 0 0 1 1 * in Asia/Kathmandu"
+    assert done.stdout.splitlines() == [
+        f"line 3: queue and timer echo {said}",
+        f"line 4: queue and timer echo-2 {said}",
+    ]
+    first, last = done.stderr.splitlines()
+    assert first.startswith("line 1 is left out: RQ sends no mail to ops@example.org")
+    assert last.startswith("line 5 is left out: '@reboot' has not the five fields")
+    assert done.returncode == 1
+    made = {"echo", "echo-2"}
+    wait_until(lambda: made <= {child["name"] for child in daemon.children()}, 60)
+    daemon.until_up("echo")
+    wait_until(
+        lambda: rq("timer", "run", "echo", root=daemon.root.path).returncode == 0
+    )
+    wait_until(lambda: daemon.ask_queue("echo", "num_messages")["done"] == 1, 60)
+
+
+def test_what_was_imported_is_not_imported_again_and_a_cut_import_is_completed(
+    imported,
+):
+    daemon, path = imported
+    first = taken_over(daemon, path).stdout
+    (daemon.root.timers / "echo-2.json").unlink()
+    again = taken_over(daemon, path).stdout.splitlines()
+    assert again[0] == "line 3: queue and timer echo are there already"
+    assert again[1] == first.splitlines()[1]
+    assert sorted(one.name for one in daemon.root.commands.iterdir()) == [
+        "echo",
+        "echo-2",
+    ]
+
+
+def test_a_dry_run_makes_nothing(imported):
+    daemon, path = imported
+    done = taken_over(daemon, path, "--dry-run")
+    assert "line 4: queue and timer echo-2 would be made" in done.stdout
+    assert list(daemon.root.timers.iterdir()) == []
+    assert not daemon.root.commands.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["/nonexistent"], "/nonexistent cannot be read: No such file"),
+        (["/dev/zero"], "larger than a crontab"),
+        (["/dev/null", "--timezone", "Mars"], "there is no time zone 'Mars'"),
+    ],
+)
+def test_what_is_no_crontab_is_refused_in_a_sentence(daemon, words, told):
+    done = rq("timer", "import", *words, root=daemon.root.path)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 2

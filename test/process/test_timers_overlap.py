@@ -66,6 +66,7 @@ def test_queue_sends_it_all_the_same(site):
 
 
 def test_replace_ends_the_earlier_message_before_it_sends_the_next(site):
+    site.act("hold", "trap '' TERM\nhold")  # so its end takes a while
     first = first_runs(site, overlap="replace")
     due_again(site)
     with timers(site):

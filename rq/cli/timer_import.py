@@ -1,0 +1,152 @@
+"""`rq timer import`: the lines of a crontab as queues and timers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pwd
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq import command, config
+from rq.cli import FAILED, OK, newqueue, place, term
+from rq.cli.newqueue import NewQueue
+from rq.command import Command
+from rq.config import files
+from rq.errors import BadConfig, BadInput, Refused
+from rq.layout import Root
+from rq.nesting import Json
+from rq.timers import crontab
+from rq.timers.cron import DEFAULT_ZONE, zone_of
+from rq.timers.crontab import Entry
+
+_STDIN = "-"
+_LARGEST = 2**20  # bytes of a crontab
+_LOCALTIME = Path("/etc/localtime")
+_ZONES = "zoneinfo/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is asked for."""
+
+    path: str
+    zone: str  # "": that of the machine
+    with_users: bool
+    dry_run: bool
+
+
+def take_over(root: Root, wish: Wish) -> int:
+    """Make a queue and a timer of each line; FAILED when some could not be."""
+    place.root_config(root)
+    zone = wish.zone or _zone_of_machine()
+    zone_of(zone)
+    table = crontab.parse(_read(wish.path), zone, with_users=wish.with_users)
+    refused, chosen = list(table.refused), set[str]()
+    for entry in table.entries:
+        try:
+            _check_user(root, entry)
+            print(f"line {entry.number}: {_take(root, entry, chosen, wish.dry_run)}")
+        except (BadInput, BadConfig, Refused) as error:
+            refused.append((entry.number, str(error)))
+    for number, why in sorted(refused):
+        place.note(f"line {number} is left out: {term.plain(why)}")
+    return FAILED if refused else OK
+
+
+def _read(path: str) -> str:
+    try:
+        with open(0 if path == _STDIN else path, "rb", closefd=path != _STDIN) as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > _LARGEST:
+        raise BadInput(f"{path} is larger than a crontab of {_LARGEST:,} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8: {error.reason}") from None
+
+
+def _zone_of_machine() -> str:
+    """Return the zone that cron's times are in here."""
+    target = os.path.realpath(_LOCALTIME)
+    return target.partition(_ZONES)[2] or DEFAULT_ZONE
+
+
+def _check_user(root: Root, entry: Entry) -> None:
+    """Refused when a line runs as somebody else than the scripts of this RQ."""
+    if not entry.user:
+        return
+    owner = root.path.stat().st_uid
+    try:
+        uid = pwd.getpwnam(entry.user).pw_uid
+    except KeyError:
+        raise Refused(f"there is no user {entry.user} here") from None
+    if uid != owner:
+        raise Refused(f"it runs as {entry.user}, and scripts of this RQ do not")
+
+
+def _take(root: Root, entry: Entry, chosen: set[str], dry_run: bool) -> str:
+    """Make what is missing of a line's queue and timer; return what was done. `chosen`
+    are the names of the lines before it."""
+    runs = Command((entry.shell, "-c", entry.script))
+    command.check(runs)
+    name = next(
+        name for name in _names(entry) if _fits(root, entry, runs, name, chosen)
+    )
+    chosen.add(name)
+    path = root.timers / f"{name}.json"
+    if path.exists():
+        return f"queue and timer {name} are there already"
+    rule = f"{entry.expression} in {entry.zone}"
+    if dry_run:
+        return f"queue and timer {name} would be made, {rule}"
+    if not _runs(root, name, runs):
+        queue = NewQueue(
+            name=name, runs=runs, pull=False, workers=1, env_vars=entry.env
+        )
+        newqueue.write(root, queue)
+    files.write_state(path, _timer(entry, name))
+    return f"queue and timer {name} are made, {rule}"
+
+
+def _fits(root: Root, entry: Entry, runs: Command, name: str, chosen: set[str]) -> bool:
+    """Whether a name is free for a line, or what has it was made of this line before."""
+    path = root.timers / f"{name}.json"
+    is_timer = _holds(path, _timer(entry, name))
+    if name in chosen or (os.path.lexists(path) and not is_timer):
+        return False
+    if _runs(root, name, runs):
+        return True
+    try:
+        newqueue.check_free(root, name)
+    except Refused:
+        return False
+    return not is_timer
+
+
+def _runs(root: Root, name: str, runs: Command) -> bool:
+    """Whether a queue was made for a command before."""
+    return _holds(root.commands / name / command.FILE, runs.to_json())
+
+
+def _names(entry: Entry) -> Iterator[str]:
+    yield entry.name
+    for nth in itertools.count(2):
+        yield f"{entry.name}-{nth}"
+
+
+def _timer(entry: Entry, name: str) -> dict[str, Json]:
+    jitter: dict[str, Json] = {"jitter": entry.jitter} if entry.jitter else {}
+    rule: dict[str, Json] = {"cron": entry.expression, "timezone": entry.zone}
+    return {**rule, **jitter, "msg": {"dest": name}}
+
+
+def _holds(path: Path, data: Json) -> bool:
+    """Whether a file is there and holds just this."""
+    if not path.is_file():
+        return False
+    return bool(config.read_json(path) == json.loads(json.dumps(data)))
