@@ -1,82 +1,98 @@
-"""The leases of one queue, as Spark asks for them: over the owner's socket, again and
-again until there is an answer. All that is asked may be asked twice."""
+"""The leases of one queue, as Spark asks for them: again and again until there is an
+answer. All that is asked may be asked twice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import cast
 
 import rq
-from rq import client, wire
+from rq import wire
 from rq.kinds import Kind, kind_of
 from rq.nesting import Json
-from rq.replies import Detail, Grant, GrantsView, WordResult
+from rq.replies import Grant, GrantsView, WordResult
 from rq.spark import queue_door
+from rq.spark.lease_ways import Way
 
 MOST = 1000  # leases that one request asks for
 AT_ONCE = 100  # tokens of one request
 ENDED = "Spark has committed it"
-_ANSWER = 60.0  # seconds for a reply
+CANCELLED = "the query has heard of its cancel"
 _OVER = frozenset({Kind.LEASE_OVER, Kind.LEASE_FORGOTTEN})
+_DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What became of leases, by their tokens, in sentences."""
+
+    over: Mapping[str, str]  # they are no attempt any more
+    cancels: Mapping[str, str]  # somebody wants them to end
 
 
 class LeaseQueue:
-    """A connection to a queue that hands out leases."""
+    """A queue that hands out leases."""
 
-    def __init__(self, socket: Path, label: str, timeout: float) -> None:
+    def __init__(self, way: Way, label: str, timeout: float) -> None:
         """`timeout`: seconds for which a queue that does not answer is asked again."""
-        self._socket = socket
+        self._way = way
         self._label = label
         self._timeout = timeout
-        self._line: client.Connection | None = None
 
     def close(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        self._way.close()
 
     # ---- asking
 
     def waiting(self) -> int:
         """Return how many messages wait in the queue."""
-        view = cast(Detail, self._insist("detail", {}))
-        return view["counts"]["que"]
+        detail = queue_door.insist(self._way.detail, self.close, self._timeout)
+        return detail["counts"]["que"]
 
     def lease(self, count: int, seconds: float, request: str) -> Sequence[Grant]:
         """Lease what is due, at most `count`; the same `request` gets the same."""
         about: dict[str, Json] = {"seconds": seconds, "request": request}
-        about |= {"count": min(count, MOST), "label": self._label}
-        about["version"] = rq.__version__
-        return cast(GrantsView, self._insist("lease", about))["leases"]
+        return self._lease({**about, "count": min(count, MOST)})["leases"]
 
-    def start(self, tokens: Sequence[str]) -> dict[str, str]:
-        """Confirm leases; return why those are over that are."""
-        return self._say("start", "tokens", tokens)
+    def cancels(self) -> Mapping[str, str]:
+        """Return why messages shall end that were cancelled since this was asked last."""
+        return self._lease({"count": 0}).get("cancels", {})
 
-    def renew(self, tokens: Sequence[str]) -> dict[str, str]:
-        """Let leases go on; return why those are over that are."""
-        return self._say("renew", "tokens", tokens)
+    def _lease(self, about: Mapping[str, Json]) -> GrantsView:
+        who = {"label": self._label, "version": rq.__version__}
+        return cast(GrantsView, self._insist("lease", {**about, **who}))
 
-    def release(self, tokens: Sequence[str]) -> dict[str, str]:
-        """Give messages back; return why those leases are over that are."""
-        return self._say("release", "tokens", tokens)
+    def start(self, tokens: Sequence[str]) -> Heard:
+        """Confirm leases."""
+        return _heard(self._say("start", "tokens", tokens))
+
+    def renew(self, tokens: Sequence[str]) -> Heard:
+        """Let leases go on."""
+        return _heard(self._say("renew", "tokens", tokens))
+
+    def release(self, tokens: Sequence[str], why: str) -> None:
+        """Give messages back: to the queue, or to whoever has cancelled them."""
+        self._say("release", "tokens", tokens, why=why)
 
     def finish(self, tokens: Sequence[str]) -> dict[str, str]:
-        """End attempts as done; return why those were over that were."""
-        ends = [{"token": token, "word": "done", "text": ENDED} for token in tokens]
-        return self._say("finish", "finishes", ends)
+        """End attempts as done; return why those are not done that are not."""
+        ends = [{"token": token, "word": _DONE, "text": ENDED} for token in tokens]
+        return _not_done(self._say("finish", "finishes", ends))
 
-    def _say(self, command: str, name: str, items: Sequence[Json]) -> dict[str, str]:
-        over: dict[str, str] = {}
+    def _say(
+        self, command: str, name: str, items: Sequence[Json], **about: Json
+    ) -> list[WordResult]:
+        """Say a word about all items; raise what may pass: then all is said again."""
+        rows: list[WordResult] = []
         for first in range(0, len(items), AT_ONCE):
-            about = {name: list(items[first : first + AT_ONCE])}
-            over |= queue_door.insist(
-                lambda about=about: _over(self._ask(command, about)),  # type: ignore[misc]
+            request = {name: list(items[first : first + AT_ONCE]), **about}
+            rows += queue_door.insist(
+                lambda request=request: _rows(self._ask(command, request)),  # type: ignore[misc]
                 self.close,
                 self._timeout,
             )
-        return over
+        return rows
 
     def _insist(self, command: str, about: Mapping[str, Json]) -> Json:
         return queue_door.insist(
@@ -84,21 +100,33 @@ class LeaseQueue:
         )
 
     def _ask(self, command: str, about: Mapping[str, Json]) -> Json:
-        if self._line is None:
-            self._line = client.Connection(self._socket, _ANSWER)
-        return cast(Json, client.demanded(self._line.ask(command, about)))
+        return self._way.ask(command, about)
 
 
-def _over(reply: Json) -> dict[str, str]:
-    """Return the tokens that are no attempt any more, and why; raise what else failed:
-    then all of it is asked again."""
+# ---- answers
+
+
+def _rows(reply: Json) -> Sequence[WordResult]:
+    """Return what became of each word; raise the first failure of which a lease is not
+    over."""
     rows = cast(Mapping[str, Sequence[WordResult]], reply)["results"]
-    over = {}
     for row in rows:
-        if row["ok"]:
-            continue
-        kind = kind_of(row["kind"])
-        if kind not in _OVER:
+        if not row["ok"] and (kind := kind_of(row["kind"])) not in _OVER:
             raise wire.error_of(kind or Kind.REFUSED, row["text"])
-        over[row["token"]] = row["text"]
+    return rows
+
+
+def _heard(rows: Sequence[WordResult]) -> Heard:
+    return Heard(
+        over={row["token"]: row["text"] for row in rows if not row["ok"]},
+        cancels={row["token"]: row["cancel"] for row in rows if row.get("cancel")},
+    )
+
+
+def _not_done(rows: Sequence[WordResult]) -> dict[str, str]:
+    over = {row["token"]: row["text"] for row in rows if not row["ok"]}
+    for row in rows:
+        if row["ok"] and row["state"] != _DONE:
+            msg_id = row["token"].partition("~")[0]
+            over[row["token"]] = f"{msg_id} was cancelled, and is in {row['state']}"
     return over

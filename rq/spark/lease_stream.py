@@ -7,11 +7,8 @@ What is claimed and not committed is read again by the next start of the query.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 import pyarrow as pa
@@ -22,72 +19,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rq import config, message, names
-from rq.errors import BadInput, RQError
-from rq.layout import Root
+from rq import message
 from rq.replies import Grant
 from rq.spark import folder_rows
-from rq.spark.lease_claims import Claim, Claims
-from rq.spark.lease_queue import LeaseQueue
+from rq.spark.lease_holder import Holder
+from rq.spark.lease_options import Options
 
-ROWS, MOST_ROWS = 1000, 100_000  # of a batch
-SECONDS, LONGEST = 600.0, 86_400.0
 Offset = Mapping[str, int]
-
-
-# ---- options
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a stream, checked."""
-
-    root: str
-    queue: str
-    claims: str
-    rows: int
-    seconds: float
-    partitions: int
-    label: str
-    timeout: float
-
-
-def parse_options(options: Mapping[str, str]) -> Options:
-    """Return what options ask for; BadInput names the wrong one."""
-    queue, claims = options.get("queue", ""), options.get("claims", "")
-    if not names.is_queue_name(queue):
-        raise BadInput(f"queue: {queue!r:.60} is not the name of a queue")
-    if not claims.startswith("/"):
-        raise BadInput(
-            "claims: name a directory of this query's own by its whole path, say one in "
-            "its checkpointLocation"
-        )
-    return Options(
-        root=str(config.find_root(options.get("root")).path),
-        queue=queue,
-        claims=claims,
-        rows=int(_number(options, "rows", ROWS, MOST_ROWS)),
-        seconds=_number(options, "seconds", SECONDS, LONGEST),
-        partitions=int(_number(options, "partitions", 2, 10_000)),
-        label=options.get("label", "spark"),
-        timeout=_number(options, "timeout", 60.0, LONGEST),
-    )
-
-
-def _number(
-    options: Mapping[str, str], name: str, default: float, most: float
-) -> float:
-    text = options.get(name, f"{default}")
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 1 <= value <= most:
-        raise BadInput(f"{name}: {text!r:.60} is not a number from 1 to {most:.0f}")
-    return value
-
-
-# ---- the reader
 
 
 @dataclass(frozen=True)
@@ -172,102 +110,3 @@ def _row(queue: str, packed: bytes) -> folder_rows.Row:
     msg_id, fields = orjson.loads(packed)
     leased = message.from_disk(orjson.dumps(fields), msg_id, 0.0)
     return folder_rows.leased(queue, leased)
-
-
-# ---- what is held
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """How many messages a claim has, and how many of them are new."""
-
-    messages: int
-    new: int
-
-
-class Holder:
-    """Holds the leases of a stream, and renews them as long as it lives."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._claims = Claims(Path(options.claims))
-        self.queue = _queue(options)
-        self._stopped = threading.Event()
-        self._renewing = threading.Thread(target=self._renew_all, daemon=True)
-        self._renewing.start()
-
-    def close(self) -> None:
-        """Leave what is not committed to the next start of the query."""
-        self._stopped.set()
-        self._renewing.join()
-        self.queue.close()
-        self._claims.close()
-
-    def settle(self, committed: int) -> None:
-        """Finish all claims that Spark has committed, and give back those that it does
-        not know, of a checkpoint that was removed."""
-        for number in self._claims.numbers():
-            if number == committed + 1:
-                continue
-            claim = self._claims.read(number)
-            assert claim is not None, "nobody else removes claims"
-            if number <= committed:
-                self._tell_lost(self.queue.finish(claim.tokens), "committed")
-            else:
-                self.queue.release(claim.tokens)
-            self._claims.remove(number)
-
-    def claim(self, number: int, rows: int) -> Taken:
-        """Have a claim of this number: that of before, or else of what is due now."""
-        if held := self.held(number):
-            return Taken(len(held), 0)
-        grants = self._lease(number, rows)
-        if grants:
-            self._claims.write(Claim(number, grants))
-        return Taken(len(self.held(number)), len(grants))
-
-    def _lease(self, number: int, rows: int) -> list[Grant]:
-        grants: list[Grant] = []
-        while len(grants) < rows:
-            request = f"{self._claims.stream}/{number}/{len(grants)}"
-            more = self.queue.lease(rows - len(grants), self._options.seconds, request)
-            if not more:
-                break
-            grants += more
-        return grants
-
-    def held(self, number: int) -> Sequence[Grant]:
-        """Return the messages of a claim whose leases still hold: others may work on the
-        rest by now, so it is in no batch any more, and in a later one again."""
-        claim = self._claims.read(number)
-        if claim is None:
-            return []
-        over = self.queue.start(claim.tokens)
-        if over:
-            self._tell_lost(over, "read again later")
-            left = [grant for grant in claim.grants if grant["token"] not in over]
-            claim = Claim(number, left)
-            self._claims.write(claim)
-        return claim.grants
-
-    def _tell_lost(self, over: Mapping[str, str], what: str) -> None:
-        for text in over.values():
-            print(f"rq: a lease was lost ({what}): {text}", file=sys.stderr)  # noqa: T201
-
-    def _renew_all(self) -> None:
-        """Renew all leases three times in their length. What is over is told when Spark
-        asks for it."""
-        queue = _queue(self._options)
-        while not self._stopped.wait(self._options.seconds / 3):
-            try:
-                for number in self._claims.numbers():
-                    claim = self._claims.read(number)
-                    queue.renew(claim.tokens if claim is not None else [])
-            except RQError as error:
-                print(f"rq: leases are not renewed: {error}", file=sys.stderr)  # noqa: T201
-        queue.close()
-
-
-def _queue(options: Options) -> LeaseQueue:
-    socket = Root(Path(options.root)).queue(options.queue).socket
-    return LeaseQueue(socket, options.label, options.timeout)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark import cloudpickle
@@ -41,7 +41,7 @@ class Work:
     slots: int
     seconds: float | None  # None: until told to end
     script: Path | None  # a directory with `run`; None: the one that the queue shares
-    token: str | None
+    token: str | None = field(repr=False)  # no trace of Python shows it
     insecure: bool
     label: str
 

@@ -47,7 +47,7 @@ from rq.spark import (
     folders_plan,
     journal_plan,
     journal_source,
-    lease_stream,
+    lease_options,
     sink,
 )
 from rq.spark.folder_rows import Counted, Reading
@@ -87,7 +87,7 @@ class RqSource(DataSource):
         return sink.QueueWriter(sink.target(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return LeaseReader(lease_stream.parse_options(self.options))
+        return LeaseReader(lease_options.parse_options(self.options))
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool

@@ -6,24 +6,25 @@ that is busy is tried again until `timeout`.
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import http.client
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from rq import back_off, client, wire
-from rq.errors import OutcomeUnknown, RQError, Unreachable
-from rq.kinds import PASSING, URN, Kind, kind_of
+from rq import back_off, client
+from rq.errors import RQError
+from rq.kinds import PASSING, Kind
 from rq.layout import Root
 from rq.nesting import Json
+from rq.outbound import addresses, peers
+from rq.outbound.peers import Peer
 from rq.replies import TransactionView
+from rq.spark import web_line
+from rq.spark.web_line import WebLine
 
 Request = Mapping[str, Json]
 _Reply = TypeVar("_Reply")
@@ -31,16 +32,6 @@ _Reply = TypeVar("_Reply")
 _ANSWER = 60.0  # seconds for a reply
 # What is asked again: what may pass, and what a rule forbids that somebody may change.
 AGAIN = PASSING | {Kind.REFUSED}
-_JSON, _LINES = "application/json", "application/x-ndjson"
-# Of an answer without a kind: somebody else's, between us and RQ, or an older RQ's.
-_KIND_OF: dict[int, Kind] = {
-    404: Kind.NO_SUCH_MESSAGE,
-    409: Kind.WRONG_STATE,
-    413: Kind.TOO_LARGE,
-    429: Kind.BUSY,
-    502: Kind.UNREACHABLE,
-    504: Kind.OUTCOME_UNKNOWN,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,70 +139,37 @@ class _Http:
     """Asks the web of RQ."""
 
     def __init__(self, target: Target) -> None:
-        parts = urlsplit(target.url or "")
-        host, port = parts.hostname or "", parts.port
-        plain = parts.scheme == "http"
-        kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
-        self._line = kind(host, port, timeout=_ANSWER)
-        self._name = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
-        self._place = f"{parts.path.rstrip('/')}/api/v1/queues/{target.queue}/txn"
-        self._headers: dict[str, str] = {}
-        if parts.username is not None:
-            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            encoded = base64.b64encode(login.encode()).decode()
-            self._headers["Authorization"] = f"Basic {encoded}"
+        to, peer = _reached(target.url or "")
+        self._line = WebLine(replace(to, queue=target.queue), peer, "/txn")
 
     def open(self, request: Request) -> Json:
-        return self._post("", orjson.dumps(request))
+        return self._line.ask("POST", "", orjson.dumps(request))
 
     def show(self, txn: str) -> Json:
-        return self._ask("GET", f"/{txn}")
+        return self._line.ask("GET", f"/{txn}")
 
     def prepare(self, txn: str, messages: Sequence[Request]) -> Json:
         body = b"\n".join(orjson.dumps(message) for message in messages)
-        reply = self._post(f"/{txn}/messages", body, _LINES)
+        reply = self._line.ask("POST", f"/{txn}/messages", body, web_line.LINES)
         return cast(Mapping[str, Json], reply)["ids"]
 
     def commit(self, txn: str, ids: list[str]) -> Json:
-        return self._post(f"/{txn}/commit", orjson.dumps({"ids": ids}))
+        return self._line.ask("POST", f"/{txn}/commit", orjson.dumps({"ids": ids}))
 
     def abort(self, txn: str) -> Json:
-        return self._post(f"/{txn}/abort", b"")
+        return self._line.ask("POST", f"/{txn}/abort", b"")
 
     def close(self) -> None:
         self._line.close()
 
-    def _post(self, place: str, body: bytes, kind: str = _JSON) -> Json:
-        return self._ask("POST", place, body, {"Content-Type": kind})
 
-    def _ask(
-        self,
-        method: str,
-        place: str,
-        body: bytes | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> Json:
-        every = {**self._headers, **(headers or {})}
-        try:
-            self._line.request(method, self._place + place, body, every)
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{self._name} cannot be asked: {error}") from None
-        try:
-            reply = self._line.getresponse()
-            data = reply.read()
-        except (OSError, http.client.HTTPException) as error:
-            text = f"{self._name} hung up before its answer: {error}"
-            raise OutcomeUnknown(text) from None
-        if reply.status != 200:
-            raise self._failure(reply.status, data)
-        return cast(Json, orjson.loads(data))
-
-    def _failure(self, status: int, data: bytes) -> RQError:
-        body: Json = None
-        with contextlib.suppress(ValueError):
-            body = orjson.loads(data)
-        problem = body if isinstance(body, dict) else {}
-        text = f"{self._name}: {problem.get('detail', f'status {status}')}"
-        kind = kind_of(str(problem.get("type", "")).removeprefix(URN))
-        other = Kind.BAD_INPUT if status < 500 else Kind.BUSY
-        return wire.error_of(kind or _KIND_OF.get(status, other), text)
+def _reached(url: str) -> tuple[peers.Target, Peer]:
+    """Return what a URL names, and how it is reached: whoever writes there has named it,
+    so it may be an internal host, and the password is theirs to send."""
+    to = peers.origin(url)
+    allow = addresses.allowed([to.place])
+    parts = urlsplit(url)
+    if parts.username is None:
+        return to, Peer(allow=allow)
+    user, password = unquote(parts.username), unquote(parts.password or "")
+    return to, Peer(allow=allow, user=user, password=password, insecure=True)

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from spark import lease_job
 
 from rq.errors import BadInput, Busy
-from rq.spark import lease_claims, lease_stream
+from rq.spark import lease_claims, lease_options, lease_stream
 
 cloudpickle.register_pickle_by_value(lease_job)
 
@@ -103,7 +103,7 @@ def reader(queue, tmp_path):
         about = {"root": str(queue.root.path), "queue": queue.name, "seconds": "60"}
         about["claims"] = str(tmp_path / "claims")
         found = lease_stream.LeaseReader(
-            lease_stream.parse_options({**about, **options})
+            lease_options.parse_options({**about, **options})
         )
         made.append(found)
         return found
@@ -226,4 +226,4 @@ def test_two_queries_do_not_share_their_claims(queue, reader, monkeypatch):
 def test_a_wrong_option_is_refused_in_a_sentence(options, text):
     about = {"root": "/", "queue": "q", "claims": "/claims", **options}
     with pytest.raises(BadInput, match=text):
-        lease_stream.parse_options(about)
+        lease_options.parse_options(about)

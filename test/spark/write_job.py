@@ -87,12 +87,10 @@ def ask_only(target, messages):
     """
     ids = [msg_id for one in messages for msg_id in one.ids]
     way = queue_door._Http(target)
+    way.show(messages[0].txn)
     body = json.dumps({"ids": ids}).encode()
-    headers = {"Content-Type": "application/json"}
-    place = f"{way._place}/{messages[0].txn}"
-    way._line.request("GET", place)
-    way._line.getresponse().read()
-    way._line.request("POST", f"{place}/commit", body, headers)
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    way._line._send("POST", f"/{messages[0].txn}/commit", headers, body)
     return way
 
 

@@ -1,0 +1,148 @@
+"""What a stream holds of its queue: leased, renewed as long as the query lives, given up
+when somebody cancels a message, finished when Spark has committed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq.errors import RQError
+from rq.replies import Grant
+from rq.spark import lease_options
+from rq.spark.lease_claims import Claim, Claims
+from rq.spark.lease_options import Options
+from rq.spark.lease_queue import CANCELLED, LeaseQueue
+
+_LOOK = 5.0  # seconds between questions for what was cancelled
+_UNKNOWN = "the checkpoint that knew it was removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How many messages a claim has, and how many of them are new."""
+
+    messages: int
+    new: int
+
+
+class Holder:
+    """Holds the leases of a stream."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        ways = lease_options.way(options), lease_options.way(options)
+        self._claims = Claims(Path(options.claims))
+        label = options.label or f"spark-{self._claims.stream[:8]}"
+        self._look = min(_LOOK, options.seconds / 3)
+        self.queue = LeaseQueue(ways[0], label, options.timeout)
+        self._minded = LeaseQueue(ways[1], label, self._look)
+        self._stopped = threading.Event()
+        self._minding = threading.Thread(target=self._mind, daemon=True)
+        self._minding.start()
+
+    def close(self) -> None:
+        """Leave what is not committed to the next start of the query."""
+        self._stopped.set()
+        self._minding.join()
+        self._minded.close()
+        self.queue.close()
+        self._claims.close()
+
+    # ---- what Spark asks for
+
+    def settle(self, committed: int) -> None:
+        """Finish all claims that Spark has committed, and give back those that it does
+        not know, of a checkpoint that was removed."""
+        for number in self._claims.numbers():
+            if number == committed + 1:
+                continue
+            claim = self._claims.read(number)
+            assert claim is not None, "nobody else removes claims"
+            if number <= committed:
+                _tell("committed", self.queue.finish(claim.tokens).values())
+            else:
+                self.queue.release(claim.tokens, _UNKNOWN)
+            self._claims.remove(number)
+
+    def claim(self, number: int, rows: int) -> Taken:
+        """Have a claim of this number: that of before, or else of what is due now."""
+        if held := self.held(number):
+            return Taken(len(held), 0)
+        grants = self._lease(number, rows)
+        if grants:
+            self._claims.write(Claim(number, grants))
+        return Taken(len(self.held(number)), len(grants))
+
+    def _lease(self, number: int, rows: int) -> list[Grant]:
+        grants: list[Grant] = []
+        while len(grants) < rows:
+            request = f"{self._claims.stream}/{number}/{len(grants)}"
+            more = self.queue.lease(rows - len(grants), self._options.seconds, request)
+            if not more:
+                break
+            grants += more
+        return grants
+
+    def held(self, number: int) -> Sequence[Grant]:
+        """Return the messages of a claim whose leases still hold: others may work on the
+        rest by now, so it is in no batch any more, and in a later one again; and what was
+        cancelled is in none."""
+        claim = self._claims.read(number)
+        if claim is None:
+            return []
+        heard = self.queue.start(claim.tokens)
+        self.queue.release(list(heard.cancels), CANCELLED)
+        gone = {**heard.over, **heard.cancels}
+        if gone:
+            _tell("it is read again later", heard.over.values())
+            _tell("it is not read", heard.cancels.values())
+            left = [grant for grant in claim.grants if grant["token"] not in gone]
+            claim = Claim(number, left)
+            self._claims.write(claim)
+        return claim.grants
+
+    # ---- meanwhile
+
+    def _mind(self) -> None:
+        """Renew all leases three times in their length, and give up what was cancelled.
+        What is over is told when Spark asks for it."""
+        pause, fails = self._options.seconds / 3 - self._look, False
+        renewed = time.monotonic()
+        while not self._stopped.wait(self._look):
+            try:
+                self._give_up(self._minded.cancels())
+                if time.monotonic() - renewed >= pause:
+                    self._renew()
+                    renewed = time.monotonic()
+                fails = False
+            except RQError as error:
+                if not fails:  # else it was told
+                    _tell("leases are not renewed", [str(error)])
+                fails = True
+
+    def _renew(self) -> None:
+        for grants in self._all():
+            heard = self._minded.renew([grant["token"] for grant in grants])
+            self._minded.release(list(heard.cancels), CANCELLED)
+
+    def _give_up(self, cancelled: Mapping[str, str]) -> None:
+        """Give up messages that were cancelled, whatever batch reads them already."""
+        for grants in self._all() if cancelled else ():
+            tokens = [held["token"] for held in grants if held["msg_id"] in cancelled]
+            self._minded.release(tokens, CANCELLED)
+
+    def _all(self) -> Iterable[Sequence[Grant]]:
+        """Give the messages of each claim."""
+        for number in self._claims.numbers():
+            claim = self._claims.read(number)
+            if claim is not None:
+                yield claim.grants
+
+
+def _tell(what: str, texts: Iterable[str]) -> None:
+    for text in texts:
+        print(f"rq: {what}: {text}", file=sys.stderr)  # noqa: T201
