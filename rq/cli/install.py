@@ -18,7 +18,7 @@ from rq.layout import Root
 from rq.nesting import Json
 
 _PORTS_TRIED = 50
-_ON_SPARK = frozenset({"spark-history"})  # woken by a timer of their own
+_ON_SPARK = frozenset({"spark-history", "spark-work"})
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -99,11 +99,10 @@ def link_bundled(root: Root, *, again: bool = False) -> list[str]:
 
 def link_timers(root: Root) -> None:
     """Let the queues that need Spark be woken by the timers they come with."""
-    for name in _ON_SPARK:
-        link = root.timers / f"{name}.json"
-        if not os.path.lexists(link):
-            target = _target(root, place.BUNDLED / name / "timer.json", link.parent)
-            files.write_link(target, link)
+    for name in sorted(_ON_SPARK):
+        timer, link = place.BUNDLED / name / "timer.json", root.timers / f"{name}.json"
+        if timer.exists() and not os.path.lexists(link):
+            files.write_link(_target(root, timer, link.parent), link)
 
 
 def _can_run(name: str) -> bool:

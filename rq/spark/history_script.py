@@ -9,37 +9,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import traceback
 
-from rq import client, config, script
+from rq import config, script
 from rq.errors import RQError
 from rq.layout import Root
 from rq.pipe import Verb
+from rq.spark.last_word import LastWord, begin_watch
 from rq.spark.progress import Progress
 from rq.spark.session import close, demand_spark, kill_java, session
 
 QUEUE = "spark-history"
 _AGAIN = 60  # seconds until the next try, when another round runs
-_LOOK = 1.0  # seconds between looks at the queue
-
-
-class LastWord:
-    """The last word to the queue: the first thread that has one says it, the others not."""
-
-    def __init__(self) -> None:
-        self._free = threading.Lock()
-
-    @property
-    def is_said(self) -> bool:
-        return self._free.locked()
-
-    def say(self, verb: Verb, text: str) -> bool:
-        """Say it, unless it was said; return whether it was said now."""
-        if not self._free.acquire(blocking=False):
-            return False
-        script.say(verb, text)
-        return True
 
 
 def main() -> int:
@@ -49,7 +30,7 @@ def main() -> int:
     try:
         demand_spark()
         root = config.find_root(None)
-        threading.Thread(target=_watch, args=(root, last), daemon=True).start()
+        begin_watch(root, QUEUE, last)
         return _round(root, last)
     except RQError as error:
         if error.__cause__ is not None:
@@ -83,20 +64,6 @@ def _tell(text: str) -> None:
 
 
 # ---- an end before the end
-
-
-def _watch(root: Root, last: LastWord) -> None:
-    """End when the queue stops, which would wait until its grace is over."""
-    socket = root.queue(QUEUE).socket
-    pause = threading.Event()
-    while not pause.wait(_LOOK):
-        try:
-            stops = client.demanded(client.ask(socket, "detail"))["stopping"]
-        except RQError:
-            continue  # the next owner of the queue ends this process
-        if stops and last.say(Verb.LATER, "0-cut short by a stop of the queue"):
-            # To the main thread, lest it hear of the end of Java before we are through.
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _leave(last: LastWord) -> None:

@@ -206,7 +206,7 @@ def played(page: Path) -> list[tuple[str, str]]:
 def shell(place: Path) -> Iterator[Shell]:
     """Give a shell in the root of an RQ that runs, as it is where Spark is not installed:
     pages show that."""
-    with running(place / "root", without=("spark-history",)) as root:
+    with running(place / "root", without=("spark-history", "spark-work")) as root:
         made = Shell(root, place / "home")
         try:
             yield made
