@@ -5,6 +5,7 @@ on without a lease. RQ_CHAOS_SECONDS says for how long, RQ_CHAOS_SEED which acci
 from __future__ import annotations
 
 import collections
+import faulthandler
 import os
 import time
 
@@ -77,6 +78,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(cables, clocks, tmp_path):
     accidents = Accidents(home, own, agents, seed)
     overstayers = Overstayers(home, agents)
     sent = set()
+    faulthandler.cancel_dump_traceback_later()  # it takes longer than a test that hangs
     try:
         chaos(accidents, overstayers, home, sent)
         wait_until(lambda: all_done(agents, home, len(sent)), 240)
