@@ -186,7 +186,7 @@ class Agent:
             await self._work.work(attempt)
         finally:
             del self._held[lease.token]
-            self._load.changed.set()
+            self._load.hand_in()
 
     async def _give_back(self, token: str, why: str) -> None:
         log.error("a message is given back: %s", fields(reason=why))

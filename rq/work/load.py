@@ -7,6 +7,7 @@ import asyncio
 
 AHEAD = 0.15  # seconds of work that are leased ahead
 MOST = 256  # messages ahead
+MOST_ENDS = 1000  # that are not handed in
 _WEIGHT = 0.2  # of the message that was measured last
 
 
@@ -25,11 +26,23 @@ class Load:
     >>> load.keep_slot(0.02)
     >>> load.room(0.0)
     30
+
+    While nobody takes their ends, messages do not become more and more.
+
+    >>> for _ in range(MOST_ENDS):
+    ...     load.begin()
+    ...     load.end()
+    >>> load.room(0.0)
+    0
+    >>> for _ in range(MOST_ENDS): load.hand_in()
+    >>> load.room(0.0)
+    30
     """
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.active = 0  # messages that wait for a slot or run
+        self.held = 0  # these, and those whose end is not handed in
         self.changed = asyncio.Event()  # one of them has ended
         self._seconds = 0.0  # that a message keeps a slot; 0: not known
         self._hold_until = 0.0
@@ -42,10 +55,16 @@ class Load:
     def begin(self) -> None:
         """A message has come."""
         self.active += 1
+        self.held += 1
 
     def end(self) -> None:
         """A message is done with, though its end may not be handed in yet."""
         self.active -= 1
+        self.changed.set()
+
+    def hand_in(self) -> None:
+        """The end of a message is handed in, or nobody will ever take it."""
+        self.held -= 1
         self.changed.set()
 
     def keep_slot(self, seconds: float) -> None:
@@ -66,7 +85,7 @@ class Load:
         room = self.slots + ahead - self.active
         if self.active >= self.slots and room < ahead // 2 + 1:
             return 0
-        return max(0, room)
+        return max(0, min(room, self.slots + MOST_ENDS - self.held))
 
     @property
     def _ahead(self) -> int:
