@@ -12,7 +12,7 @@ from typing import cast
 
 from rq import moments
 from rq.cli import FAILED, OK, owner, place, term
-from rq.errors import OutcomeUnknown, Unreachable
+from rq.errors import OutcomeUnknown, Unreachable, WrongState
 from rq.fieldnames import PARAMS
 from rq.layout import Root
 from rq.nesting import Json
@@ -182,6 +182,8 @@ def bulk(root: Root, words: list[str]) -> int:
     if args.what == "ls":
         return _ls(root, args.queue, as_json=args.json)
     view = _ask(root, args.queue, "cancel_bulk", args.bulk)
+    if view["state"] != "cancelled":
+        raise WrongState(f"bulk {args.bulk} is {view['state']} already")
     done = f"{view['changed']} of {term.number(view['messages'], 'message')}"
     print(f"{args.bulk} cancelled: {done} were changed")
     return OK

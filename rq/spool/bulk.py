@@ -131,16 +131,21 @@ def _from_json(row: dict[str, Any]) -> Bulk:
 # ---- the list of its messages
 
 
-def digest(listed: bytes) -> str:
-    """Return what tells one list from another."""
-    return hashlib.sha256(listed).hexdigest()
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list that is durable."""
+
+    bulk_id: str
+    total: int  # ids
+    sha256: str
 
 
-def write_list(queue: QueueDir, bulk_id: str, listed: bytes) -> None:
+def write_list(queue: QueueDir, bulk_id: str, lines: bytes) -> Listed:
     """Write down, durably, the ids of a bulk that is to begin, a line each; for a
     thread."""
-    durable.write_durable(_list(queue, bulk_id), listed)
+    durable.write_durable(_list(queue, bulk_id), lines)
     durable.crash_point("bulk:listed")
+    return Listed(bulk_id, lines.count(b"\n"), hashlib.sha256(lines).hexdigest())
 
 
 def read_list(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rq.message import JsonObject
-from rq.spool.bulk import Bulk, Standing, digest
+from rq.spool.bulk import Bulk, Listed, Standing
 from rq.spool.record import NoteFields
 from rq.spool.store import Spool
 from rq.states import Note
@@ -11,26 +11,24 @@ from rq.states import Note
 
 def begin(
     spool: Spool,
-    bulk_id: str,
-    listed: bytes,
+    listed: Listed,
     *,
     action: str,
     chosen_by: JsonObject,
     by: str,
 ) -> Bulk:
-    """Begin a bulk whose list is durable: its ids, a line each. `chosen_by`: the
-    filter; `by`: who asks."""
+    """Begin a bulk whose list is durable. `chosen_by`: the filter; `by`: who asks."""
     first_line: NoteFields = {
-        "bulk": bulk_id,
+        "bulk": listed.bulk_id,
         "is": Standing.OPEN,
         "action": action,
         "filter": chosen_by,
         "by": by,
-        "n": listed.count(b"\n"),
-        "sha256": digest(listed),
+        "n": listed.total,
+        "sha256": listed.sha256,
     }
     spool.bulks.take(spool.note(Note.BULK, **first_line))
-    return spool.bulks.get(bulk_id)
+    return spool.bulks.get(listed.bulk_id)
 
 
 def end(spool: Spool, bulk: Bulk, how: Standing, why: str = "") -> None:

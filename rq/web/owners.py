@@ -29,11 +29,18 @@ class ClientGone(Exception):
 Reply: TypeAlias = Sequence[Json]  # ["ok", VALUE] or ["fail", TEXT]
 
 _STOPS = "the web stops, and this wait with it: ask again"
-LONG = 3600.0  # of what copies or syncs files
+LONG = 3600.0  # of what copies, syncs or reads many files
 _CREATES = frozenset({"create_message", "prep_message", "single_que", "prepare_txn"})
 _LEASES = frozenset({"lease", "start", "renew", "progress", "log", "finish", "release"})
 _SLOW = frozenset(
-    {"commit_message", "clone_message", "attach_message", "check", "commit_txn"}
+    {
+        "attach_message",
+        "bulk",
+        "check",
+        "clone_message",
+        "commit_message",
+        "commit_txn",
+    }
 )
 # What changes nothing may be asked twice when a line broke under it.
 _LOOKS = frozenset(
@@ -51,6 +58,8 @@ _LOOKS = frozenset(
         "list",
         "show_txn",
         "list_txns",
+        "show_bulk",
+        "list_bulks",
     }
 )
 

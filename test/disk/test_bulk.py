@@ -10,12 +10,10 @@ from rq.states import Event, Role
 
 
 def begun(owner, ids):
-    listed = "".join(f"{msg_id}\n" for msg_id in ids).encode()
-    bulk_id = owner.spool.new_id()
-    bulks.write_list(owner.queue, bulk_id, listed)
+    lines = "".join(f"{msg_id}\n" for msg_id in ids).encode()
+    listed = bulks.write_list(owner.queue, owner.spool.new_id(), lines)
     return bulk_steps.begin(
         owner.spool,
-        bulk_id,
         listed,
         action="ack",
         chosen_by={"state": "err"},

@@ -368,3 +368,28 @@ def test_the_document_is_served_below_the_prefix_that_it_names(web):
 )
 def test_the_examples_in_the_reference_work(web, tmp_path, example):
     documents.play(example, web.port, tmp_path)
+
+
+def test_all_messages_that_match_are_changed_by_one_request(web):
+    ids = [sent(web, "fails", param1="a lot") for _ in range(3)]
+    for msg_id in ids:
+        in_state(web, "fails", msg_id, "err")
+    place = f"{API}/fails/bulk"
+    asked = {"action": "ack", "filter": {"state": "err", "param1": "a lot"}}
+    choice = post(web, f"{place}/count", asked)
+    assert (choice.status, choice.json) == (200, {"messages": 3, "ids": sorted(ids)})
+    answer = post(web, place, asked)
+    assert (answer.status, answer.json["messages"]) == (202, 3)
+    here = answer.headers["location"]
+    assert here.endswith(f"{place}/{answer.json['bulk']}")
+    at = f"{place}/{answer.json['bulk']}"
+    view = wait_until(lambda: (got := web.get(at).json)["state"] == "done" and got, 30)
+    assert (view["changed"], view["action"]) == (3, "ack")
+    assert view in web.get(place).json["bulks"]
+    assert post(web, f"{at}/cancel").json == view
+    assert all(web.get(f"{API}/fails/messages/{i}").json["acknowledged"] for i in ids)
+    wrong = {**asked, "filter": {"state": "done"}}
+    assert "ack is for messages in err" in refused(
+        post(web, place, wrong), 422, "bad_input"
+    )
+    refused(web.get(f"{place}/x"), 404, "no_such_message")

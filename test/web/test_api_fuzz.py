@@ -93,6 +93,14 @@ class World:
         [msg_id] = self.web.ask("POST", place, b"{}", Content_Type=JSON).json["ids"]
         return path, msg_id
 
+    def bulk(self):
+        """Return the path of a request that changes many messages."""
+        body = to_json({"action": "ack", "filter": {"state": "err"}})
+        answer = self.web.ask(
+            "POST", "/api/v1/queues/err/bulk", body, Content_Type=JSON
+        )
+        return {"name": "err", "bulk": answer.json["bulk"]}
+
     def lease(self):
         """Return the path of a new lease."""
         self.web.send("pull")
@@ -158,6 +166,7 @@ def of_timer(world):
 
 BYTES = {"media_type": "application/octet-stream"}
 LOG = {"headers": {"Upload-Offset": "0"}, **BYTES}
+ALL_ERR = {"action": "retry", "filter": {"state": "err", "text": "no"}}
 PULL, SCRIPT = {"name": "pull"}, {"name": "shares"}
 # Where nothing is leased, so that nothing waits for it.
 NO_WAITS = {"lease": {"name": "done"}, "listLeases": {"name": "done"}}
@@ -179,6 +188,11 @@ RECIPES = {
     "deleteMessage": about("done"),
     "commitMessage": about("prep"),
     "cloneMessage": about("done"),
+    "beginBulk": of_queue(body=ALL_ERR, media_type=JSON),
+    "countBulk": of_queue(body=ALL_ERR, media_type=JSON),
+    "listBulks": of_queue(),
+    "getBulk": lambda world: {"path_parameters": world.bulk()},
+    "cancelBulk": lambda world: {"path_parameters": world.bulk()},
     "listTransactions": of_queue(),
     "openTransaction": of_queue(body={"ttl": 60}, media_type=JSON),
     "getTransaction": of_transaction(),

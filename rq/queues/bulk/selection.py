@@ -85,12 +85,12 @@ async def _in_state(owner: Owner, state: State) -> AsyncIterator[list[str]]:
 
 
 def _there(queue: QueueDir, state: State, but: Container[str]) -> Iterator[str]:
-    """Give the messages whose folder lies in a state; for a thread."""
+    """Give the messages whose folder lies in a state; for a thread, from the first on."""
     if state in HASHED:
         listed = folders.newest_first(queue, state)
     else:
         listed = reversed(folders.list_state(queue, state))
-    return (msg_id for msg_id in listed if msg_id not in but)
+    yield from (msg_id for msg_id in listed if msg_id not in but)
 
 
 def _take(ids: Iterator[str]) -> list[str]:

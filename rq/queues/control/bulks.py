@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable
 
 from rq import filter as filters
 from rq.access.roles import Role
-from rq.errors import BadInput, Busy, Closed, WrongState
+from rq.errors import BadInput, Busy, Closed
 from rq.filter import Filter
 from rq.nesting import Json
 from rq.queues.bulk import actions, selection
@@ -46,15 +46,14 @@ async def _counted(ctx: Context, wanted: Filter) -> Ok[BulkChoice]:
 async def _begun(
     ctx: Context, action: Action, wanted: Filter, who: str
 ) -> Ok[BulkView]:
-    spool, listed = ctx.owner.spool, bytearray()
+    spool, lines = ctx.owner.spool, bytearray()
     async for ids in _chosen(ctx, wanted):
-        listed += "".join(f"{msg_id}\n" for msg_id in ids).encode()
-    bulk_id, lines = spool.new_id(), bytes(listed)
-    run = ctx.owner.loop.run_in_executor
-    await run(ctx.owner.pools.files, write_list, spool.queue, bulk_id, lines)
+        lines += "".join(f"{msg_id}\n" for msg_id in ids).encode()
+    run, pool = ctx.owner.loop.run_in_executor, ctx.owner.pools.files
+    listed = await run(pool, write_list, spool.queue, spool.new_id(), bytes(lines))
     _check_open(ctx)
     bulk = bulk_steps.begin(
-        spool, bulk_id, lines, action=action, chosen_by=wanted.to_json(), by=who
+        spool, listed, action=action, chosen_by=wanted.to_json(), by=who
     )
     ctx.bulks.add(bulk)
     ctx.owner.wake()
@@ -100,11 +99,10 @@ def list_bulks(ctx: Context, arg: bytes) -> Ok[list[BulkView]]:
 
 
 def cancel_bulk(ctx: Context, arg: bytes) -> Ok[BulkView]:
-    """End an open bulk; what it has changed stays so."""
+    """End a bulk, unless it has ended; what it has changed stays so."""
     bulk = _named(ctx, object_in(arg))
-    if not bulk.is_open:
-        raise WrongState(f"bulk {bulk.bulk_id} is {bulk.standing} already")
-    ctx.bulks.cancel(bulk)
+    if bulk.is_open:
+        ctx.bulks.cancel(bulk)
     return "ok", view(bulk)
 
 

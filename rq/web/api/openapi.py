@@ -31,6 +31,7 @@ PATH_FIELDS = {
     "name": "the name of a queue",
     "msg_id": "the short id of a message",
     "txn": "the id of a transaction",
+    "bulk": "the id of a request that changes many messages",
     "token": "the token of a lease",
     "timer": "the name of a timer",
     "file": "the name of a file",

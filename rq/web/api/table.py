@@ -12,6 +12,7 @@ from rq.access.roles import Role
 from rq.web.api import (
     actions,
     bulk,
+    bulks,
     lease_bytes,
     lease_words,
     leases,
@@ -53,6 +54,7 @@ ROWS: tuple[Operation, ...] = (
     *messages.ROWS,
     *bulk.ROWS,
     *actions.ROWS,
+    *bulks.ROWS,
     *transactions.ROWS,
     *leases.ROWS,
     *lease_words.ROWS,
