@@ -15,6 +15,8 @@ from harness.processes import lives
 from harness.waiting import wait_until
 from harness.web_server import served
 
+from rq.config.settings import default_worker_env
+
 pytestmark = pytest.mark.system
 
 RUN = 'eval "$RQ_PARAM1"'
@@ -137,7 +139,8 @@ def test_a_script_finds_there_what_it_finds_here(web, agent):
     looks = "env | sort; ls -a . ..; cat ../msg; echo; pwd; readlink /proc/self/fd/0; say done"
     both = 'exec 2>&1\nsay() { echo "$@" >&3; }\n' + looks
     due = {"due": 1000000000}
-    here = web.queue(RUN, num_workers=1)
+    home = {"HOME": default_worker_env()["HOME"]}  # what an agent gives a script
+    here = web.queue(RUN, num_workers=1, env_vars=home)
     far, near = agent.send(both, **due), web.send(here, param1=both, **due)
     assert agent.once().returncode == 0
     wait_until(lambda: web.state(here, near) == "done")
