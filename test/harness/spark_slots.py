@@ -22,8 +22,11 @@ STARTED_IN = 120.0  # seconds, on a busy machine
 class Slots:
     """Slots that work on the messages of a queue, and the driver that has made them."""
 
-    def __init__(self, web: Served, name: str, process: subprocess.Popen[bytes]):
-        self.web, self.name, self.process = web, name, process
+    def __init__(
+        self, web: Served, name: str, process: subprocess.Popen[bytes], place: Path
+    ):
+        """`place`: the root of the driver."""
+        self.web, self.name, self.process, self.place = web, name, process, place
 
     def ask(self, command: str, **about: Any) -> Any:
         word, reply = self.web.daemon.ask_queue(self.name, command, about)

@@ -16,9 +16,11 @@ from harness.web_server import served
 
 pytest.importorskip("pyspark")
 
+from harness.leases import credentials
 from harness.spark_cluster import cluster_at, end
 from harness.spark_slots import SAY, Slots
 
+from rq.access.roles import Role
 from rq.spark import lease_task
 
 HERE = Path(__file__).resolve().parent
@@ -189,7 +191,25 @@ ENDS = [
 
 
 @pytest.fixture(scope="module")
-def slots(cluster, web, tmp_path_factory):
+def token_file(web, tmp_path_factory):
+    """Give a file with a token that may lease, and nothing else."""
+    header = credentials(web.daemon.root, "slots", Role.WORKER)["Authorization"]
+    path = tmp_path_factory.mktemp("token") / "token"
+    path.write_text(header.removeprefix("Bearer "))
+    path.chmod(0o600)
+    return path
+
+
+def told_to(events):
+    """Let Spark write down all that its pages would show."""
+    events.mkdir()
+    directory = {"spark.eventLog.dir": events.as_uri()}
+    plain = {"spark.eventLog.compress": "false", "spark.eventLog.enabled": "true"}
+    return {**directory, **plain, "spark.eventLog.rolling.enabled": "false"}
+
+
+@pytest.fixture(scope="module")
+def slots(cluster, web, token_file, tmp_path_factory):
     place = tmp_path_factory.mktemp("slots")
     (place / "run").write_text('#!/bin/sh\neval "$RQ_PARAM1"\n')
     (place / "run").chmod(0o755)
@@ -198,16 +218,19 @@ def slots(cluster, web, tmp_path_factory):
     nowhere = {
         f"spark.executorEnv.{var}": "/nowhere" for var in ("PYTHONPATH", "RQ_ROOT")
     }
-    env["RQ_SPARK_CONF"] = json.dumps({**json.loads(env["RQ_SPARK_CONF"]), **nowhere})
+    env["RQ_SPARK_CONF"] = json.dumps(
+        {**json.loads(env["RQ_SPARK_CONF"]), **nowhere, **told_to(place / "events")}
+    )
     url = f"http://127.0.0.1:{web.port}/q/{name}"
     words = ["spark", "work", url, "--slots", "2", "--script", str(place)]
+    words += ["--token-file", str(token_file)]
     with (place / "driver.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "rq.cli", "--root", str(place), *words],
             env=env, cwd=place, stdout=log, stderr=log,
         )  # fmt: skip
     try:
-        yield Slots(web, name, process)
+        yield Slots(web, name, process, place)
     finally:
         end(process)
 
@@ -248,6 +271,30 @@ def of_spark(script, who):
     if who == "worker":
         return worker
     return next(one for one in worker.parents() if one.name() == "java")
+
+
+def test_the_token_of_slots_is_in_no_argument_no_log_and_no_page(
+    slots, web, cluster, token_file, tmp_path
+):
+    slots.held(tmp_path / "held")
+    [lease] = slots.ask("leases")["leases"]
+    assert lease["by"].startswith("token:slots/")
+    secret = token_file.read_bytes()
+    shown = [*psutil.process_iter(["cmdline", "environ"])]
+    assert len([one for one in shown if one.info["cmdline"]]) > 5
+    assert [one for one in shown if secret.decode() in str(one.info)] == []
+    places = [cluster.place, slots.place, Path(lease_task.own_directory())]
+    files = [path for place in places for path in place.rglob("*") if path.is_file()]
+    assert any(path.is_relative_to(slots.place / "events") for path in files)
+    assert [path for path in files if secret in content(path)] == []
+    (tmp_path / "held/go").touch()
+
+
+def content(path):
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:  # Spark has removed it
+        return b""
 
 
 @pytest.mark.slow
