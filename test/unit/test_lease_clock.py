@@ -3,6 +3,7 @@
 import tracemalloc
 
 import pytest
+from harness.spool import Clock
 
 from rq.errors import BadInput
 from rq.queues.attempts.lease import CONFIRM, Lease, digest, new_token, parse_token
@@ -12,17 +13,9 @@ from rq.spool import Held
 MSG = "20270115.0800.00.000.1800000000000"
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from harness.spool import Clock
 
 from rq.queues.attempts.lease import Lease
 from rq.queues.attempts.leases import Leases
@@ -11,19 +12,11 @@ from rq.queues.leases.expiry import BEAT, Expiry
 from rq.spool import Held
 
 
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 class World:
     """A queue with one lease of ten seconds, and a loop that is told when to look."""
 
     def __init__(self, monkeypatch):
-        self.clock = Clock()
+        self.clock = Clock(0.0)
         monkeypatch.setattr(expiry.time, "monotonic", self.clock)
         self.leases = Leases(self.clock)
         self.failed = None

@@ -1,6 +1,7 @@
 """Who is there of the workers elsewhere, and when one was heard of last."""
 
 import pytest
+from harness.spool import Clock
 
 from rq.queues.attempts.lease import Lease
 from rq.queues.attempts.leases import Leases
@@ -8,17 +9,9 @@ from rq.queues.attempts.remote_workers import FORGOTTEN, MOST_ROWS, THERE, Remot
 from rq.spool import Held
 
 
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture
