@@ -69,8 +69,8 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
         return
     count = max(message.count, entry.count) + 1
     attempt = max(message.attempt, entry.attempt) + (1 if unclaimed else 0)
-    # It was its turn when it was claimed, whatever has become of the clock since.
-    due = min(message.due, spool.clock())
+    # What was claimed was due then, whatever has become of the clock since.
+    due = message.due if unclaimed else min(message.due, spool.clock())
     message = message.with_(count=count, attempt=attempt, due=due)
     over = count >= message.max_count
     facts: Facts = {

@@ -169,9 +169,8 @@ def _again(message: Message, decided: Outcome, now: float) -> Message:
     due at once: it was when it was claimed, whatever has become of the clock since."""
     turn = min(message.due, now)
     if decided.event is Event.REQUEUE:
-        return message.with_(
-            due=turn
-        )  # its file has not the number of this attempt yet
+        # Its file has not the number of this attempt yet.
+        return message.with_(due=turn)
     if decided.waits_for is None:
         turn = now + decided.delay  # else it has its turn among those that wait with it
     counted = decided.cause is not Cause.LATER
