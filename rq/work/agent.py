@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
+from rq.errors import RQError
 from rq.logs import fields
 from rq.work import notes
 from rq.work.answers import Lease, Offer
@@ -194,7 +195,13 @@ class Agent:
 
     async def _hand_in_note(self, note: Note) -> None:
         log.info("an earlier end is handed in: %s", fields(folder=note.folder))
-        await self._work.delivery.hand_in_note(note)
+        try:
+            await self._work.delivery.hand_in_note(note)
+        except RQError as error:
+            log.error(
+                "an earlier end is not taken; it is kept for the next start: %s",
+                fields(folder=note.folder, reason=error),
+            )
 
     # ---- ending
 

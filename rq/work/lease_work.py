@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from rq.errors import NoRoom, Refused, RQError
+from rq.errors import NoRoom, NotKnown, NotPermitted, Refused, RQError
 from rq.logs import fields
 from rq.pipe import Verb
 from rq.proc.spawn import Termination
@@ -81,6 +81,9 @@ class LeaseWork:
             self.load.end()
         try:
             await self._end(attempt, given_back)
+        except (NotKnown, NotPermitted) as error:
+            self._keep(attempt, error)
+            return
         except RQError as error:
             log.error(
                 "nobody takes the end of a message: %s",
@@ -89,6 +92,16 @@ class LeaseWork:
         # One that could not be handed in until the agent ended stays, with its note.
         if attempt.is_laid_out:
             self.sweeper.remove(attempt.folder)
+
+    def _keep(self, attempt: Attempt, refusal: RQError) -> None:
+        """Keep an end for an agent that its host lets in."""
+        log.error(
+            "its host lets this agent in no more; the end of a message is kept for the "
+            "next start: %s",
+            fields(msg_id=attempt.msg_id, reason=refusal),
+        )
+        if attempt.closed_at is not None and not attempt.is_kept:
+            self.delivery.keep(attempt)
 
     async def _begin(self, attempt: Attempt) -> bool:
         """Say that the work begins, and lay out its folder; return whether it does."""

@@ -37,6 +37,7 @@ class LeaseHost:
         self.instead: dict[str, Callable[[Any], Answer | None]] = {}
         self.half: set[str] = set()  # words whose next answer breaks off
         self.is_silent = False  # it hangs up on everybody
+        self.is_closed = False  # it asks everybody for a login
         self._leased: dict[str, Any] = {}  # by request
         self._count = 0
         self.origin = ""  # its URL without a path
@@ -85,6 +86,12 @@ class LeaseHost:
     # ---- answering
 
     def answer(self, method: str, path: str, headers: Any, body: bytes) -> Answer:
+        """Return what is answered to a request."""
+        if self.is_closed:
+            return 401, {"detail": "a login is needed"}
+        return self._answer(method, path, headers, body)
+
+    def _answer(self, method: str, path: str, headers: Any, body: bytes) -> Answer:
         path, _, _ = path.partition("?")
         if "/attach/" in path:
             if "attach" in self.instead and (said := self.instead["attach"](path)):

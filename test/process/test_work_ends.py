@@ -173,3 +173,22 @@ def test_an_end_survives_the_agent_that_could_not_hand_it_in(host, agent):
     assert [end["token"] for end in host.said("finish")] == [token]
     assert host.logs[token] == b"printed\n"
     assert agent.folders() == []
+
+
+def test_an_end_survives_a_host_that_has_forgotten_the_login(host, agent):
+    token = host.give()
+    agent.runs(f"until test -e {agent.path}/go; do sleep 0.01; done; {QUIET}")
+    with agent.running():
+        wait_until(lambda: host.said("start"))
+        host.is_closed = True
+        (agent.path / "go").touch()
+        wait_until(lambda: list(agent.dir.glob("*/*/msg/*/end.json")))
+        assert agent.process.wait(20) != 0
+    refused = agent.once()
+    assert refused.returncode != 0
+    assert "Traceback" not in refused.stderr
+    host.is_closed = False
+    ended = agent.once()
+    assert ended.returncode == 0, ended.stderr
+    assert [end["token"] for end in host.said("finish")] == [token]
+    assert agent.folders() == []
