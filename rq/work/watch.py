@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from itertools import islice
 
 from rq.errors import RQError
 from rq.logs import fields
@@ -19,6 +20,7 @@ from rq.work.delivery import Delivery
 LOOK = 0.1  # seconds between looks
 LOGS, PROGRESS = 0.3, 1.0  # seconds between what is sent of one attempt
 PATIENCE = 1.0  # seconds until what could not be handed in is kept on disk
+KEPT = 10  # of these at a look: each is synced, and what runs is not to wait for them
 TEXT = 1000  # characters of progress
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ class Watch:
         for attempt in list(self._held.values()):
             if attempt.why is not Why.LOST:
                 self._look_at(attempt, now)
+        for attempt in list(islice(self._not_kept(now), KEPT)):
+            self._delivery.keep(attempt)
         if len(self._next) > 3 * len(self._held) + 100:
             self._next = {k: at for k, at in self._next.items() if k[0] in self._held}
 
@@ -62,13 +66,18 @@ class Watch:
             self._do(attempt, self._renew, now, 0.0)
         if now >= attempt.term.stop_at and attempt.at_work:
             self._stop(attempt, now)
-        if attempt.closed_at is not None and not attempt.is_kept:
-            if now >= attempt.closed_at + PATIENCE:
-                self._delivery.keep(attempt)
-        elif attempt.at_work:
+        if attempt.at_work:
             self._do(attempt, self._send_log, now, LOGS)
             if attempt.said.text != attempt.progress:
                 self._do(attempt, self._show, now, PROGRESS)
+
+    def _not_kept(self, now: float) -> Iterator[Attempt]:
+        """Give attempts whose end waits for its host, and is on no disk."""
+        for attempt in self._held.values():
+            if attempt.closed_at is None or attempt.is_kept or attempt.why is Why.LOST:
+                continue
+            if now >= attempt.closed_at + PATIENCE:
+                yield attempt
 
     def _stop(self, attempt: Attempt, now: float) -> None:
         """End work whose lease runs out; it has ended when the lease has."""
