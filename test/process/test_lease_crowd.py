@@ -34,7 +34,7 @@ def waiting(queue, stack, number):
 def test_a_crowd_that_waits_keeps_nobody_out_and_is_served(queue):
     with contextlib.ExitStack() as stack:
         lines = [waiting(queue, stack, number) for number in range(CROWD)]
-        wait_until(lambda: len(queue.ok("leases")["workers"]) == CROWD)
+        wait_until(lambda: queue.ok("detail")["elsewhere"]["workers"] == CROWD)
         with client.Connection(queue.dir.socket) as sender:
             for _ in range(CROWD):
                 sender.ask("create_message", {"dest": "t"})

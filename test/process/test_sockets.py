@@ -37,14 +37,15 @@ ROLES = {
     "queue": {
         Role.VIEWER: "kinds ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
-        "restored await_end leases",
+        "restored await_end leases show_bulk list_bulks",
         Role.PRODUCER: "wake create_message create_messages prep_message single_que "
         "attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "
         "commit_txn abort_txn",
         Role.WORKER: "lease start renew progress log file finish release",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
-        "cancel_message cancel_batch retry_message run_message ack_errs resolve_owed",
+        "cancel_message cancel_batch retry_message run_message ack_errs resolve_owed "
+        "bulk cancel_bulk",
         Role.ADMIN: "shutdown mind restore",
     },
     "supervisor": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Container, Iterator
 from itertools import islice
 
@@ -59,6 +60,7 @@ async def chosen(owner: Owner, wanted: Filter) -> AsyncIterator[list[str]]:
 
         await in_slices(ids, look)
         yield meant
+        await asyncio.sleep(0)  # a batch alone may take less than a slice
 
 
 async def _in_state(owner: Owner, state: State) -> AsyncIterator[list[str]]:
