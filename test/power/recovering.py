@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.spool import Owner, check_live
+from harness.spool import Clock, Owner, check_live
 from power.tale import ANY, NOWHERE, Seen, in_small, read_may
 
 from rq.errors import RQError
@@ -18,6 +18,8 @@ from rq.layout import ATTACH, folder
 from rq.proc import lease_holders
 from rq.spool import check, folders
 from rq.states import COUNTED, State
+
+BACK = 2_000_000_000.0  # when power is back: whatever was claimed has been due
 
 
 @dataclass(slots=True)
@@ -129,10 +131,10 @@ def power_is_back(boot: str = "boot-after") -> Iterator[None]:
 def recover(root: Path, names: tuple[str, ...] = ()) -> Recovered:
     """Recover the queue `q` in `root`, or those of `names`, twice, and stop them."""
     if not names:
-        return _recover(Owner(root))
+        return _recover(Owner(root, Clock(BACK)))
     every = Recovered()
     for name in names:
-        found = _recover(Owner(root, name=name))
+        found = _recover(Owner(root, Clock(BACK), name))
         every.troubles += [f"{name}: {one}" for one in found.troubles]
         every.seen |= {f"{name}/{token}": one for token, one in found.seen.items()}
         every.ids |= {f"{name}/{token}": one for token, one in found.ids.items()}

@@ -9,8 +9,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from harness.spool import Owner
-from power.recovering import Recovered, look, power_is_back
+from harness.spool import Clock, Owner
+from power.recovering import BACK, Recovered, look, power_is_back
 from power.tale import ANY, Seen, mark, take_marks
 
 from rq.spool import checkpoint
@@ -48,9 +48,9 @@ def main(names: str, *roots: str) -> None:
     with power_is_back(BETWEEN):
         for root in map(Path, roots):
             for name in filter(None, names.split(",")):
-                start(Owner(root, name=name), f"{name}/", root / "queue")
+                start(Owner(root, Clock(BACK), name), f"{name}/", root / "queue")
             if not names:
-                start(Owner(root), "", root)
+                start(Owner(root, Clock(BACK)), "", root)
 
 
 if __name__ == "__main__":

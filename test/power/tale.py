@@ -189,6 +189,8 @@ class Tale:
             decisions.abort(self.spool, one)
 
     def claim(self, msg_id: str) -> None:
+        """Claim a message once it is due."""
+        self.clock.now = max(self.clock.now, self.now(msg_id).due)
         self.may_be(msg_id, state="run", attempt=self.now(msg_id).attempt + 1)
         self.running[msg_id] = self.spool.claim(msg_id, 0)
 
@@ -237,7 +239,8 @@ class Tale:
         self.spool.fire(msg_id, Event.REQUEUE, Role.QUEUE, message=message, facts=facts)
 
     def lease(self, msg_id: str) -> None:
-        """Claim a message for somebody who has a token."""
+        """Claim a message for somebody who has a token, once it is due."""
+        self.clock.now = max(self.clock.now, self.now(msg_id).due)
         attempt = self.now(msg_id).attempt + 1
         token = f"{msg_id[-12:]}.{attempt}"
         self.may_be(msg_id, state="run", attempt=attempt, lease=token)

@@ -28,7 +28,7 @@ source = pytest.importorskip("rq.spark.messages_source")
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
 from pyspark.sql.types import _parse_datatype_string  # noqa: E402
 
-from rq.spark import folder_rows, folders_plan, journal_source, lease_stream, sink  # noqa: E402
+from rq.spark import folder_rows, folders_plan, journal_source, lease_options, sink  # noqa: E402
 from rq.spark.folders_plan import Wanted  # noqa: E402
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -274,7 +274,7 @@ def test_the_reference_tells_each_column_and_each_option():
     )
     assert columns == {name for name, _ in folder_rows.COLUMNS}
     assert reading == read_by(source) | {"root"}
-    assert leasing == read_by(lease_stream)
+    assert leasing == read_by(lease_options)
     assert writing == read_by(sink) | {"root"}
 
 
