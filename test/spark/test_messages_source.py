@@ -281,5 +281,7 @@ def test_the_reference_tells_each_column_and_each_option():
 def read_by(module):
     """Return the options that a module asks for, by its text."""
     text = Path(module.__file__).read_text()
-    called = re.findall(r'(?:_one_of|_list|_number|_seconds)\(options, "(\w+)"', text)
+    called = re.findall(
+        r'(?:_one_of|_list|_number|_seconds|_yes)\(options, "(\w+)"', text
+    )
     return {*called, *re.findall(r'options\.get\("(\w+)"[,)]', text)}
