@@ -260,6 +260,27 @@ _PLAIN: dict[State, Story] = {
 }
 
 
+_RETRIED = "retry"
+# Causes that tell by themselves that the message runs again.
+_COMES_BACK = frozenset(
+    {
+        Cause.RESEND,
+        Cause.LATER,
+        Cause.CRASH,
+        Cause.HOST,
+        Cause.BATCH,
+        Cause.STOP,
+        Cause.LEASE_ENDED,
+        Cause.NOT_TAKEN,
+        Cause.RELEASED,
+    }
+)
+# Of a failed attempt that the setting `retry` lets be made again.
+_AGAIN = Story(
+    "Attempt {attempt} failed after {run} and it waits for the next.",
+    "",
+    "Nothing; it runs again by itself (`retry`). `rq run {id}` does not wait.",
+)
 _HELD = Story(
     "It stays in run: something of its last attempt is still at work.",
     "{held}",
@@ -298,12 +319,17 @@ def story(state: State, facts: Mapping[str, Any]) -> Story:
     named = Cause.__members__.get(str(cause).upper()) if cause else None
     plain = named is None or state in (State.RUN, State.PREP)
     template = _PLAIN[state] if plain or named is None else STORIES[named]
+    again = facts.get("outcome") == _RETRIED and named not in _COMES_BACK
+    if state is State.QUE and named is not None and again:
+        template = Story(_AGAIN.what, template.why, _AGAIN.todo)
     if state is State.PREP and "txn" in facts:
         template = _IN_TRANSACTION
     if state is State.RUN:
         template = _at_work(facts)
     filled = _Facts(facts)
     why = wording.ended(template.why.format_map(filled))
+    if facts.get("tries") and state in (State.ERR, State.DISMISSED):
+        why = f"{why} It was the last of {facts['tries']} attempts (`retry`)."
     waiting = str(facts.get("waiting") or "")
     if state is State.QUE and named is not None and not _tells(filled, waiting):
         why = f"{why.rstrip('.')}. {waiting}"

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from rq import names
+from rq import names, next_attempt
 from rq.causes import story
 from rq.config.admin import Admin, admin_status, in_words, needed
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import SAID_BY_RQ, Message
 from rq.nesting import Json
-from rq.replies import AttachmentView, MessageRow, MessageView, Result
+from rq.replies import AttachmentView, MessageRow, MessageView, NextAttempt, Result
 from rq.spool import folders, script_files
 from rq.states import State
 from rq.wording import duration
@@ -61,7 +61,14 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
     }
     if state is State.DISMISSED:
         view["acknowledged"] = True
+    again = _next_attempt(message, status) if state is State.QUE else None
+    if again is not None:
+        return cast(MessageView, {**view, "next_attempt": again})
     return cast(MessageView, view)
+
+
+def _next_attempt(message: Message, status: Result) -> NextAttempt | None:
+    return next_attempt.of(status, message.count, message.max_count, message.due)
 
 
 def attempts(view: MessageView) -> int:
@@ -151,6 +158,7 @@ def _row(queue: QueueDir, state: State, msg_id: str) -> MessageRow:
     except (RQError, OSError):
         return {"queue": queue.name, "state": str(state), "msg_id": msg_id}
     status = folders.read_status(queue, state, msg_id)
+    again = _next_attempt(message, status) if state is State.QUE else None
     row = {
         "queue": queue.name,
         "state": shown_state(state),
@@ -159,6 +167,7 @@ def _row(queue: QueueDir, state: State, msg_id: str) -> MessageRow:
         "count": message.count,
         "attempt": _attempts(message, status),
         "status": _status_line(state, status),
+        **({} if again is None else {"next_attempt": again["text"]}),
         **message.params,
     }
     return cast(MessageRow, row)

@@ -29,6 +29,7 @@ SHOWN_APART = frozenset(
         "count",
         "max_count",
         "attempt",
+        "next_attempt",
     }
 )
 _PLAIN = {
@@ -43,7 +44,7 @@ _PLAIN = {
 _TIMES = {"wait_us": "waited", "run_us": "ran", "cpu_us": "CPU time"}  # µs
 
 _IMPROPER = re.compile(
-    r"PROCESS EXITED IMPROPERLY - MOVING TO ERR - "
+    r"PROCESS EXITED IMPROPERLY - (?:MOVING TO ERR|RUNNING IT AGAIN) - "
     r"Completion was (?P<word>\w+) but exit status was (?P<exit>\S+)(?: - (?P<said>.*))?",
     re.DOTALL,
 )
@@ -85,7 +86,7 @@ def in_list(state: str, text: str) -> str:
     ['busy', '900-busy']
     """
     if state == "que":
-        return reason(text)
+        return shortly(reason(text))
     return shortly(text) if state in ("err", "errack", "dismissed") else text
 
 

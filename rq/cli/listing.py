@@ -79,6 +79,8 @@ def _table(rows: Sequence[MessageRow]) -> None:
 
 
 def _status(row: MessageRow) -> str:
+    if "next_attempt" in row:
+        return row["next_attempt"]
     said = str(row.get("status", "")).partition(" - ")[2]
     text = wording.in_list(row["state"], said)
     if "leased_by" in row:

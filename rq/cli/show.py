@@ -56,6 +56,8 @@ def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
     yield "created", _created(message["msg_id"])
     yield "due", _when(float(message.get("due") or 0))
     yield "attempts", message.get("attempt", 0)
+    if again := message.get("next_attempt"):
+        yield "next", again["text"]
     yield "retries", f"{message.get('count', 0)} of {message.get('max_count', 0)}"
     for name, value in fields.items():
         if name not in _SHOWN_APART:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from rq import moments
+from rq.config import retries
 from rq.config.settings import (
     EXIT,
     LEASE_SECONDS,
@@ -302,5 +303,6 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "batch": _batch,
     "spark": _spark,
     "pull": _pull,
+    "retry": retries.check,
     "retention": _retention,
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from rq import users
+from rq.retry import Retry
 
 DEFAULT_PORT = 3333
 API_EXEC_PREFIX = "bash -lc "
@@ -130,6 +131,7 @@ class QueueConfig:
     success: str = WORD  # or "exit": of a script that says nothing, its exit status
     batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
     pull: Pull | None = None  # messages are leased to workers elsewhere
+    retry: Retry | None = None  # which failed attempts are made again, and when
     spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)

@@ -228,7 +228,11 @@ def _serve(
     with ThreadPoolExecutor(4, "rq-disk") as threads:
         owes = functools.partial(owed.webhooks, settings.main, name)
         opened = open_spool(
-            queue, threads=threads, grace=settings.main.grace, owes=owes
+            queue,
+            threads=threads,
+            grace=settings.main.grace,
+            owes=owes,
+            retry=lambda: settings.queue.retry,
         )
         loop = asyncio.new_event_loop()
         owner = Owner(opened, settings, loop, threads)

@@ -27,6 +27,7 @@ class MessageRow(TypedDict, total=False):
     attempt: int
     status: str
     waiting: str
+    next_attempt: str
     txn: str
     batch: str
     messages: int
@@ -77,6 +78,7 @@ class Result(TypedDict, total=False):
     cpu_us: int
     max_rss: int  # KiB
     outcome: str
+    tries: int  # that `retry` allows
     batch: str
     lease: LeaseView
     finished: float  # epoch seconds
@@ -84,6 +86,17 @@ class Result(TypedDict, total=False):
     started: float  # epoch seconds
     messages: int
     left: int
+
+
+class NextAttempt(TypedDict):
+    """When a message that was tried before is tried again, and why."""
+
+    attempt: int  # of those that count
+    of: int  # as many may be
+    at: float  # epoch seconds
+    why: str
+    waits: float  # seconds since the attempt before
+    text: str  # all this, as people read it
 
 
 class MessageView(TypedDict, total=False):
@@ -102,6 +115,7 @@ class MessageView(TypedDict, total=False):
     removed_at: float  # epoch seconds
     result: Result
     story: StoryView
+    next_attempt: NextAttempt
     acknowledged: bool
     _attachments: Mapping[str, AttachmentView]
     _txn: str  # the open transaction that it belongs to

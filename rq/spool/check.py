@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rq import durable, names, replies, visible
-from rq.errors import BadMessage, Damaged, NoSuchMessage, Refused
+from rq import config, durable, names, replies, visible
+from rq.errors import BadConfig, BadMessage, Damaged, NoSuchMessage, Refused
 from rq.journal import gaps, history
 from rq.layout import MSG, QueueDir
 from rq.proc import locks
 from rq.spool import checkpoint, fold, folders, recovery, recovery_apply, restored
 from rq.spool.entry import Counts
-from rq.spool.store import Spool
+from rq.spool.store import Rule, Spool
 from rq.states import COUNTED, HASHED, State
 
 
@@ -68,7 +68,7 @@ def check(queue: QueueDir, fix: bool = False) -> list[Problem]:
 
 def _replay(queue: QueueDir) -> list[Problem]:
     """Replay the journal onto the folders; return what keeps some of them from it."""
-    opened = recovery.open_spool(queue)
+    opened = recovery.open_spool(queue, retry=_rule(queue))
     try:
         recovery_apply.count_final(opened.spool)
         close_cleanly(opened.spool)
@@ -80,6 +80,15 @@ def _replay(queue: QueueDir) -> list[Problem]:
     finally:
         os.close(opened.lock)
         opened.spool.close()
+
+
+def _rule(queue: QueueDir) -> Rule:
+    """Return the setting `retry`; that of a config that cannot be read is none."""
+    try:
+        retry = config.read_queue(queue).retry
+    except BadConfig:
+        retry = None
+    return lambda: retry
 
 
 def close_cleanly(spool: Spool) -> None:

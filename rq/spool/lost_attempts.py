@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from rq import retry
 from rq.causes import Cause
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.logs import fields
@@ -71,17 +72,23 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
     attempt = max(message.attempt, entry.attempt) + (1 if unclaimed else 0)
     # What was claimed was due then, whatever has become of the clock since.
     due = message.due if unclaimed else min(message.due, spool.clock())
+    rule = spool.retry()
+    most = retry.most_tries(rule, message.max_count)
+    over = count >= most
+    if not over and rule is not None and retry.covers(rule, lost.cause):
+        due = spool.clock() + retry.wait(rule, count - 1, msg_id, attempt)
     message = message.with_(count=count, attempt=attempt, due=due)
-    over = count >= message.max_count
     facts: Facts = {
         "cause": Cause.CRASH_LIMIT if over else lost.cause,
         "outcome": "err" if over else "retry",
         "text": f"lost {count} times" if over else lost.text,
     }
+    if rule is not None:
+        facts["tries"] = most
     _log.warning(
         "an attempt was lost; %s: %s",
         "RQ moves the message to err" if over else "RQ runs the message again",
-        fields(msg_id=msg_id, attempt=attempt, count=count, max=message.max_count),
+        fields(msg_id=msg_id, attempt=attempt, count=count, max=most),
     )
     event = Event.FAIL if over else Event.RECOVER
     more: More = spool.owed_by(message, facts) if over else {}

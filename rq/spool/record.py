@@ -20,6 +20,7 @@ class Facts(TypedDict, total=False):
 
     cause: str
     outcome: str
+    tries: int  # that `retry` allows, if it has decided
     text: str
     exit: int | None
     signal: str | None

@@ -39,7 +39,7 @@ from rq.spool.entry import Counts
 from rq.spool.memory import Memory
 from rq.spool.recovery_apply import Opened, apply
 from rq.spool.recovery_scan import Scan, scan_queue, was_clean
-from rq.spool.store import Owes, Spool, owes_nothing
+from rq.spool.store import Owes, Rule, Spool, owes_nothing
 from rq.states import HASHED, State
 
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
@@ -76,9 +76,10 @@ def open_spool(
     clock: Callable[[], float] = time.time,
     grace: float = 10.0,
     owes: Owes = owes_nothing,
+    retry: Rule = lambda: None,
 ) -> Opened:
     """Take the lock of a queue and recover it; `owes` tells what messages owe others
-    whose attempts were lost once too often. `grace` is how many seconds processes that
+    whose attempts were lost once too often, `retry` when lost ones are made again. `grace` is how many seconds processes that
     an earlier owner left have for their end.
 
     Busy: another process owns it. Damaged: its journal cannot be believed.
@@ -91,7 +92,7 @@ def open_spool(
         )
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return _Opening(queue, lock, dir_fd, threads, clock, owes).open(grace)
+        return _Opening(queue, lock, dir_fd, threads, clock, owes, retry).open(grace)
     except BaseException:
         os.close(dir_fd)
         os.close(lock)
@@ -116,6 +117,7 @@ class _Opening:
     threads: Executor | None
     clock: Callable[[], float]
     owes: Owes
+    retry: Rule
 
     def open(self, grace: float) -> Opened:
         """Recover the queue, or show what recovery would do."""
@@ -172,6 +174,7 @@ class _Opening:
             clock=self.clock,
             threads=self.threads,
             owes=self.owes,
+            retry=self.retry,
         )
         prefix = lease_holders.prefix_of(self.queue, journal.journal_id)
         trusted = why is None and _is_same_boot(scan) and not scan.folded.suspect

@@ -25,6 +25,7 @@ from rq.journal.writer import Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
 from rq.message import Message
+from rq.retry import Retry
 from rq.spool import outbox
 from rq.spool.entry import Entry
 from rq.spool.events import Events
@@ -53,6 +54,10 @@ _log = logging.getLogger(__name__)
 Owes = Callable[[Message, Facts, float], list[OutEntry]]
 
 
+# The setting `retry` of the queue, as it is now.
+Rule = Callable[[], Retry | None]
+
+
 def owes_nothing(message: Message, facts: Facts, now: float) -> list[OutEntry]:
     return []
 
@@ -70,6 +75,7 @@ class Spool:
         clock: Callable[[], float] = time.time,
         threads: Executor | None = None,
         owes: Owes = owes_nothing,
+        retry: Rule = lambda: None,
     ) -> None:
         self.queue = queue
         self.dir_fd = dir_fd
@@ -88,6 +94,7 @@ class Spool:
         self.clock = clock
         self.threads = threads
         self.owes = owes
+        self.retry = retry
         self.ids = names.IdSource(journal.start)
         self.gone = Gone(queue, dir_fd, journal)
         self.lagging = Lag(entries, counts, Mover(queue, dir_fd, self.gone), self.gone)

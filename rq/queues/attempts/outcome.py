@@ -6,16 +6,22 @@ The first completion word of a run decides; the text is that of its last line.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rq import back_off
+from rq import back_off, retry
 from rq.causes import Cause
+from rq.message import Message
 from rq.pipe import Verb
+from rq.retry import Retry
 from rq.scripts.words import Said
 from rq.states import Event
 
 WELL = frozenset({Event.FINISH, Event.RELAY})
 AGAIN = frozenset({Event.RETRY, Event.REQUEUE})
+# What a script says of its end rules over the setting `retry`; these are no such words.
+_LEAVES_OPEN = frozenset({None, Verb.DONE, Verb.RELAYED})
+_TO_ERR, _TO_QUE = "MOVING TO ERR", "RUNNING IT AGAIN"  # words of its status
+_LIMITS = frozenset({Cause.RESEND_LIMIT, Cause.CRASH_LIMIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +34,18 @@ class Outcome:
     delay: float = 0.0
     dest: str | None = None  # the queue that is owed a copy
     waits_for: str | None = None  # a name; its messages wait for `delay`
+    tries: int | None = None  # attempts that `retry` allows, if it has decided
 
     @property
     def name(self) -> str:
         return _OUTCOMES[self.event]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it failed because it was tried as often as it may be."""
+        return self.event is Event.FAIL and (
+            self.cause in _LIMITS or self.tries is not None
+        )
 
 
 _OUTCOMES = {
@@ -74,6 +88,41 @@ def by_exit(decided: Outcome, text: str, last_printed: Callable[[], str]) -> Out
     return decided
 
 
+def by_rule(
+    decided: Outcome,
+    rule: Retry | None,
+    word: Verb | None,
+    how: tuple[int | None, str | None],
+    message: Message,
+) -> Outcome:
+    """Return the outcome of a run where the setting `retry` may have it made again.
+
+    `word` is what was said of its end, `how` its exit status and signal, `message` as it
+    was before it.
+    """
+    lost = decided.cause is Cause.BATCH
+    failed = decided.event is Event.FAIL and word in _LEAVES_OPEN
+    if rule is None or not (lost or failed):
+        return decided
+    most = retry.most_tries(rule, message.max_count)
+    covered = retry.covers(rule, decided.cause, *how)
+    if not (lost or covered):
+        return decided
+    if message.count + 1 >= most:
+        if lost:
+            return _lost_too_often(message.count)
+        return replace(decided, tries=most)
+    if not covered:
+        return decided
+    seconds = retry.wait(rule, message.count, message.msg_id, message.attempt)
+    text = decided.text.replace(_TO_ERR, _TO_QUE, 1)
+    return replace(decided, event=Event.RETRY, text=text, delay=seconds, tries=most)
+
+
+def _lost_too_often(count: int) -> Outcome:
+    return Outcome(Event.FAIL, Cause.CRASH_LIMIT, f"lost {count + 1} times")
+
+
 def decide_in_batch(
     own: Said,
     batch: Said,
@@ -93,7 +142,7 @@ def decide_in_batch(
     if failed or (exit_status == 0 and batch.word is not None):
         return decide(batch, exit_status, signal, count, max_count)
     if count + 1 >= max_count:
-        return Outcome(Event.FAIL, Cause.CRASH_LIMIT, f"lost {count + 1} times")
+        return _lost_too_often(count)
     how = signal if exit_status is None else f"exit status {exit_status}"
     said = f"its last words: {batch.text}" if batch.text else "it reported nothing"
     text = f"its batch ended with {how}; {said}"
@@ -105,7 +154,7 @@ def _improper(said: Said, exit_status: int | None, signal: str | None) -> Outcom
     word = said.word or "none"
     how = signal if exit_status is None else exit_status
     text = (
-        "PROCESS EXITED IMPROPERLY - MOVING TO ERR - "
+        f"PROCESS EXITED IMPROPERLY - {_TO_ERR} - "
         f"Completion was {word} but exit status was {how}"
     )
     if said.text:

@@ -9,7 +9,7 @@ from typing import cast
 
 import orjson
 
-from rq import names
+from rq import names, next_attempt
 from rq.errors import BadInput, NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import JsonObject, Message
@@ -210,6 +210,10 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
         row["leased_by"] = lease.by
     if entry is not None and entry.state is State.QUE:
         row["waiting"] = waiting_view.why_waiting(owner, msg_id)
+        result = owner.spool.status(msg_id) if row["attempt"] else {}
+        again = next_attempt.of(result, row["count"], message.max_count, row["due"])
+        if again is not None:
+            row["next_attempt"] = again["text"]
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         row["txn"] = txn.txn_id
     return cast(MessageRow, {**row, **message.params})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from rq import names
+from rq import names, next_attempt
 from rq.causes import story
 from rq.errors import BadMessage
 from rq.layout import folder
@@ -21,6 +21,7 @@ from rq.replies import (
     AttachmentView,
     BatchView,
     MessageView,
+    NextAttempt,
     Result,
     Standing,
     StoryView,
@@ -90,12 +91,19 @@ def message(owner: Owner, msg_id: str) -> MessageView:
         view["_restored"] = owner.admission.restored
     if content.attachments:
         view["_attachments"] = _attachments(owner, content, view["path"])
+    if state is State.QUE and (again := _next_attempt(view)) is not None:
+        view["next_attempt"] = again
     view["story"] = _story(owner, msg_id, state, view)
     kept = owner.config.retention
     removed_at = retention.removed_at(kept, owner.spool, msg_id, state)
     if removed_at is not None:
         view["removed_at"] = removed_at
     return view
+
+
+def _next_attempt(view: MessageView) -> NextAttempt | None:
+    count, max_count = view.get("count", 0), view["max_count"]
+    return next_attempt.of(view["result"], count, max_count, view["due"])
 
 
 def _sent_fields(message: Message) -> JsonObject:

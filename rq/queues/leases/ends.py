@@ -112,6 +112,9 @@ class Ends:
         if self._owner.config.success == EXIT and finish.said.word is None:
             text = finish.said.text
             decided = outcome.by_exit(decided, text, lambda: finish.printed)
+        how = (0 if no_script else finish.exit, finish.signal)
+        rule = self._owner.config.retry
+        decided = outcome.by_rule(decided, rule, finish.said.word, how, message)
         return owed.check_target(self._owner.root, decided)
 
     def _copy(self, message: Message, dup: said.Dup) -> OutEntry:
@@ -258,7 +261,9 @@ def _of_lease(lease: Lease, word: str) -> LeaseFields:
 
 
 def _facts(lease: Lease, decided: Outcome) -> Facts:
+    tries: Facts = {} if decided.tries is None else {"tries": decided.tries}
     return {
+        **tries,
         "cause": decided.cause,
         "outcome": decided.name,
         "text": decided.text,

@@ -12,6 +12,7 @@ from rq.queues.schedule.batch_rule import Gathering, Rule
 from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.item import Item
 from rq.queues.schedule.waiting import Waiting, turn
+from rq.retry import most_tries
 from rq.spool import Spool
 from rq.spool.entry import Entry
 from rq.states import State
@@ -146,9 +147,9 @@ class Backlog:
         entry, last = self._spool.entry(msg_id), False
         if self._config.batch.get("by") or entry.count:
             try:
-                message = self._spool.read(msg_id)
+                message, rule = self._spool.read(msg_id), self._config.retry
                 params = message.params
-                last = 0 < entry.count >= message.max_count - 1
+                last = 0 < entry.count >= most_tries(rule, message.max_count) - 1
             except Unread:
                 raise
             except (BadMessage, NoSuchMessage):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
+from collections.abc import Callable
 
 from rq import pipe
 from rq.causes import Cause
@@ -21,6 +22,7 @@ from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.delivery import owed
 from rq.queues.runner import finish
 from rq.queues.runner.parts import Parts
+from rq.retry import Retry
 from rq.scripts.log import last_line
 from rq.spool import Spool, batch_dirs
 
@@ -41,8 +43,11 @@ class BatchRun:
         attempts: Attempts,
         wakeup: Wakeup,
         parts: Parts,
+        retry: Callable[[], Retry | None],
     ) -> None:
+        """`retry` returns the setting as it is now."""
         self._root = root
+        self._retry = retry
         self._spool = spool
         self._attempts = attempts
         self._wakeup = wakeup
@@ -114,6 +119,9 @@ class BatchRun:
             message.count,
             message.max_count,
         )
+        how = (ended.exit, ended.signal) if ended else (None, None)
+        word = attempt.said.word or batch.said.word
+        decided = outcome.by_rule(decided, self._retry(), word, how, message)
         if batch.cut_short and decided.cause in _LOST:
             decided = finish.CUT_SHORT
         return attempt.decide(owed.check_target(self._root, decided))

@@ -42,7 +42,12 @@ class Batches:
         self._parts = parts
         self._file = parts.file
         self._run = BatchRun(
-            owner.root, owner.spool, owner.attempts, owner.wakeup, parts
+            owner.root,
+            owner.spool,
+            owner.attempts,
+            owner.wakeup,
+            parts,
+            lambda: owner.config.retry,
         )
         self._claimed: list[Batch] = []
 

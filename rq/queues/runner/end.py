@@ -183,7 +183,7 @@ def _changed(
     """Return the new content of a message whose attempt has ended, if it changed."""
     if decided.event in AGAIN:
         return _again(message, decided, owner.spool.clock())
-    if decided.cause in (Cause.RESEND_LIMIT, Cause.CRASH_LIMIT):
+    if decided.is_last:
         return message.with_(count=message.count + 1)
     if riders:
         dups = tuple(owner.full_id(rider) for rider in reversed(riders))

@@ -42,6 +42,10 @@ class Finisher:
             decided = CUT_SHORT
         elif last_printed is not None and attempt.said.word is None:
             decided = outcome.by_exit(decided, attempt.said.text, last_printed)
+        rule, how_it_ended = self._owner.config.retry, (how.exit, how.signal)
+        decided = outcome.by_rule(
+            decided, rule, attempt.said.word, how_it_ended, message
+        )
         return attempt.decide(owed.check_target(self._owner.root, decided))
 
     def fire(self, attempt: Attempt, decided: Outcome) -> None:
@@ -110,4 +114,6 @@ def _facts(attempt: Attempt, decided: Outcome) -> Facts:
         "max_rss": how.max_rss,
         "created_us": int(names.created(attempt.msg_id) * 1e6),
     }
+    if decided.tries is not None:
+        facts["tries"] = decided.tries
     return facts if batch_id is None else {**facts, "batch": batch_id}

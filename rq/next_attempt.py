@@ -1,0 +1,54 @@
+"""When a message that failed, or asked for it, is tried again, and why: the same words in
+lists, pages, the command line and JSON."""
+
+from __future__ import annotations
+
+from rq import wording
+from rq.replies import NextAttempt, Result
+from rq.wording import duration, moment
+
+# Ends that a message comes back from by itself.
+_COMES_BACK = frozenset({"retry", "requeue"})
+_WHY = {
+    "crash": "RQ ended while it ran",
+    "host": "the machine restarted while it ran",
+    "no_word": "it never reported how it ended",
+    "stop": "a stop of its queue",
+    "operator": "somebody put it back",
+}
+
+
+def of(result: Result, count: int, max_count: int, due: float) -> NextAttempt | None:
+    """Return when a message in que is tried again, and why; None: it is its first turn.
+
+    >>> result: Result = {"outcome": "retry", "cause": "exit", "exit": 75, "tries": 5,
+    ...                   "attempt": 2, "finished": 1000.0, "job_status": ""}
+    >>> of(result, 2, 15, 1040.0)["text"]
+    'attempt 3 of 5 at 1970-01-01 00:17:20 UTC: exit status 75, waits 40 s'
+    """
+    if result.get("outcome") not in _COMES_BACK:
+        return None
+    most = result.get("tries", max_count)
+    waits = max(0.0, due - result.get("finished", due))
+    why = _why(result)
+    text = f"attempt {count + 1} of {most} at {moment(due)} UTC: {why}"
+    if (whole := round(waits)) > 0:
+        text += f", waits {f'{whole} s' if whole < 60 else duration(whole)}"
+    return {
+        "attempt": count + 1,
+        "of": most,
+        "at": due,
+        "why": why,
+        "waits": waits,
+        "text": text,
+    }
+
+
+def _why(result: Result) -> str:
+    cause, text = result.get("cause", ""), result.get("job_status", "")
+    if cause == "exit":
+        return f"exit status {result.get('exit', '?')}"
+    if cause == "signal":
+        return f"ended by {result.get('signal', '?')}"
+    said = wording.reason(text) if cause in ("resend", "later") else text
+    return _WHY.get(cause) or said or cause or "it failed"
