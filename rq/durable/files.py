@@ -57,6 +57,34 @@ def _write(path: str, data: bytes, dir_fd: int, mode: int = FILE_MODE) -> None:
         os.close(fd)
 
 
+def overwrite(path: str, data: bytes, dir_fd: int) -> None:
+    """As `write_new`, into the file that lies there if only we can write to it: a file
+    system is slow to make files while it frees others. A reader may see half of it."""
+    try:
+        fd = beneath.open_plain(path, dir_fd, os.O_RDWR)
+    except OSError:
+        write_new(path, data, dir_fd)
+        return
+    try:
+        is_ours = _write_over(fd, data)
+    finally:
+        os.close(fd)
+    if not is_ours:
+        write_new(path, data, dir_fd)
+
+
+def _write_over(fd: int, data: bytes) -> bool:
+    """Give an open file another content; False if others may have written to it."""
+    info, written = os.fstat(fd), 0
+    if info.st_uid != os.geteuid() or info.st_mode & 0o7777 & ~FILE_MODE:
+        return False
+    while written < len(data):
+        written += os.pwrite(fd, data[written:], written)
+    if info.st_size > len(data):
+        os.ftruncate(fd, len(data))
+    return True
+
+
 def replace(path: str, data: bytes, dir_fd: int | None = None) -> None:
     """Write a file so that a reader sees the old or the new one, never half."""
     with _parent(path, dir_fd) as (place, name):

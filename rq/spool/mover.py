@@ -13,7 +13,7 @@ import logging
 import os
 import stat
 
-from rq import durable
+from rq import beneath, durable
 from rq.layout import MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message
@@ -117,17 +117,36 @@ class Mover:
         return True
 
     def _carry(self, msg_id: str, entry: Entry, here: str, there: str) -> None:
-        body, status = entry.body, entry.status
         if entry.results is not None:
             result_folders.bring(here, *entry.results, self._dir_fd)
-        if body is not None and not self._is_there(entry, f"{here}/{MSG}", body):
-            durable.replace(f"{here}/{MSG}", body, self._dir_fd)
-        if status is not None and not self._is_there(entry, f"{here}/{STATUS}", status):
-            # In its last place it may be an old one that a power cut has torn.
-            write = durable.replace if here == there else durable.write_new
-            write(f"{here}/{STATUS}", status, self._dir_fd)
+        if entry.body is None or entry.status is None:
+            self._write(entry, here, rests=here == there)
+        else:
+            self._write_both(entry, here)
         if here != there:
             self._move(msg_id, here, there)
+
+    def _write(self, entry: Entry, here: str, *, rests: bool) -> None:
+        """Write what changed into a folder; `rests`: it is in its last place."""
+        body, status, dir_fd = entry.body, entry.status, self._dir_fd
+        msg, said = f"{here}/{MSG}", f"{here}/{STATUS}"
+        if body is not None and not self._is_there(entry, msg, body, dir_fd):
+            durable.replace(msg, body, dir_fd)
+        if status is not None and not self._is_there(entry, said, status, dir_fd):
+            # In its last place it may be an old one that a power cut has torn.
+            write = durable.replace if rests else durable.write_new
+            write(said, status, dir_fd)
+
+    def _write_both(self, entry: Entry, here: str) -> None:
+        """Write both files of a message that has been tried, into those that it has.
+
+        ext4 takes up to a millisecond to make a file while it frees many others.
+        What a crash tears is written again, as the journal tells it.
+        """
+        with beneath.parent(f"{here}/{MSG}", self._dir_fd) as (place, _):
+            for name, data in ((MSG, entry.body), (STATUS, entry.status)):
+                if data and not self._is_there(entry, name, data, place):
+                    durable.overwrite(name, data, place)
 
     def _move(self, msg_id: str, here: str, there: str) -> None:
         try:
@@ -155,13 +174,13 @@ class Mover:
         )
         self._gone.doom(path, f"{msg_id}.in-the-way")
 
-    def _is_there(self, entry: Entry, path: str, data: bytes) -> bool:
+    def _is_there(self, entry: Entry, path: str, data: bytes, dir_fd: int) -> bool:
         """Whether recovery need not write a file again: no power cut came between, and
         it says the same (its size alone would not tell a new due from an old one)."""
         if not entry.written:
             return False
         try:
-            return folders.read_file(path, self._dir_fd) == data
+            return folders.read_file(path, dir_fd) == data
         except OSError:
             return False
 

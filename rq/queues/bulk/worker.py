@@ -21,12 +21,12 @@ from rq.logs import fields
 from rq.queues.bulk import retry, selection
 from rq.queues.bulk.actions import Action, Hands
 from rq.queues.concurrency.tasks import in_slices
-from rq.queues.maintenance import retention
 from rq.spool import bulk_steps
 from rq.spool.bulk import Bulk, Standing, drop_list, read_list
 from rq.spool.record import More
 
 BATCH = 1000  # messages between two looks at how far the folders are
+LAG = 10_000  # folders still to be moved, beyond which the next batch waits
 _PAUSE = 0.05
 _REST = 1.0  # seconds until it is tried again what the machine lacked something for
 
@@ -141,7 +141,7 @@ class Worker:
 
     async def _keep_pace(self, bulk: Bulk) -> None:
         """Wait until few enough folders are still to be moved."""
-        while self._spool.lag > retention.LAG and self._goes_on(bulk):
+        while self._spool.lag > LAG and self._goes_on(bulk):
             await asyncio.sleep(_PAUSE)
 
     @contextlib.asynccontextmanager
