@@ -37,6 +37,11 @@ class Cause(StrEnum):
     FOLDER_LIMIT = "folder_limit"
     FAULT = "fault"
     TOO_LARGE = "too_large"
+    TIMEOUT = "timeout"
+    HEARTBEAT = "heartbeat"
+    MEMORY = "memory"
+    CPU = "cpu"
+    DEADLINE = "deadline"
     BAD_MESSAGE = "bad_message"
     CRASH = "crash"
     HOST = "host"
@@ -168,6 +173,34 @@ STORIES: dict[Cause, Story] = {
         "It failed before it was started.",
         "Its parameters are too large for the environment of a process {size}",
         "Send large data as an attachment.",
+    ),
+    Cause.TIMEOUT: Story(
+        "It failed in attempt {attempt}: it took too long.",
+        "The script was {text}",
+        "If it needs longer, raise `timeout`; then `rq retry {id}`. `rq logs {id}` shows "
+        "how far it came.",
+    ),
+    Cause.HEARTBEAT: Story(
+        "It failed in attempt {attempt}: it was silent for too long.",
+        "The script was {text}",
+        "Let it say `run TEXT` on descriptor 3, or print something, more often than its "
+        "`heartbeat`; then `rq retry {id}`.",
+    ),
+    Cause.MEMORY: Story(
+        "It failed in attempt {attempt}: it wanted too much memory.",
+        "The script was {text}",
+        "If it needs more, raise `memory`; then `rq retry {id}`.",
+    ),
+    Cause.CPU: Story(
+        "It failed in attempt {attempt}: it took too much of the processor.",
+        "The script was {text}",
+        "If it needs more, raise `cpu_seconds`; then `rq retry {id}`.",
+    ),
+    Cause.DEADLINE: Story(
+        "It failed before it was started: it came too late.",
+        "Nothing starts after its deadline: {text}",
+        "`rq retry {id}` does not help past a deadline of its own; send it anew. A "
+        "`deadline` of the queue counts from the retry.",
     ),
     Cause.BAD_MESSAGE: Story(
         "It was refused when its folder was read.",

@@ -15,6 +15,7 @@ RQError                 internal: RQ itself failed
 ├── NoSuchMessage
 ├── WrongState          the message is not where the request needs it
 │   ├── AlreadyCommitted
+│   ├── TooLate         the deadline of the message has passed
 │   ├── Changed         the message is no longer as whoever asks has seen it
 │   ├── NotWhole        an attachment is not what was sent
 │   ├── LeaseOver       a token is no longer the attempt on its message
@@ -124,6 +125,10 @@ class WrongState(RQError):
     """The message is in a state that does not allow the event."""
 
     kind = Kind.WRONG_STATE
+
+
+class TooLate(WrongState):
+    """The deadline of a message has passed: it is not started any more."""
 
 
 class Changed(WrongState):

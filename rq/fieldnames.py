@@ -18,6 +18,20 @@ PARAMS = ("param1", "param2", "param3", "param4")
 URLS_CUT = "post_run_webhook_cut"  # a sentence, of a message with more from before
 KEY = "_key"
 
+# What limits the attempts of a message.
+LIMITS = frozenset(
+    {
+        "timeout",
+        "grace",
+        "deadline",
+        "heartbeat",
+        "memory",
+        "cpu_seconds",
+        "open_files",
+        "processes",
+        "log_bytes",
+    }
+)
 # What a client says of a message.
 SAID_BY_SENDERS = frozenset(
     {
@@ -30,6 +44,7 @@ SAID_BY_SENDERS = frozenset(
         "orig_msg_id",
         "force_remote",
         *PARAMS,
+        *LIMITS,
     }
 )
 # What only RQ itself writes into a message; from a client it is not taken.
@@ -44,18 +59,10 @@ FIELDS = SAID_BY_SENDERS | OWN | DROPPED | {"cloned_from"}
 RESERVED = frozenset(
     {
         "after",
-        "cpu_seconds",
-        "deadline",
-        "heartbeat",
         "hold",
         "key",
-        "log_bytes",
-        "memory",
-        "open_files",
         "priority",
-        "processes",
         "retry",
-        "timeout",
         "unique",
     }
 )
@@ -96,11 +103,14 @@ _OTHERS: Mapping[str, tuple[str, ...]] = {  # our name: what other queues call i
 }
 _SHORTEST = 5  # characters of a field that a name one edit away is taken for
 _LONGEST = 40  # characters of a name that can be like one of ours
+_OFTEN = frozenset({"grace"})  # many words of other trades are one letter away
 _PARAM = re.compile(r"param\d+", re.ASCII)
 _MEANS = {
     "due": "say due, the epoch seconds before which it is not run",
     "max_count": "say max_count, the retry that is one too many",
     "post_run_webhook": "say post_run_webhook, a list of URLs",
+    "deadline": "say deadline, the epoch seconds after which it is not started",
+    "timeout": "say timeout, the seconds after which its script is ended",
     "_key": "say _key, which names the request and is remembered for seven days",
 }
 
@@ -153,8 +163,8 @@ def _plain(name: str) -> str:
 
 
 def _is_like(name: str, plain: str, field: str) -> bool:
-    if field in DROPPED:
-        return False
+    if field in DROPPED or field in _OFTEN:
+        return plain == field
     return plain == _plain(field) or (
         len(field) >= _SHORTEST and _one_edit(name, field)
     )

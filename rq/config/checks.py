@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from rq import moments
+from rq import limits, moments
 from rq.config import retries
 from rq.config.settings import (
     EXIT,
@@ -305,4 +305,6 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "pull": _pull,
     "retry": retries.check,
     "retention": _retention,
+    **limits.CHECKS,
+    "deadline": limits.seconds,
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict
 
-from rq import users
+from rq import limits, users
 from rq.retry import Retry
 
 DEFAULT_PORT = 3333
@@ -133,6 +133,15 @@ class QueueConfig:
     pull: Pull | None = None  # messages are leased to workers elsewhere
     retry: Retry | None = None  # which failed attempts are made again, and when
     spark: Mapping[str, Any] = field(default_factory=dict)  # where its jobs run
+    timeout: float | None = None  # seconds; None here and below: no limit
+    grace: float | None = None  # seconds from TERM to KILL; None: as in the root's
+    deadline: float | None = None  # seconds after `due`: not started later
+    heartbeat: float | None = None  # seconds of silence
+    memory: int | None = None  # bytes
+    cpu_seconds: int | None = None
+    open_files: int | None = None
+    processes: int | None = None
+    log_bytes: int | None = None  # that are kept of the log of an attempt
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)
     )
@@ -140,6 +149,11 @@ class QueueConfig:
     @property
     def argv_prefix(self) -> list[str]:
         return shlex.split(self.exec_prefix)
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """Return what limits its attempts, by the names of the settings."""
+        return {name: getattr(self, name) for name in limits.NAMES}
 
     def to_json(self) -> dict[str, object]:
         """Return the keys the ancestor shows, and the others that are not default."""

@@ -15,7 +15,7 @@ import orjson
 
 from rq import fieldnames
 from rq.errors import BadMessage, TooLarge, Torn
-from rq.fieldnames import DROPPED, OWN
+from rq.fieldnames import DROPPED, LIMITS, OWN
 from rq.message import fields as checks
 from rq.message.fields import ENV_STRING_LIMIT, Attachment, JsonObject, param_text
 from rq.nesting import Json
@@ -60,6 +60,7 @@ class Message:
     dup: str | None = None
     dups: tuple[str, ...] = ()
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
+    limits: JsonObject = field(default_factory=dict)  # `fieldnames.LIMITS`
     extra: JsonObject = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -80,6 +81,7 @@ class Message:
             fields["attachments"] = {
                 name: file.to_json() for name, file in self.attachments.items()
             }
+        fields.update(self.limits)
         fields.update(self.extra)
         return fields
 
@@ -121,6 +123,7 @@ _OPTIONAL = (
 )
 _KEPT = frozenset(
     {"msg_id", "dest", "due", "count", "max_count", "attachments", *PARAMS, *_OPTIONAL}
+    | LIMITS
 )
 
 
@@ -151,7 +154,9 @@ def from_disk(data: bytes, msg_id: str, now: float) -> Message:
     if not isinstance(fields, dict):
         raise Torn("msg is not a JSON object")
     try:
-        return _with_few_urls(_from_fields(fields, msg_id, now))
+        kept, strange = checks.without_strange_limits(fields)
+        message = _with_few_urls(_from_fields(kept, msg_id, now))
+        return message.with_(extra={**message.extra, **strange}) if strange else message
     except BadMessage as error:
         raise Torn(str(error)) from None
 
@@ -184,6 +189,7 @@ def _from_fields(fields: JsonObject, msg_id: str, now: float) -> Message:
         dest=checks.text(fields, "dest") or "",
         due=now if due is None or due == "" else checks.due(due),
         params=params,
+        limits={} if fields.keys().isdisjoint(LIMITS) else checks.limits_in(fields),
         extra={} if fields.keys() <= _KEPT else _extra(fields),
         **others,
     )

@@ -8,7 +8,7 @@ from typing import TypeGuard, cast
 
 import orjson
 
-from rq import names
+from rq import fieldnames, limits, names
 from rq.errors import BadInput, BadMessage
 from rq.nesting import Json, check_depth
 
@@ -69,6 +69,35 @@ def due(value: Json) -> float:
     if seconds is None or not 0 <= seconds <= LATEST:
         raise BadMessage(f"due is not epoch seconds: {value!r:.80}")
     return seconds
+
+
+def limits_in(fields: JsonObject) -> dict[str, Json]:
+    """Return the limits of a message's attempts."""
+    own: dict[str, Json] = {}
+    for name in fields.keys() & fieldnames.LIMITS:
+        value = fields[name]
+        if value is None or value == "":
+            continue
+        try:
+            own[name] = due(value) if name == "deadline" else limits.CHECKS[name](value)
+        except (ValueError, BadInput) as error:
+            text = str(error).replace("due is not", "it is not")
+            raise BadMessage(f"{name}: {text}") from None
+    return own
+
+
+def without_strange_limits(fields: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """Return fields of a message that was accepted, and those of them that no limit can
+    have: they were a sender's own before RQ had limits."""
+    strange = {}
+    for name in fields.keys() & fieldnames.LIMITS:
+        try:
+            limits_in({name: fields[name]})
+        except BadMessage:
+            strange[name] = fields[name]
+    if not strange:
+        return fields, strange
+    return {name: fields[name] for name in fields if name not in strange}, strange
 
 
 def _seconds(value: float | str) -> float | None:

@@ -64,6 +64,14 @@ class StdioLog:
         """Return where in the file the output of this attempt begins."""
         return self._at + len(_head(0, self._began))
 
+    def size(self) -> int:
+        """Return how many bytes its file has; 0 when it cannot be seen."""
+        with contextlib.suppress(OSError):
+            return os.stat(
+                self._path, dir_fd=self._dir_fd, follow_symlinks=False
+            ).st_size
+        return 0
+
     def started(self, pid: int) -> None:
         """Write the pid into the first line; ignore an error, for the script runs."""
         with contextlib.suppress(OSError):
@@ -115,6 +123,11 @@ class PassedLog:
         self._began = f"{_now()} - RQ START - {script}"
         self._fd = -1
         self._failed = False
+        self._size = 0
+
+    def size(self) -> int:
+        """Return how many bytes were printed."""
+        return self._size
 
     @property
     def output_at(self) -> int:
@@ -123,6 +136,7 @@ class PassedLog:
 
     def write(self, data: bytes) -> None:
         """Append output; what no log can be made for is lost, like on a full disk."""
+        self._size += len(data)
         if self._fd < 0 and not self._failed:
             self._begin()
         with contextlib.suppress(OSError):

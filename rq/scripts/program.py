@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rq.limits import NONE, Limits
 from rq.proc.family import Family
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
@@ -32,6 +33,7 @@ class Program:
         *,
         directory: int | str,
         output: int,
+        limits: Limits = NONE,
     ) -> Plan:
         """Return how it is started in a slot, with `values` in its environment; OSError
         when its interpreter is not there."""
@@ -45,6 +47,7 @@ class Program:
             nice=self.nice,
             null=self.null,
             family=self.family,
+            limits=limits,
         )
 
     def start(
@@ -53,11 +56,18 @@ class Program:
         values: Mapping[str, str],
         log: StdioLog,
         make: Callable[[Plan], Script],
+        limits: Limits = NONE,
     ) -> Script:
         """Start it for a message whose log has begun, with `make`; the slot is its own
         then. OSError says why it cannot start."""
         try:
-            plan = self.plan(slot, values, directory=log.directory, output=log.fd)
+            plan = self.plan(
+                slot,
+                values,
+                directory=log.directory,
+                output=log.fd,
+                limits=limits,
+            )
             script = make(plan)
             log.started(script.pid)
         finally:

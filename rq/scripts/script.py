@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 from rq import pipe
 from rq.layout import LEASE_FD
+from rq.limits import NONE, Limits
 from rq.logs import fields
-from rq.proc import processes, spawn
+from rq.proc import processes, rlimits, spawn
 from rq.proc.family import Family, wait_for_group
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
@@ -44,6 +45,7 @@ class Plan:
     nice: int
     null: int
     family: Family
+    limits: Limits = NONE
 
 
 class Script:
@@ -101,6 +103,8 @@ class Script:
         finally:
             os.close(write)
             os.close(read)
+        if plan.limits.of_processes:
+            rlimits.apply(pid, plan.limits)
         if plan.nice:
             spawn.be_nice(pid, plan.nice)
         os.set_blocking(self._reader, False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rq import pipe
 from rq.errors import BadInput
+from rq.limits import Over
 from rq.pipe import COMPLETIONS, Report, Verb
 
 
@@ -21,6 +22,7 @@ class Said:
     dest: str | None = None  # where a copy goes
     unreadable: str | None = None
     by: str | None = None  # who cancelled it
+    over: Over | None = None  # the limit for which it was ended
 
     def hear(self, report: Report) -> None:
         """Take one report."""

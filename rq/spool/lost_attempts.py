@@ -32,6 +32,13 @@ def fail_malformed(
     spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **more)
 
 
+def fail_late(spool: Spool, msg_id: str, text: str) -> None:
+    """que → err: its deadline has passed before it was started."""
+    facts: Facts = {"cause": Cause.DEADLINE, "text": text, "outcome": "err"}
+    more = spool.owed_by(spool.read(msg_id), facts)
+    spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts, **more)
+
+
 def _owed_by(spool: Spool, msg_id: str, facts: Facts) -> More:
     """Return what the end of a message owes whose file cannot be read: what the journal
     holds of it names its webhooks."""

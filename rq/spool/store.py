@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Unpack
 
-from rq import durable, names
-from rq.errors import BadMessage
+from rq import durable, limits, names
+from rq.errors import BadMessage, TooLate
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
@@ -89,6 +89,7 @@ class Spool:
         self.leases = memory.leases
         self.ended_leases = memory.ended_leases
         self.compares = memory.compares
+        self.deadline: float | None = None  # seconds after `due`; then none is claimed
         self.adopted = memory.adopted
         self.seen = memory.seen
         self.clock = clock
@@ -291,7 +292,8 @@ class Spool:
         return self.entries[message.msg_id]
 
     def claim(self, msg_id: str, slot: int, batch: str | None = None) -> Message:
-        """que → run: an attempt begins. BadMessage when its file cannot be used."""
+        """que → run: an attempt begins. BadMessage when its file cannot be used, TooLate
+        past its deadline."""
         more: More = {"slot": slot} if batch is None else {"slot": slot, "batch": batch}
         return self._claim(msg_id, more)
 
@@ -302,6 +304,11 @@ class Spool:
     def _claim(self, msg_id: str, more: More) -> Message:
         message = self.read(msg_id)
         entry = self.entries[msg_id]
+        if self.deadline is not None or "deadline" in message.limits:
+            now = self.clock()
+            late = limits.too_late(message.limits, self.deadline, entry.due, now)
+            if late is not None:
+                raise TooLate(late)
         entry.attempt += 1
         self.fire(msg_id, Event.CLAIM, Role.QUEUE, **more)
         return message.with_(count=entry.count, attempt=entry.attempt, due=entry.due)

@@ -27,8 +27,8 @@ def refused(reply):
 def test_every_way_to_create_a_message_refuses_a_near_miss(queue, command, key):
     asked = {"dest": "t", "param1": DONE, "retries": 3, **key}
     assert "say max_count" in refused(queue.ask(command, asked))
-    asked = {"dest": "t", "param1": DONE, "timeout": 3, **key}
-    assert "'timeout' is reserved" in refused(queue.ask(command, asked))
+    asked = {"dest": "t", "param1": DONE, "after": 3, **key}
+    assert "'after' is reserved" in refused(queue.ask(command, asked))
 
 
 def test_a_transaction_names_the_message_and_takes_none(queue):

@@ -14,6 +14,7 @@ from harness.documents import GUIDE, PAGES, REFERENCE, WORD
 from rq import cli, names, pipe, wire
 from rq.causes import Cause
 from rq.config.settings import QueueConfig, RootConfig, default_worker_env
+from rq.fieldnames import LIMITS
 from rq.journal.line import Note as JournalNote
 from rq.message import MESSAGE_LIMIT, PARAMS, Message
 from rq.pipe import Verb
@@ -32,7 +33,8 @@ def section(page, title):
 
 
 NAMES = [str(page.relative_to(CHECKOUT)) for page in PAGES]
-MESSAGE = {one.name for one in fields(Message)} - {"params", "extra"} | set(PARAMS)
+GROUPED = {"params", "limits", "extra"}
+MESSAGE = {one.name for one in fields(Message)} - GROUPED | {*PARAMS, *LIMITS}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rq.errors import WrongState
+from rq.limits import NONE
 from rq.message import Message
 from rq.proc.spawn import Termination
 from rq.queues.attempts import outcome
@@ -20,6 +21,7 @@ from rq.scripts import log as stdio
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
+from rq.scripts.time_limits import Timed
 from rq.scripts.words import Said
 from rq.scripts.worker import Worker
 
@@ -65,6 +67,8 @@ class Attempt:
         self.cut_short = False  # RQ itself ends it, because the queue stops
         self.termination: Termination | None = None
         self.outcome: Outcome | None = None  # decided once, when its script is done
+        self.limits = NONE
+        self.timed: Timed | None = None  # its script, if its time is limited
         self._work: Work | None = None
 
     # ---- its script
@@ -114,6 +118,8 @@ class Attempt:
     def hear(self) -> None:
         """Go on: its script has said a line."""
         self.phase = next_phase(self.phase, Step.HEAR)
+        if self.timed is not None:
+            self.timed.hear()
 
     def finish(self, termination: Termination) -> None:
         """Go on: its script has exited, or is ready for the next message."""

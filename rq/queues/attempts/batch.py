@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rq.limits import NONE
 from rq.proc.spawn import Termination
 from rq.queues.attempts.attempt import Attempt, Work
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
+from rq.scripts.time_limits import Timed
 from rq.scripts.words import Said
 from rq.states import Event
 
@@ -33,6 +35,8 @@ class Batch:
         self.cut_short = False  # RQ itself ends it, because the queue stops
         self.began = time.monotonic()
         self.began_at = time.time()
+        self.timed: Timed | None = None  # its script, if its time is limited
+        self.limits = NONE  # the strictest of its messages
         self.oddities = 0  # lines that could not be understood
 
     @property

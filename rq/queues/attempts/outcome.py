@@ -57,10 +57,23 @@ _OUTCOMES = {
 }
 
 
+# What an end is without a proper word: then a limit that was exceeded is its cause.
+_WITHOUT_WORD = frozenset({Cause.EXIT, Cause.SIGNAL, Cause.NO_WORD})
+
+
 def decide(
     said: Said, exit_status: int | None, signal: str | None, count: int, max_count: int
 ) -> Outcome:
     """Return the outcome of a run; `count` is that of the message before it."""
+    decided = _by_word(said, exit_status, signal, count, max_count)
+    if said.over is not None and decided.cause in _WITHOUT_WORD:
+        return Outcome(Event.FAIL, said.over.cause, said.over.text)
+    return decided
+
+
+def _by_word(
+    said: Said, exit_status: int | None, signal: str | None, count: int, max_count: int
+) -> Outcome:
     if said.by is not None:
         return cancelled(said.by)
     if said.unreadable is not None:
@@ -138,7 +151,7 @@ def decide_in_batch(
     """
     if own.word is not None:
         return decide(own, 0, None, count, max_count)
-    failed = batch.by or batch.unreadable or batch.word is Verb.ERR
+    failed = batch.by or batch.unreadable or batch.over or batch.word is Verb.ERR
     if failed or (exit_status == 0 and batch.word is not None):
         return decide(batch, exit_status, signal, count, max_count)
     if count + 1 >= max_count:

@@ -39,7 +39,7 @@ async def end_last_attempts(owner: Owner, ids: Collection[str]) -> frozenset[str
         lease_holders.end_processes,
         owner.opened.lease_prefix,
         [],
-        owner.main.grace,
+        owner.settings.grace,
         frozenset(ids),
     )
     for process in left:

@@ -27,6 +27,7 @@ class Backlog:
     def __init__(self, spool: Spool, config: QueueConfig) -> None:
         self._spool = spool
         self._config = config
+        spool.deadline = config.deadline
         self._groups = Groups()
         self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
         self._hurried: set[str] = set()  # messages that start their batch at once
@@ -66,6 +67,7 @@ class Backlog:
     def reload(self, config: QueueConfig) -> None:
         """Go on by other settings."""
         old, self._config = self._config, config
+        self._spool.deadline = config.deadline
         self.waiting.release_all()
         old_rule = old.coalesce_params, old.batch
         if old_rule != (config.coalesce_params, config.batch):

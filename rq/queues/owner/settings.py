@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from rq import config
+from rq import config, limits
 from rq.config.settings import QueueConfig
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
@@ -26,6 +26,8 @@ class Settings:
     def _take(self, queue: QueueConfig) -> None:
         self.queue = queue
         self.argv_prefix = queue.argv_prefix
+        self.grace = self.main.grace if queue.grace is None else queue.grace
+        self.limits = limits.stricter(queue.limits, {"grace": self.grace})
         self.environment = environment.fixed(self.root.path, self.main, queue)
 
     def read_again(self, health: Health) -> bool | None:

@@ -24,6 +24,7 @@ from rq.queues.runner import finish
 from rq.queues.runner.parts import Parts
 from rq.retry import Retry
 from rq.scripts.log import last_line
+from rq.scripts.time_limits import over_resources
 from rq.spool import Spool, batch_dirs
 
 ODDITIES = 20  # lines of one batch that could not be understood, in the log
@@ -58,6 +59,8 @@ class BatchRun:
 
     def hear(self, batch: Batch, text: bytes) -> None:
         """Take a line that its process said."""
+        if batch.timed is not None:
+            batch.timed.hear()
         single = pipe.parse_single(text)
         if single is not None:
             self._hear_single(batch, text, *single)
@@ -147,6 +150,11 @@ class BatchRun:
 
     def script_exited(self, batch: Batch) -> None:
         """Its process has ended, and its pipe is read to the end."""
+        self._parts.time_limits.end(batch.timed)
+        how = batch.work.script.termination
+        if how is not None and batch.said.over is None:
+            took = time.monotonic() - batch.began
+            batch.said.over = over_resources(batch.limits, how, took)
         for attempt in batch:
             batch.finish(attempt)
         events = {self._decide(batch, attempt).event for attempt in batch}

@@ -7,14 +7,16 @@ import functools
 import logging
 import os
 
+from rq import limits
 from rq.causes import Cause
-from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
+from rq.limits import Over
 from rq.logs import fields
 from rq.queues.attempts.attempt import Attempt, Claim
 from rq.queues.attempts.batch import Batch
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.owner.owner import Owner
-from rq.queues.runner import abort, batch_file
+from rq.queues.runner import abort, batch_file, claims
 from rq.queues.runner.abort import Abort
 from rq.queues.runner.batch_run import BatchRun
 from rq.queues.runner.parts import Parts
@@ -22,6 +24,7 @@ from rq.scripts import environment
 from rq.scripts.log import StdioLog
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot
+from rq.scripts.time_limits import Timed
 from rq.spool import batch_dirs, lost_attempts
 from rq.states import Event
 
@@ -126,6 +129,9 @@ class Batches:
             owner.backlog.add(msg_id)
             self._file.lacks(error, now)
             return None
+        except TooLate as error:
+            claims.fail_late(owner, msg_id, error)
+            return None
         except (BadMessage, NoSuchMessage) as error:
             lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
             return None
@@ -216,11 +222,15 @@ class Batches:
 
     def _start(self, batch: Batch, directory: str, output: StdioLog) -> None:
         owner = self.owner
+        batch.limits = owner.settings.limits
+        for attempt in batch:
+            batch.limits = limits.of(batch.limits, attempt.message.limits)
         plan = self._parts.launcher.program().plan(
             batch.slot,
             environment.of_batch(batch.batch_id, directory),
             directory=output.directory,
             output=output.fd,
+            limits=batch.limits,
         )
         script = Script(
             plan,
@@ -231,6 +241,7 @@ class Batches:
         output.started(script.pid)
         os.close(batch.slot.fd)
         batch.start(script, output)
+        self._limit(batch)
         owner.attempts.start(batch)
         for attempt in batch:
             self._parts.failed_starts.forget(attempt.msg_id)
@@ -241,6 +252,19 @@ class Batches:
         )
         if batch.said.by is not None:  # cancelled while its folders were made
             self._terminate(batch)
+
+    def _limit(self, batch: Batch) -> None:
+        """Look after the time of its script."""
+        if batch.limits.of_time:
+            kill = functools.partial(self._over, batch)
+            printed = batch.work.log.size
+            timed = Timed(limits=batch.limits, kill=kill, printed=printed)
+            batch.timed = self._parts.time_limits.begin(timed)
+
+    def _over(self, batch: Batch, over: Over) -> None:
+        batch.said.over = over
+        log.warning("%s: %s", over.text, fields(batch=batch.batch_id))
+        self._terminate(batch)
 
     def _not_started(self, batch: Batch, error: OSError) -> None:
         first = next(iter(batch)).message
@@ -272,5 +296,7 @@ class Batches:
             self._terminate(batch)
 
     def _terminate(self, batch: Batch) -> None:
-        grace = self.owner.main.grace
+        grace = batch.limits.grace
+        if grace is None:
+            grace = self.owner.settings.grace
         batch.work.script.terminate(grace, batch=batch.batch_id)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 
 from rq.config.settings import PERSISTENT
-from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.errors import BadMessage, NoSuchMessage, TooLate, Unread
 from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Claim
@@ -143,9 +143,19 @@ def take(owner: Owner, msg_id: str, claim: Callable[[], Message]) -> Message | N
     except (Unread, OSError, MemoryError):
         owner.backlog.add(msg_id)
         raise
+    except TooLate as error:
+        fail_late(owner, msg_id, error)
     except (BadMessage, NoSuchMessage) as error:
         lost_attempts.fail_malformed(owner.spool, msg_id, str(error))
     except Exception as error:
         log.exception("a message could not be claimed: %s", fields(msg_id=msg_id))
         lost_attempts.fail_malformed(owner.spool, msg_id, abort.unforeseen(error))
     return None
+
+
+def fail_late(owner: Owner, msg_id: str, error: TooLate) -> None:
+    """End a message, which has left the schedule, past its deadline."""
+    lost_attempts.fail_late(owner.spool, msg_id, str(error))
+    owner.backlog.release_riders(msg_id)
+    owner.count("err")
+    owner.wake()

@@ -15,6 +15,7 @@ from rq.queues.owner.owner import Owner
 from rq.queues.runner import end
 from rq.queues.runner.abort import Abort
 from rq.queues.runner.end import End
+from rq.scripts.time_limits import over_resources
 from rq.spool.record import Facts
 from rq.states import Event
 
@@ -34,6 +35,9 @@ class Finisher:
         """Decide, once, what becomes of a message when its script is done with it."""
         how, message = attempt.termination, attempt.message
         assert how is not None
+        if attempt.said.over is None:
+            ran = attempt.run_seconds
+            attempt.said.over = over_resources(attempt.limits, how, ran)
         decided = outcome.decide(
             attempt.said, how.exit, how.signal, message.count, message.max_count
         )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import functools
+import logging
 from collections.abc import Callable
 
+from rq import limits
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
+from rq.limits import Over
+from rq.logs import fields
 from rq.message import Message
 from rq.queues.attempts.attempt import Attempt, Work
 from rq.queues.owner.owner import Owner
@@ -16,19 +20,25 @@ from rq.scripts import environment, worker_protocol
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.program import Program
 from rq.scripts.script import Script
+from rq.scripts.time_limits import Timed, TimeLimits
 from rq.scripts.worker import Worker
 from rq.spool import batch_dirs
 from rq.states import State
+
+log = logging.getLogger(__name__)
 
 
 class Launcher:
     """Starts attempts; OSError says why an attempt cannot start."""
 
-    def __init__(self, owner: Owner, null: int, reports: Reports) -> None:
+    def __init__(
+        self, owner: Owner, null: int, reports: Reports, time_limits: TimeLimits
+    ) -> None:
         self._owner = owner
         self._file = owner.script
         self._null = null
         self._reports = reports
+        self._time_limits = time_limits
 
     def spawn(self, attempt: Attempt, on_exit: Callable[[Attempt], None]) -> None:
         """Start a script for a message."""
@@ -36,7 +46,7 @@ class Launcher:
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
         directory = self._opened(msg_id)
         attempt.stamp = owner.spool.run_folders.stamp(msg_id)
-        log = self.log(path, directory)
+        output = self.log(path, directory)
         make = functools.partial(
             Script,
             loop=owner.loop,
@@ -44,9 +54,12 @@ class Launcher:
             on_exit=functools.partial(on_exit, attempt),
         )
         values = self._values(attempt.message, f"{owner.spool.queue.path}/{path}")
-        script = self.program().start(attempt.slot, values, log, make)
-        last_printed = log.last_printed if owner.config.success == EXIT else None
-        attempt.start(Work(script=script, log=log, last_printed=last_printed))
+        attempt.limits = limits.of(owner.settings.limits, attempt.message.limits)
+        start = self.program().start
+        script = start(attempt.slot, values, output, make, attempt.limits)
+        last_printed = output.last_printed if owner.config.success == EXIT else None
+        attempt.start(Work(script=script, log=output, last_printed=last_printed))
+        self._limit(attempt)
 
     def program(self) -> Program:
         """Return the script of the queue as it is started now."""
@@ -81,15 +94,42 @@ class Launcher:
             attempt.stamp = self._owner.spool.run_folders.stamp(msg_id)
         else:
             self._owner.spool.rest(msg_id)
-        log = PassedLog(
+        output = PassedLog(
             functools.partial(self._opened, msg_id),
             worker.pid,
             self._file.path,
             batch_dirs.set_aside,
         )
         line = worker_protocol.line(self._values(message, directory))
-        worker.take(attempt, log, line)
-        attempt.hand_over(Work(script=worker.script, log=log))
+        worker.take(attempt, output, line)
+        attempt.hand_over(Work(script=worker.script, log=output))
+        attempt.limits = limits.of(self._owner.settings.limits, message.limits)
+        self._limit(attempt)
+
+    def _limit(self, attempt: Attempt) -> None:
+        """Look after the time of a script at work on a message."""
+        if attempt.limits.of_time:
+            attempt.timed = self._time_limits.begin(
+                Timed(
+                    limits=attempt.limits,
+                    kill=functools.partial(self._over, attempt),
+                    printed=attempt.work.log.size,
+                )
+            )
+
+    def _over(self, attempt: Attempt, over: Over) -> None:
+        attempt.said.over = over
+        log.warning("%s: %s", over.text, fields(msg_id=attempt.msg_id))
+        self.end(attempt)
+
+    def end(self, attempt: Attempt) -> None:
+        """Let the script at work on a message end, and its worker with it."""
+        grace = attempt.limits.grace
+        if grace is None:
+            grace = self._owner.settings.grace
+        if attempt.claim.worker is not None:
+            attempt.claim.worker.retire(grace)
+        attempt.script.terminate(grace, msg_id=attempt.msg_id)
 
     def _directory(self, msg_id: str) -> str:
         """Make the folder and the worker's directory of a message that runs."""

@@ -47,6 +47,6 @@ class Orphans:
 
     async def _end(self, script: Script, slot: Slot, then: Callable[[], None]) -> None:
         path = self._slots.path(slot.number)
-        grace = min(GRACE, self._settings.main.grace)
+        grace = min(GRACE, self._settings.grace)
         await children.end_all(script, slot, path, grace, self._holders)
         then()

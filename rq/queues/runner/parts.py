@@ -12,6 +12,7 @@ from rq.queues.runner.orphans import Orphans
 from rq.queues.runner.reports import Reports
 from rq.scripts.script_file import ScriptFile
 from rq.scripts.slots import Slots
+from rq.scripts.time_limits import TimeLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +27,4 @@ class Parts:
     finisher: Finisher
     failed_starts: FailedStarts
     tasks: Tasks
+    time_limits: TimeLimits

@@ -155,7 +155,7 @@ class Pool:
             return  # it is forgotten when nothing is left of it
         if worker.attempt is not None:
             self._failures = 0
-        grace = self._owner.main.grace
+        grace = self._owner.settings.grace
         if self._owner.admission.stopping or worker.worn(self._limits):
             worker.retire(grace)
         worker.release(grace)
@@ -182,13 +182,13 @@ class Pool:
         """Let all workers end, each after its message."""
         for worker in list(self._all.values()):
             if worker.phase is not WorkerPhase.RETIRED:
-                worker.retire(self._owner.main.grace)
+                worker.retire(self._owner.settings.grace)
         self._free.clear()
 
     def retire_worn(self) -> None:
         """Let free workers end that have reached a limit of their config."""
         for worker in [free for free in self._free if free.worn(self._limits)]:
-            worker.retire(self._owner.main.grace)
+            worker.retire(self._owner.settings.grace)
             self._free.remove(worker)
 
     # ---- ending

@@ -32,6 +32,7 @@ from rq.queues.runner.parts import Parts
 from rq.queues.runner.pool import Pool
 from rq.queues.runner.reports import Reports
 from rq.scripts.slots import Slots
+from rq.scripts.time_limits import TimeLimits
 from rq.states import Event
 
 log = logging.getLogger(__name__)
@@ -62,17 +63,19 @@ class Runner:
             owner.spool.start,
         )
         tasks = Tasks(owner.loop)
+        time_limits = TimeLimits(owner.loop)
         dup = functools.partial(copies.dup, owner)
         reports = Reports(owner.spool, owner.loop, tasks, dup, self._exited)
         return Parts(
             slots=slots,
             file=owner.script,
-            launcher=Launcher(owner, null, reports),
+            launcher=Launcher(owner, null, reports, time_limits),
             reports=reports,
             orphans=Orphans(owner.settings, owner.attempts, owner.family, slots, tasks),
             finisher=Finisher(owner),
             failed_starts=FailedStarts(),
             tasks=tasks,
+            time_limits=time_limits,
         )
 
     # ---- claiming
@@ -152,6 +155,7 @@ class Runner:
 
     def _unread(self, attempt: Attempt) -> None:
         """Its worker has ended before it could read the message: this was no attempt."""
+        self._parts.time_limits.end(attempt.timed)
         if attempt.said.by is not None:
             why = abort.cancelled(attempt.said.by)
         else:
@@ -172,6 +176,7 @@ class Runner:
 
         Of a worker that has exited `ready` may be heard, and then its end.
         """
+        self._parts.time_limits.end(attempt.timed)
         if attempt.questions or attempt.outcome is not None:
             return
         decided = self._parts.finisher.decide(attempt)
@@ -218,9 +223,7 @@ class Runner:
         if attempt is None:
             return False
         attempt.cancel(who)
-        if attempt.claim.worker is not None:
-            attempt.claim.worker.retire(self.owner.main.grace)
-        attempt.script.terminate(self.owner.main.grace, msg_id=msg_id)
+        self._parts.launcher.end(attempt)
         return True
 
     def cancel_batch(self, msg_id: str, who: str) -> int:

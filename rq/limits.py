@@ -1,0 +1,233 @@
+"""The limits of an attempt: what each may be, which of two is stricter, and what is said
+of one that was exceeded. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+
+from rq import moments, wording
+from rq.causes import Cause
+from rq.nesting import Json
+
+LONGEST = 366 * 86400.0  # seconds
+LATEST = 32503680000  # the year 3000, in epoch seconds
+_MIB = 1024 * 1024
+_UNITS = {"": 1, "b": 1, "kib": 1024, "mib": _MIB, "gib": 1024**3, "tib": 1024**4}
+_SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,6})?)\s*([a-zA-Z]*)\s*", re.ASCII)
+_WHOLE = re.compile(r"\s*\d{1,20}\s*", re.ASCII)
+_XCPU, _KILL = "SIGXCPU", "SIGKILL"
+_OF_SHELLS = 128  # a shell exits with it and the number of a signal that ended a child
+_NEAR = 0.9  # of its memory: a script that failed above it is taken to have wanted more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an attempt may use; None: as much as there is."""
+
+    timeout: float | None = None  # seconds
+    grace: float | None = None  # seconds from TERM to KILL
+    heartbeat: float | None = None  # seconds of silence
+    memory: int | None = None  # bytes
+    cpu_seconds: int | None = None  # of one process
+    open_files: int | None = None  # of one process
+    processes: int | None = None
+    log_bytes: int | None = None
+
+    @property
+    def of_time(self) -> bool:
+        """Whether somebody has to look at it now and then."""
+        return self.timeout is not None or self.heartbeat is not None
+
+    @property
+    def of_processes(self) -> bool:
+        """Whether the kernel has to be told."""
+        return (
+            self.memory is not None
+            or self.cpu_seconds is not None
+            or self.open_files is not None
+            or self.processes is not None
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """Return what is limited."""
+        return {name: value for name in NAMES if (value := getattr(self, name))}
+
+
+NONE = Limits()
+NAMES = tuple(field.name for field in fields(Limits))
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A limit that was exceeded, and what is told of it."""
+
+    cause: Cause
+    text: str
+
+
+# ---- what each may be
+
+
+def seconds(value: object) -> float:
+    """Return a time, said as a number or as `90s`, `5m`, `1h30m`; ValueError."""
+    if isinstance(value, str):
+        number = moments.duration(value.strip())
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        raise ValueError(f"{value!r:.60} is not a number of seconds")
+    if not 0 < number <= LONGEST:
+        raise ValueError(f"{value!r:.60} is not more than 0 and at most 366 days")
+    return number
+
+
+def _grace(value: object) -> float:
+    return 0.0 if value in (0, "0") and value is not False else seconds(value)
+
+
+def size(value: object) -> int:
+    """Return bytes, said as a number or as `512 MiB`; ValueError.
+
+    >>> [size(value) for value in (4096, "4096", "512 MiB", "1.5GiB")]
+    [4096, 4096, 536870912, 1610612736]
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    unit = _UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise ValueError(
+            f"{value!r:.60} is not a size: say bytes, or 512 MiB (KiB, MiB, GiB, TiB)"
+        )
+    return int(float(match[1]) * unit) if unit > 1 else int(float(match[1]))
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"{value!r:.60} is not a whole number")
+
+
+def _between(
+    what: Callable[[object], int], low: int, high: int
+) -> Callable[[object], int]:
+    def check(value: object) -> int:
+        number = what(value)
+        if not low <= number <= high:
+            raise ValueError(f"{value!r:.60} is not between {low} and {high}")
+        return number
+
+    return check
+
+
+CHECKS: Mapping[str, Callable[[object], float]] = {
+    "timeout": seconds,
+    "grace": _grace,
+    "heartbeat": seconds,
+    "memory": _between(size, _MIB, 2**60),
+    "cpu_seconds": _between(_whole, 1, int(LONGEST)),
+    "open_files": _between(_whole, 16, 2**20),
+    "processes": _between(_whole, 1, 2**22),
+    "log_bytes": _between(size, 4096, 2**60),
+}
+
+
+# ---- which of two is stricter
+
+
+def stricter(*given: Mapping[str, Json | float | None]) -> Limits:
+    """Return the smallest of each limit that is given.
+
+    >>> stricter({"timeout": 5.0, "memory": None}, {"timeout": 9.0, "processes": 4})
+    ... # doctest: +ELLIPSIS
+    Limits(timeout=5.0, grace=None, ..., processes=4, log_bytes=None)
+    """
+    least: dict[str, float] = {}
+    for limits in given:
+        for name, value in limits.items():
+            if isinstance(value, int | float) and name in CHECKS:
+                least[name] = min(value, least.get(name, value))
+    return Limits(**least) if least else NONE  # type: ignore[arg-type]  # by name
+
+
+def of(base: Limits, own: Mapping[str, Json]) -> Limits:
+    """Return the limits of a message in a queue that has those of `base`."""
+    return stricter(_given(base), own) if own else base
+
+
+def _given(limits: Limits) -> dict[str, float | None]:
+    return {name: getattr(limits, name) for name in NAMES}
+
+
+def too_late(
+    own: Mapping[str, Json], after_due: float | None, due: float, now: float
+) -> str | None:
+    """Return why a message is not started any more; None: it is. `after_due`: the seconds
+    that its queue gives it from `due`."""
+    deadline = own.get("deadline")
+    moment = deadline if isinstance(deadline, int | float) else None
+    if after_due is not None:
+        moment = min(due + after_due, due + after_due if moment is None else moment)
+    if moment is None or now <= moment:
+        return None
+    return f"its deadline was {wording.moment(moment)} UTC"
+
+
+# ---- what is said
+
+
+def killed(ran: float, why: str) -> str:
+    return f"killed after {wording.duration(ran)}: {why}"
+
+
+def over_time(limits: Limits, ran: float, silent: float) -> Over | None:
+    """Return which limit of time is exceeded after so many seconds, of which its script
+    was `silent` the last; None: neither is."""
+    if limits.timeout is not None and ran >= limits.timeout:
+        allowed = wording.duration(limits.timeout)
+        return Over(Cause.TIMEOUT, killed(ran, f"over its timeout of {allowed}"))
+    if limits.heartbeat is not None and silent >= limits.heartbeat:
+        beat = wording.duration(limits.heartbeat)
+        return Over(Cause.HEARTBEAT, killed(ran, f"no word for {beat}, its heartbeat"))
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """How a process ended, and what it has used."""
+
+    exit: int | None
+    signal: str | None
+    ran: float  # seconds
+    cpu: float | None  # seconds
+    peak: int | None  # bytes; None: it cannot be told from that of its starter
+    oom_kills: int = 0  # processes that the kernel has ended for want of memory
+
+
+def over_resources(limits: Limits, used: Used) -> Over | None:
+    """Return which limit that the kernel keeps has ended a process; None: none has."""
+    if used.exit == 0:
+        return None
+    if limits.memory is not None and _was_short(limits.memory, used):
+        allowed = wording.size(limits.memory).replace(".0 ", " ")
+        return Over(Cause.MEMORY, killed(used.ran, f"over its {allowed}"))
+    if limits.cpu_seconds is not None and _was_busy(limits.cpu_seconds, used):
+        allowed = wording.duration(limits.cpu_seconds)
+        text = killed(used.ran, f"over its {allowed} of processor time")
+        return Over(Cause.CPU, text)
+    return None
+
+
+def _was_short(memory: int, used: Used) -> bool:
+    return used.oom_kills > 0 or (used.peak or 0) >= _NEAR * memory
+
+
+def _was_busy(cpu_seconds: int, used: Used) -> bool:
+    if used.signal == _XCPU or used.exit == _OF_SHELLS + 24:
+        return True
+    was_killed = used.signal == _KILL or used.exit == _OF_SHELLS + 9
+    return was_killed and (used.cpu or 0) >= cpu_seconds

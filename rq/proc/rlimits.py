@@ -1,0 +1,78 @@
+"""Limits that the kernel keeps for one process and those that it starts from then on."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import resource
+from pathlib import Path
+
+from rq.limits import Limits
+
+_PROC = Path("/proc")
+_LOOKS = 8  # generations of children that may have been started before the limits held
+
+
+def apply(pid: int, limits: Limits) -> None:
+    """Limit a process that was started just now, and its children: a script may have
+    started some in the moment before its limits held."""
+    ours = _resources(limits)
+    pids = [pid]
+    for _ in range(_LOOKS):
+        for number in pids:
+            for what, (soft, hard) in ours.items():
+                _limit(number, what, soft, hard)
+        pids = [child for number in pids for child in _children(number)]
+        if not pids:
+            return
+
+
+def _resources(limits: Limits) -> dict[int, tuple[int, int]]:
+    """Return soft and hard limits by their number."""
+    resources: dict[int, tuple[int, int]] = {}
+    if limits.memory is not None:
+        resources[resource.RLIMIT_AS] = limits.memory, limits.memory
+    if limits.cpu_seconds is not None:
+        # XCPU, which a script may hear, then KILL.
+        later = limits.cpu_seconds + max(1, math.ceil(limits.grace or 0))
+        resources[resource.RLIMIT_CPU] = limits.cpu_seconds, later
+    if limits.open_files is not None:
+        resources[resource.RLIMIT_NOFILE] = limits.open_files, limits.open_files
+    if limits.processes is not None:
+        resources[resource.RLIMIT_NPROC] = limits.processes, limits.processes
+    return resources
+
+
+def _limit(pid: int, what: int, soft: int, hard: int) -> None:
+    """Set a limit, never a higher one than there is."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        _, most = resource.prlimit(pid, what)
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most), min(hard, most)
+        resource.prlimit(pid, what, (soft, hard))
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children of a process, where the kernel tells them."""
+    try:
+        return [
+            int(n) for n in (_PROC / f"{pid}/task/{pid}/children").read_text().split()
+        ]
+    except OSError:
+        return []
+
+
+def peak_of(max_rss: int | None) -> int | None:
+    """Return the most memory that a child had, in bytes; None when it cannot be told:
+    what it had of its starter's, before it began, counts as well. `max_rss` in KiB."""
+    if max_rss is None:
+        return None
+    ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return max_rss * 1024 if max_rss > ours else None
+
+
+def counts_all_of_user() -> bool:
+    """Whether the number of processes is limited at all without a cgroup: of root it is
+    not, and of others all their processes count."""
+    return os.geteuid() != 0
