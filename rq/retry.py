@@ -19,7 +19,7 @@ OF_CAUSE: Mapping[str, tuple[str, ...]] = {
     "signal": ("signal",),
     "no_word": ("no_word",),
     "timeout": ("timeout",),
-    "silent": ("timeout",),  # no sign of life for `heartbeat`
+    "heartbeat": ("timeout",),  # no sign of life for `heartbeat`
     "memory": ("memory",),
     "cpu": ("cpu",),
     "crash": (DISTURBED,),

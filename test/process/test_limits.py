@@ -173,3 +173,12 @@ def test_a_config_that_changes_holds_for_the_next(tmp_path):
         queue.ask("wake", None)
         assert queue.ended(waiting)["state"] == "done"
         failed(queue, "sleep 60", "timeout")
+
+
+@pytest.mark.parametrize("limit", ["timeout", "heartbeat"])
+def test_the_setting_retry_may_let_it_run_again(tmp_path, limit):
+    retry = {"on": ["timeout"], "times": 3, "wait": 0}
+    with running_queue(tmp_path, grace=0.2, retry=retry) as queue:
+        script = "[ $RQ_COUNT = 0 ] && sleep 60; say done"
+        message = run(queue, script, **{limit: 0.5})
+        assert (message["state"], message["count"]) == ("done", 1)
