@@ -41,6 +41,7 @@ SAID_BY_SENDERS = frozenset(
         "max_count",
         "src",
         "post_run_webhook",
+        "priority",
         "orig_msg_id",
         "force_remote",
         *PARAMS,
@@ -61,7 +62,6 @@ RESERVED = frozenset(
         "after",
         "hold",
         "key",
-        "priority",
         "retry",
         "unique",
     }
@@ -111,6 +111,7 @@ _MEANS = {
     "post_run_webhook": "say post_run_webhook, a list of URLs",
     "deadline": "say deadline, the epoch seconds after which it is not started",
     "timeout": "say timeout, the seconds after which its script is ended",
+    "priority": "say priority, 0 to 9: among those that are due 9 runs first",
     "_key": "say _key, which names the request and is remembered for seven days",
 }
 

@@ -15,6 +15,8 @@ from rq.layout import Root
 from rq.message import PARAMS
 from rq.nesting import Json
 
+_GIVEN = (*PARAMS, "src", "max_count", "priority")
+
 
 def named(words: list[str]) -> list[str]:
     """Return the files that the words name."""
@@ -64,7 +66,7 @@ def _short(full: Json) -> str:
 
 def _fields(args: argparse.Namespace) -> dict[str, Json]:
     given: dict[str, Json] = {
-        **{name: getattr(args, name) for name in (*PARAMS, "src", "max_count")},
+        **{name: getattr(args, name) for name in _GIVEN},
         **dict(_param(pair) for pair in args.p),
         "due": None if args.due is None else moments.due(args.due, time.time()),
         "post_run_webhook": args.webhook,
@@ -145,6 +147,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--src", help="where the message comes from, free text")
     parser.add_argument(
         "--max-count", type=int, metavar="N", help="how often it may be run again (15)"
+    )
+    parser.add_argument(
+        "--priority",
+        type=int,
+        metavar="N",
+        help="0 to 9: of the messages that are due 9 starts first (0)",
     )
     parser.add_argument(
         "--webhook",

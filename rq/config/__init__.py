@@ -26,6 +26,8 @@ Stamp = tuple[int, int, int, int]
 _NOT_WITH_BATCH: Mapping[str, object] = {
     "coalesce_params": (),
     "blocking_params": (),
+    "concurrency": {},
+    "fair_params": (),
     "worker": ONCE,
     "pull": None,
 }
@@ -128,6 +130,11 @@ def queue_config(data: Mapping[str, object], path: Path) -> QueueConfig:
             raise BadConfig(
                 f"{path}: a queue has batch or {name}, not both; take one of them out"
             )
+    if settings.get("blocking_params") and settings.get("concurrency"):
+        raise BadConfig(
+            f"{path}: a queue has blocking_params or concurrency, not both; "
+            'blocking_params are concurrency with "max": 1: take one of them out'
+        )
     for name, unlike in _NOT_BY_EXIT.items():
         if settings.get("success") == EXIT and settings.get(name, unlike) != unlike:
             raise BadConfig(

@@ -101,6 +101,30 @@ def _param_numbers(value: object) -> tuple[int, ...]:
     return tuple(sorted({one_to_four(number) for number in given}))
 
 
+_CONCURRENCY_KEYS = ("params", "max")
+_MOST_AT_ONCE = 100_000  # as many leases as there may be
+
+
+def _concurrency(value: object) -> dict[str, object]:
+    """Return the setting `concurrency` whole; nothing for a queue without."""
+    given = _object(value)
+    for name in given:
+        if name not in _CONCURRENCY_KEYS:
+            keys = ", ".join(_CONCURRENCY_KEYS)
+            raise ValueError(f"{name!r:.60} is not one of {keys}")
+    if not given:
+        return {}
+    params = _param_numbers(given.get("params", []))
+    if not params:
+        raise ValueError("params: it names no param by which messages are equal")
+    if "max" not in given:
+        raise ValueError("it lacks max, how many equal messages run at the same time")
+    try:
+        return {"params": params, "max": _whole(1, _MOST_AT_ONCE)(given["max"])}
+    except ValueError as error:
+        raise ValueError(f"max: {error}") from None
+
+
 def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(_text(text) for text in value)
@@ -292,6 +316,8 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "env_vars": _environment,
     "coalesce_params": _param_numbers,
     "blocking_params": _param_numbers,
+    "concurrency": _concurrency,
+    "fair_params": _param_numbers,
     "nice": _whole(-20, 19),
     "clone": _clone,
     "leave_children": _flag,

@@ -121,6 +121,9 @@ class QueueConfig:
     env_vars: Mapping[str, str] = field(default_factory=dict)
     coalesce_params: tuple[int, ...] = ()  # equal waiting messages run once
     blocking_params: tuple[int, ...] = ()  # equal messages not at the same time
+    # Of equal messages so many run at the same time: `params` and `max`.
+    concurrency: Mapping[str, Any] = field(default_factory=dict)
+    fair_params: tuple[int, ...] = ()  # messages take turns by their values
     nice: int = 19
     clone: str = "link"  # or "copy": attachments of clones are files of their own
     leave_children: bool = False  # processes that outlive their script are left alone
@@ -154,6 +157,18 @@ class QueueConfig:
     def limits(self) -> dict[str, float | None]:
         """Return what limits its attempts, by the names of the settings."""
         return {name: getattr(self, name) for name in limits.NAMES}
+
+    @property
+    def limited_params(self) -> tuple[int, ...]:
+        """The params of which only so many equal messages run at the same time."""
+        params: tuple[int, ...] = self.concurrency.get("params", self.blocking_params)
+        return params
+
+    @property
+    def most_of_key(self) -> int:
+        """How many of these run at the same time."""
+        most: int = self.concurrency.get("max", 1)
+        return most
 
     def to_json(self) -> dict[str, object]:
         """Return the keys the ancestor shows, and the others that are not default."""

@@ -52,6 +52,7 @@ class Message:
     count: int = 0
     max_count: int = MAX_COUNT
     attempt: int = 0  # starts, of any kind
+    priority: int = 0  # 0 to 9; among those that are due 9 runs first
     params: JsonObject = field(default_factory=dict)  # param1 … param4
     post_run_webhook: tuple[str, ...] = ()
     orig_msg_id: str | None = None
@@ -114,6 +115,7 @@ def too_large(size: int) -> TooLarge:
 _OPTIONAL = (
     "src",
     "attempt",
+    "priority",
     "post_run_webhook",
     "orig_msg_id",
     "force_remote",
@@ -154,7 +156,7 @@ def from_disk(data: bytes, msg_id: str, now: float) -> Message:
     if not isinstance(fields, dict):
         raise Torn("msg is not a JSON object")
     try:
-        kept, strange = checks.without_strange_limits(fields)
+        kept, strange = checks.without_strange_limits(checks.with_a_priority(fields))
         message = _with_few_urls(_from_fields(kept, msg_id, now))
         return message.with_(extra={**message.extra, **strange}) if strange else message
     except BadMessage as error:
@@ -200,6 +202,7 @@ _CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
     "count": functools.partial(checks.whole, default=0),
     "max_count": functools.partial(checks.whole, default=MAX_COUNT),
     "attempt": functools.partial(checks.whole, default=0),
+    "priority": lambda fields, name: checks.priority(fields[name]),
     "post_run_webhook": lambda fields, name: checks.urls(fields[name]),
     "orig_msg_id": checks.text,
     "force_remote": lambda fields, name: bool(fields[name]),

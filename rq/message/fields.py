@@ -10,6 +10,7 @@ import orjson
 
 from rq import fieldnames, limits, names
 from rq.errors import BadInput, BadMessage
+from rq.message.rank import LEAST, MOST
 from rq.nesting import Json, check_depth
 
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
@@ -120,6 +121,36 @@ def whole(fields: JsonObject, name: str, default: int) -> int:
     if is_whole(value):
         return value
     raise BadMessage(f"{name} is not a whole number from 0 up: {value!r:.80}")
+
+
+def priority(value: Json) -> int:
+    """Return a priority, given as a number or its digit."""
+    if value is None or value == "":
+        return LEAST
+    text = value.strip() if isinstance(value, str) else value
+    if isinstance(text, str) and len(text) == 1 and text.isascii() and text.isdigit():
+        text = int(text)
+    if is_whole(text) and LEAST <= text <= MOST:
+        return text
+    raise BadMessage(
+        f"priority is not a whole number from {LEAST} to {MOST}: {value!r:.80}"
+    )
+
+
+def priority_in(fields: Mapping[str, object]) -> int:
+    """Return the priority in a file, the least for what is none: a message may have been
+    accepted when RQ did not know the field."""
+    try:
+        return priority(cast("Json", fields.get("priority")))
+    except BadMessage:
+        return LEAST
+
+
+def with_a_priority(fields: JsonObject) -> JsonObject:
+    """Return the fields of a file with what `priority_in` returns."""
+    if "priority" not in fields:
+        return fields
+    return {**fields, "priority": priority_in(fields)}
 
 
 def is_whole(value: object) -> TypeGuard[int]:

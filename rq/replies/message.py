@@ -111,6 +111,7 @@ class MessageView(TypedDict, total=False):
     due: float  # epoch seconds
     count: int
     max_count: int
+    priority: int
     attempt: int
     removed_at: float  # epoch seconds
     result: Result

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rq.layout import folder
+from rq.message.rank import PLAIN, Rank
 from rq.states import COUNTED, State
 
 
@@ -28,6 +29,7 @@ class Entry:
         "due",
         "key",
         "lost",
+        "rank",
         "rests_until",
         "results",
         "rider_of",
@@ -49,6 +51,7 @@ class Entry:
         attempt: int = 0,
         since: float = 0.0,
         key: str | None = None,
+        rank: Rank = PLAIN,
     ) -> None:
         self.state = state
         self.at = at
@@ -59,6 +62,7 @@ class Entry:
         self.attempt = attempt
         self.since = since  # epoch seconds: when it came into que
         self.key = key  # what coalescing compares
+        self.rank = rank
         self.body: bytes | None = None
         self.status: bytes | None = None
         self.rider_of: str | None = None

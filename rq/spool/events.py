@@ -16,6 +16,7 @@ from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import QueueDir, folder
 from rq.message import Message
+from rq.message.rank import Rank, prior
 from rq.spool import folders, outbox
 from rq.spool.entry import Entry
 from rq.spool.lag import Lag
@@ -77,8 +78,9 @@ class Events:
             "was": source,
         }
         body, due = _add_content(record, entry, message)
+        rank = entry.rank if message is None else prior(message.priority, entry.rank)
         if target is State.QUE:
-            record["due"] = due
+            _add_turn(record, due, rank)
         if more:
             _add_more(record, more)
         status = entry.status
@@ -91,7 +93,7 @@ class Events:
         entry.body, entry.status, entry.due = body, status, due
         entry.count, entry.attempt = record["count"], record["attempt"]
         if message is not None:
-            entry.said = seq
+            entry.said, entry.rank = seq, rank
         if target is State.QUE:
             entry.seq, entry.since = seq, now
         if spare is not None:
@@ -257,6 +259,12 @@ def _add_content(
     record["message"] = orjson.Fragment(body)
     record["count"], record["attempt"] = message.count, message.attempt
     return body, message.due
+
+
+def _add_turn(record: Record, due: float, rank: Rank) -> None:
+    record["due"] = due
+    if rank.priority:
+        record["priority"] = rank.priority
 
 
 def _add_more(record: Record, more: More) -> None:

@@ -20,7 +20,7 @@ from rq.journal import whole_file
 from rq.layout import QueueDir
 from rq.spool.entry import Entry
 from rq.spool.leases import EndedLeases
-from rq.spool.memory import Accepted
+from rq.spool.memory import NO_RANKS, Accepted, Ranks
 from rq.spool.store import Spool
 from rq.spool.transactions import Transaction, Transactions
 from rq.states import State
@@ -28,11 +28,14 @@ from rq.states import State
 VERSION = 1
 _CHUNK = 1000
 
-Indexed = tuple[
-    float, int, int, int, float, str | None
-]  # due seq count attempt since key
+_Rank = Sequence[object] | None
 
-_Row = tuple[str, float, int, int, int, float, str | None]  # its message before it
+Indexed = tuple[
+    float, int, int, int, float, str | None, _Rank
+]  # due seq count attempt since key rank
+
+_Row = tuple[str, float, int, int, int, float, str | None, _Rank]  # its message first
+_INDEXED = 7  # columns; an earlier version of RQ writes one less
 
 
 class _More(TypedDict, total=False):
@@ -54,6 +57,7 @@ class Index:
     txns: list[list[Any]] = field(default_factory=list)
     ended: list[list[Any]] = field(default_factory=list)  # leases
     compares: tuple[int, ...] = ()  # the params that its entries' keys are made of
+    ranks: Ranks = NO_RANKS  # the params that their ranks are made of
 
 
 def read(queue: QueueDir) -> Index | None:
@@ -79,7 +83,9 @@ def _headed(first: bytes) -> Index | None:
     if head["version"] != VERSION:
         return None
     compares = tuple(head.get("compares", ()))
-    return Index(head["journal"], int(head["seq"]), compares=compares)
+    key, fair = head.get("ranks", NO_RANKS)
+    ranks = tuple(key), tuple(fair)
+    return Index(head["journal"], int(head["seq"]), compares=compares, ranks=ranks)
 
 
 def _read_lines(lines: Iterator[bytes]) -> Index | None:
@@ -100,7 +106,9 @@ def _read_lines(lines: Iterator[bytes]) -> Index | None:
 def _take_line(index: Index, line: list[_Row] | _More) -> None:
     if isinstance(line, list):
         for row in line:
-            index.entries[row[0]] = cast("Indexed", tuple(row[1:]))
+            values = tuple(row[1:])
+            rest = (None,) * (_INDEXED - len(values))
+            index.entries[row[0]] = cast("Indexed", (*values, *rest))
     elif "keys" in line:
         index.keys.update((k, Accepted(*v)) for k, v in line["keys"].items())
     elif "txns" in line:
@@ -117,11 +125,13 @@ def lines(
     txns: Transactions,
     compares: Sequence[int] = (),
     ended: EndedLeases | None = None,
+    ranks: Ranks = NO_RANKS,
 ) -> Iterator[bytes]:
     """Give the lines of an index, which may be written slowly. An entry that changes
     meanwhile may be old or new in it: recovery folds the events after `seq` over it."""
     crc = 0
-    for value in _values(journal, seq, entries, keys, txns, compares, ended):
+    head = {"compares": list(compares), "ranks": ranks}
+    for value in _values(journal, seq, entries, keys, txns, head, ended):
         text = orjson.dumps(value) + b"\n"
         crc = crc32(text, crc)
         yield text
@@ -139,6 +149,7 @@ def lines_of(spool: Spool) -> Iterator[bytes]:
         spool.txns,
         spool.compares,
         spool.ended_leases,
+        spool.ranks,
     )
 
 
@@ -148,15 +159,10 @@ def _values(
     entries: Mapping[str, Entry],
     keys: Mapping[str, Accepted],
     txns: Transactions,
-    compares: Sequence[int] = (),
+    head: Mapping[str, object],
     ended: EndedLeases | None = None,
 ) -> Iterator[object]:
-    yield {
-        "version": VERSION,
-        "journal": journal,
-        "seq": seq,
-        "compares": list(compares),
-    }
+    yield {"version": VERSION, "journal": journal, "seq": seq, **head}
     ids = list(entries)
     for at in range(0, len(ids), _CHUNK):
         yield _chunk(entries, ids[at : at + _CHUNK])
@@ -194,6 +200,7 @@ def _chunk(entries: Mapping[str, Entry], ids: list[str]) -> list[list[Any]]:
                     entry.attempt,
                     entry.since,
                     entry.key,
+                    entry.rank.to_json(),
                 ]
             )
     return chunk

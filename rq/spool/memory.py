@@ -19,6 +19,11 @@ RELAY_KEY = "relay/"  # how the keys of other hosts begin
 RELAY_KEY_SECONDS = 30 * 86400.0
 
 
+# The params that keys of limits, and those that take turns, are made of.
+Ranks = tuple[tuple[int, ...], tuple[int, ...]]
+NO_RANKS: Ranks = ((), ())
+
+
 class Accepted(NamedTuple):
     """What was accepted under a key."""
 
@@ -45,6 +50,7 @@ class Memory:
     ended_leases: EndedLeases = field(default_factory=EndedLeases)
     bulks: Bulks = field(default_factory=Bulks)
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
+    ranks: Ranks = NO_RANKS
     adopted: float = 0.0  # since when its messages are ours: epoch seconds
     seen: float = 0.0  # the last time that could be believed: epoch seconds
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rq import durable
 from rq.layout import MSG, folder
 from rq.message import Message
+from rq.message.rank import prior
 from rq.spool.entry import Entry
 from rq.spool.events import Events
 from rq.spool.lag import Lag
@@ -43,6 +44,7 @@ class Preparation:
             raise
         next_state(State.NOWHERE, Event.PREPARE, Role.CREATOR)
         entry = Entry(State.PREP, State.PREP, message.due, 0, since=self._clock())
+        entry.rank = prior(message.priority, entry.rank)
         self._memory.entries[msg_id] = entry
         self._memory.counts.moved(State.NOWHERE, State.PREP)
         self._events.tell(msg_id, State.NOWHERE)

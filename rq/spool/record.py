@@ -121,6 +121,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     count: int
     attempt: int
     due: float
+    priority: int  # with `due`; absent: 0
     message: Content
     dup: str  # of a rider, which has no line on disk
     slot: int

@@ -36,7 +36,7 @@ from rq.spool import (
     transactions,
 )
 from rq.spool.entry import Counts
-from rq.spool.memory import Memory
+from rq.spool.memory import NO_RANKS, Memory
 from rq.spool.recovery_apply import Opened, apply
 from rq.spool.recovery_scan import Scan, scan_queue, was_clean
 from rq.spool.store import Owes, Rule, Spool, owes_nothing
@@ -243,6 +243,7 @@ def _memory(scan: Scan, adopted: float) -> Memory:
         bulks=scan.bulks,
         owed=outbox.Outbox(_owed(scan)),
         compares=scan.index.compares if scan.index else (),
+        ranks=scan.index.ranks if scan.index else NO_RANKS,
         adopted=adopted,
         seen=scan.seen,
     )

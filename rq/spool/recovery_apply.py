@@ -14,6 +14,8 @@ from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.layout import MSG
 from rq.logs import fields
 from rq.message import to_keep
+from rq.message.fields import priority_in
+from rq.message.rank import UNREAD, from_json, prior
 from rq.proc import processes
 from rq.spool import (
     batch_dirs,
@@ -269,7 +271,8 @@ class _Recovery:
         index, point = self._scan.index, self._scan.checkpoint
         indexed = index.entries.get(msg_id) if index else None
         if indexed is not None:
-            entry.due, entry.seq, entry.count, entry.attempt, entry.since, _ = indexed
+            entry.due, entry.seq, entry.count, entry.attempt, entry.since = indexed[:5]
+            entry.rank = from_json(indexed[6])
         held = self._scan.leases.get(msg_id)
         if held is not None:
             if indexed is None:
@@ -298,6 +301,7 @@ def read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
     except (BadMessage, NoSuchMessage):
         return  # its claim moves it to err
     entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
+    entry.rank = prior(message.priority, UNREAD)
 
 
 def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
@@ -312,6 +316,7 @@ def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
         int(values.get("count", 0)),
         int(values.get("attempt", 0)),
         fold.since,
+        rank=prior(priority_in(values), UNREAD),
     )
     if door is not None:
         entry.at, entry.at_new = None, door

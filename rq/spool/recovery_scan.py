@@ -219,6 +219,7 @@ def _freshen(old: index.Index, record: Record) -> None:
             record["attempt"],
             arrival[4] if arrival else record["ts"] / 1e6,
             None,
+            [record.get("priority", 0), None, None],
         )
     elif record["state"] != State.RUN:
         old.entries.pop(msg_id, None)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rq.errors import BadMessage, is_busy
 from rq.message import from_disk
+from rq.message.rank import UNREAD, from_json, prior
 from rq.spool import folders, lost_attempts
 from rq.spool.entry import Entry
 from rq.spool.index import Index
@@ -21,8 +22,9 @@ def take_from_index(spool: Spool, index: Index | None, msg_id: str) -> bool:
     indexed = index.entries.get(msg_id) if index else None
     if indexed is None:
         return False
-    due, seq, count, attempt, since, key = indexed
-    entry = Entry(State.QUE, State.QUE, due, seq, count, attempt, since, key)
+    due, seq, count, attempt, since, key, values = indexed
+    rank = from_json(values)
+    entry = Entry(State.QUE, State.QUE, due, seq, count, attempt, since, key, rank)
     spool.entries[msg_id] = entry
     spool.counts.moved(State.NOWHERE, State.QUE)
     return True
@@ -65,4 +67,5 @@ def _enter(spool: Spool, msg_id: str, data: bytes | None) -> None:
         lost_attempts.fail_malformed(spool, msg_id, str(error))
         return
     entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
+    entry.rank = prior(message.priority, UNREAD)
     entry.since = spool.clock()

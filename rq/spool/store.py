@@ -90,6 +90,7 @@ class Spool:
         self.ended_leases = memory.ended_leases
         self.compares = memory.compares
         self.deadline: float | None = None  # seconds after `due`; then none is claimed
+        self.ranks = memory.ranks
         self.adopted = memory.adopted
         self.seen = memory.seen
         self.clock = clock
@@ -324,12 +325,23 @@ class Spool:
                 return 0
             raise
 
-    def reschedule(self, msg_id: str, due: float, role: Role = Role.CREATOR) -> None:
-        """Change when a message in que runs."""
-        message = self.read(msg_id)
+    def reschedule(
+        self,
+        msg_id: str,
+        due: float | None = None,
+        role: Role = Role.CREATOR,
+        *,
+        priority: int | None = None,
+        **more: Unpack[More],
+    ) -> None:
+        """Change when a message in que runs; None: that stays. It keeps its arrival."""
         entry = self.entries[msg_id]
+        changed = self.read(msg_id).with_(
+            due=entry.due if due is None else due,
+            priority=entry.rank.priority if priority is None else priority,
+        )
         seq, since = entry.seq, entry.since
-        self.fire(msg_id, Event.RESCHEDULE, role, message=message.with_(due=due))
+        self.fire(msg_id, Event.RESCHEDULE, role, message=changed, **more)
         entry.seq, entry.since = seq, since
 
     def ride(self, rider: str, event: Event, line: Record) -> None:

@@ -248,12 +248,13 @@ def test_a_message_that_is_not_there_is_not_found(queue):
         "delete_message",
         "destroy_message",
         "run_message",
+        "set_message",
         "clone_message",
         "delete_attach_message",
         "retry_message",
         "cancel_message",
     ):
-        asked = {"msg_id": NOBODY, "attachment_name": "x"}
+        asked = {"msg_id": NOBODY, "attachment_name": "x", "priority": 1}
         assert queue.refused(command, asked) == "msg not found", command
 
 

@@ -231,6 +231,7 @@ ASKED = {
     "delete_message": [of(waiting)], "destroy_message": [of(waiting)],
     "cancel_message": [of(waiting)], "cancel_batch": [of(waiting)],
     "retry_message": [of(ended)], "run_message": [of(waiting)],
+    "set_message": [of(waiting, priority=3)],
     "ack_errs": [of(ended), b""], "check": [b""],
     "bulk": [
         {"action": "cancel", "filter": {"state": "que", "param1": "n7"}, "dry_run": True},

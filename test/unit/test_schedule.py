@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq.errors import Unread
+from rq.message.rank import PLAIN
 from rq.queues.schedule import coalesce
 from rq.queues.schedule.destinations import MOST, PROBE
 from rq.queues.schedule.item import Item
@@ -14,9 +15,12 @@ from rq.queues.schedule.waiting import Waiting
 def waiting(*items, gone=()):
     """Return a schedule; the dest of `a1` is `a`."""
     made = Waiting(
-        lambda item: item.msg_id not in gone, lambda msg_id: msg_id[0], {}.get
+        lambda item, priority: item.msg_id not in gone,
+        lambda msg_id: msg_id[0],
+        {}.get,
+        lambda msg_id: PLAIN,
     )
-    made.fill(items)
+    made.fill((item, PLAIN) for item in items)
     return made
 
 
@@ -44,7 +48,7 @@ def test_the_next_wake_up_is_exactly_when_the_first_is_due():
 
 def test_a_message_that_has_moved_on_is_skipped():
     queue = waiting(Item(1.0, 1, "a"), Item(2.0, 2, "b"), gone={"a"})
-    assert queue.first_due() == 2.0
+    assert queue.first_due(10.0) == 2.0
     assert take(queue, 3.0) == ("b", None)
 
 
@@ -75,7 +79,7 @@ def test_two_of_one_exclusion_key_do_not_run_at_once():
 def test_what_is_held_still_counts_as_waiting():
     queue = waiting(Item(1.0, 1, "a"), Item(9.0, 2, "b"))
     assert take(queue, 2.0, {"a": "k"}, busy={"k"}) == (None, 9.0)
-    assert queue.first_due() == 1.0
+    assert queue.first_due(10.0) == 1.0
     queue.release_all()
     assert take(queue, 2.0) == ("a", None)
 
@@ -87,7 +91,7 @@ def test_none_is_tried_for_a_host_that_is_left_alone_and_then_one_is():
     queue.add(Item(1.0, 10, "a0"))
     assert take(queue, 10.0) == ("b1", None)
     assert take(queue, 10.0) == (None, 20.0)
-    assert queue.first_due() == 20.0
+    assert queue.first_due(10.0) == 20.0
     assert take(queue, 20.0) == ("a1", None)
     assert take(queue, 20.0) == (None, 20.0 + PROBE)
     queue.hold("a1", "a", "host", 50.0)  # in vain
@@ -153,7 +157,7 @@ def test_only_so_many_dests_can_wait():
 
 
 def test_nothing_waits_in_an_empty_queue():
-    assert waiting().first_due() is None
+    assert waiting().first_due(10.0) is None
     assert take(waiting(), 1e9) == (None, None)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rq.message.rank import PLAIN
 from rq.queues.schedule.item import Item
 from rq.queues.schedule.waiting import Waiting
 
@@ -25,9 +26,10 @@ class Model:
         self.running: dict[str, str | None] = {}  # message: key
         self.looked = 0
         self.schedule = Waiting(
-            lambda item: self.items.get(item.msg_id) == item,
+            lambda item, priority: self.items.get(item.msg_id) == item,
             lambda msg_id: "",
             self.leader.get,
+            lambda msg_id: PLAIN,
         )
 
     def arrives(self, due: float, key: str | None) -> None:
@@ -110,7 +112,7 @@ class Model:
     def is_hurried(self, which: int) -> None:
         alone = sorted(i for i in self.items if i not in self.leader)
         if alone:
-            first = self.schedule.first_due()
+            first = self.schedule.first_due(self.now)
             assert first is not None
             self.waits(alone[which % len(alone)], min(first, self.now) - 1.0)
 

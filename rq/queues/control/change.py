@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from typing import TypedDict
 
 from rq.access.roles import Role as Access
-from rq.errors import Changed, Closed, WrongState
+from rq.errors import BadInput, Changed, Closed, WrongState
+from rq.message import fields
 from rq.nesting import Json
 from rq.queues.bulk import actions, retry
 from rq.queues.concurrency.tasks import in_slices
@@ -97,6 +99,36 @@ def run_message(ctx: Context, arg: bytes) -> Ok[str]:
     return "ok", "msg sent to front of run queue"
 
 
+def set_message(ctx: Context, arg: bytes) -> Ok[str]:
+    """Change the priority or the due of a message in que."""
+    request, msg_id = _named(ctx, arg)
+    wanted = _wanted(request)
+    state = ctx.owner.spool.state_of(msg_id)
+    if state is not State.QUE:
+        raise WrongState(f"msg does not wait, it is in {state}")
+    ctx.owner.backlog.steer(msg_id, **wanted)
+    ctx.owner.wake()
+    return "ok", "msg changed"
+
+
+class _Wanted(TypedDict, total=False):
+    """What is to be changed."""
+
+    due: float
+    priority: int
+
+
+def _wanted(request: Mapping[str, Json]) -> _Wanted:
+    wanted: _Wanted = {}
+    if request.get("due") is not None:
+        wanted["due"] = fields.due(request["due"])
+    if request.get("priority") is not None:
+        wanted["priority"] = fields.priority(request["priority"])
+    if not wanted:
+        raise BadInput("say what to change: due, priority, or both")
+    return wanted
+
+
 def ack_errs(ctx: Context, arg: bytes) -> NowOrLater[int]:
     """Acknowledge one error, or all of them; answer how many."""
     request = object_in(arg) if arg.strip().startswith(b"{") else {}
@@ -156,5 +188,6 @@ COMMANDS: dict[str, Command] = {
     "cancel_batch": Command(cancel_batch, Access.OPERATOR),
     "retry_message": Command(retry_message, Access.OPERATOR),
     "run_message": Command(run_message, Access.OPERATOR),
+    "set_message": Command(set_message, Access.OPERATOR),
     "ack_errs": Command(ack_errs, Access.OPERATOR),
 }

@@ -12,6 +12,8 @@ from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
 from rq.wording import duration, moment
 
+_NAMED = 3
+
 
 def why_waiting(owner: Owner, msg_id: str) -> str:
     """Return in a sentence why a message in que has not started."""
@@ -29,7 +31,7 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     with contextlib.suppress(Unread):
         key = owner.backlog.exclusion_key(msg_id)
     if key is not None and key in owner.backlog.busy_keys:
-        return f"{owner.backlog.busy_keys[key]} is running, with equal blocking_params."
+        return _why_key(owner, key)
     held = owner.backlog.waiting.held_for(msg_id)
     if held is not None:
         name, until = held
@@ -40,6 +42,17 @@ def why_waiting(owner: Owner, msg_id: str) -> str:
     if owner.config.num_workers == 0:
         return "num_workers is 0, so nothing runs."
     return _why_next(owner, msg_id)
+
+
+def _why_key(owner: Owner, key: str) -> str:
+    """Return in a sentence which messages run with the key of another."""
+    running = owner.backlog.busy_keys.who(key)
+    if not owner.config.concurrency:
+        return f"{running[0]} is running, with equal blocking_params."
+    ids = ", ".join(running[:_NAMED])
+    more = f" and {len(running) - _NAMED} more" if len(running) > _NAMED else ""
+    are = "is" if len(running) == 1 else "are"
+    return f"{ids}{more} {are} running, with an equal key (concurrency)."
 
 
 def _only_elsewhere(owner: Owner) -> bool:

@@ -174,7 +174,7 @@ class Ends:
         lost_attempts.recover(owner.spool, msg_id, False, lost)
         self._owner.leases.forget(lease)
         self._results.drop(lease)
-        owner.backlog.free_key(lease.held.key)
+        owner.backlog.free_key(lease.held.key, msg_id)
         owner.backlog.release_riders(msg_id)
         if owner.spool.find(msg_id) is State.QUE:
             owner.backlog.add(msg_id)
@@ -220,7 +220,7 @@ class Ends:
             raise
         except (BadMessage, NoSuchMessage) as error:
             self._owner.leases.forget(lease)
-            self._owner.backlog.free_key(lease.held.key)
+            self._owner.backlog.free_key(lease.held.key, msg_id)
             self._owner.backlog.release_riders(msg_id)
             line = _of_lease(lease, word)
             lost_attempts.fail_malformed(spool, msg_id, str(error), line)

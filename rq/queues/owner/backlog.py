@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Unpack
 
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.message import JsonObject, Message
+from rq.message.rank import MOST, PLAIN, Rank, prior
+from rq.queues.owner.ranks import Ranks
 from rq.queues.schedule import batch_rule, coalesce
 from rq.queues.schedule.batch_rule import Gathering, Rule
 from rq.queues.schedule.coalesce import Groups
+from rq.queues.schedule.exclusion import Places
 from rq.queues.schedule.item import Item
+from rq.queues.schedule.keeps import Keeps, Reason
 from rq.queues.schedule.waiting import Waiting, turn
 from rq.retry import most_tries
 from rq.spool import Spool
 from rq.spool.entry import Entry
+from rq.spool.record import More
 from rq.states import State
 
+_HURRIED = MOST + 1  # the priority of messages that a person wants to run now
 MOST_RIDERS = 1000  # their ids stand in one line of the journal
 _NO_BATCHES = Rule(1, 0.0)
 
@@ -31,10 +38,14 @@ class Backlog:
         self._groups = Groups()
         self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
         self._hurried: set[str] = set()  # messages that start their batch at once
-        self.busy_keys: dict[str, str] = {}  # exclusion key: the message that runs
+        self.busy_keys = Places(config.most_of_key)
         self.gathering = Gathering(_NO_BATCHES)  # messages that wait for a batch
-        self.waiting = Waiting(self._is_waiting, self._dest_of, self._leader_of)
+        self._ranks = Ranks(spool, config)
+        self.waiting = self._new_waiting()
         self._fill()
+
+    def _new_waiting(self) -> Waiting:
+        return Waiting(self._is_waiting, self._dest_of, self._leader_of, self._rank_of)
 
     # ---- filling
 
@@ -59,8 +70,12 @@ class Backlog:
         for _, entry in que:
             if entry.due > now:
                 entry.due = turn(entry.due, entry.since, entry.attempt > 0, now)
-        self.waiting = Waiting(self._is_waiting, self._dest_of, self._leader_of)
-        self.waiting.fill(Item(entry.due, entry.seq, msg_id) for msg_id, entry in que)
+        self._ranks.fill(que)
+        self.waiting = self._new_waiting()
+        self.waiting.fill(
+            (Item(entry.due, entry.seq, msg_id), self._rank_of(msg_id))
+            for msg_id, entry in que
+        )
         self.gathering = Gathering(batch_rule.rule(self._config.batch) or _NO_BATCHES)
         return que
 
@@ -68,9 +83,10 @@ class Backlog:
         """Go on by other settings."""
         old, self._config = self._config, config
         self._spool.deadline = config.deadline
+        self._ranks = Ranks(self._spool, config)
+        self.busy_keys.most = config.most_of_key
         self.waiting.release_all()
-        old_rule = old.coalesce_params, old.batch
-        if old_rule != (config.coalesce_params, config.batch):
+        if _rule(old) != _rule(config):
             for leader in list(self._riders):
                 self.release_riders(leader)
             self._fill()
@@ -85,6 +101,7 @@ class Backlog:
         """Take a message that has come into que into the schedule."""
         entry = self._spool.entry(msg_id)
         entry.rider_of = None
+        self._ranks.add(msg_id, entry, message)
         self.put_back(msg_id)
         if self._config.coalesce_params:
             self._group(msg_id, entry, message)
@@ -110,17 +127,35 @@ class Backlog:
 
     def run_now(self, msg_id: str) -> None:
         """Let a message in que run before all others."""
-        entry = self._spool.entry_of(msg_id)
-        if entry is None or entry.state is not State.QUE or entry.rider_of:
-            raise WrongState("msg not in runnable state")
+        self._check_steerable(msg_id)
         first = self.first_due()
         now = self._spool.clock()
         due = max(0.0, min(now, (now if first is None else first) - 1.0))
-        if self._config.batch:
-            self._hurried.add(msg_id)
+        self._hurried.add(msg_id)
         self._spool.reschedule(msg_id, due)
         self.put_back(msg_id)
         self.waiting.hurry(msg_id)
+
+    def steer(
+        self,
+        msg_id: str,
+        *,
+        due: float | None = None,
+        priority: int | None = None,
+        **more: Unpack[More],
+    ) -> None:
+        """Change when a message in que runs; None: that stays. WrongState: it has left
+        que, or ends with another message."""
+        self._check_steerable(msg_id)
+        self._hurried.discard(msg_id)
+        self._spool.reschedule(msg_id, due, priority=priority, **more)
+        self.put_back(msg_id)
+
+    def _check_steerable(self, msg_id: str) -> Entry:
+        entry = self._spool.entry_of(msg_id)
+        if entry is None or entry.state is not State.QUE or entry.rider_of:
+            raise WrongState("msg not in runnable state")
+        return entry
 
     # ---- what runs next
 
@@ -135,8 +170,13 @@ class Backlog:
 
     def first_due(self) -> float | None:
         """Return the smallest due of all that wait; None when nothing waits."""
-        dues = (self.waiting.first_due(), self.gathering.oldest())
+        now = self._spool.clock()
+        dues = (self.waiting.first_due(now), self.gathering.oldest())
         return min((due for due in dues if due is not None), default=None)
+
+    def next_look(self, now: float) -> float | None:
+        """Return when a message may start; None: none waits but for another."""
+        return now if self.has_due(now) else self.waiting.next_look()
 
     def has_due(self, now: float) -> bool:
         """Whether a message, or a batch, could start now."""
@@ -162,31 +202,38 @@ class Backlog:
         most = self.gathering.rule.at_most(entry.lost, last)
         self.gathering.add(msg_id, since, params, hurry, most)
 
+    def keeps(self, msg_id: str, now: float) -> Keeps | None:
+        """Return what keeps a message in que from running; None: it may run, in its turn.
+        Unread: its key is not known for now."""
+        entry = self._spool.entry(msg_id)
+        if entry.rider_of is not None:
+            return Keeps(Reason.RIDES, by=(entry.rider_of,))
+        if entry.due > now:
+            return Keeps(Reason.DUE, until=entry.due)
+        key = self.exclusion_key(msg_id)
+        if key is not None and key in self.busy_keys:
+            return Keeps(Reason.KEY, by=self.busy_keys.who(key), name=key)
+        held = self.waiting.held_for(msg_id)
+        return None if held is None else Keeps(Reason.OUTSIDE, held[1], name=held[0])
+
     # ---- exclusion
 
     def exclusion_key(self, msg_id: str) -> str | None:
         """Return what no running message may share with this one. Unread: that is not
         known for now, and it must not run beside one that has the same."""
-        if not self._config.blocking_params:
-            return None
-        try:
-            params = self._spool.read(msg_id).params
-        except Unread:
-            raise
-        except (BadMessage, NoSuchMessage):
-            return None
-        return coalesce.key(params, self._config.blocking_params)
+        return self._ranks.key(msg_id, self._spool.entry(msg_id))
 
     def take_key(self, key: str | None, msg_id: str) -> None:
-        """Let no other message run with an exclusion key."""
+        """Let a message run with an exclusion key."""
         if key is not None:
-            self.busy_keys[key] = msg_id
+            self.busy_keys.take(key, msg_id)
 
-    def free_key(self, key: str | None) -> None:
-        """Let messages run that waited for an exclusion key."""
+    def free_key(self, key: str | None, msg_id: str) -> None:
+        """Let a message run that waited for the place of one that ran."""
         if key is not None:
-            self.busy_keys.pop(key, None)
-            self.waiting.release(key)
+            self.busy_keys.free(key, msg_id)
+            if key not in self.busy_keys:
+                self.waiting.release(key)
 
     # ---- coalesced messages
 
@@ -257,14 +304,20 @@ class Backlog:
         if entry.key is not None:
             self._groups.add(entry.key, msg_id)
 
-    def _is_waiting(self, item: Item) -> bool:
+    def _is_waiting(self, item: Item, priority: int) -> bool:
         entry = self._spool.entry_of(item.msg_id)
         return (
             entry is not None
             and entry.state is State.QUE
             and entry.seq == item.seq
             and entry.due == item.due
+            and (entry.rank.priority == priority or priority == _HURRIED)
         )
+
+    def _rank_of(self, msg_id: str) -> Rank:
+        entry = self._spool.entry_of(msg_id)
+        rank = PLAIN if entry is None else entry.rank
+        return prior(_HURRIED, rank) if msg_id in self._hurried else rank
 
     def _leader_of(self, msg_id: str) -> str | None:
         return self._spool.entry(msg_id).rider_of
@@ -274,6 +327,12 @@ class Backlog:
             return self._spool.read(msg_id).dest
         except (BadMessage, NoSuchMessage):
             return ""  # claim will move it to err
+
+
+def _rule(config: QueueConfig) -> tuple[object, ...]:
+    """Return the settings by which messages are put into the schedule."""
+    params = config.coalesce_params, config.limited_params, config.fair_params
+    return *params, config.batch
 
 
 def _no_key(msg_id: str) -> None:

@@ -54,7 +54,7 @@ def fire(owner: Owner, end: End) -> None:
         owner.spool.fire(msg_id, Event.FAIL, Role.QUEUE, facts=facts)
         owner.backlog.release_riders(msg_id)
     finally:
-        owner.backlog.free_key(end.key)
+        owner.backlog.free_key(end.key, msg_id)
         owner.wake()
 
 
@@ -87,7 +87,7 @@ def give_back(
         spare=message,
         **line,
     )
-    owner.backlog.free_key(key)
+    owner.backlog.free_key(key, msg_id)
     owner.backlog.release_riders(msg_id)
     if why.event is Event.REQUEUE:
         owner.backlog.add(msg_id, message)

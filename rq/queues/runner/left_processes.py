@@ -37,11 +37,27 @@ class LeftProcesses:
         self._slots = slots
         self._wakeup = wakeup
         self._left = list(opened.left_processes)
+        self._keys: dict[str, str] = {}  # message: the key that it keeps
         for process in self._left:
             if process.msg_id:
                 attempts.left.setdefault(process.msg_id, _sentence(process))
+                self._keep_key(process.msg_id)
             if (slot := self._slot_of(process)) is not None:
                 slots.keep(slot)
+
+    def _keep_key(self, msg_id: str) -> None:
+        """Let no more run beside a message in run than may."""
+        entry = self._spool.entry_of(msg_id)
+        if entry is None or entry.state is not State.RUN:
+            return
+        try:
+            key = self._backlog.exclusion_key(msg_id)
+        except Unread as error:
+            _log.warning("a message cannot be read, so it excludes no other: %s", error)
+            return
+        if key is not None:
+            self._keys[msg_id] = key
+            self._backlog.take_key(key, msg_id)
 
     def look(self) -> None:
         """Take back messages whose processes have all ended since."""
@@ -78,6 +94,7 @@ class LeftProcesses:
             return
         lost = lost_attempts.Lost(Cause.CRASH)
         lost_attempts.recover(spool, msg_id, False, lost)
+        self._backlog.free_key(self._keys.pop(msg_id, None), msg_id)
         if spool.find(msg_id) is State.QUE:
             self._backlog.add(msg_id)
         self._wakeup.ask()

@@ -76,7 +76,7 @@ class Pool:
 
     def want(self, now: float) -> float | None:
         """Start a worker if a message is due; return when to look again."""
-        first = self._owner.backlog.waiting.first_due()
+        first = self._owner.backlog.next_look(now)
         if first is None:
             self._parts.file.is_back()  # no message waits for it: no error to show
         if first is None or first > now:

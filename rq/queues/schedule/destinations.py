@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from rq.queues.schedule.item import heap_order
+
 PROBE = 65.0  # seconds the others wait for one that is tried and does not end
 MOST = 1000  # names, and `dest` of messages that wait for one
 
@@ -25,7 +27,8 @@ _Item = TypeVar("_Item", bound=tuple[object, ...])  # sorts by when it may run
 class _BackOff(Generic[_Item]):
     until: float  # epoch seconds
     tried: Counter[str] = field(default_factory=Counter)  # by message
-    items: list[tuple[int, _Item]] = field(default_factory=list)  # a heap
+    # A heap: how often tried, its priority below 0, the message.
+    items: list[tuple[int, int, _Item]] = field(default_factory=list)
 
 
 class BackOffs(Generic[_Item]):
@@ -65,7 +68,7 @@ class BackOffs(Generic[_Item]):
         """What a message for `dest` waited for is back; return all that wait for it."""
         name = self._names.pop(dest, None)
         hold = None if name is None else self._holds.pop(name, None)
-        return [] if hold is None else [item for _, item in hold.items]
+        return [] if hold is None else [row[-1] for row in hold.items]
 
     def hurry(self, dest: str) -> None:
         """Let the next message for `dest` be tried at once."""
@@ -73,16 +76,18 @@ class BackOffs(Generic[_Item]):
         if hold is not None:
             hold.until = 0.0
 
-    def keeps(self, item: _Item, msg_id: str, dest: str, now: float) -> bool:
-        """Whether a message that is due has to wait; if so, it is kept here. If not, it is
-        tried, and the others wait."""
+    def keeps(
+        self, item: _Item, msg_id: str, dest: str, now: float, after: int = 0
+    ) -> bool:
+        """Whether a message that is due has to wait; if so, it is kept here, behind those
+        with a smaller `after`. If not, it is tried, and the others wait."""
         hold = self._of(dest)
         if hold is None:
             return False
         if hold.until <= now:
             hold.until = now + PROBE
             return False
-        heapq.heappush(hold.items, (hold.tried[msg_id], item))
+        heapq.heappush(hold.items, (hold.tried[msg_id], after, item))
         return True
 
     def about(self, dest: str) -> tuple[str, float] | None:
@@ -98,7 +103,7 @@ class BackOffs(Generic[_Item]):
         """Give one message for each name whose back-off is over."""
         for hold in self._holds.values():
             if hold.items and hold.until <= now:
-                yield heapq.heappop(hold.items)[1]
+                yield heapq.heappop(hold.items)[-1]
 
     def awaited(self) -> list[tuple[str, float]]:
         """Return the names that messages wait for, each with when it is tried again."""
@@ -106,10 +111,16 @@ class BackOffs(Generic[_Item]):
 
     def release(self) -> list[_Item]:
         """Forget all names; return the messages that wait."""
-        items = [item for hold in self._holds.values() for _, item in hold.items]
+        items = list(self.in_order())
         self._holds.clear()
         self._names.clear()
         return items
+
+    def in_order(self) -> Iterator[_Item]:
+        """Give the messages that wait, of each name in the order in which they are
+        tried."""
+        for hold in self._holds.values():
+            yield from (row[-1] for row in heap_order(hold.items))
 
     def next_look(self) -> float | None:
         """Return when the first of those that wait may be tried; None if none waits."""

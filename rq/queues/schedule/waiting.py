@@ -1,14 +1,15 @@
-"""Which message runs next: by (due, arrival), not two of one exclusion key at once, and
-none whose destination is backed off."""
+"""Which message runs next: the first in order, of one key only so many at once, and none
+whose destination is backed off."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 
+from rq.message.rank import Rank
 from rq.queues.schedule.destinations import BackOffs
 from rq.queues.schedule.exclusion import Excluded
 from rq.queues.schedule.item import Item
+from rq.queues.schedule.order import First, Order, Valid
 
 _AT_ONCE = 0.001  # seconds; a line of the journal tells microseconds
 _LOOKS = 500  # messages put aside in one go: the files of some are read
@@ -27,75 +28,86 @@ def turn(due: float, since: float, tried: bool, now: float) -> float:
 
 
 class Waiting:
-    """Messages in que, soonest first, each in one place. An item whose message has moved
-    on or changed its due since is dropped when it is met: `valid` tells. `leader_of`
-    tells with whom a message rides."""
+    """Messages in que, each in one place. An item whose message has moved on, or changed
+    its due or priority since, is dropped when it is met: `valid` tells. `leader_of` tells
+    with whom a message rides."""
 
     def __init__(
         self,
-        valid: Callable[[Item], bool],
+        valid: Valid,
         dest_of: Callable[[str], str],
         leader_of: Callable[[str], str | None],
+        rank_of: Callable[[str], Rank],
     ) -> None:
         self._valid = valid
         self._dest_of = dest_of
         self._leader_of = leader_of
-        self._heap: list[Item] = []
+        self._rank_of = rank_of
+        self._order = Order()
         self._excluded = Excluded()
         self._riding: dict[str, list[Item]] = {}  # by leader
         self._holds: BackOffs[Item] = BackOffs()
 
-    def fill(self, items: Iterable[Item]) -> None:
+    def fill(self, items: Iterable[tuple[Item, Rank]]) -> None:
         """Add many at once."""
-        self._heap.extend(items)
-        heapq.heapify(self._heap)
+        self._order.fill(items)
 
     def add(self, item: Item) -> None:
-        heapq.heappush(self._heap, item)
+        self._order.add(item, self._rank_of(item.msg_id))
 
     def __len__(self) -> int:
         """Return how many may run as soon as they are due, and those that are dropped
         when they are met."""
-        return len(self._heap)
+        return len(self._order)
 
     def next_due(
         self, now: float, key_of: Callable[[str], str | None], busy: Container[str]
     ) -> tuple[str | None, float | None]:
         """Return (message to claim now, None) or (None, when to look again).
 
-        A message whose exclusion key is `busy` is held until `release` of that key.
-        Unread: `key_of` cannot tell it for now.
+        A message whose key is `busy` is held until `release` of that key. Unread:
+        `key_of` cannot tell it for now.
         """
         self._try_held(now)
         for _ in range(_LOOKS):
-            if not self._heap:
-                return None, self._holds.next_look()
-            first = self._heap[0]
+            first = self._order.first(now)
+            if first is None:
+                return None, self.next_look()
             if self._put_away(first):
                 continue
-            if first.due > now:
-                return None, self._sooner(first.due)
+            item = first.item
             # Unread leaves it where it is.
-            key = self._excluded.key_of(first.msg_id) or key_of(first.msg_id)
-            heapq.heappop(self._heap)
+            key = self._excluded.key_of(item.msg_id) or key_of(item.msg_id)
             if key is not None and key in busy:
-                self._excluded.keep(key, first)
+                first.rotation.drop()
+                self._excluded.keep(key, item, self._rank_of(item.msg_id))
                 continue
-            self._left(first)
-            if not self._waits_outside(first, now):
-                return first.msg_id, None
+            if self._waits_outside(first, now):
+                first.rotation.drop()
+                self._left(item)
+                continue
+            first.rotation.take()
+            self._left(item)
+            return item.msg_id, None
         return None, now
 
-    def _put_away(self, first: Item) -> bool:
-        """Take the first out of the heap if it cannot run, whenever it is due."""
-        if not self._valid(first):
-            heapq.heappop(self._heap)
-        elif (leader := self._leader_of(first.msg_id)) is not None:
-            heapq.heappop(self._heap)
-            self._riding.setdefault(leader, []).append(first)
-        else:
+    def _put_away(self, first: First) -> bool:
+        """Take the first out if it cannot run, whenever it is due."""
+        if not self._cannot_run(first):
             return False
-        self._left(first)
+        first.rotation.drop()
+        self._left(first.item)
+        return True
+
+    def _cannot_run(self, first: First) -> bool:
+        """Whether a message has moved on, or rides with another."""
+        item = first.item
+        if not self._valid(item, first.priority):
+            return True
+        leader = self._leader_of(item.msg_id)
+        if leader is None:
+            return False
+        self._riding.setdefault(leader, []).append(item)
         return True
 
     def _left(self, item: Item) -> None:
@@ -104,7 +116,7 @@ class Waiting:
 
     def _enter(self, item: Item | None) -> None:
         if item is not None:
-            heapq.heappush(self._heap, item)
+            self.add(item)
 
     # ---- what waits for something outside
 
@@ -120,7 +132,7 @@ class Waiting:
     def hold_no_longer(self, dest: str) -> None:
         """Let all go on that wait for what a message for `dest` waited for."""
         for item in self._holds.end(dest) if self._holds else ():
-            heapq.heappush(self._heap, item)
+            self.add(item)
 
     def held_for(self, msg_id: str) -> tuple[str, float] | None:
         """Return what a message waits for outside, and until when; None: nothing."""
@@ -135,31 +147,28 @@ class Waiting:
         if self._holds:
             self._holds.hurry(self._dest_of(msg_id))
 
-    def _waits_outside(self, item: Item, now: float) -> bool:
+    def _waits_outside(self, first: First, now: float) -> bool:
         if not self._holds:
             return False
-        return self._holds.keeps(item, item.msg_id, self._dest_of(item.msg_id), now)
+        item, dest = first.item, self._dest_of(first.item.msg_id)
+        return self._holds.keeps(item, item.msg_id, dest, now, -first.priority)
 
     def _try_held(self, now: float) -> None:
         if not self._holds:
             return
         for item in list(self._holds.ready(now)):
-            heapq.heappush(self._heap, item)
-
-    def _sooner(self, due: float) -> float:
-        look = self._holds.next_look()
-        return due if look is None else min(due, look)
+            self.add(item)
 
     # ---- what waits for another message
 
     def release(self, key: str) -> None:
-        """Let messages that waited for an exclusion key run again, one after the other."""
+        """Let one of the messages run that waited for a key, and then the next."""
         self._enter(self._excluded.release(key))
 
     def part(self, leader: str) -> None:
         """Let those run by themselves again that rode with a message."""
         for item in self._riding.pop(leader, ()):
-            heapq.heappush(self._heap, item)
+            self.add(item)
 
     def forget_riders(self, leader: str) -> None:
         """Those that ride with a message end with it."""
@@ -168,25 +177,57 @@ class Waiting:
     def release_all(self) -> None:
         """Look anew at all that wait for another message or for something outside."""
         for item in (*self._excluded.release_all(), *self._holds.release()):
-            heapq.heappush(self._heap, item)
+            self.add(item)
+
+    # ---- looking
 
     def has_due(self, now: float) -> bool:
         """Whether a message may start now that waits for no other."""
-        first = self._first()
-        return first is not None and first.due <= now
+        for _ in range(_LOOKS):
+            first = self._order.first(now)
+            if first is None:
+                return False
+            if not self._put_away(first):
+                return True
+        return False  # many have gone: nobody knows yet
 
-    def _first(self) -> Item | None:
-        while self._heap and self._put_away(self._heap[0]):
-            pass
-        return self._heap[0] if self._heap else None
+    def next_look(self) -> float | None:
+        """Return when a message may start that is not due yet, or not tried yet; None when
+        nothing waits but for another message."""
+        soonest, look = self._soonest(), self._holds.next_look()
+        dues = [soonest.due] if soonest is not None else []
+        return min(dues if look is None else [*dues, look], default=None)
 
-    def first_due(self) -> float | None:
-        """Return the smallest due of all that wait; None when nothing waits."""
-        dues = [item.due for item in self._excluded.firsts()]
-        first = self._first()
-        if first is not None:
-            dues.append(first.due)
+    def _soonest(self) -> Item | None:
+        """Return the first to be due; perhaps one that has gone, if so many have."""
+        soonest = None
+        for _ in range(_LOOKS):
+            soonest = self._order.soonest()
+            if soonest is None or not self._cannot_run(soonest):
+                break
+            soonest.rotation.drop_coming()
+            self._left(soonest.item)
+        return None if soonest is None else soonest.item
+
+    def first_due(self, now: float) -> float | None:
+        """Return the smallest due of all that wait; None when nothing waits. After the
+        end of very many at once it may be a little too small."""
+        self.has_due(now)
+        soonest, oldest = self._soonest(), self._order.oldest()
+        dues = [item.due for item in self._excluded.oldest()]
+        dues += [item.due for item in (soonest, oldest) if item is not None]
         look = self._holds.next_look()
-        if look is not None:
-            dues.append(look)
-        return min(dues, default=None)
+        return min(dues if look is None else [*dues, look], default=None)
+
+    def in_order(self, now: float) -> Iterator[str]:
+        """Give all that wait in the order in which they run as far as that is known now:
+        those that may start, those that wait for a key or for something outside, those
+        that are not due yet. Nothing may change meanwhile."""
+        yield from self._ids(self._order.due(now, self._valid))
+        yield from self._ids(self._excluded.in_order(self._valid))
+        yield from self._ids(self._holds.in_order())
+        yield from self._ids(self._order.later(now, self._valid))
+
+    def _ids(self, items: Iterable[Item]) -> Iterator[str]:
+        ids = (item.msg_id for item in items)
+        return (msg_id for msg_id in ids if self._leader_of(msg_id) is None)

@@ -14,6 +14,7 @@ from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
 from rq.message.fields import LATEST
+from rq.message.rank import LEAST, MOST
 from rq.replies import MessageRow, MessageView
 from rq.router import switch
 from rq.states import State
@@ -40,6 +41,9 @@ class NewMessage(TypedDict, total=False):
     ]
     count: Annotated[int, _WHOLE, "retries that have been counted"]
     max_count: Annotated[int, _WHOLE, "the retry that is one too many"]
+    priority: Annotated[
+        int, Limits(least=LEAST, most=MOST), "of those that are due 9 starts first"
+    ]
     src: str | None
     param1: object
     param2: object

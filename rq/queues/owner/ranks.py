@@ -1,0 +1,88 @@
+"""In whose turn each message of a queue waits: its priority, and its keys by the settings.
+
+Keys are made when a message comes, and kept with it and in the index: no file is read for
+them at a claim. Those that are not known by then are read when they are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from rq.config.settings import QueueConfig
+from rq.errors import BadMessage, NoSuchMessage, Unread
+from rq.message import JsonObject, Message
+from rq.message.rank import NO_KEY, UNKNOWN, Rank, rank
+from rq.queues.schedule import coalesce
+from rq.spool import Spool
+from rq.spool.entry import Entry
+
+
+class Ranks:
+    """The ranks of the messages of a queue."""
+
+    def __init__(self, spool: Spool, config: QueueConfig) -> None:
+        self._spool = spool
+        self._of_key, self._of_fair = _params(config)
+
+    def fill(self, que: list[tuple[str, Entry]]) -> None:
+        """Bring the ranks of messages up to the settings in force; those that take turns
+        by a key that is not known are read."""
+        trusted = self._spool.ranks == (self._of_key, self._of_fair)
+        self._spool.ranks = self._of_key, self._of_fair
+        for msg_id, entry in que:
+            entry.rank = self._kept(entry.rank) if trusted else self._blank(entry.rank)
+            if self._of_fair and entry.rank.fair is UNKNOWN:
+                with contextlib.suppress(BadMessage, NoSuchMessage):
+                    self._read(msg_id, entry)
+
+    def _kept(self, before: Rank) -> Rank:
+        """Return a rank as it is, if it has the keys that the settings want."""
+        missing = (self._of_key and not before.key) or (
+            self._of_fair and not before.fair
+        )
+        return before if before.is_known and not missing else self._blank(before)
+
+    def _blank(self, before: Rank) -> Rank:
+        key = UNKNOWN if self._of_key else NO_KEY
+        fair = UNKNOWN if self._of_fair else NO_KEY
+        return rank(before.priority, key, fair)
+
+    def add(self, msg_id: str, entry: Entry, message: Message | None) -> None:
+        """Take a message that has come into que."""
+        if not self._of_key and not self._of_fair:
+            return
+        if message is not None:
+            entry.rank = self._of(message.priority, message.params)
+            return
+        entry.rank = self._kept(entry.rank)
+        if not entry.rank.is_known:
+            with contextlib.suppress(BadMessage, NoSuchMessage):
+                self._read(msg_id, entry)
+
+    def key(self, msg_id: str, entry: Entry) -> str | None:
+        """Return the key of which only so many messages may run; None: it has none.
+        Unread: that is not known for now."""
+        if not self._of_key:
+            return None
+        if not entry.rank.key:
+            try:
+                self._read(msg_id, entry)
+            except Unread:
+                raise
+            except (BadMessage, NoSuchMessage):
+                return None  # its claim says why
+        return entry.rank.key
+
+    def _read(self, msg_id: str, entry: Entry) -> None:
+        params = self._spool.read(msg_id).params
+        entry.rank = self._of(entry.rank.priority, params)
+
+    def _of(self, priority: int, params: JsonObject) -> Rank:
+        key = coalesce.key(params, self._of_key)
+        same = self._of_fair == self._of_key
+        fair = key if same else coalesce.key(params, self._of_fair)
+        return rank(priority, key or NO_KEY, fair or NO_KEY)
+
+
+def _params(config: QueueConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return config.limited_params, config.fair_params

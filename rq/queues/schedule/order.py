@@ -1,0 +1,109 @@
+"""The order of waiting messages, in one place: among those that are due (priority, fair
+turn of key, due, arrival). None runs before it is due, whatever its priority."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from rq.message.rank import Rank
+from rq.queues.schedule.item import Item
+from rq.queues.schedule.rotation import Rotation
+
+Valid = Callable[[Item, int], bool]  # whether an item with this priority still waits
+
+
+class First(NamedTuple):
+    """A message that comes first, with all others of its priority."""
+
+    item: Item
+    priority: int
+    rotation: Rotation
+
+
+class Order:
+    """Waiting messages of one queue, or of those that wait for one key."""
+
+    def __init__(self) -> None:
+        self._by_priority: dict[int, Rotation] = {}  # the greatest first
+
+    def __bool__(self) -> bool:
+        return any(self._by_priority.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_priority.values()))
+
+    def __iter__(self) -> Iterator[Item]:
+        for rotation in self._by_priority.values():
+            yield from rotation
+
+    def add(self, item: Item, rank: Rank) -> None:
+        self._of(rank.priority).add(item, rank.fair or "")
+
+    def fill(self, items: Iterable[tuple[Item, Rank]]) -> None:
+        """Add many at once."""
+        many: dict[int, list[tuple[Item, str]]] = {}
+        for item, rank in items:
+            many.setdefault(rank.priority, []).append((item, rank.fair or ""))
+        for priority, pairs in many.items():
+            self._of(priority).fill(pairs)
+
+    def _of(self, priority: int) -> Rotation:
+        rotation = self._by_priority.get(priority)
+        if rotation is None:
+            rotation = self._by_priority[priority] = Rotation()
+            self._by_priority = dict(sorted(self._by_priority.items(), reverse=True))
+        return rotation
+
+    # ---- what comes first
+
+    def first(self, now: float) -> First | None:
+        """Return the message that is to run first of those that are due."""
+        for priority, rotation in self._by_priority.items():
+            item = rotation.first(now)
+            if item is not None:
+                return First(item, priority, rotation)
+        return None
+
+    def soonest(self) -> First | None:
+        """Return the message that is due first of those whose key has no place yet."""
+        firsts = (
+            First(item, priority, rotation)
+            for priority, rotation in self._by_priority.items()
+            if (item := rotation.soonest()) is not None
+        )
+        return min(firsts, default=None, key=_item)
+
+    def oldest(self) -> Item | None:
+        """Return the message with the smallest due; the cost grows with the keys."""
+        lines = self._by_priority.values()
+        firsts = [item for rotation in lines for item in rotation.firsts()]
+        firsts += [
+            item for rotation in lines if (item := rotation.soonest()) is not None
+        ]
+        return min(firsts, default=None)
+
+    # ---- in their order
+
+    def due(self, now: float, valid: Valid) -> Iterator[Item]:
+        """Give those that are due in the order in which they would run; nothing may
+        change meanwhile."""
+        for priority, rotation in self._by_priority.items():
+            yield from rotation.in_order(now, _with(valid, priority))
+
+    def later(self, now: float, valid: Valid) -> Iterator[Item]:
+        """Give those that are not due, the soonest first."""
+        lines = [
+            filter(_with(valid, priority), rotation.later(now))
+            for priority, rotation in self._by_priority.items()
+        ]
+        yield from heapq.merge(*lines)
+
+
+def _item(first: First) -> Item:
+    return first.item
+
+
+def _with(valid: Valid, priority: int) -> Callable[[Item], bool]:
+    return lambda item: valid(item, priority)
