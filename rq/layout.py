@@ -116,6 +116,11 @@ class Root:
         return self.path / "config" / "tokens.json"
 
     @property
+    def attempt_tokens(self) -> Path:
+        """The tokens of attempts that run now, a file each."""
+        return self.path / "config" / "attempts"
+
+    @property
     def sessions(self) -> Path:
         """Who is signed in, a file each."""
         return self.path / "config" / "sessions"

@@ -37,6 +37,7 @@ class User:
     name: str
     home: str
     groups: tuple[int, ...]
+    shell: str = "/bin/sh"
 
 
 def user_of(uid: int, gid: int) -> User:
@@ -46,7 +47,8 @@ def user_of(uid: int, gid: int) -> User:
     except KeyError:
         return User(uid, gid, str(uid), "/", ())
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-    return User(uid, entry.pw_gid, entry.pw_name, entry.pw_dir, tuple(groups))
+    shell = entry.pw_shell or "/bin/sh"
+    return User(uid, entry.pw_gid, entry.pw_name, entry.pw_dir, tuple(groups), shell)
 
 
 def name_of(uid: int) -> str:

@@ -141,7 +141,19 @@ def queue_config(data: Mapping[str, object], path: Path) -> QueueConfig:
                 f'{path}: success is "exit" for scripts of one message; with {name} '
                 "they have to say how they ended: take one of the two out"
             )
-    return QueueConfig(**settings)
+    checked = QueueConfig(**settings)
+    _check_user(checked, path)
+    return checked
+
+
+def _check_user(checked: QueueConfig, path: Path) -> None:
+    if checked.group and not checked.user:
+        raise BadConfig(f"{path}: group goes with user: say whom scripts run as")
+    if checked.user and checked.pull is not None and checked.num_workers:
+        raise BadConfig(
+            f"{path}: user is for scripts that run here, and workers elsewhere ignore "
+            "it: take out pull, or say num_workers 0"
+        )
 
 
 def _without_legacy(data: Mapping[str, object]) -> dict[str, object]:

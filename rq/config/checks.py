@@ -273,6 +273,25 @@ def _clone(value: object) -> str:
     raise ValueError(f"{value!r:.60} is neither 'link' nor 'copy'")
 
 
+_ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\$?", re.ASCII)
+_OCTAL = re.compile(r"0*[0-7]{1,3}", re.ASCII)
+
+
+def _account(value: object) -> str:
+    """Return the name, or the number, of a user or a group."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if isinstance(value, str) and (value == "" or _ACCOUNT.fullmatch(value)):
+        return value
+    raise ValueError(f"{value!r:.60} is neither a name nor a number of an account")
+
+
+def _umask(value: object) -> str:
+    if isinstance(value, str) and (value == "" or _OCTAL.fullmatch(value)):
+        return value
+    raise ValueError(f'{value!r:.60} is not text of octal digits, such as "027"')
+
+
 def _worker(value: object) -> str:
     if value in (ONCE, PERSISTENT):
         return str(value)
@@ -325,6 +344,10 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "worker_messages": _whole(1, 2**31),
     "worker_seconds": _seconds,
     "worker_dir": _flag,
+    "user": _account,
+    "group": _account,
+    "umask": _umask,
+    "no_new_privs": _flag,
     "success": _success,
     "batch": _batch,
     "spark": _spark,

@@ -131,6 +131,10 @@ class QueueConfig:
     worker_messages: int = 10_000  # a persistent one is renewed after so many
     worker_seconds: float = 3600.0  # and when it has lived so long
     worker_dir: bool = True  # each message of a persistent one gets its directory
+    user: str = ""  # whom scripts run as, where RQ runs as root; "": as RQ
+    group: str = ""  # in place of the first group of that user
+    umask: str = ""  # of scripts, in octal digits; "": as RQ
+    no_new_privs: bool = False  # no program that a script starts gains rights
     success: str = WORD  # or "exit": of a script that says nothing, its exit status
     batch: Mapping[str, Any] = field(default_factory=dict)  # many messages, one process
     pull: Pull | None = None  # messages are leased to workers elsewhere

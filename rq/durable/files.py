@@ -216,6 +216,12 @@ def allow(path: str, mode: int, dir_fd: int | None = None) -> None:
         os.close(fd)
 
 
+def give(name: str, ids: tuple[int, int], mode: int, dir_fd: int) -> None:
+    """Let a directory belong to a user and a group; its mode is set while it is ours."""
+    os.chmod(name, mode, dir_fd=dir_fd)
+    os.chown(name, *ids, dir_fd=dir_fd, follow_symlinks=False)
+
+
 def write_all(fd: int, data: bytes) -> None:
     """Write all of `data` where the descriptor stands."""
     view = memoryview(data)

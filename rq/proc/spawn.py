@@ -24,6 +24,8 @@ class Start:
     read: int  # the script's descriptor 4
     lease: int
     lease_as: int
+    # It leads a session as well: of that of the owner it could use the terminal.
+    session: bool = False
 
 
 def spawn(start: Start) -> int:
@@ -47,7 +49,7 @@ def spawn(start: Start) -> int:
             start.argv,
             start.env,
             file_actions=actions,
-            setpgroup=0,
+            **({"setsid": True} if start.session else {"setpgroup": 0}),
             setsigmask=[],
             setsigdef=IGNORED,
         )

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from rq import beneath, visible
 from rq.errors import NotPlain
 from rq.layout import STDIO_LOG
+from rq.scripts.run_as import Ids
 
 _TAIL = 8192  # bytes of a log in which its last line is looked for
 _WIDTH = 200  # characters of that line
@@ -26,17 +27,23 @@ class StdioLog:
     """The log of one attempt, which its script itself appends to."""
 
     def __init__(
-        self, dir_fd: int, path: str, directory: int, script: str, set_aside: SetAside
+        self,
+        dir_fd: int,
+        path: str,
+        directory: int,
+        script: str,
+        set_aside: SetAside,
+        ids: Ids | None = None,
     ) -> None:
         """Begin it in the open `directory`, which it closes: `path` below `dir_fd`.
-        `set_aside` as in `open_log`.
+        `set_aside` and `ids` as in `open_log`.
         OSError when an earlier attempt has put something in its place."""
         self._dir_fd, self._path = dir_fd, f"{path}/{STDIO_LOG}"
         self.directory = directory
         self._began = f"{_now()} - RQ START - {script}"
         opened = [directory]
         try:
-            self._head, is_new = open_log(directory, self._path, set_aside)
+            self._head, is_new = open_log(directory, self._path, set_aside, ids=ids)
             opened.append(self._head)
             self._file = os.fstat(self._head)
             self._at = 0 if is_new else self._file.st_size
@@ -115,10 +122,12 @@ class PassedLog:
         pid: int,
         script: str,
         set_aside: SetAside,
+        ids: Ids | None = None,
     ) -> None:
-        """`directory` makes and opens it; `set_aside` as in `open_log`."""
+        """`directory` makes and opens it; `set_aside` and `ids` as in `open_log`."""
         self._directory = directory
         self._set_aside = set_aside
+        self._ids = ids
         self._pid = pid
         self._began = f"{_now()} - RQ START - {script}"
         self._fd = -1
@@ -148,7 +157,7 @@ class PassedLog:
             directory = self._directory()
             try:
                 self._fd, _ = open_log(
-                    directory, STDIO_LOG, self._set_aside, os.O_APPEND
+                    directory, STDIO_LOG, self._set_aside, os.O_APPEND, self._ids
                 )
             finally:
                 os.close(directory)
@@ -184,28 +193,44 @@ def ended(pid: int, how: str, took: float) -> str:
 
 
 def open_log(
-    directory: int, path: str, set_aside: SetAside, flags: int = 0
+    directory: int,
+    path: str,
+    set_aside: SetAside,
+    flags: int = 0,
+    ids: Ids | None = None,
 ) -> tuple[int, bool]:
     """Open the log in a directory, and tell whether it is new; `path` is for errors.
 
     What an earlier attempt has left is gone on with if it is a plain file of that one
-    name. The log of a batch, which other messages have too, is `set_aside` first.
+    name. The log of a batch, which other messages have too, is `set_aside` first, and so
+    is, for a script that runs as user and group `ids`, a file of any other user: in its
+    own directory it may put what it cannot read.
     """
     flags |= os.O_WRONLY
     try:
         with contextlib.suppress(FileExistsError):
             new = flags | os.O_CREAT | os.O_EXCL
-            return beneath.open_any(STDIO_LOG, new, directory, 0o640), True
+            return _new_log(directory, new, ids), True
         try:
-            return beneath.open_plain(STDIO_LOG, directory, flags), False
+            fd = beneath.open_plain(STDIO_LOG, directory, flags)
+            if ids is None or os.fstat(fd).st_uid == ids[0]:
+                return fd, False
+            os.close(fd)
         except NotPlain as error:
             if error.errno != errno.EMLINK:
                 raise
         set_aside(directory)
-        return beneath.open_any(STDIO_LOG, new, directory, 0o640), True
+        return _new_log(directory, new, ids), True
     except OSError as error:
         error.filename = path
         raise
+
+
+def _new_log(directory: int, flags: int, ids: Ids | None) -> int:
+    fd = beneath.open_any(STDIO_LOG, flags, directory, 0o640)
+    if ids is not None:
+        os.fchown(fd, *ids)
+    return fd
 
 
 def began_elsewhere(by: str, since: float) -> bytes:

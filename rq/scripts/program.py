@@ -11,6 +11,7 @@ from rq.limits import NONE, Limits
 from rq.proc.family import Family
 from rq.scripts import environment
 from rq.scripts.log import StdioLog
+from rq.scripts.run_as import AS_RQ, RunAs
 from rq.scripts.script import Plan, Script, find_program
 from rq.scripts.slots import Slot
 
@@ -25,6 +26,7 @@ class Program:
     nice: int
     null: int  # descriptor of /dev/null
     family: Family
+    run_as: RunAs = AS_RQ
 
     def plan(
         self,
@@ -37,7 +39,11 @@ class Program:
     ) -> Plan:
         """Return how it is started in a slot, with `values` in its environment; OSError
         when its interpreter is not there."""
-        env = {**environment.for_script(self.env, self.path, slot.lease), **values}
+        env = {
+            **environment.for_script(self.env, self.path, slot.lease),
+            **self.run_as.env,
+            **values,
+        }
         return Plan(
             argv=find_program([*self.argv_prefix, self.path], env.get("PATH", "")),
             env=env,
@@ -48,6 +54,7 @@ class Program:
             null=self.null,
             family=self.family,
             limits=limits,
+            run_as=self.run_as,
         )
 
     def start(

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rq import pipe
@@ -24,6 +24,7 @@ from rq.limits import NONE, Limits
 from rq.logs import fields
 from rq.proc import processes, rlimits, spawn
 from rq.proc.family import Family, wait_for_group
+from rq.scripts.run_as import AS_RQ, RunAs
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 _PAGE = 4096  # bytes that are heard in one turn: as lines of one they take long
@@ -46,6 +47,7 @@ class Plan:
     null: int
     family: Family
     limits: Limits = NONE
+    run_as: RunAs = AS_RQ
 
 
 class Script:
@@ -83,9 +85,10 @@ class Script:
             os.close(write)
             raise
         try:
+            give((write, read), plan.run_as)
             pid = spawn.spawn(
                 spawn.Start(
-                    argv=plan.argv,
+                    argv=[*plan.run_as.words, *plan.argv],
                     env=plan.env,
                     directory=plan.directory,
                     null=plan.null,
@@ -94,6 +97,7 @@ class Script:
                     read=read,
                     lease=plan.lease,
                     lease_as=LEASE_FD,
+                    session=plan.run_as.user is not None,
                 )
             )
         except BaseException:
@@ -263,6 +267,14 @@ class Script:
         # Not until it is empty: a child of the script may fill it again and again.
         held = _held(self._reader)
         self._hear_rest(_READ if held is None else held)
+
+
+def give(fds: Iterable[int], run_as: RunAs) -> None:
+    """Give pipes to the user of a script, who may open them again by their names in
+    /dev/fd."""
+    if run_as.ids is not None:
+        for fd in fds:
+            os.fchown(fd, *run_as.ids)
 
 
 def _held(fd: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from rq import back_off
@@ -26,10 +27,14 @@ log = logging.getLogger(__name__)
 class ScriptFile:
     """What is known of the script's file."""
 
-    def __init__(self, root: Path, script: str) -> None:
-        """`script`: as its queue's config has it, absolute or below `root`."""
+    def __init__(
+        self, root: Path, script: str, closed: Callable[[], str] = str
+    ) -> None:
+        """`script`: as its queue's config has it, absolute or below `root`. `closed` tells
+        why it may not be started as its config says; "" for nothing."""
         self._root = str(root)
         self._script = script
+        self._closed = closed
         self.error: str | None = None  # why it cannot be started: SCRIPTERROR
         self.lack: str | None = None  # what the last start failed for, but the script
         self.path = ""  # the real one, found at each look
@@ -53,6 +58,10 @@ class ScriptFile:
         """Return whether it looks startable; `has_worker`: a long-lived worker runs it, so
         that a look once a second is enough."""
         if now < self.retry_at:
+            return False
+        if why := self._closed():
+            self._unfit = True
+            self.fail(why, now)
             return False
         if has_worker and now < self._look_at:
             return True

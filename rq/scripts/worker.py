@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from rq.logs import fields
 from rq.proc.spawn import Termination
 from rq.scripts.log import PassedLog
-from rq.scripts.script import KILL, TERM, Plan, Script, drained
+from rq.scripts.script import KILL, TERM, Plan, Script, drained, give
 from rq.scripts.slots import Slot
 from rq.scripts.words import Said
 from rq.scripts.worker_protocol import READY, Limits, WorkerPhase
@@ -80,7 +80,9 @@ class Worker(Generic[Attempt]):
         self._events = events
         self._output, theirs = os.pipe2(os.O_CLOEXEC)
         try:
-            self.script = Script(make(theirs), loop, self._hear, self._exited)
+            plan = make(theirs)
+            give([theirs], plan.run_as)
+            self.script = Script(plan, loop, self._hear, self._exited)
         except BaseException:
             os.close(self._output)
             raise

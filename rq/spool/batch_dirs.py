@@ -18,18 +18,22 @@ from rq import beneath, durable
 from rq.errors import is_busy
 from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
 from rq.proc.processes import Holder
-from rq.spool.folders import read_file
+from rq.spool.folders import FILE_LIMIT
+from rq.spool.handed_over import Ids
 from rq.spool.store import Spool
 from rq.states import State
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-def begin(spool: Spool, batch_id: str) -> tuple[str, int]:
-    """Make the directory of a batch; return its path in the queue, and a descriptor."""
+def begin(spool: Spool, batch_id: str, ids: Ids | None = None) -> tuple[str, int]:
+    """Make the directory of a batch, perhaps for another user and group; return its path
+    in the queue, and a descriptor."""
     path = f"{BATCH}/{batch_id}"
     with contextlib.suppress(FileExistsError):
         durable.make_dir(path, spool.dir_fd)
+    if ids is not None:
+        durable.give(path, ids, 0o700, spool.dir_fd)
     return path, beneath.open_place(path, spool.dir_fd)
 
 
@@ -38,7 +42,9 @@ def describe(spool: Spool, batch_id: str, body: bytes) -> None:
     durable.replace(f"{BATCH}/{batch_id}/{BATCH_FILE}", body, spool.dir_fd)
 
 
-def share_log(spool: Spool, batch_id: str, msg_id: str, attempt: int) -> None:
+def share_log(
+    spool: Spool, batch_id: str, msg_id: str, attempt: int, ids: Ids | None = None
+) -> None:
     """Give the log of a batch a name in the folder of a message that runs in it.
 
     An earlier log there keeps its text, under the number of the attempt before this.
@@ -46,7 +52,7 @@ def share_log(spool: Spool, batch_id: str, msg_id: str, attempt: int) -> None:
     spool.settle(msg_id)
     source = beneath.open_place(f"{BATCH}/{batch_id}", spool.dir_fd)
     try:
-        job = spool.run_folders.open_work_dir(msg_id)
+        job = spool.run_folders.open_work_dir(msg_id, ids)
         try:
             _share(source, job, attempt)
         except OSError as error:
@@ -155,7 +161,7 @@ def _ids(queue: QueueDir, batch_id: str) -> list[str]:
         return []
     try:
         with beneath.top(queue.path) as top:
-            body = read_file(f"{BATCH}/{batch_id}/{BATCH_FILE}", top)
+            body = _own_file(f"{BATCH}/{batch_id}/{BATCH_FILE}", top)
         return [str(message["msg_id"]) for message in orjson.loads(body)["messages"]]
     except OSError as error:
         if is_busy(error):
@@ -163,3 +169,15 @@ def _ids(queue: QueueDir, batch_id: str) -> list[str]:
         return []
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return []
+
+
+def _own_file(path: str, dir_fd: int) -> bytes:
+    """Return what a file holds; nothing of one that is not ours: a script that runs as
+    another user may put what it likes into the directory of its batch."""
+    fd = beneath.open_any(path, os.O_RDONLY, dir_fd)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            return b""
+        return beneath.content(fd, path, FILE_LIMIT)
+    finally:
+        os.close(fd)

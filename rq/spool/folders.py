@@ -18,7 +18,7 @@ from rq.errors import BadMessage, NoSuchMessage, Torn, Unread, is_busy
 from rq.layout import ATTACH, JOB, MSG, STATUS, QueueDir, folder
 from rq.message import Message, from_disk
 from rq.replies import Result
-from rq.spool import status
+from rq.spool import handed_over, status
 from rq.spool.entry import Counts
 from rq.states import COUNTED, HASHED, State
 
@@ -205,7 +205,13 @@ class File:
         """Return a descriptor; NotPlain for all that a script may put in its place."""
         shared = _is_log if f"/{JOB}/" in self.path else content.is_ours
         with beneath.top(self.queue.path) as top:
-            return beneath.open_plain(self.path, top, shared=shared)
+            fd = beneath.open_plain(self.path, top, shared=shared)
+            try:
+                handed_over.check_owner(fd, self.path, top)
+            except BaseException:
+                os.close(fd)
+                raise
+            return fd
 
 
 def file_of(queue: QueueDir, state: State, msg_id: str, inner: str) -> File:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import orjson
 
 from rq import beneath, durable
-from rq.layout import JOB, MSG, STATUS, folder
+from rq.layout import ATTACH, JOB, MSG, STATUS, folder
+from rq.spool import handed_over
+from rq.spool.handed_over import Ids
 from rq.states import State
 
 
@@ -20,25 +23,42 @@ class RunFolders:
         self._queue = queue
         self._dir_fd = dir_fd
 
-    def work_dir(self, msg_id: str) -> str:
+    def work_dir(self, msg_id: str, ids: Ids | None = None) -> str:
         """Make the script's directory of a claimed message; return its whole path."""
-        os.close(self.open_work_dir(msg_id))
+        os.close(self.open_work_dir(msg_id, ids))
         return f"{self._queue}/{folder(State.RUN, msg_id)}/{JOB}"
 
-    def open_work_dir(self, msg_id: str) -> int:
+    def open_work_dir(self, msg_id: str, ids: Ids | None = None) -> int:
         """As `work_dir`; return a descriptor of it, which is the directory itself and
-        nothing that a link in its place leads to."""
+        nothing that a link in its place leads to. `ids`: the user and group that its
+        script runs as, if they are not ours."""
         place = folder(State.RUN, msg_id)
         fd = beneath.open_place(place, self._dir_fd)
         try:
             with contextlib.suppress(FileExistsError):
                 durable.make_dir(JOB, fd)
-            return beneath.open_place(JOB, fd)
+            job = beneath.open_place(JOB, fd)
+            if not handed_over.fits(fd, job, ids):
+                os.close(job)
+                job = handed_over.renew(fd, ids)
+            return job
         except OSError as error:
             error.filename = f"{place}/{JOB}"
             raise
         finally:
             os.close(fd)
+
+    def let_pass(self) -> None:
+        """Let other users pass through, and not list, the directories that lead to those
+        in which their scripts work."""
+        handed_over.let_pass(self._queue)
+
+    def lend(self, msg_id: str, names: Iterable[str], gid: int) -> None:
+        """Let a group read the attachments of a running message, in files that no other
+        message has; for a thread."""
+        handed_over.lend(
+            f"{folder(State.RUN, msg_id)}/{ATTACH}", names, gid, self._dir_fd
+        )
 
     def stamp(self, msg_id: str) -> tuple[int, int] | None:
         """Return what changes when anybody touches the file `msg` of a message: its

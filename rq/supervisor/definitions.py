@@ -72,6 +72,11 @@ def create(root: Root, data: Mapping[str, Json]) -> str:
     name = names.queue_name(data.get("name"))
     queue = root.queue(name)
     checked = config.queue_config(data, queue.config)
+    if checked.user:
+        raise BadInput(
+            "user and group are not taken from a request: write them, as root, into "
+            f"{queue.config} once the queue is there"
+        )
     if queue.path.is_symlink() or queue.config.exists():
         raise WrongState("already created")
     files.make_queue(queue, checked.to_json(), API_MARK)

@@ -9,6 +9,7 @@ import time
 
 from falcon.asgi import Request
 
+from rq.access import attempt_tokens
 from rq.access.gate import Asker
 from rq.access.logins import Logins, User
 from rq.access.roles import Principal
@@ -32,6 +33,7 @@ class Credentials:
         self.cookie = f"rq_login_{config.port}"
         self.tokens = Tokens(site.root)
         self.logins = Logins(config)
+        self._root = site.root
         self.sessions = Sessions(site.root, self.logins.users, self.tokens)
 
     async def principal(self, req: Request) -> Principal | None:
@@ -83,17 +85,22 @@ class Credentials:
         return mine[0], None
 
     def _stands(self, secret: str) -> bool:
-        return self.tokens.principal(secret, time.time()) is not None
+        return self._holder(secret) is not None
 
     def _goes_on(self, cookie: str) -> bool:
         return self.sessions.stands(cookie, time.time())
 
     def by_token(self, secret: str) -> Principal:
         """Return whose token it is; NotKnown for a wrong one."""
-        principal = self.tokens.principal(secret, time.time())
+        principal = self._holder(secret)
         if principal is None:
             raise NotKnown(WRONG_TOKEN)
         return principal
+
+    def _holder(self, secret: str) -> Principal | None:
+        """Return whose token it is: one that was given for good, or an attempt's."""
+        principal = self.tokens.principal(secret, time.time())
+        return principal or attempt_tokens.of_attempt(self._root, secret)
 
     async def by_password(self, req: Request, name: str, password: str) -> User:
         """Return whose login it is; NotKnown for a wrong one, TooOften to wait."""

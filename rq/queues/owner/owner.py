@@ -29,6 +29,7 @@ from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.owner.admission import Admission
 from rq.queues.owner.backlog import Backlog
 from rq.queues.owner.health import Health
+from rq.queues.owner.identity import Identity
 from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
 from rq.scripts.script_file import ScriptFile
@@ -73,7 +74,15 @@ class Owner:
         self.began = time.monotonic()
         self.began_at = time.time()
         self.successes = 0  # attempts, since this process began
-        self.script = ScriptFile(self.root.path, settings.queue.script)
+        self.identity = Identity(
+            self.root,
+            self.name,
+            lambda: settings.queue,
+            self.spool.run_folders.let_pass,
+        )
+        self.script = ScriptFile(
+            self.root.path, settings.queue.script, self.identity.why_not
+        )
         self.prepared: dict[str, str] | None = None  # key: message in prep
         self.retrying: set[str] = set()  # their old processes are being searched for
         self.url = self.main.queue_url(self.name)

@@ -194,6 +194,7 @@ class BatchRun:
         self._remove(batch)
 
     def _free(self, batch: Batch) -> None:
+        self._parts.tokens.end(batch.batch_id)
         self._parts.slots.free(batch.slot.number)
         self._attempts.forget_batch(batch)
         self._wakeup.ask()

@@ -177,9 +177,11 @@ class Batches:
     async def _prepare(self, batch: Batch) -> None:
         """Make the folders of all its messages; then start."""
         spool = self.owner.spool
-        path, directory = batch_dirs.begin(spool, batch.batch_id)
+        ids = self.owner.identity.now.ids
+        path, directory = batch_dirs.begin(spool, batch.batch_id, ids)
         output = self._parts.launcher.log(path, directory)
         try:
+            await self._lend(batch)
             await in_slices(list(batch), functools.partial(self._enter, batch))
             if self.owner.admission.stopping:
                 text = "the queue stopped before its batch had started"
@@ -195,20 +197,41 @@ class Batches:
     def _enter(self, batch: Batch, attempt: Attempt) -> None:
         spool, msg_id, message = self.owner.spool, attempt.msg_id, attempt.message
         try:
-            batch_dirs.share_log(spool, batch.batch_id, msg_id, message.attempt)
+            batch_dirs.share_log(
+                spool,
+                batch.batch_id,
+                msg_id,
+                message.attempt,
+                self.owner.identity.now.ids,
+            )
             attempt.stamp = spool.run_folders.stamp(msg_id)
         except OSError as error:
-            why = abort.why_not_started(self.owner.script, message, error)
-            if why.cause is Cause.FOLDER:
-                why = self._parts.failed_starts.refuse(msg_id, why.cause, why.text)
-            if why.event is not Event.FAIL and not why.wait:
-                raise
-            log.error(
-                "a message cannot take part in its batch, which goes on without it: %s",
-                fields(msg_id=msg_id, batch=batch.batch_id, reason=why.text),
-            )
-            batch.drop(attempt)
-            self._parts.finisher.give_back(attempt, why)
+            self._leave_out(batch, attempt, error)
+
+    async def _lend(self, batch: Batch) -> None:
+        """Let another user read the attachments of its messages, if it runs as one."""
+        for attempt in list(batch):
+            if self._parts.launcher.lends(attempt.message):
+                try:
+                    await self._parts.launcher.lend(attempt.message)
+                except OSError as error:
+                    self._leave_out(batch, attempt, error)
+
+    def _leave_out(self, batch: Batch, attempt: Attempt, error: OSError) -> None:
+        """Go on without a message whose folder cannot be used; raise an error that says
+        nothing of one folder."""
+        msg_id = attempt.msg_id
+        why = abort.why_not_started(self.owner.script, attempt.message, error)
+        if why.cause is Cause.FOLDER:
+            why = self._parts.failed_starts.refuse(msg_id, why.cause, why.text)
+        if why.event is not Event.FAIL and not why.wait:
+            raise error
+        log.error(
+            "a message cannot take part in its batch, which goes on without it: %s",
+            fields(msg_id=msg_id, batch=batch.batch_id, reason=why.text),
+        )
+        batch.drop(attempt)
+        self._parts.finisher.give_back(attempt, why)
 
     def _described(self, batch: Batch) -> bytes:
         owner = self.owner
@@ -225,9 +248,10 @@ class Batches:
         batch.limits = owner.settings.limits
         for attempt in batch:
             batch.limits = limits.of(batch.limits, attempt.message.limits)
+        token = self._parts.launcher.token(batch.batch_id)
         plan = self._parts.launcher.program().plan(
             batch.slot,
-            environment.of_batch(batch.batch_id, directory),
+            {**environment.of_batch(batch.batch_id, directory), **token},
             directory=output.directory,
             output=output.fd,
             limits=batch.limits,

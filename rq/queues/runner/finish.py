@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from rq import names
+from rq.access.attempt_tokens import AttemptTokens
 from rq.causes import Cause
 from rq.logs import fields
 from rq.queues.attempts import outcome
@@ -28,8 +29,9 @@ log = logging.getLogger(__name__)
 class Finisher:
     """Ends the attempts of one queue, also those that did not begin."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, tokens: AttemptTokens) -> None:
         self._owner = owner
+        self._tokens = tokens
 
     def decide(self, attempt: Attempt) -> Outcome:
         """Decide, once, what becomes of a message when its script is done with it."""
@@ -56,6 +58,7 @@ class Finisher:
         """End an attempt as decided, with its riders and what it owes."""
         owner = self._owner
         attempt.end()
+        self._tokens.end(attempt.msg_id)
         owner.attempts.forget(attempt)
         end.fire(
             owner,
@@ -72,6 +75,7 @@ class Finisher:
     def give_back(self, attempt: Attempt, why: Abort) -> None:
         """End an attempt that did not begin."""
         attempt.end()
+        self._tokens.end(attempt.msg_id)
         self._owner.attempts.forget(attempt)
         end.give_back(self._owner, attempt.message, attempt.claim.key, why)
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 
 from rq import limits
+from rq.access.attempt_tokens import AttemptTokens
 from rq.config.settings import EXIT
 from rq.layout import JOB, folder
 from rq.limits import Over
@@ -19,6 +20,7 @@ from rq.queues.runner.reports import Reports
 from rq.scripts import environment, worker_protocol
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.program import Program
+from rq.scripts.run_as import Ids
 from rq.scripts.script import Script
 from rq.scripts.time_limits import Timed, TimeLimits
 from rq.scripts.worker import Worker
@@ -32,9 +34,15 @@ class Launcher:
     """Starts attempts; OSError says why an attempt cannot start."""
 
     def __init__(
-        self, owner: Owner, null: int, reports: Reports, time_limits: TimeLimits
+        self,
+        owner: Owner,
+        null: int,
+        reports: Reports,
+        time_limits: TimeLimits,
+        tokens: AttemptTokens,
     ) -> None:
         self._owner = owner
+        self._tokens = tokens
         self._file = owner.script
         self._null = null
         self._reports = reports
@@ -54,12 +62,40 @@ class Launcher:
             on_exit=functools.partial(on_exit, attempt),
         )
         values = self._values(attempt.message, f"{owner.spool.queue.path}/{path}")
+        values.update(self.token(msg_id))
         attempt.limits = limits.of(owner.settings.limits, attempt.message.limits)
         start = self.program().start
         script = start(attempt.slot, values, output, make, attempt.limits)
         last_printed = output.last_printed if owner.config.success == EXIT else None
         attempt.start(Work(script=script, log=output, last_printed=last_printed))
         self._limit(attempt)
+
+    @property
+    def _ids(self) -> Ids | None:
+        return self._owner.identity.now.ids
+
+    def token(self, of: str) -> dict[str, str]:
+        """Return what an attempt on a message, or on a batch, has in its environment to
+        send messages with, if it runs as another user."""
+        return {} if self._ids is None else self._tokens.begin(of)
+
+    def lends(self, message: Message) -> bool:
+        """Whether the attachments of a message must be made ready for another user."""
+        return self._ids is not None and bool(message.attachments)
+
+    async def lend(self, message: Message) -> None:
+        """Let the group of its script read the attachments of a claimed message."""
+        owner, ids = self._owner, self._ids
+        if ids is None or not message.attachments:
+            return
+        owner.spool.settle(message.msg_id)
+        await owner.loop.run_in_executor(
+            owner.pools.files,
+            owner.spool.run_folders.lend,
+            message.msg_id,
+            list(message.attachments),
+            ids[1],
+        )
 
     def program(self) -> Program:
         """Return the script of the queue as it is started now."""
@@ -71,6 +107,7 @@ class Launcher:
             nice=owner.config.nice,
             null=self._null,
             family=owner.family,
+            run_as=owner.identity.now,
         )
 
     def log(self, path: str, directory: int) -> StdioLog:
@@ -81,6 +118,7 @@ class Launcher:
             directory,
             self._file.path,
             batch_dirs.set_aside,
+            self._ids,
         )
 
     def hand_over(self, attempt: Attempt, worker: Worker[Attempt]) -> None:
@@ -99,8 +137,10 @@ class Launcher:
             worker.pid,
             self._file.path,
             batch_dirs.set_aside,
+            self._ids,
         )
-        line = worker_protocol.line(self._values(message, directory))
+        values = {**self._values(message, directory), **self.token(msg_id)}
+        line = worker_protocol.line(values)
         worker.take(attempt, output, line)
         attempt.hand_over(Work(script=worker.script, log=output))
         attempt.limits = limits.of(self._owner.settings.limits, message.limits)
@@ -134,12 +174,12 @@ class Launcher:
     def _directory(self, msg_id: str) -> str:
         """Make the folder and the worker's directory of a message that runs."""
         self._owner.spool.settle(msg_id)
-        return self._owner.spool.run_folders.work_dir(msg_id)
+        return self._owner.spool.run_folders.work_dir(msg_id, self._ids)
 
     def _opened(self, msg_id: str) -> int:
         """As `_directory`; return a descriptor of it."""
         self._owner.spool.settle(msg_id)
-        return self._owner.spool.run_folders.open_work_dir(msg_id)
+        return self._owner.spool.run_folders.open_work_dir(msg_id, self._ids)
 
     def _values(self, message: Message, directory: str | None) -> dict[str, str]:
         return environment.of_message(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rq.access.attempt_tokens import AttemptTokens
 from rq.queues.concurrency.tasks import Tasks
 from rq.queues.runner.abort import FailedStarts
 from rq.queues.runner.finish import Finisher
@@ -28,3 +29,4 @@ class Parts:
     failed_starts: FailedStarts
     tasks: Tasks
     time_limits: TimeLimits
+    tokens: AttemptTokens

@@ -12,6 +12,7 @@ import functools
 import logging
 import os
 
+from rq.access.attempt_tokens import AttemptTokens
 from rq.causes import Cause
 from rq.errors import WrongState
 from rq.logs import fields
@@ -66,13 +67,15 @@ class Runner:
         time_limits = TimeLimits(owner.loop)
         dup = functools.partial(copies.dup, owner)
         reports = Reports(owner.spool, owner.loop, tasks, dup, self._exited)
+        tokens = AttemptTokens(owner.root, owner.name)
         return Parts(
+            tokens=tokens,
             slots=slots,
             file=owner.script,
-            launcher=Launcher(owner, null, reports, time_limits),
+            launcher=Launcher(owner, null, reports, time_limits, tokens),
             reports=reports,
             orphans=Orphans(owner.settings, owner.attempts, owner.family, slots, tasks),
-            finisher=Finisher(owner),
+            finisher=Finisher(owner, tokens),
             failed_starts=FailedStarts(),
             tasks=tasks,
             time_limits=time_limits,
@@ -116,17 +119,37 @@ class Runner:
         """
         self.batches.launch(seq)
         for attempt in self._claims.take(seq):
-            try:
-                self._start(attempt)
-            except OSError as error:
-                self._not_started(attempt, error)
-            except MemoryError:
-                lack = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-                self._not_started(attempt, lack)
-            except Exception as error:  # the others start all the same
-                log.exception("a start failed: %s", fields(msg_id=attempt.msg_id))
-                why = self._parts.failed_starts.fault(attempt.msg_id, error)
-                self._give_back(attempt, why)
+            if self._parts.launcher.lends(attempt.message):
+                self._parts.tasks.spawn(self._lend_and_start(attempt))
+            else:
+                self._try_to_start(attempt)
+
+    async def _lend_and_start(self, attempt: Attempt) -> None:
+        """Start a message whose attachments another user is to read, which may take
+        copies of them."""
+        try:
+            await self._parts.launcher.lend(attempt.message)
+        except OSError as error:
+            self._not_started(attempt, error)
+            return
+        if self.owner.admission.stopping:
+            text = "the queue stopped before its attachments were copied"
+            self._give_back(attempt, Abort(Event.REQUEUE, Cause.STOP, text))
+        else:
+            self._try_to_start(attempt)
+
+    def _try_to_start(self, attempt: Attempt) -> None:
+        try:
+            self._start(attempt)
+        except OSError as error:
+            self._not_started(attempt, error)
+        except MemoryError:
+            lack = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+            self._not_started(attempt, lack)
+        except Exception as error:  # the others start all the same
+            log.exception("a start failed: %s", fields(msg_id=attempt.msg_id))
+            why = self._parts.failed_starts.fault(attempt.msg_id, error)
+            self._give_back(attempt, why)
 
     def _start(self, attempt: Attempt) -> None:
         worker = attempt.claim.worker

@@ -1,0 +1,84 @@
+"""Tokens of attempts: what a script that runs as another user shows to send messages.
+
+A file in `config/attempts/`, called by the digest of the secret, says whose it is and
+which process stands for it. It is no promise: with the attempt it is removed, and without
+that process, after a crash or a new start of the machine, it says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from rq import config
+from rq.access.roles import Principal, Role
+from rq.access.tokens import digest_of, new_secret
+from rq.config import files
+from rq.errors import BadConfig
+from rq.layout import Root
+from rq.proc import processes
+
+VARIABLE = "RQ_TOKEN"
+
+
+class AttemptTokens:
+    """The tokens of the attempts of one queue, in the process that owns it."""
+
+    def __init__(self, root: Root, queue: str) -> None:
+        """Remove what an earlier owner has left."""
+        self._root = root
+        self._queue = queue
+        self._digests: dict[str, str] = {}  # by message or batch
+        self._owner = ""
+        _clear(root, queue)
+
+    def begin(self, of: str) -> dict[str, str]:
+        """Make the token of an attempt on a message, or on a batch; return what its
+        script has of it in its environment."""
+        self._owner = self._owner or _process(os.getpid())
+        secret = new_secret()
+        digest = self._digests[of] = digest_of(secret)
+        files.make_dir(self._root.attempt_tokens)
+        about = {"queue": self._queue, "of": of, "owner": self._owner}
+        files.write_cache(self._root.attempt_tokens / digest, about)
+        return {VARIABLE: secret}
+
+    def end(self, of: str) -> None:
+        """End the token of an attempt, if it had one."""
+        digest = self._digests.pop(of, None)
+        if digest is not None:
+            files.remove_upload(self._root.attempt_tokens / digest)
+
+
+def of_attempt(root: Root, secret: str) -> Principal | None:
+    """Return who has the token of an attempt that runs; None for none."""
+    about = _read(root, digest_of(secret))
+    queue, of, owner = (about.get(name) for name in ("queue", "of", "owner"))
+    if not (isinstance(queue, str) and isinstance(owner, str)):
+        return None
+    if owner != _process(int(owner.split("/")[1])):
+        return None
+    # It looks at its own queue, and sends to all.
+    name = f"attempt:{queue}/{of}"
+    return Principal(name=name, role=Role.PRODUCER, queues=(queue,), sends=("*",))
+
+
+def _process(pid: int) -> str:
+    """Return what names a process for ever; of one that has ended nothing it was."""
+    return f"{processes.boot_id()}/{pid}/{processes.start_time(pid)}"
+
+
+def _read(root: Root, digest: str) -> Mapping[str, object]:
+    path = root.attempt_tokens / digest
+    try:
+        return config.read_json(path) if path.exists() else {}
+    except BadConfig:  # it has ended just now
+        return {}
+
+
+def _clear(root: Root, queue: str) -> None:
+    if not root.attempt_tokens.is_dir():
+        return
+    for name in os.listdir(root.attempt_tokens):
+        if _read(root, name).get("queue") == queue:
+            files.remove_upload(root.attempt_tokens / name)
