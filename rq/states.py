@@ -78,6 +78,7 @@ class Note(StrEnum):
     START = "start"  # their holders have confirmed them
     CANCEL = "cancel"  # a person wants the holder of one to end it
     CLOCK = "clock"  # the wall clock stepped
+    NEWS = "news"  # a queue tells how it goes, without the end of a message
     STOPPED = "stopped"  # last line of a clean stop
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from rq import limits, moments
-from rq.config import retries
+from rq.config import notices, retries
 from rq.config.settings import (
     EXIT,
     LEASE_SECONDS,
@@ -72,6 +72,13 @@ def _at_most_a_day(seconds: float, said: object) -> float:
     if not 0 <= seconds <= 86400:
         raise ValueError(f"{said!r:.60} is not between 0 and 86400 seconds")
     return seconds
+
+
+def _program(value: object) -> str:
+    text = _text(value)
+    if text.startswith("/"):
+        return text
+    raise ValueError(f"{text!r:.60} is not the path of a program from / on")
 
 
 def _flag(value: object) -> bool:
@@ -326,6 +333,8 @@ ROOT: dict[str, Callable[[object], object]] = {
     "grace": _seconds,
     "min_free_bytes": _whole(0, 2**62),
     "min_free_inodes": _whole(0, 2**62),
+    "sendmail": _program,
+    **notices.CHECKS,
 }
 QUEUE: dict[str, Callable[[object], object]] = {
     "name": _text,
@@ -356,4 +365,5 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "retention": _retention,
     **limits.CHECKS,
     "deadline": limits.seconds,
+    **notices.CHECKS,
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from rq import limits, users
+from rq.config.notices import Notice
 from rq.retry import Retry
 
 DEFAULT_PORT = 3333
@@ -82,6 +83,13 @@ class RootConfig:
     grace: float = 10.0  # seconds between TERM and KILL of a worker
     min_free_bytes: int = 64 * 1024 * 1024  # below it nothing new is accepted
     min_free_inodes: int = 2000
+    # Whom a queue tells that says nothing of it itself; `notices` has what they may be.
+    on_err: Notice | None = None
+    on_output: Notice | None = None
+    on_recovered: Notice | None = None
+    on_slow: Notice | None = None
+    on_quiet: Notice | None = None
+    sendmail: str = "/usr/sbin/sendmail"  # the program that takes mail
 
     @property
     def scheme(self) -> str:
@@ -152,6 +160,11 @@ class QueueConfig:
     retention: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict(RETENTION)
     )
+    on_err: Notice | None = None  # whom to tell; None: as the root says
+    on_output: Notice | None = None
+    on_recovered: Notice | None = None
+    on_slow: Notice | None = None
+    on_quiet: Notice | None = None
 
     @property
     def argv_prefix(self) -> list[str]:

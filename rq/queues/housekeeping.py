@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from rq.message import Message
 from rq.queues.concurrency.tasks import Tasks, in_slices
 from rq.queues.control import idempotency, txn_expiry
 from rq.queues.control.connections import Connections
+from rq.queues.delivery import notices
 from rq.queues.maintenance import retention
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.maintenance.clock_trust import ClockTrust
@@ -35,6 +37,7 @@ PATIENCE = 2.0  # seconds that the command `wake` waits for the deposits in new/
 TICK = 5.0  # seconds between looks at files, at the latest
 HOUR = 3600.0
 SETTLED_IN = 60.0  # seconds from the start of a queue to its first hourly chores
+_LOOKED_AT = 1000  # messages at work, the oldest, that a look for slow ones sees
 _UNREAD = (0, 0, 0)  # no file looks so: its content is read at the next look
 
 log = logging.getLogger(__name__)
@@ -145,6 +148,7 @@ class Housekeeping:
             self._seal_hourly,
             self._expire_transactions,
             self._save_rates,
+            self._tell,
             self._housekeep,
         )
 
@@ -159,6 +163,16 @@ class Housekeeping:
             now = self.owner.spool.clock()
             covered = self._checkpoints.seq
             txn_expiry.expire(self.owner, now, covered, self._tasks.spawn)
+
+    def _tell(self) -> None:
+        """Tell people what has become due to be told."""
+        owner = self.owner
+        if owner.admission.stopping:
+            return
+        first = itertools.islice(owner.attempts, _LOOKED_AT)
+        running = ((a.message, a.run_seconds) for a in first if a.at_work)
+        if notices.look(owner.spool, owner.settings, running):
+            owner.wake()
 
     def _look_whether_it_stands(self) -> None:
         self.stall.look()

@@ -226,7 +226,7 @@ def _serve(
     os.chdir("/")
     gc.disable()  # a start makes many objects; they stay, in no reference cycles
     with ThreadPoolExecutor(4, "rq-disk") as threads:
-        owes = functools.partial(owed.webhooks, settings.main, name)
+        owes = functools.partial(owed.at_end, settings)
         opened = open_spool(
             queue,
             threads=threads,

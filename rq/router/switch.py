@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rq.layout import Root
 
-_NOT_ROUTED = frozenset({"rq_router", "relay", "cleaner", "webhook"})
+_NOT_ROUTED = frozenset({"rq_router", "relay", "cleaner", "webhook", "notice"})
 
 
 def addressed(root: Root, name: str) -> str:

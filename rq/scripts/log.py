@@ -41,6 +41,7 @@ class StdioLog:
         self._dir_fd, self._path = dir_fd, f"{path}/{STDIO_LOG}"
         self.directory = directory
         self._began = f"{_now()} - RQ START - {script}"
+        self.printed: tuple[int, int] | None = None  # from, to; known at its end
         opened = [directory]
         try:
             self._head, is_new = open_log(directory, self._path, set_aside, ids=ids)
@@ -108,6 +109,8 @@ class StdioLog:
         with contextlib.suppress(OSError):
             fd = self._again(self._path, self._dir_fd)
             try:
+                if (size := os.fstat(fd).st_size) > self.output_at:
+                    self.printed = self.output_at, size
                 os.write(fd, f"{last}\n".encode())
             finally:
                 os.close(fd)
@@ -131,8 +134,10 @@ class PassedLog:
         self._pid = pid
         self._began = f"{_now()} - RQ START - {script}"
         self._fd = -1
+        self._at = 0  # where the output begins
         self._failed = False
         self._size = 0
+        self.printed: tuple[int, int] | None = None  # from, to; known at its end
 
     def size(self) -> int:
         """Return how many bytes were printed."""
@@ -165,9 +170,12 @@ class PassedLog:
             self._failed = True
             return
         self.write(_head(self._pid, self._began))
+        self._at = os.fstat(self._fd).st_size
 
     def end(self, last: str, wanted: bool) -> None:
         """Write the last line; of an attempt that printed nothing only if `wanted`."""
+        if self._fd >= 0:
+            self.printed = self._at, os.fstat(self._fd).st_size
         if wanted or self._fd >= 0:
             self.write(f"{last}\n".encode())
         self.close()

@@ -37,6 +37,7 @@ class Checkpoint:
     owed: Mapping[outbox.Of, Owed] = field(default_factory=dict)
     leases: Mapping[str, Held] = field(default_factory=dict)  # that are out, by msg_id
     bulks: Sequence[dict[str, Any]] = ()  # as `Bulks` takes them
+    news: Mapping[str, Any] = field(default_factory=dict)  # as `News` takes it
 
     @property
     def seq(self) -> int:
@@ -56,6 +57,7 @@ class Checkpoint:
             "owed": outbox.to_json(self.owed),
             "leases": _leases(self.leases),
             "bulks": self.bulks,
+            "news": self.news,
         }
         return replace(self.journal, content=content)
 
@@ -113,6 +115,7 @@ def begin(spool: Spool, boot: str, clean: bool = False) -> Checkpoint:
         owed=spool.owed.copy(),
         leases=spool.leases.copy(),
         bulks=spool.bulks.to_json(),
+        news=spool.news.to_json(),
     )
 
 

@@ -15,13 +15,14 @@ from rq.errors import Busy, WrongState
 from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import QueueDir, folder
-from rq.message import Message
+from rq.message import JsonObject, Message
 from rq.message.rank import Rank, prior
 from rq.spool import folders, outbox
 from rq.spool.entry import Entry
 from rq.spool.lag import Lag
 from rq.spool.memory import Accepted, Memory
-from rq.spool.record import Facts, More, NoteFields, Record
+from rq.spool.news import SUCCESS
+from rq.spool.record import Facts, More, NoteFields, OutEntry, Record
 from rq.spool.status import status_file
 from rq.states import LIVE, Event, Note, Role, State, next_state
 
@@ -98,7 +99,7 @@ class Events:
             entry.seq, entry.since = seq, now
         if spare is not None:
             self._lagging.keep_spare(msg_id, spare)
-        if more:
+        if more or event in SUCCESS:
             self._remember(record, now, entry)
         self.changed(msg_id, entry, source, target)
         return record
@@ -133,6 +134,7 @@ class Events:
     def _remember(self, record: Record, now: float, changed: Entry) -> None:
         """Remember the key of a line, what it owes, and what it says of a lease or of a
         bulk."""
+        self._memory.news.take(record)
         if "results" in record:
             changed.results = record["attempt"], tuple(record["results"])
         if "lease" in record:
@@ -144,9 +146,13 @@ class Events:
             self._memory.keys[key] = Accepted(
                 record["msg"], now, record.get("body", "")
             )
-        for number, entry in enumerate(outbox.unpacked(record.get("out", ()))):
+        if "out" in record:
+            self._owe(record, now)
+
+    def _owe(self, record: Record, now: float) -> None:
+        for number, entry in enumerate(outbox.unpacked(record["out"])):
             of, journal = (record["seq"], number), self._journal.journal_id
-            owed = outbox.owed(entry, record["msg"], now, journal, of)
+            owed = outbox.owed(entry, record.get("msg", ""), now, journal, of)
             self._memory.owed[of] = owed
 
     # ---- memory
@@ -244,6 +250,15 @@ class Events:
         record.update(cast("Record", more))
         record["seq"] = self._journal.append(record)
         return record
+
+    def tell_people(self, news: JsonObject, out: Sequence[OutEntry]) -> None:
+        """Write a line that tells how the queue goes, and owes `out`."""
+        entries = outbox.packed([outbox.stamped(entry) for entry in out])
+        fields: NoteFields = {"news": news, "out": entries} if out else {"news": news}
+        record = self.note(Note.NEWS, **fields)
+        self._memory.news.take(record)
+        if out:
+            self._owe(record, record["ts"] / 1e6)
 
 
 def _add_content(

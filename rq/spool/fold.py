@@ -97,6 +97,8 @@ def _take_note(folded: Folded, record: Record) -> None:
         folded.sent.add((record["of"], record["i"]))
     elif record["ev"] == Note.AGAIN:
         folded.again[record["of"], record["i"]] = record["ts"] / 1e6
+    elif record["ev"] == Note.NEWS:
+        _take_owed(folded, record)
 
 
 def _take(folded: Folded, record: Record) -> None:
@@ -135,12 +137,16 @@ def _take_decision(folded: Folded, record: Record) -> None:
 
 def _take_others(folded: Folded, record: Record) -> None:
     """Take what a line says beside its own message: what it owes, riders."""
-    when = record["ts"] / 1e6
-    for number, out in enumerate(outbox.unpacked(record.get("out", ()))):
-        entry: OutEntry = {**out, "msg": record["msg"]}
-        folded.owed.append((record["seq"], number, entry, when))
+    _take_owed(folded, record)
     for rider in record.get("riders", ()):
         _take(folded, rider_record(record, rider))
+
+
+def _take_owed(folded: Folded, record: Record) -> None:
+    when = record["ts"] / 1e6
+    for number, out in enumerate(outbox.unpacked(record.get("out", ()))):
+        entry: OutEntry = {**out, "msg": record.get("msg", "")}
+        folded.owed.append((record["seq"], number, entry, when))
 
 
 def _count(folded: Folded, was: State, state: State) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rq.spool.bulk import Bulks
 from rq.spool.entry import Counts, Entry
 from rq.spool.leases import EndedLeases, Held, held_in
+from rq.spool.news import News
 from rq.spool.outbox import Outbox
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
@@ -49,6 +50,7 @@ class Memory:
     leases: dict[str, Held] = field(default_factory=dict)  # that are out, by msg_id
     ended_leases: EndedLeases = field(default_factory=EndedLeases)
     bulks: Bulks = field(default_factory=Bulks)
+    news: News = field(default_factory=News)
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
     ranks: Ranks = NO_RANKS
     adopted: float = 0.0  # since when its messages are ours: epoch seconds

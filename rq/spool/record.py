@@ -77,6 +77,7 @@ class More(_From, total=False):
     rides: str  # its own full id, for those
     results: list[str]  # files of its attempt that become attachments
     out: list[OutEntry]
+    news: JsonObject  # as `NewsFields` of `news`
     bulk: str  # of which it is, and …
     at: int  # … the place in its list
 
@@ -108,6 +109,8 @@ class NoteFields(_Is, Word, total=False):
     filter: JsonObject
     leases: list[str]  # digests of the tokens of leases
     seconds: float  # for which they go on
+    out: list[OutEntry]
+    news: JsonObject
 
 
 class Record(Line, Facts, _From, _Is, total=False):
@@ -134,6 +137,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     rides: str
     results: list[str]
     out: list[OutEntry]
+    news: JsonObject
     ttl: float
     name: str
     n: int

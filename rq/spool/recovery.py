@@ -37,9 +37,10 @@ from rq.spool import (
 )
 from rq.spool.entry import Counts
 from rq.spool.memory import NO_RANKS, Memory
+from rq.spool.news import Owes, owes_nothing
 from rq.spool.recovery_apply import Opened, apply
 from rq.spool.recovery_scan import Scan, scan_queue, was_clean
-from rq.spool.store import Owes, Rule, Spool, owes_nothing
+from rq.spool.store import Rule, Spool
 from rq.states import HASHED, State
 
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
@@ -241,6 +242,7 @@ def _memory(scan: Scan, adopted: float) -> Memory:
         txns=scan.txns,
         ended_leases=scan.ended_leases,
         bulks=scan.bulks,
+        news=scan.news,
         owed=outbox.Outbox(_owed(scan)),
         compares=scan.index.compares if scan.index else (),
         ranks=scan.index.ranks if scan.index else NO_RANKS,

@@ -18,6 +18,7 @@ from rq.spool.bulk import Bulks
 from rq.spool.fold import Folded, fold, pack
 from rq.spool.leases import EndedLeases, Held
 from rq.spool.memory import Accepted
+from rq.spool.news import News
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
 from rq.states import Event, State
@@ -40,6 +41,7 @@ class Scan:
     txns: Transactions
     ended_leases: EndedLeases
     bulks: Bulks
+    news: News
     fresh: bool  # nothing was ever written here
     seen: float  # the last time, in epoch seconds, that could be believed
 
@@ -71,7 +73,8 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
             past.take(event)
     end = _End(point)
     bulks = Bulks(point.bulks if point else ())
-    reader = _Reader(queue, journal, start, past, bulks)
+    news = News(point.news if point else None)
+    reader = _Reader(queue, journal, start, past, bulks, news)
     folded = fold(reader.after(point, end))
     return Scan(
         last=end.last,
@@ -85,6 +88,7 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
         txns=txns,
         ended_leases=ended,
         bulks=bulks,
+        news=news,
         fresh=point is None and journal is None,
         seen=(point and point.journal.seen) or end.start or now,
     )
@@ -117,10 +121,11 @@ class _Reader:
     index: index.Index | None
     past: _Past
     bulks: Bulks  # as of the checkpoint
+    news: News  # as of the checkpoint
 
     def after(self, point: checkpoint.Checkpoint | None, end: _End) -> Iterator[Record]:
-        """Give the events after the checkpoint, which bring the bulks up to date; those
-        before it bring the index up to it."""
+        """Give the events after the checkpoint, which bring bulks and what was told up
+        to date; those before it bring the index up to it."""
         after, old = point.seq if point else 0, self.index
         since = min(after, old.seq) if old else after
         for event in self._since(since, end):
@@ -129,6 +134,7 @@ class _Reader:
             if event["seq"] > after:
                 if "bulk" in event:
                     self.bulks.take(event)
+                self.news.take(event)
                 yield event
             elif old is not None:
                 _freshen(old, event)

@@ -35,9 +35,10 @@ from rq.spool.lag import Lag
 from rq.spool.lease_notes import LeaseNotes
 from rq.spool.memory import Memory
 from rq.spool.mover import Mover
+from rq.spool.news import Ended, Owes, Printed, owes_nothing
 from rq.spool.preparation import Preparation
 from rq.spool.reader import Reader
-from rq.spool.record import Facts, LeaseFields, More, OutEntry, Record, Word
+from rq.spool.record import Facts, LeaseFields, More, Record, Word
 from rq.spool.run_folders import RunFolders
 from rq.spool.status import status_file
 from rq.states import Event, Note, Role, next_state
@@ -50,16 +51,8 @@ REST_SECONDS = 1.0  # how long a running message may be without a folder
 _log = logging.getLogger(__name__)
 
 
-# What a message owes to other queues when it has ended so, at that time.
-Owes = Callable[[Message, Facts, float], list[OutEntry]]
-
-
 # The setting `retry` of the queue, as it is now.
 Rule = Callable[[], Retry | None]
-
-
-def owes_nothing(message: Message, facts: Facts, now: float) -> list[OutEntry]:
-    return []
 
 
 class Spool:
@@ -86,6 +79,7 @@ class Spool:
         self.owed = memory.owed
         self.txns = memory.txns
         self.bulks = memory.bulks
+        self.news = memory.news
         self.leases = memory.leases
         self.ended_leases = memory.ended_leases
         self.compares = memory.compares
@@ -95,7 +89,7 @@ class Spool:
         self.seen = memory.seen
         self.clock = clock
         self.threads = threads
-        self.owes = owes
+        self._owes = owes
         self.retry = retry
         self.ids = names.IdSource(journal.start)
         self.gone = Gone(queue, dir_fd, journal)
@@ -110,6 +104,7 @@ class Spool:
         preparation = Preparation(dir_fd, memory, self.lagging, events, clock)
         # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
+        self.tell_people = events.tell_people
         self.find, self.state_of, self.free_id = (
             reader.find,
             reader.state_of,
@@ -266,10 +261,12 @@ class Spool:
         for path in directories:
             durable.remove_dir(path, self.dir_fd)
 
-    def owed_by(self, message: Message, facts: Facts) -> More:
-        """Return the field of a line that says what the end of a message owes."""
-        out = self.owes(message, facts, self.clock())
-        return {"out": out} if out else {}
+    def owed_by(
+        self, message: Message, facts: Facts, printed: Printed | None = None
+    ) -> More:
+        """Return the fields of a line that say what the end of a message owes."""
+        ended = Ended(message, facts, self.clock(), self.news, printed)
+        return self._owes(ended)
 
     def sent(self, seq: int, number: int, **word: Unpack[Word]) -> None:
         """Write down that an entry of the outbox was delivered; `word`: who said so."""

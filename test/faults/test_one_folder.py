@@ -141,10 +141,10 @@ from rq.queues.delivery import owed
 
 owes = owed.owes
 
-def tripping_at_what_is_owed(spool, settings, message, decided, facts):
+def tripping_at_what_is_owed(spool, settings, message, *rest):
     if message.params.get("param2") == "owes":
         raise RecursionError("a fault")
-    return owes(spool, settings, message, decided, facts)
+    return owes(spool, settings, message, *rest)
 
 owed.owes = tripping_at_what_is_owed
 """

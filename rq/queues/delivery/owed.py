@@ -25,12 +25,13 @@ from rq.logs import fields
 from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.concurrency.wakeup import Wakeup
-from rq.queues.delivery import copies
+from rq.queues.delivery import copies, notices
 from rq.queues.owner.health import Health
 from rq.queues.owner.settings import Settings
 from rq.spool import Spool
+from rq.spool.news import Ended, Printed
 from rq.spool.outbox import Of, Owed
-from rq.spool.record import Facts, OutEntry
+from rq.spool.record import Facts, More, OutEntry
 
 WEBHOOK = "webhook"
 IN_DOUBT = 6 * 86400.0  # longer, and the receiver may have forgotten the key
@@ -72,14 +73,25 @@ def owes(
     message: Message,
     decided: Outcome,
     facts: Facts,
-) -> list[OutEntry]:
-    """Return what a message that ends owes: its webhooks, and its copy when it is
-    handed on."""
-    now = spool.clock()
-    out = spool.owes(message, facts, now)
+    printed: Printed | None = None,
+) -> More:
+    """Return what a message that ends owes: its webhooks, its notices, and its copy when
+    it is handed on."""
+    more = spool.owed_by(message, facts, printed)
     if decided.dest:
-        out.append(copies.forwarded(settings, message, decided.dest, now))
-    return out
+        copy = copies.forwarded(settings, message, decided.dest, spool.clock())
+        more["out"] = [*more.get("out", ()), copy]
+    return more
+
+
+def at_end(settings: Settings, ended: Ended) -> More:
+    """Return what each message owes at its end: its webhooks, and its notices."""
+    more = notices.of_end(settings, ended)
+    main, name = settings.main, settings.name
+    hooks = webhooks(main, name, ended.message, ended.facts, ended.now)
+    if hooks:
+        more["out"] = [*hooks, *more.get("out", ())]
+    return more
 
 
 def webhooks(

@@ -16,6 +16,7 @@ from rq.queues.delivery import owed
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import abort
 from rq.queues.runner.abort import Abort
+from rq.spool.news import Printed
 from rq.spool.record import Facts, More, OutEntry
 from rq.states import Event, Role, State
 
@@ -36,6 +37,7 @@ class End:
     # Files that become attachments, if the attempt has ended well.
     results: Mapping[str, Attachment] = field(default_factory=dict)
     owes: Sequence[OutEntry] = ()  # what it owes beside webhooks and its copy
+    printed: Printed | None = None  # where in its log that is
     more: More = field(default_factory=More)  # further fields of its line
 
 
@@ -108,9 +110,7 @@ def _fire(owner: Owner, end: End) -> None:
         changed = message  # its script has written to the file: write it anew
     if riders:
         more["riders"], more["rides"] = riders, owner.full_id(msg_id)
-    out = _out(owner, changed or message, decided, end)
-    if out:
-        more["out"] = out
+    more.update(_owes(owner, changed or message, decided, end))
     line = owner.spool.fire(
         msg_id,
         decided.event,
@@ -128,13 +128,18 @@ def _fire(owner: Owner, end: End) -> None:
         owner.backlog.add(msg_id, changed or message)
 
 
-def _out(owner: Owner, message: Message, decided: Outcome, end: End) -> list[OutEntry]:
+def _owes(owner: Owner, message: Message, decided: Outcome, end: End) -> More:
     """Count an end, and return what it owes."""
-    out = list(end.owes)
+    more: More = {}
     if decided.event not in AGAIN:
         owner.count("err" if decided.event is Event.FAIL else "done")
-        out += owed.owes(owner.spool, owner.settings, message, decided, end.facts)
-    return out
+        settings = owner.settings
+        more = owed.owes(
+            owner.spool, settings, message, decided, end.facts, end.printed
+        )
+    if end.owes:
+        more["out"] = [*end.owes, *more.get("out", ())]
+    return more
 
 
 def _with_room(owner: Owner, message: Message, decided: Outcome) -> Outcome:

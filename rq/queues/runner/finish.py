@@ -68,6 +68,7 @@ class Finisher:
                 facts=_facts(attempt, decided),
                 key=attempt.claim.key,
                 touched=_was_touched(owner, attempt),
+                printed=_printed(attempt),
             ),
         )
         _tell(attempt, decided)
@@ -86,6 +87,12 @@ def _was_touched(owner: Owner, attempt: Attempt) -> bool:
     if attempt.stamp is None and attempt.claim.worker is not None:
         return False
     return owner.spool.run_folders.stamp(attempt.msg_id) != attempt.stamp
+
+
+def _printed(attempt: Attempt) -> tuple[int, int] | None:
+    """Return where in its log the output of an attempt is; that of a batch is nobody's
+    alone."""
+    return None if attempt.claim.batch_id is not None else attempt.work.log.printed
 
 
 def _tell(attempt: Attempt, decided: Outcome) -> None:

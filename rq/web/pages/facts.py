@@ -31,7 +31,7 @@ from rq.web.pages import sparklines
 if TYPE_CHECKING:
     from rq.web.site import Site
 
-BUILT_IN = ("cleaner", "debug", "demo", "relay", "rq_router", "spark-history",
+BUILT_IN = ("cleaner", "debug", "demo", "notice", "relay", "rq_router", "spark-history",
             "webhook")  # fmt: skip
 UNKNOWN = "-"
 _DISK_FOR = 10.0  # seconds that facts of the disk are kept

@@ -1,0 +1,177 @@
+"""Whom a queue tells how it goes: the settings `on_err`, `on_output`, and their kin; pure.
+
+A value is an object, or short: a text with an @ is an address of mail, a URL a webhook,
+all else the name of a queue; a list holds several.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import NotRequired, TypedDict
+
+from rq import moments, names
+from rq.errors import BadInput
+
+
+class Matter(StrEnum):
+    """What is told."""
+
+    ERR = "err"  # a message has ended in err
+    OUTPUT = "output"  # a script has printed something
+    RECOVERED = "recovered"  # the first success after an err that was told
+    SLOW = "slow"  # an attempt takes long
+    QUIET = "quiet"  # nothing has succeeded for long
+
+
+class Notice(TypedDict):
+    """A setting, whole."""
+
+    mail: list[str]
+    webhook: list[str]
+    queue: str  # "": none
+    every: float  # minutes between two of a matter at the least
+    seconds: NotRequired[float]  # slow, or quiet, from here on
+    times: NotRequired[float]  # slow: so many times the median
+
+
+SETTINGS: Mapping[str, Matter] = {f"on_{matter}": matter for matter in Matter}
+EVERY = 10.0  # minutes
+MOST_TARGETS = 10  # of a setting; each takes its own entry in a line of the journal
+_LONGEST = 1000  # characters of a target
+_DAY = 1440.0  # minutes
+_YEAR = 366 * 86400.0  # seconds
+# As mail servers take them in practice; nothing that could begin another header or be
+# taken for an option.
+_BAD = r"\s@,;:<>()\[\]\\\""
+_PART = f"[^-{_BAD}][^{_BAD}]*"
+_ADDRESS = re.compile(f"{_PART}(?:@{_PART})?")
+_ALSO = {Matter.SLOW: ("seconds", "times"), Matter.QUIET: ("seconds",)}
+_TARGETS = ("mail", "webhook", "queue")
+
+
+def targets(notice: Notice) -> list[str]:
+    """Return whom to tell: `mail:ADDRESS, …`, a URL, `queue:NAME`.
+
+    >>> targets({"mail": ["a@b", "root"], "webhook": [], "queue": "alarm", "every": 10.0})
+    ['mail:a@b, root', 'queue:alarm']
+    """
+    mail = [f"mail:{', '.join(notice['mail'])}"] if notice["mail"] else []
+    queue = [f"queue:{notice['queue']}"] if notice["queue"] else []
+    return [*mail, *notice["webhook"], *queue]
+
+
+def sort_of(text: str) -> str:
+    """Return what a short form means: mail, webhook or queue.
+
+    >>> [sort_of(t) for t in ("ops@example.org", "https://u@h/x", "alarm")]
+    ['mail', 'webhook', 'queue']
+    """
+    if "://" in text:
+        return "webhook"
+    return "mail" if "@" in text else "queue"
+
+
+def check(matter: Matter) -> Callable[[object], Notice]:
+    """Return what checks the setting of a matter; ValueError, BadInput say what is wrong."""
+
+    def checked(value: object) -> Notice:
+        given = value if isinstance(value, dict) else _from_short(value)
+        return _whole(matter, given)
+
+    return checked
+
+
+def _from_short(value: object) -> dict[str, object]:
+    if value in ("", False):
+        return {}
+    texts = value if isinstance(value, list) else [value]
+    sorted_: dict[str, list[object]] = {sort: [] for sort in _TARGETS}
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            raise ValueError(
+                f"{text!r:.60} is neither an address of mail, a URL nor a queue"
+            )
+        sorted_[sort_of(text)].append(text)
+    if len(sorted_["queue"]) > 1:
+        raise ValueError("it names more than one queue")
+    queue = sorted_.pop("queue")
+    return {**sorted_, "queue": queue[0] if queue else ""}
+
+
+def _whole(matter: Matter, given: Mapping[str, object]) -> Notice:
+    allowed = (*_TARGETS, "every", *_ALSO.get(matter, ()))
+    for name in given:
+        if name not in allowed:
+            raise ValueError(f"{name!r:.60} is not one of {', '.join(allowed)}")
+    queue = given.get("queue") or ""
+    every = EVERY if matter is not Matter.OUTPUT else 0.0
+    notice: Notice = {
+        "mail": [_address(text) for text in _texts(given.get("mail"), "mail")],
+        "webhook": [_url(text) for text in _texts(given.get("webhook"), "webhook")],
+        "queue": names.queue_name(queue) if queue else "",
+        "every": _number(given.get("every", every), "every", 0.0, 7 * _DAY),
+    }
+    if queue == "notice":
+        raise ValueError("queue: notice brings notices to people, it takes none itself")
+    if len(notice["mail"]) + len(notice["webhook"]) > MOST_TARGETS:
+        raise ValueError(f"it tells more than {MOST_TARGETS}")
+    if targets(notice):
+        _add_limit(matter, notice, given)
+    return notice
+
+
+def _add_limit(matter: Matter, notice: Notice, given: Mapping[str, object]) -> None:
+    if matter not in _ALSO:
+        return
+    if "seconds" in given:
+        notice["seconds"] = _seconds(given["seconds"])
+    if "times" in given:
+        notice["times"] = _number(given["times"], "times", 1.0, 1e6)
+    if "seconds" not in notice and "times" not in notice:
+        also = (
+            ', or {"times": 3} for three times the median'
+            if matter is Matter.SLOW
+            else ""
+        )
+        raise ValueError(f'it needs a limit: {{"seconds": 300}}{also}')
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, str):
+        value = moments.duration(value.strip())
+    return _number(value, "seconds", 1.0, _YEAR)
+
+
+def _number(value: object, name: str, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name}: {value!r:.60} is not a number")
+    if not low <= value <= high:
+        raise ValueError(f"{name}: {value!r:.60} is not between {low:g} and {high:g}")
+    return float(value)
+
+
+def _texts(value: object, name: str) -> list[str]:
+    texts = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name}: {value!r:.60} is not a list of texts")
+    return list(dict.fromkeys(texts))
+
+
+def _address(text: str) -> str:
+    """Return an address, or a name of this machine's users, as cron takes them too."""
+    if len(text) > 254 or not text.isprintable() or not _ADDRESS.fullmatch(text):
+        raise ValueError(f"mail: {text!r:.60} is no address")
+    return text
+
+
+def _url(text: str) -> str:
+    if not names.is_url(text) or len(text) > _LONGEST or not text.isprintable():
+        raise BadInput(f"webhook: {text!r:.60} is no URL that begins with http(s)://")
+    return text
+
+
+CHECKS: Mapping[str, Callable[[object], Notice]] = {
+    setting: check(matter) for setting, matter in SETTINGS.items()
+}

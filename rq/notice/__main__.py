@@ -1,0 +1,159 @@
+"""One try: param1 whom to tell, param2 the queue, param3 the matter, param4 the story."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from types import FrameType
+
+import rq
+from rq import client, config, script
+from rq.config.settings import RootConfig
+from rq.errors import BadInput, OutcomeUnknown, RQError, Unreachable
+from rq.layout import Root
+from rq.notice import last_lines, letter, mail, stories
+from rq.notice.stories import Story
+from rq.outbound import connection
+from rq.outbound.addresses import Internal
+from rq.pipe import Verb
+from rq.webhook import outcome, settings, signing
+from rq.webhook.post import post
+
+_ASK = 30.0  # seconds
+
+
+class Late(Exception):
+    """A try has taken too long; not an OSError, so that nothing catches it."""
+
+
+def main() -> int:
+    if "RQ_MSG_ID" in os.environ:  # a process for each message
+        _take()
+        return 0
+    for values in script.messages():
+        os.environ.update(values)
+        _take()
+    return 0
+
+
+def _take() -> None:
+    try:
+        verb, text = _try()
+    except Exception as error:  # noqa: BLE001 - a loop iteration
+        traceback.print_exc()
+        verb, text = Verb.RESEND, f"{type(error).__name__}: {error}"
+    if verb is Verb.RESEND:
+        verb, text = outcome.again(text, script.count(), random.random())
+    print(verb, text, flush=True)  # noqa: T201 - into the log of the message
+    script.say(verb, text)
+
+
+def _try() -> tuple[Verb, str]:
+    target, queue, matter, text = script.params()
+    root = config.find_root(None)
+    try:
+        story = stories.read(queue, matter, text)
+        root.queue(queue)
+    except (BadInput, ValueError) as error:
+        return Verb.ERR, str(error)
+    main_config = config.read_root(root)
+    log = last_lines.of(root, story)
+    kind, _, to = target.partition(":")
+    if kind == "mail":
+        return _mail(main_config, to, story, log)
+    if kind == "queue":
+        return _hand_on(root, to, story, log)
+    if kind in ("http", "https"):
+        return _post(root, target, story, log)
+    return Verb.ERR, f"param1 is {target!r:.80}: it is mail:…, queue:… or a URL"
+
+
+def _key() -> str:
+    """Return what names this notice for ever, whatever is tried how often."""
+    return os.environ.get("RQ_FULL_MSG_ID", "")
+
+
+def _mail(main: RootConfig, to: str, story: Story, log: str) -> tuple[Verb, str]:
+    why = mail.missing(main.sendmail)
+    if why:
+        return Verb.ERR, why
+    try:
+        data = letter.mail(to, story, log, _key(), main.host)
+    except ValueError as error:
+        return Verb.ERR, f"{to!r:.80} is no address of mail: {error}"
+    return mail.hand_over(main.sendmail, data)
+
+
+def _hand_on(root: Root, to: str, story: Story, log: str) -> tuple[Verb, str]:
+    """Send a message to a queue, once: it remembers the key."""
+    fields = {
+        "dest": to,
+        "param1": story.queue,
+        "param2": story.matter,
+        "param3": letter.subject(story, root.path.name),
+        "param4": json.dumps(letter.as_json(story, log), ensure_ascii=False),
+        "x_notice": f"{story.queue}/{story.matter}",
+        "_key": f"notice/{_key()}",
+    }
+    try:
+        path = root.queue(to)
+        if not path.config.exists():
+            return Verb.RESEND, f"there is no queue {to}"
+        reply = client.ask(path.socket, "create_message", fields, timeout=_ASK)
+        return Verb.DONE, str(client.demanded(reply))
+    except (Unreachable, OutcomeUnknown) as error:
+        return Verb.RESEND, f"queue {to} does not answer: {error}"
+    except RQError as error:
+        return Verb.RESEND, f"queue {to} says: {error}"
+
+
+def _post(root: Root, url: str, story: Story, log: str) -> tuple[Verb, str]:
+    try:
+        chosen = settings.read(root, url)
+        data = letter.posted(story, log)
+        name = "msg_" + _key().rpartition("/")[2].replace(".", "_")
+        signed = signing.headers(name, int(time.time()), data, chosen.secrets)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"RQ/{rq.__version__}",
+            **signed,
+        }
+        _end_after(chosen.timeout)
+        answer = post(url, data, headers, chosen)
+        verb, text = outcome.decide(answer, script.count(), random.random())
+        return (verb, text) if verb is not Verb.RESEND else (verb, _reason(text))
+    except Internal as error:
+        return Verb.ERR, str(error)
+    except Late:
+        return Verb.RESEND, "no answer in time"
+    except (OSError, http.client.HTTPException) as error:
+        return Verb.RESEND, connection.reason(error)
+    except (RQError, ValueError) as error:
+        return Verb.RESEND, str(error) or type(error).__name__
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _reason(text: str) -> str:
+    """Return the reason of a report that asks for another try."""
+    return text.partition("-")[2]
+
+
+def _end_after(seconds: float) -> None:
+    """Bound the whole try: an answer may also come a byte at a time."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise Late
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
