@@ -44,12 +44,15 @@ SAID_BY_SENDERS = frozenset(
         "priority",
         "orig_msg_id",
         "force_remote",
+        "hold",
         *PARAMS,
         *LIMITS,
     }
 )
 # What only RQ itself writes into a message; from a client it is not taken.
-OWN = frozenset({"msg_id", "attempt", "dup", "dups", "attachments", KEY, URLS_CUT})
+OWN = frozenset(
+    {"msg_id", "attempt", "dup", "dups", "held", "attachments", KEY, URLS_CUT}
+)
 # Bookkeeping of the ancestor that leaked into its files, and words of its forms.
 DROPPED = frozenset(
     {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
@@ -60,7 +63,6 @@ FIELDS = SAID_BY_SENDERS | OWN | DROPPED | {"cloned_from"}
 RESERVED = frozenset(
     {
         "after",
-        "hold",
         "key",
         "retry",
         "unique",

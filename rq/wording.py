@@ -19,6 +19,7 @@ SHOWN_APART = frozenset(
         "msg_id",
         "state",
         "status",
+        "held",
         "phase",
         "path",
         "result",

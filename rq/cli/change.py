@@ -30,12 +30,12 @@ def run(root: Root, words: list[str]) -> int:
     """Start a waiting message now: it does not wait for its due time."""
     parser = term.parser("run", "Run waiting messages now, before they are due.")
     parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
-    return _each(root, parser.parse_args(words), _run)
+    return each(root, parser.parse_args(words), _run)
 
 
 def _run(root: Root, queue: str, msg_id: str) -> str:
     _demand_state(root, (queue, msg_id), (State.QUE,), "messages that wait can be run")
-    owner.demand(root, queue, "run_message", _request(msg_id))
+    owner.demand(root, queue, "run_message", request(msg_id))
     return "runs next"
 
 
@@ -55,7 +55,7 @@ def retry(root: Root, words: list[str]) -> int:
 def _retry(root: Root, queue: str, msg_id: str) -> str:
     states = (State.ERR, State.DISMISSED)
     _demand_state(root, (queue, msg_id), states, "messages in err can be run again")
-    owner.demand(root, queue, "retry_message", _request(msg_id))
+    owner.demand(root, queue, "retry_message", request(msg_id))
     return "will run again"
 
 
@@ -86,14 +86,14 @@ def cancel(root: Root, words: list[str]) -> int:
     if args.batch and args.queue:
         parser.error("say which: --batch ID..., or --queue QUEUE")
     if args.batch and args.ids:
-        return _each(root, args, _cancel_batch)
+        return each(root, args, _cancel_batch)
     return _each_or_all(
         root, parser, args, lambda *target: _cancel(*target, yes=args.yes)
     )
 
 
 def _cancel_batch(root: Root, queue: str, msg_id: str) -> str:
-    owner.demand(root, queue, "cancel_batch", _request(msg_id))
+    owner.demand(root, queue, "cancel_batch", request(msg_id))
     return "is being ended with its batch; all messages of the batch go to err"
 
 
@@ -101,7 +101,7 @@ def _cancel(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
     with owner.Reader(root) as reader:
         state = reader.state(queue, msg_id)
     if state is State.RUN:
-        owner.demand(root, queue, "cancel_message", _request(msg_id))
+        owner.demand(root, queue, "cancel_message", request(msg_id))
         return "is being ended; it goes to err"
     if state not in (State.QUE, State.PREP):
         is_now = "is gone" if state is None else _IS[state]
@@ -138,7 +138,7 @@ def _remove(
     question = f"Remove {queue}/{msg_id} (in {state}) for good?"
     if not term.confirm(question, yes=yes):
         return "kept"
-    owner.demand(root, queue, "delete_message", _request(msg_id))
+    owner.demand(root, queue, "delete_message", request(msg_id))
     return "removed"
 
 
@@ -168,13 +168,13 @@ def _ack(root: Root, queue: str, msg_id: str) -> str:
         root, (queue, msg_id), states, "messages in err can be marked as seen"
     )
     try:
-        owner.demand(root, queue, "ack_errs", _request(msg_id))
+        owner.demand(root, queue, "ack_errs", request(msg_id))
     except WrongState:
         raise WrongState(f"{queue}/{msg_id} is marked as seen already") from None
     return "marked as seen"
 
 
-def _request(msg_id: str) -> dict[str, str]:
+def request(msg_id: str) -> dict[str, str]:
     return {"msg_id": msg_id, "who": who()}
 
 
@@ -188,7 +188,7 @@ def who() -> str:
     return f"{behind} ({name})" if behind and behind != name else name
 
 
-def _each(root: Root, args: argparse.Namespace, act: _Change) -> int:
+def each(root: Root, args: argparse.Namespace, act: _Change) -> int:
     """Change each message and say so; when one cannot be changed, the others are."""
     place.demand_running(root)
     with owner.Reader(root) as reader:
@@ -223,7 +223,7 @@ def _each_or_all(
     bulk.check(parser, args)
     if args.queue:
         return bulk.run(root, parser.prog.removeprefix("rq "), args, who())
-    return _each(root, args, act)
+    return each(root, args, act)
 
 
 def _parser_of_many(

@@ -21,6 +21,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "logs": ("output:logs", "what a message's script has written; -f follows it"),
     "wait": ("wait:wait", "wait until messages have ended"),
     "run": ("change:run", "run waiting messages now, before they are due"),
+    "hold": ("hold:hold", "let waiting messages wait until they are released"),
+    "release": ("hold:release", "let messages go on that are held"),
     "retry": ("change:retry", "run failed messages again"),
     "cancel": ("change:cancel", "remove waiting messages, end running ones"),
     "delete": ("change:delete", "remove messages for good"),

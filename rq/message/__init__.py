@@ -60,6 +60,7 @@ class Message:
     cloned_from: str | None = None
     dup: str | None = None
     dups: tuple[str, ...] = ()
+    held: JsonObject | None = None  # by, why, since: it does not start
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
     limits: JsonObject = field(default_factory=dict)  # `fieldnames.LIMITS`
     extra: JsonObject = field(default_factory=dict)
@@ -122,6 +123,7 @@ _OPTIONAL = (
     "cloned_from",
     "dup",
     "dups",
+    "held",
 )
 _KEPT = frozenset(
     {"msg_id", "dest", "due", "count", "max_count", "attachments", *PARAMS, *_OPTIONAL}
@@ -209,6 +211,7 @@ _CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
     "cloned_from": checks.text,
     "dup": checks.text,
     "dups": checks.texts,
+    "held": lambda fields, name: checks.held(fields[name]),
     "attachments": lambda fields, name: checks.attachments(fields[name]),
 }
 

@@ -8,12 +8,13 @@ from typing import TypeGuard, cast
 
 import orjson
 
-from rq import fieldnames, limits, names
+from rq import fieldnames, limits, names, visible
 from rq.errors import BadInput, BadMessage
 from rq.message.rank import LEAST, MOST
 from rq.nesting import Json, check_depth
 
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
+WHY_LIMIT = 500  # characters of a reason that a person gives
 LATEST = 32503680000  # the year 3000, in epoch seconds
 
 JsonObject = Mapping[str, Json]
@@ -186,6 +187,38 @@ def urls(value: Json) -> tuple[str, ...]:
     if isinstance(listed, list | tuple) and all(map(names.is_url, listed)):
         return tuple(listed)
     raise BadMessage(f"post_run_webhook is not a list of http URLs: {value!r:.80}")
+
+
+def hold(value: Json) -> str | None:
+    """Return why a sender wants a message to be held, "" if he does not say it; None: he
+    does not want it."""
+    if value is None or isinstance(value, bool):
+        return "" if value else None
+    return why(value, "hold")
+
+
+def why(value: Json, name: str = "why") -> str:
+    """Return a reason that a person gives, in one line."""
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > WHY_LIMIT:
+        raise BadMessage(f"{name} is not a text of at most {WHY_LIMIT} characters")
+    return visible.line(" ".join(value.split()))
+
+
+def held(value: Json) -> JsonObject | None:
+    """Return who holds a message, why, and since when."""
+    if not value:
+        return None
+    if not isinstance(value, Mapping):
+        raise BadMessage(f"held is not {{by, why, since}}: {value!r:.80}")
+    since = value.get("since")
+    is_number = isinstance(since, int | float) and not isinstance(since, bool)
+    return {
+        "by": str(value.get("by") or "")[:WHY_LIMIT],
+        "why": str(value.get("why") or "")[:WHY_LIMIT],
+        "since": since if is_number else 0.0,
+    }
 
 
 def attachments(value: Json) -> dict[str, Attachment]:

@@ -27,6 +27,7 @@ class Entry:
         "committing",
         "count",
         "due",
+        "held",
         "key",
         "lost",
         "rank",
@@ -66,6 +67,7 @@ class Entry:
         self.body: bytes | None = None
         self.status: bytes | None = None
         self.rider_of: str | None = None
+        self.held = False  # a person lets it wait, however long it is due
         self.lost = 0  # how often its batch died, and was parted for it
         self.at_new: str | None = None  # its name under new/, when it lies there
         self.busy = 0  # threads that work in its folder; none in any state but prep

@@ -95,6 +95,7 @@ class Events:
         entry.count, entry.attempt = record["count"], record["attempt"]
         if message is not None:
             entry.said, entry.rank = seq, rank
+            entry.held = message.held is not None
         if target is State.QUE:
             entry.seq, entry.since = seq, now
         if spare is not None:

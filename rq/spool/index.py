@@ -44,6 +44,7 @@ class _More(TypedDict, total=False):
     keys: dict[str, tuple[str, float, str]]
     txns: list[list[Any]]
     ended: list[list[Any]]
+    held: list[str]
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ class Index:
     keys: dict[str, Accepted] = field(default_factory=dict)
     txns: list[list[Any]] = field(default_factory=list)
     ended: list[list[Any]] = field(default_factory=list)  # leases
+    held: set[str] = field(default_factory=set)
     compares: tuple[int, ...] = ()  # the params that its entries' keys are made of
     ranks: Ranks = NO_RANKS  # the params that their ranks are made of
 
@@ -115,6 +117,8 @@ def _take_line(index: Index, line: list[_Row] | _More) -> None:
         index.txns += line["txns"]
     elif "ended" in line:
         index.ended += line["ended"]
+    elif "held" in line:
+        index.held.update(line["held"])
 
 
 def lines(
@@ -165,11 +169,14 @@ def _values(
     yield {"version": VERSION, "journal": journal, "seq": seq, **head}
     ids = list(entries)
     for at in range(0, len(ids), _CHUNK):
-        yield _chunk(entries, ids[at : at + _CHUNK])
+        chunk = ids[at : at + _CHUNK]
+        yield _chunk(entries, chunk)
+        if held := [i for i in chunk if (e := entries.get(i)) is not None and e.held]:
+            yield {"held": held}
     names = list(keys)
     for at in range(0, len(names), _CHUNK):
-        chunk = names[at : at + _CHUNK]
-        yield {"keys": {key: list(keys[key]) for key in chunk if key in keys}}
+        some = names[at : at + _CHUNK]
+        yield {"keys": {key: list(keys[key]) for key in some if key in keys}}
     for rows in ended.rows(_CHUNK) if ended is not None else ():
         yield {"ended": rows}
     yield from _txn_lines(list(txns.by_id.values()))

@@ -80,6 +80,8 @@ class More(_From, total=False):
     news: JsonObject  # as `NewsFields` of `news`
     bulk: str  # of which it is, and …
     at: int  # … the place in its list
+    held: JsonObject | None  # by, why, since; None: it is released, …
+    by: str  # … by somebody
 
 
 class Word(TypedDict, total=False):
@@ -136,6 +138,7 @@ class Record(Line, Facts, _From, _Is, total=False):
     riders: list[str]
     rides: str
     results: list[str]
+    held: JsonObject | None
     out: list[OutEntry]
     news: JsonObject
     ttl: float

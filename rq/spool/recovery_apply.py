@@ -193,6 +193,8 @@ class _Recovery:
         """Remember a message as the journal tells of it."""
         spool = self._spool
         entry = spool.entries[msg_id] = _entry_of(fold, at, door)
+        if not entry.seq:  # its only line since the checkpoint is no arrival
+            self._keep_place(msg_id, entry)
         if (
             fold.state is State.QUE
             and fold.message is None
@@ -202,6 +204,13 @@ class _Recovery:
         if "dup" in fold.record and entry.body is None and at is not None:
             self._mark_rider(msg_id, str(fold.record["dup"]))
         return entry
+
+    def _keep_place(self, msg_id: str, entry: Entry) -> None:
+        """Let a message keep its place in que."""
+        index = self._scan.index
+        indexed = index.entries.get(msg_id) if index else None
+        if indexed is not None:
+            entry.seq, entry.since = indexed[1], indexed[4]
 
     def _mark_rider(self, msg_id: str, leader: str) -> None:
         spool = self._spool
@@ -302,6 +311,7 @@ def read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
         return  # its claim moves it to err
     entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
     entry.rank = prior(message.priority, UNREAD)
+    entry.held = message.held is not None
 
 
 def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
@@ -321,6 +331,7 @@ def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
     if door is not None:
         entry.at, entry.at_new = None, door
     if message:
+        entry.held = bool(message.get("held"))
         changed = {**message, "due": entry.due or message["due"]}
         if "dup" in record:
             changed["dup"] = record["dup"]

@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import orjson
+
 from rq.journal import history
 from rq.journal.segment_file import Content, read_segment
 from rq.journal.segments import Position
@@ -215,6 +217,9 @@ def _freshen(old: index.Index, record: Record) -> None:
     msg_id = record.get("msg")
     if msg_id is None or "state" not in record:
         return
+    old.held.discard(msg_id)
+    if record["state"] == State.QUE and _is_held(record.get("message")):
+        old.held.add(msg_id)
     if record["state"] == State.QUE:
         before = old.entries.get(msg_id)
         arrival = before if record["ev"] == Event.RESCHEDULE else None
@@ -229,6 +234,13 @@ def _freshen(old: index.Index, record: Record) -> None:
         )
     elif record["state"] != State.RUN:
         old.entries.pop(msg_id, None)
+
+
+def _is_held(message: object) -> bool:
+    """Whether a message, as JSON, is held. Of a million few are, so few are read."""
+    if not isinstance(message, bytes) or b'"held":' not in message:
+        return False
+    return bool(orjson.loads(message).get("held"))
 
 
 def was_clean(scan: Scan) -> bool:

@@ -25,6 +25,7 @@ def take_from_index(spool: Spool, index: Index | None, msg_id: str) -> bool:
     due, seq, count, attempt, since, key, values = indexed
     rank = from_json(values)
     entry = Entry(State.QUE, State.QUE, due, seq, count, attempt, since, key, rank)
+    entry.held = index is not None and msg_id in index.held
     spool.entries[msg_id] = entry
     spool.counts.moved(State.NOWHERE, State.QUE)
     return True
@@ -68,4 +69,4 @@ def _enter(spool: Spool, msg_id: str, data: bytes | None) -> None:
         return
     entry.due, entry.count, entry.attempt = message.due, message.count, message.attempt
     entry.rank = prior(message.priority, UNREAD)
-    entry.since = spool.clock()
+    entry.since, entry.held = spool.clock(), message.held is not None

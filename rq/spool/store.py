@@ -24,7 +24,7 @@ from rq.journal.dry_run import DryRun
 from rq.journal.writer import Journal
 from rq.layout import JOB, STDIO_LOG, QueueDir
 from rq.logs import fields
-from rq.message import Message
+from rq.message import JsonObject, Message
 from rq.retry import Retry
 from rq.spool import outbox
 from rq.spool.entry import Entry
@@ -339,6 +339,24 @@ class Spool:
         )
         seq, since = entry.seq, entry.since
         self.fire(msg_id, Event.RESCHEDULE, role, message=changed, **more)
+        entry.seq, entry.since = seq, since
+
+    def hold(self, msg_id: str, hold: JsonObject, **more: Unpack[More]) -> None:
+        """Let a message in que wait; `hold` says by whom, why, and since when."""
+        self._retell(self.read(msg_id).with_(held=hold), {**more, "held": hold})
+
+    def release(self, msg_id: str, who: str, **more: Unpack[More]) -> None:
+        """Let a message go on that was held."""
+        released: More = {**more, "held": None, "by": who}
+        self._retell(self.read(msg_id).with_(held=None), released)
+
+    def _retell(self, message: Message, more: More) -> None:
+        """Tell the new content of a message in que, which keeps its place there."""
+        entry = self.entries[message.msg_id]
+        seq, since = entry.seq, entry.since
+        self.fire(
+            message.msg_id, Event.RESCHEDULE, Role.CREATOR, message=message, **more
+        )
         entry.seq, entry.since = seq, since
 
     def ride(self, rider: str, event: Event, line: Record) -> None:

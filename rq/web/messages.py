@@ -56,6 +56,8 @@ CHANGES = {
     "cancel_batch": ("cancel_batch", "message", Role.OPERATOR),
     "retry": ("retry_message", "message", Role.OPERATOR),
     "run_now": ("run_message", "message", Role.OPERATOR),
+    "hold": ("hold_message", "message", Role.OPERATOR),
+    "release": ("release_message", "message", Role.OPERATOR),
     "ack": ("ack_errs", "message", Role.OPERATOR),
 }
 # What a browser reads when it is done; of the others it reads the reply.
@@ -65,6 +67,8 @@ _DONE = {
     "cancel": "is being cancelled",
     "retry": "will run again",
     "run_now": "runs before all others",
+    "hold": "is held",
+    "release": "is released",
     "ack": "is acknowledged",
 }
 CLEANER = "cleaner"
@@ -164,8 +168,8 @@ class Messages:
         if wants_json(form) and not is_id(msg_id):
             say_reply(resp, wire.failure(_unknown(command), with_kind=True))
             return
-        key = {"_key": form.get("_key")} if form.has("_key") else {}
-        reply = await self._ask(req, name, command, msg_id, **key)
+        more = {field: form.get(field) for field in ("_key", "why") if form.has(field)}
+        reply = await self._ask(req, name, command, msg_id, **more)
         here = f"/q/{name}/{checked(msg_id)}"
         there = f"/q/{name}" if then == "queue" else here
         text = f"{msg_id} {_DONE[method]}" if method in _DONE else ""

@@ -45,6 +45,7 @@ class Known:
     count: int = 0
     attempt: int = 0
     due: float = NOW
+    held: bool = False
 
 
 @dataclass
@@ -170,13 +171,15 @@ class SpoolMachine(RuleBasedStateMachine):
             return
         ways = {
             State.PREP: ["commit_prepared", "discard"],
-            State.QUE: ["claim", "claim", "reschedule", "discard"],
+            State.QUE: ["claim", "claim", "reschedule", "hold", "discard"],
             State.RUN: ["end", "end", "give_back"],
             State.ERR: ["send_round_again", "dismiss", "discard"],
             State.DISMISSED: ["send_round_again", "discard", "expire"],
             State.DONE: ["discard", "expire"],
             State.RELAYED: ["discard", "expire"],
         }[self.now.messages[msg_id].state]
+        if self.now.messages[msg_id].held:
+            ways = ["release", "reschedule", "discard"]
         way = data.draw(st.sampled_from(ways), label="way")
         flags = data.draw(st.tuples(st.booleans(), st.booleans()), label="flags")
         match way:
@@ -277,7 +280,8 @@ class SpoolMachine(RuleBasedStateMachine):
             msg_id = self.pick(msg_id, State.RUN)
         more: dict[str, Any] = {}
         if riders and event is not Event.FAIL:
-            waiting = [i for i, o in self.now.messages.items() if o.state is State.QUE]
+            known = self.now.messages.items()
+            waiting = [i for i, o in known if o.state is State.QUE and not o.held]
             more = {"riders": waiting, "rides": "http://leader"}
         if out:
             more["out"] = [{"dest": "webhook", "message": {"dest": "webhook"}}]
@@ -312,6 +316,16 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool.reschedule(msg_id, float(due))
         assert self.spool.entries[msg_id].seq == seq
         self.know(msg_id, due=float(due))
+
+    def hold(self, msg_id: str) -> None:
+        seq = self.spool.entries[msg_id].seq
+        self.spool.hold(msg_id, {"by": "ann", "why": "", "since": self.clock.now})
+        assert self.spool.entries[msg_id].seq == seq
+        self.know(msg_id, held=True)
+
+    def release(self, msg_id: str) -> None:
+        self.spool.release(msg_id, "ann")
+        self.know(msg_id, held=False)
 
     def dismiss(self, msg_id: str) -> None:
         self.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
@@ -505,7 +519,7 @@ class SpoolMachine(RuleBasedStateMachine):
                 wanted = (one.count, one.attempt, one.due)
                 for there in (entry, message):
                     found = (there.count, there.attempt, there.due)
-                    if found != wanted:
+                    if found != wanted or bool(there.held) is not one.held:
                         told.append(f"{msg_id} has {found}, not {wanted}: {there}")
         return told + self.others(world)
 

@@ -109,8 +109,8 @@ def _alike(seen: Seen, promised: Seen) -> bool:
     if (seen.files, seen.lease) != (promised.files, promised.lease):
         return False
     if seen.state == "que":
-        wanted = (promised.count, promised.attempt, promised.due)
-        return (seen.count, seen.attempt, seen.due) == wanted
+        wanted = (promised.count, promised.attempt, promised.due, promised.held)
+        return (seen.count, seen.attempt, seen.due, seen.held) == wanted
     return True
 
 
@@ -222,8 +222,9 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
             spool.settle(msg_id)  # it gets its files then
     files = tuple(_files(owner.queue.path / (spool.place(msg_id) or ""), message))
     if entry is not None and state is State.QUE:
-        known = (entry.count, entry.attempt, entry.due)
-        if known != (message.count, message.attempt, message.due):
+        known = (entry.count, entry.attempt, entry.due, entry.held)
+        held_there = message.held is not None
+        if known != (message.count, message.attempt, message.due, held_there):
             raise RQError(f"memory says {known}, the file {message}")
     txn, held = spool.txns.of(msg_id), spool.leases.get(msg_id)
     return Seen(
@@ -235,6 +236,7 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
         key,
         "" if txn is None else txn.txn_id,
         "" if held is None else held.token,
+        message.held is not None,
     )
 
 

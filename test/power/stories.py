@@ -86,6 +86,29 @@ def hurried(tale: Tale) -> None:
     tale.apply()
 
 
+def held(tale: Tale) -> None:
+    """A person holds messages, before and after a checkpoint, and releases some."""
+    ids = [tale.submit() for _ in range(4)]
+    tale.commit()
+    tale.hold(ids[0])
+    tale.hold(ids[1])
+    tale.commit()
+    tale.checkpoint()
+    tale.write_index()
+    tale.release(ids[0])
+    tale.hold(ids[2])
+    tale.commit()
+    tale.start(ids[0])
+    tale.commit()
+    tale.apply()
+    tale.release(ids[1])
+    tale.end(ids[0])
+    tale.hold(ids[3])
+    tale.checkpoint()
+    tale.delete(ids[3])
+    tale.commit()
+
+
 def checkpointed(tale: Tale) -> None:
     """Checkpoints come between, and what follows them changes what they cover."""
     ids = [tale.submit() for _ in range(4)]
@@ -367,6 +390,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         attached,
         ran,
         hurried,
+        held,
         checkpointed,
         lagged,
         sealed,

@@ -56,6 +56,7 @@ class Seen:
     key: str = ""
     txn: str = ""  # the open transaction that holds it
     lease: str = ""  # digest of the token that holds it
+    held: bool = False  # by a person
 
 
 @contextlib.contextmanager
@@ -312,6 +313,14 @@ class Tale:
     def reschedule(self, msg_id: str, due: float) -> None:
         self.may_be(msg_id, due=due)
         self.spool.reschedule(msg_id, due)
+
+    def hold(self, msg_id: str) -> None:
+        self.may_be(msg_id, held=True)
+        self.spool.hold(msg_id, {"by": "ann", "why": "disk swap", "since": NOW})
+
+    def release(self, msg_id: str) -> None:
+        self.may_be(msg_id, held=False)
+        self.spool.release(msg_id, "ann")
 
     def dismiss(self, msg_id: str) -> None:
         self.may_be(msg_id, state="dismissed")

@@ -86,12 +86,16 @@ class Wanderer:
 
     def happen(self, msg_id: str) -> None:
         """Let something happen to a message that may happen to it."""
-        tale, state = self.tale, self.tale.now(msg_id).state
+        tale, now = self.tale, self.tale.now(msg_id)
+        state = "held" if now.held else now.state
         ways: dict[str, list[Act]] = {
             "prep": [lambda: tale.commit_prepared(msg_id), lambda: tale.delete(msg_id)],
             "que": [lambda: tale.start(msg_id), lambda: tale.claim(msg_id),
+                    lambda: tale.hold(msg_id),
                     lambda: tale.delete(msg_id),
                     lambda: tale.reschedule(msg_id, 1.9e9)],
+            "held": [lambda: tale.release(msg_id), lambda: tale.delete(msg_id),
+                     lambda: tale.reschedule(msg_id, 1.8e9)],
             "run": [lambda: self.end(msg_id), lambda: self.end(msg_id),
                     lambda: tale.resend(msg_id), lambda: tale.requeue(msg_id)],
             "err": [lambda: tale.retry(msg_id), lambda: tale.dismiss(msg_id),

@@ -44,8 +44,8 @@ ROLES = {
         "commit_txn abort_txn",
         Role.WORKER: "lease start renew progress log file finish release",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
-        "cancel_message cancel_batch retry_message run_message set_message ack_errs "
-        "resolve_owed bulk cancel_bulk",
+        "cancel_message cancel_batch retry_message run_message set_message hold_message "
+        "release_message ack_errs resolve_owed bulk cancel_bulk",
         Role.ADMIN: "shutdown mind restore",
     },
     "supervisor": {

@@ -232,6 +232,7 @@ ASKED = {
     "cancel_message": [of(waiting)], "cancel_batch": [of(waiting)],
     "retry_message": [of(ended)], "run_message": [of(waiting)],
     "set_message": [of(waiting, priority=3)],
+    "hold_message": [of(waiting)], "release_message": [of(waiting)],
     "ack_errs": [of(ended), b""], "check": [b""],
     "bulk": [
         {"action": "cancel", "filter": {"state": "que", "param1": "n7"}, "dry_run": True},

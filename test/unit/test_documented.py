@@ -34,7 +34,7 @@ def section(page, title):
 
 NAMES = [str(page.relative_to(CHECKOUT)) for page in PAGES]
 GROUPED = {"params", "limits", "extra"}
-MESSAGE = {one.name for one in fields(Message)} - GROUPED | {*PARAMS, *LIMITS}
+MESSAGE = {one.name for one in fields(Message)} - GROUPED | {"hold", *PARAMS, *LIMITS}
 
 
 @pytest.mark.parametrize(

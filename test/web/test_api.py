@@ -213,6 +213,20 @@ def test_an_action_changes_a_message(web):
     refused(post(web, f"{here}/retry"), 404, "no_such_message")
 
 
+def test_a_message_is_held_and_released(web):
+    name = web.queue("echo done >&3")
+    msg_id = sent(web, name, due=4e9)
+    here = f"{API}/{name}/messages/{msg_id}"
+    assert post(web, f"{here}/hold", {"why": "disk swap"}).json["text"] == "msg is held"
+    assert post(web, f"{here}/hold").json["text"] == "msg is held already"
+    assert web.get(here).json["held"]["why"] == "disk swap"
+    refused(post(web, f"{here}/hold", {"why": 5}), 422, "bad_input")
+    refused(post(web, f"{here}/run"), 409, "wrong_state")
+    assert post(web, f"{here}/release").json["text"] == "msg is released"
+    assert post(web, f"{here}/release").json["text"] == "msg is not held"
+    assert "held" not in web.get(here).json
+
+
 def test_an_action_does_nothing_when_somebody_else_was_faster(web):
     msg_id = sent(web, "fails")
     in_state(web, "fails", msg_id, "err")

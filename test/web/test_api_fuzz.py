@@ -118,9 +118,9 @@ class World:
         return response.status_code
 
 
-def about(state):
-    """Return a recipe that needs a message in a state, and nothing else."""
-    return lambda world: {"path_parameters": world.message(state)}
+def about(state, **parts):
+    """Return a recipe that needs a message in a state."""
+    return lambda world: {"path_parameters": world.message(state), **parts}
 
 
 def of_queue(**parts):
@@ -181,6 +181,8 @@ RECIPES = {
     "listMessages": first_of_two,
     "getMessage": about("err"),
     "runMessage": about("que"),
+    "holdMessage": about("que", body={"why": "no"}, media_type=JSON),
+    "releaseMessage": about("que"),
     "retryMessage": about("err"),
     "cancelMessage": about("run"),
     "cancelBatch": about("batch"),

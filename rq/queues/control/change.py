@@ -30,7 +30,7 @@ _SEEN = "if_version"  # a list: the message is as one of these, or nothing is do
 
 def delete_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Remove a message that does not run."""
-    _, msg_id = _named(ctx, arg)
+    _, msg_id = named(ctx, arg)
     if ctx.owner.spool.state_of(msg_id) is State.RUN:
         raise WrongState("msg is running: destroy it first")
     ctx.owner.discard(msg_id)
@@ -39,7 +39,7 @@ def delete_message(ctx: Context, arg: bytes) -> Ok[str]:
 
 def destroy_message(ctx: Context, arg: bytes) -> Ok[str]:
     """End a running message; it goes to err."""
-    request, msg_id = _named(ctx, arg)
+    request, msg_id = named(ctx, arg)
     if not _cancelled(ctx, msg_id, asker(ctx, request)):
         ctx.owner.spool.state_of(msg_id)  # NoSuchMessage, in the same words
         raise WrongState("msg not found")
@@ -48,7 +48,7 @@ def destroy_message(ctx: Context, arg: bytes) -> Ok[str]:
 
 def cancel_message(ctx: Context, arg: bytes) -> Ok[str]:
     """End a running message, as err `cancelled by WHO`."""
-    request, msg_id = _named(ctx, arg)
+    request, msg_id = named(ctx, arg)
     if not _cancelled(ctx, msg_id, asker(ctx, request)):
         state = ctx.owner.spool.state_of(msg_id)
         raise WrongState(f"msg is not running, it is in {state}")
@@ -62,14 +62,14 @@ def _cancelled(ctx: Context, msg_id: str, who: str) -> bool:
 
 def cancel_batch(ctx: Context, arg: bytes) -> Ok[str]:
     """End the batch that a message runs in, as err `cancelled by WHO`."""
-    request, msg_id = _named(ctx, arg)
+    request, msg_id = named(ctx, arg)
     number = ctx.runner.cancel_batch(msg_id, asker(ctx, request))
     return "ok", f"batch of {number} is being cancelled"
 
 
 def retry_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     """Run a message in err again, with the same id and its count at 0."""
-    request, msg_id = _named(ctx, arg)
+    request, msg_id = named(ctx, arg)
     who = asker(ctx, request)
     retry.hold(ctx.owner, msg_id)
     return _retried(ctx.owner, msg_id, who, request.get(_SEEN))
@@ -89,7 +89,7 @@ async def _retried(owner: Owner, msg_id: str, who: str, seen: Json) -> Ok[str]:
 
 def run_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Let a message in que run before all others."""
-    _, msg_id = _named(ctx, arg)
+    _, msg_id = named(ctx, arg)
     state = ctx.owner.spool.state_of(msg_id)
     if state is State.RUN:
         raise WrongState("msg already running")
@@ -101,7 +101,7 @@ def run_message(ctx: Context, arg: bytes) -> Ok[str]:
 
 def set_message(ctx: Context, arg: bytes) -> Ok[str]:
     """Change the priority or the due of a message in que."""
-    request, msg_id = _named(ctx, arg)
+    request, msg_id = named(ctx, arg)
     wanted = _wanted(request)
     state = ctx.owner.spool.state_of(msg_id)
     if state is not State.QUE:
@@ -134,7 +134,7 @@ def ack_errs(ctx: Context, arg: bytes) -> NowOrLater[int]:
     request = object_in(arg) if arg.strip().startswith(b"{") else {}
     if "msg_id" not in request:
         return _all_acknowledged(ctx.owner)
-    _, msg_id = _named(ctx, arg)
+    _, msg_id = named(ctx, arg)
     ctx.owner.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
     return "ok", 1
 
@@ -162,7 +162,7 @@ async def _all_acknowledged(owner: Owner) -> Ok[int]:
     return "ok", number
 
 
-def _named(ctx: Context, arg: bytes) -> tuple[dict[str, Json], str]:
+def named(ctx: Context, arg: bytes) -> tuple[dict[str, Json], str]:
     """Return the argument and its message; Changed when that is no longer as the asker
     has seen it."""
     request, msg_id = with_id(arg)

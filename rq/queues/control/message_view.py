@@ -225,7 +225,7 @@ def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryV
         facts["leased"] = _leased(owner, msg_id)
     if state is State.QUE:
         facts["waiting"] = waiting_view.why_waiting(owner, msg_id)
-        facts["needs"] = waiting_view.what_it_needs(owner)
+        facts["needs"] = waiting_view.what_it_needs(owner, msg_id)
     if (txn := owner.spool.txns.of(msg_id)) is not None:
         facts["txn"] = txn.txn_id
     explained = story(state, facts)

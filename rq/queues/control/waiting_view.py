@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 
-from rq import elsewhere
+from rq import elsewhere, waits
 from rq.config.admin import Admin, in_words, needed
-from rq.errors import Unread
+from rq.errors import BadInput, NoSuchMessage, Unread
+from rq.message import JsonObject
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
+from rq.spool.entry import Entry
 from rq.wording import duration, moment
 
 _NAMED = 3
@@ -18,10 +20,16 @@ _NAMED = 3
 def why_waiting(owner: Owner, msg_id: str) -> str:
     """Return in a sentence why a message in que has not started."""
     entry = owner.spool.entry(msg_id)
+    if entry.held:
+        return _why_held(owner, msg_id)
     if entry.rider_of is not None:
         return (
             f"It is equal to {entry.rider_of}, which runs for both (coalesce_params)."
         )
+    return _why_not_yet(owner, msg_id, entry)
+
+
+def _why_not_yet(owner: Owner, msg_id: str, entry: Entry) -> str:
     if (stopped := _why_none(owner)) is not None:
         return stopped
     away = entry.due - owner.spool.clock()
@@ -55,6 +63,14 @@ def _why_key(owner: Owner, key: str) -> str:
     return f"{ids}{more} {are} running, with an equal key (concurrency)."
 
 
+def _why_held(owner: Owner, msg_id: str) -> str:
+    """Return in a sentence who holds a message, since when, and why."""
+    held: JsonObject = {}
+    with contextlib.suppress(BadInput, NoSuchMessage, Unread):
+        held = owner.spool.read(msg_id).held or {}
+    return waits.held(held).text
+
+
 def _only_elsewhere(owner: Owner) -> bool:
     """Whether workers elsewhere may take messages, and nothing can start here."""
     here = owner.config.num_workers > 0 and owner.script.error is None
@@ -84,8 +100,10 @@ def _why_none(owner: Owner) -> str | None:
     return None
 
 
-def what_it_needs(owner: Owner) -> str:
+def what_it_needs(owner: Owner, msg_id: str) -> str:
     """Return what a person has to do before a message can start; "": nothing."""
+    if owner.spool.entry(msg_id).held:
+        return f"`rq release {msg_id}` lets it go on."
     if owner.admission.restored:
         return (
             f"`rq restore ls {owner.name}` shows what would run; `rq restore accept "

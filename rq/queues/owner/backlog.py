@@ -65,7 +65,8 @@ class Backlog:
 
     def _schedule(self) -> list[tuple[str, Entry]]:
         """Take all messages in que into the schedule; return them."""
-        que = list(self._spool.in_state(State.QUE))
+        in_que = self._spool.in_state(State.QUE)
+        que = [(msg_id, entry) for msg_id, entry in in_que if not entry.held]
         now = self._spool.clock()
         for _, entry in que:
             if entry.due > now:
@@ -102,6 +103,8 @@ class Backlog:
         entry = self._spool.entry(msg_id)
         entry.rider_of = None
         self._ranks.add(msg_id, entry, message)
+        if entry.held:
+            return
         self.put_back(msg_id)
         if self._config.coalesce_params:
             self._group(msg_id, entry, message)
@@ -127,7 +130,8 @@ class Backlog:
 
     def run_now(self, msg_id: str) -> None:
         """Let a message in que run before all others."""
-        self._check_steerable(msg_id)
+        if self._check_steerable(msg_id).held:
+            raise WrongState("msg is held: release it first")
         first = self.first_due()
         now = self._spool.clock()
         due = max(0.0, min(now, (now if first is None else first) - 1.0))
@@ -156,6 +160,33 @@ class Backlog:
         if entry is None or entry.state is not State.QUE or entry.rider_of:
             raise WrongState("msg not in runnable state")
         return entry
+
+    # ---- held by a person
+
+    def hold(self, msg_id: str, hold: JsonObject, **more: Unpack[More]) -> bool:
+        """Let a message in que wait until `release`; False: it is held already."""
+        entry = self._waiting_entry(msg_id, "held")
+        if entry.held:
+            return False
+        self._spool.hold(msg_id, hold, **more)
+        self.remove(msg_id)  # it rides with no other, and is in no batch
+        return True
+
+    def release(self, msg_id: str, who: str, **more: Unpack[More]) -> bool:
+        """Let a message go on that was held; False: it is not."""
+        if not self._waiting_entry(msg_id, "released").held:
+            return False
+        self._spool.release(msg_id, who, **more)
+        self.add(msg_id)
+        return True
+
+    def _waiting_entry(self, msg_id: str, what: str) -> Entry:
+        state = self._spool.state_of(msg_id)
+        if state is not State.QUE:
+            raise WrongState(
+                f"only messages that wait can be {what}: msg is in {state}"
+            )
+        return self._spool.entry(msg_id)
 
     # ---- what runs next
 
@@ -276,7 +307,7 @@ class Backlog:
 
     def _is_in_que(self, msg_id: str) -> bool:
         entry = self._spool.entry_of(msg_id)
-        return entry is not None and entry.state is State.QUE
+        return entry is not None and entry.state is State.QUE and not entry.held
 
     def forget_riders(self, leader: str) -> None:
         """Forget the riders of a message that has succeeded: they end with it."""
@@ -312,6 +343,7 @@ class Backlog:
             and entry.seq == item.seq
             and entry.due == item.due
             and (entry.rank.priority == priority or priority == _HURRIED)
+            and not entry.held
         )
 
     def _rank_of(self, msg_id: str) -> Rank:

@@ -18,7 +18,7 @@ from rq import fieldnames
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import WrongState
-from rq.message import JsonObject, Message, from_request
+from rq.message import JsonObject, Message, fields, from_request
 from rq.nesting import Json
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
@@ -116,6 +116,8 @@ class Owner:
         wrong, or would have no effect."""
         if not fieldnames.is_handed_on(request, key):
             fieldnames.check(request)
+            if "hold" in request:
+                return self._make_held(request)
         return self.make_copy(request)
 
     def make_copy(self, request: Json) -> Message:
@@ -123,6 +125,16 @@ class Owner:
         called."""
         msg_id = self.spool.new_id()
         return from_request(request, msg_id, self.spool.clock(), self.full_id(msg_id))
+
+    def _make_held(self, request: JsonObject) -> Message:
+        """As `make`, of a message that waits until a person releases it."""
+        rest = {name: value for name, value in request.items() if name != "hold"}
+        since, why = self.spool.clock(), fields.hold(request["hold"])
+        message = self.make_copy(rest)
+        if why is None:
+            return message
+        by = message.src or "its sender"
+        return message.with_(held=fields.held({"by": by, "why": why, "since": since}))
 
     def accept(self, message: Message, **more: Unpack[More]) -> None:
         """Accept a message; promised when the group is durable."""
@@ -144,6 +156,19 @@ class Owner:
         """Let a message in que run before all others."""
         self.backlog.run_now(msg_id)
         self.wake()
+
+    def hold(self, msg_id: str, who: str, why: str, **more: Unpack[More]) -> bool:
+        """Let a message in que wait until `release`; False: it is held already."""
+        hold: JsonObject = {"by": who, "why": why, "since": self.spool.clock()}
+        changed = self.backlog.hold(msg_id, hold, **more)
+        self.wake()
+        return changed
+
+    def release(self, msg_id: str, who: str, **more: Unpack[More]) -> bool:
+        """Let a message go on that was held; False: it is not."""
+        changed = self.backlog.release(msg_id, who, **more)
+        self.wake()
+        return changed
 
     def discard(self, msg_id: str, **more: Unpack[More]) -> None:
         """Remove a message that does not run; WrongState while a copy of it, with its

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Annotated, TypedDict
 
 from falcon.asgi import Request
 
@@ -46,11 +46,20 @@ class _Action:
     command: str
     summary: str
     role: Role = Role.OPERATOR
+    request: type | None = None
+
+
+class Hold(TypedDict, total=False):
+    """How a message is held."""
+
+    why: Annotated[str, "shown with the message; at most 500 characters"]
 
 
 _ACTIONS = (
     _Action("run", "run_message", "Run a waiting message before all others."),
     _Action("retry", "retry_message", "Run a message in err again."),
+    _Action("hold", "hold_message", "Let a waiting message wait.", request=Hold),
+    _Action("release", "release_message", "Let a message go on that is held."),
     _Action("cancel", "cancel_message", "End a running message; it goes to err."),
     _Action("cancelBatch", "cancel_batch", "End the batch that a message runs in."),
     _Action("dismiss", "ack_errs", "Acknowledge a message in err."),
@@ -63,9 +72,10 @@ _ACTIONS = (
 
 def _handler(command: str) -> Handler:
     async def act(
-        site: Site, req: Request, body: None, name: str, msg_id: str
+        site: Site, req: Request, body: Hold | None, name: str, msg_id: str
     ) -> Acted:
-        request = {"msg_id": checked(msg_id), "who": who(req), **_seen(req)}
+        given = {**(body or {}), **_seen(req)}
+        request = {"msg_id": checked(msg_id), "who": who(req), **given}
         text = await site.owners.demand(name, command, request)
         is_number = isinstance(text, int)
         return {"msg_id": msg_id, "text": "acknowledged" if is_number else str(text)}
@@ -97,7 +107,7 @@ def _row(action: _Action) -> Operation:
         path=f"{messages.PLACE}/{{msg_id}}/{action.name}",
         role=action.role,
         summary=action.summary,
-        request=None,
+        request=action.request,
         reply=Acted,
         failures=_FAILURES,
         handler=_handler(action.command),

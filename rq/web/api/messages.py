@@ -49,6 +49,7 @@ class NewMessage(TypedDict, total=False):
     param2: object
     param3: object
     param4: object
+    hold: Annotated[object, "true, or a text that says why: it waits until release"]
     post_run_webhook: Annotated[list[str], Limits(longest=20), "told of its end"]
     _key: Annotated[str, Limits(shortest=1, longest=200), "as Idempotency-Key"]
 

@@ -26,6 +26,8 @@ class Question:
     path: str = ""  # after the address of the queue or the message
     field: tuple[str, str] | None = None
     danger: bool = False
+    # Lines that a person may fill in: name, label, and what type of input.
+    asks: tuple[tuple[str, str, str], ...] = ()
     home: bool = False  # comes back to the queue: the message will be gone
 
 
@@ -94,6 +96,19 @@ OF_MESSAGE = {
         sentence="It starts before all others, and does not wait until it is due.",
         button="Run now",
         field=("_method", "run_now"),
+    ),
+    "hold": Question(
+        title="Hold this message?",
+        sentence="It waits, however long it is due, until somebody releases it.",
+        button="Hold",
+        field=("_method", "hold"),
+        asks=(("why", "Why", "text"),),
+    ),
+    "release": Question(
+        title="Release this message?",
+        sentence="It starts when it is due and its turn has come.",
+        button="Release",
+        field=("_method", "release"),
     ),
     "cancel": Question(
         title="Cancel this message?",

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # Which verbs a message in a state can take, the likeliest first.
 ACTIONS: dict[str, tuple[str, ...]] = {
     "prep": ("commit", "delete"),
-    "que": ("run_now", "delete"),
+    "que": ("run_now", "hold", "delete"),
+    "held": ("release", "delete"),
     "run": ("cancel",),
     "done": ("clone", "delete"),
     "relayed": ("clone", "delete"),
@@ -115,14 +116,14 @@ def view_of(message: Message) -> View:
     started = _seconds(result, "started") if runs else None
     return View(
         state=state,
-        word=_word(state, result),
+        word=_word(_how(message, state), result),
         text=text,
         created=names.created(message["msg_id"]),
         running_for=max(0.0, now - started) if started else None,
         due_in=float(message["due"]) - now,
         part=progress.part_done(text) if runs else None,
         silent=str(message.get(reading.SILENT, "")),
-        actions=() if message.keys() & _HELD else actions(state, result),
+        actions=() if message.keys() & _HELD else actions(_how(message, state), result),
         life=life(message, now),
         params=[(name, fields[name]) for name in PARAMS if name in message],
         results=wording.results(result),
@@ -134,8 +135,15 @@ def view_of(message: Message) -> View:
     )
 
 
+def _how(message: Message, state: str) -> str:
+    """Return the state of a message, or that it is held there."""
+    return "held" if state == "que" and message.get("held") else state
+
+
 def _word(state: str, result: Mapping[str, object]) -> str:
     """Return the word for a state where the usual one would mislead."""
+    if state == "held":
+        return state
     is_cancelled = state == "err" and result.get("cause") == Cause.CANCELLED
     return "cancelled" if is_cancelled else ""
 
@@ -171,6 +179,12 @@ def life(message: Message, now: float) -> list[Step]:
         steps = [_step("accepted", "past", created)]
         if attempt:
             steps.append(_step(f"attempt {attempt} ended", "past", finished))
+        if message.get("held"):
+            return [
+                *steps,
+                _step("held", "now"),
+                _step(f"attempt {attempt + 1}", "ahead"),
+            ]
         due = float(message["due"])
         steps.append(_step("waiting", "now", due if due > now else None, "due "))
         return [*steps, _step(f"attempt {attempt + 1}", "ahead")]
