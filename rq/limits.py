@@ -50,9 +50,15 @@ class Limits:
             or self.processes is not None
         )
 
-    def to_json(self) -> dict[str, Json]:
+    @property
+    def is_any(self) -> bool:
+        """Whether anything but the grace of an end is limited."""
+        return self.given().keys() - {"grace"} != set()
+
+    def given(self) -> dict[str, float]:
         """Return what is limited."""
-        return {name: value for name in NAMES if (value := getattr(self, name))}
+        limits = ((name, getattr(self, name)) for name in NAMES)
+        return {name: value for name, value in limits if value is not None}
 
 
 NONE = Limits()
@@ -65,6 +71,10 @@ class Over:
 
     cause: Cause
     text: str
+
+
+# The causes of an attempt that was ended for a limit.
+OVER = (Cause.TIMEOUT, Cause.HEARTBEAT, Cause.MEMORY, Cause.CPU)
 
 
 # ---- what each may be
@@ -156,11 +166,14 @@ def stricter(*given: Mapping[str, Json | float | None]) -> Limits:
 
 def of(base: Limits, own: Mapping[str, Json]) -> Limits:
     """Return the limits of a message in a queue that has those of `base`."""
-    return stricter(_given(base), own) if own else base
+    return stricter(base.given(), own) if own else base
 
 
-def _given(limits: Limits) -> dict[str, float | None]:
-    return {name: getattr(limits, name) for name in NAMES}
+def from_json(given: Mapping[str, Json]) -> Limits:
+    """Return the limits that another RQ tells of; ValueError or BadInput. Names that are
+    not known mean nothing."""
+    known = given.keys() & CHECKS.keys()
+    return stricter({name: CHECKS[name](given[name]) for name in known})
 
 
 def too_late(

@@ -84,7 +84,8 @@ class Grant(TypedDict):
     seconds: float
     message: Mapping[str, object]  # its file `msg`, without attachments
     attachments: Sequence[LeaseFile]
-    limits: Mapping[str, bool]  # `fetch` false: its attachments are not fetched
+    # What its attempt may use. `fetch` false: its attachments are not fetched.
+    limits: Mapping[str, bool | float]
 
 
 class GrantsView(TypedDict):

@@ -32,6 +32,7 @@ class Held:
     # How often in a row its message was given back before: not taken, and released.
     untaken: int = 0
     released: int = 0
+    lasts: float | None = None  # seconds from its beginning, whatever is renewed
 
     def to_json(self) -> list[object]:
         """Return it as a checkpoint has it."""
@@ -50,6 +51,7 @@ class Held:
             self.cancelled_by,
             self.untaken,
             self.released,
+            self.lasts,
         ]
 
     def bounded(self, now: float) -> float:
@@ -76,6 +78,7 @@ def held_from(values: Sequence[object]) -> Held:
             str() | None as cancelled_by,
             int(untaken),
             int(released),
+            *lasts,  # of a newer checkpoint one
         ]:
             return Held(
                 attempt=attempt,
@@ -92,6 +95,7 @@ def held_from(values: Sequence[object]) -> Held:
                 cancelled_by=cancelled_by,
                 untaken=untaken,
                 released=released,
+                lasts=next((s for s in lasts if isinstance(s, int | float)), None),
             )
     raise ValueError("not a lease")
 
@@ -114,6 +118,7 @@ def held_in(record: Record) -> Held | None:
         riders=tuple(lease.get("riders", ())),
         untaken=lease.get("untaken", 0),
         released=lease.get("released", 0),
+        lasts=lease.get("lasts"),
     )
 
 

@@ -54,6 +54,7 @@ class LeaseFields(TypedDict, total=False):
     hash: str  # of its token
     by: str  # who holds it
     seconds: float
+    lasts: float  # seconds after which the attempt is ended, whatever is renewed
     base: int  # bytes of its message's log before it
     key: str  # exclusion key
     riders: list[str]  # coalesced messages that wait for its end

@@ -293,14 +293,23 @@ class Spool:
         """que → run: an attempt begins. BadMessage when its file cannot be used, TooLate
         past its deadline."""
         more: More = {"slot": slot} if batch is None else {"slot": slot, "batch": batch}
-        return self._claim(msg_id, more)
+        return self._claim(self.read(msg_id), more)
 
-    def lease(self, msg_id: str, lease: LeaseFields) -> Message:
-        """As `claim`, by somebody who has a token; `leases` tells of it from now on."""
-        return self._claim(msg_id, {"lease": lease})
-
-    def _claim(self, msg_id: str, more: More) -> Message:
+    def lease(
+        self,
+        msg_id: str,
+        lease: LeaseFields,
+        lasts: Callable[[Message], float | None] = lambda _: None,
+    ) -> Message:
+        """As `claim`, by somebody who has a token; `leases` tells of it from now on, and
+        how long its attempt `lasts` at most."""
         message = self.read(msg_id)
+        most = lasts(message)
+        more: LeaseFields = lease if most is None else {**lease, "lasts": most}
+        return self._claim(message, {"lease": more})
+
+    def _claim(self, message: Message, more: More) -> Message:
+        msg_id = message.msg_id
         entry = self.entries[msg_id]
         if self.deadline is not None or "deadline" in message.limits:
             now = self.clock()

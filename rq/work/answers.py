@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import orjson
 
+from rq import limits, names
 from rq import message as messages
-from rq import names
 from rq.errors import BadInput, RQError
 from rq.kinds import Kind
+from rq.limits import NONE, Limits
 from rq.message import Message
 from rq.nesting import Json, from_json
 
@@ -48,6 +49,7 @@ class Lease:
     seconds: float
     message: Message
     files: tuple[File, ...]  # to be fetched
+    limits: Limits = NONE
 
     @property
     def folder(self) -> str:
@@ -114,7 +116,8 @@ def offer(body: bytes, now: float, sent: float) -> Offer:
 def _lease(token: str, given: Mapping[str, Json], now: float) -> Lease:
     msg_id, attempt, _ = token.split("~")
     fields = orjson.dumps(_object(given["message"]))
-    fetches = _object(given.get("limits") or {}).get("fetch") is not False
+    told = _object(given.get("limits") or {})
+    fetches = told.get("fetch") is not False
     return Lease(
         token=token,
         msg_id=names.msg_id(msg_id),
@@ -122,6 +125,7 @@ def _lease(token: str, given: Mapping[str, Json], now: float) -> Lease:
         seconds=_seconds(given["seconds"]),
         message=messages.from_disk(fields, msg_id, now),
         files=_files(given.get("attachments")) if fetches else (),
+        limits=limits.from_json(told),
     )
 
 

@@ -9,11 +9,13 @@ from enum import StrEnum
 
 from rq import pipe
 from rq.errors import BadInput
+from rq.limits import NONE, Over
 from rq.nesting import Json
 from rq.pipe import Verb
 from rq.proc.spawn import Termination
 from rq.scripts.log import PassedLog, StdioLog
 from rq.scripts.script import Script
+from rq.scripts.time_limits import Timed, over_resources
 from rq.scripts.words import Said
 from rq.work.answers import Lease, Result
 from rq.work.folder import Folder
@@ -55,6 +57,8 @@ class Attempt:
         self.closed_at: float | None = None
         self.is_kept = False  # its end, on disk
         self.is_laid_out = False
+        self.limits = NONE
+        self.timed: Timed | None = None  # its script, if its time is limited
         self.exited = asyncio.Event()  # its script is done with it
         self.stopped = asyncio.Event()  # it is to end before its own end
         self._began = 0.0
@@ -107,6 +111,8 @@ class Attempt:
 
     def hear(self, line: bytes) -> None:
         """Take a line that its script has said."""
+        if self.timed is not None:
+            self.timed.hear()
         report = pipe.parse(line)
         if report is None:
             return
@@ -154,6 +160,14 @@ class Attempt:
                 self._before_stop()
             self._script.terminate(max(0.0, grace), msg_id=self.msg_id)
 
+    def exceed(self, over: Over, grace: float) -> None:
+        """Let its script end for a limit, and tell so."""
+        self.said.over = over
+        if self._script is not None and self._script.termination is None:
+            if self._before_stop is not None:
+                self._before_stop()
+            self._script.terminate(grace, msg_id=self.msg_id)
+
     def close_log(self) -> None:
         """Let its log end here. The queue writes the line that says so."""
         self.sender.end(self.folder.log_size())
@@ -178,6 +192,8 @@ class Attempt:
     def _to_json(self) -> dict[str, Json]:
         how, said = self.termination, self.said
         assert how is not None
+        if said.over is None:
+            said.over = over_resources(self.limits, how, self.run_seconds)
         fields: dict[str, Json] = {
             "token": self.token,
             "word": None if said.word is None else str(said.word),
@@ -186,6 +202,8 @@ class Attempt:
             "dest": said.dest,
             "waits_for": said.waits_for,
             "unreadable": said.unreadable,
+            "over": None if said.over is None else str(said.over.cause),
+            "over_text": None if said.over is None else said.over.text,
             "printed": self.printed,
             "dups": self.dups,
             "exit": how.exit,

@@ -8,12 +8,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rq import limits
+from rq.limits import Limits, Over
 from rq.pipe import Verb
 from rq.scripts import children
 from rq.scripts.log import StdioLog
 from rq.scripts.program import Program
 from rq.scripts.script import Script
 from rq.scripts.slots import Slot, Slots
+from rq.scripts.time_limits import Timed, TimeLimits
 from rq.work.attempt import Attempt
 
 CLEAR = 2.0  # seconds, at most, from TERM to KILL of what a script leaves
@@ -32,6 +35,26 @@ class Tools:
     grace: float  # seconds between TERM and KILL
     leave_children: bool
     loop: asyncio.AbstractEventLoop
+    time_limits: TimeLimits
+    own_limits: Callable[[], Limits]  # of the script's own settings here
+
+    def limit(self, attempt: Attempt) -> None:
+        """Take in what an attempt may use: what the queue tells, or less."""
+        own = self.own_limits()
+        attempt.limits = limits.of(own, attempt.lease.limits.given())
+
+    def mind(self, attempt: Attempt, printed: Callable[[], int]) -> None:
+        """Look after the time of an attempt whose script has begun."""
+        if not attempt.limits.of_time:
+            return
+        grace = attempt.limits.grace
+        grace = self.grace if grace is None else min(grace, self.grace)
+
+        def kill(over: Over) -> None:
+            attempt.exceed(over, grace)
+
+        timed = Timed(limits=attempt.limits, kill=kill, printed=printed)
+        attempt.timed = self.time_limits.begin(timed)
 
     async def clear(self, script: Script, slot: Slot, thoroughly: bool) -> None:
         """End what a script that has ended has left behind, and free its slot."""
@@ -62,9 +85,11 @@ class Once:
             self._tools.slots.free(slot.number)
             raise
         attempt.begin(script, log)
+        self._tools.mind(attempt, log.size)
         if attempt.why is not None:  # it was to end before it began
             attempt.stop(attempt.why, self._tools.grace)
         await attempt.exited.wait()
+        self._tools.time_limits.end(attempt.timed)
         assert script.termination is not None
         attempt.finish(script.termination)
         script.hang_up()
@@ -88,7 +113,8 @@ class Once:
             on_line=attempt.hear,
             on_exit=attempt.exited.set,
         )
-        return program.start(slot, values, log, make), log
+        self._tools.limit(attempt)
+        return program.start(slot, values, log, make, attempt.limits), log
 
     def retire(self) -> None:
         """Nothing: each script ends with its message."""

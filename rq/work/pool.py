@@ -56,7 +56,10 @@ class Pool:
         retire = functools.partial(worker.retire, self._tools.grace)
         attempt.begin(worker.script, passed, retire)
         worker.take(attempt, passed, worker_protocol.line(values))
+        self._tools.limit(attempt)
+        self._tools.mind(attempt, passed.size)
         await attempt.exited.wait()
+        self._tools.time_limits.end(attempt.timed)
         attempt.refused = worker.refused
         attempt.close_log()
         passed.close()
@@ -93,7 +96,8 @@ class Pool:
             self._path = program.path
 
             def plan(output: int) -> Plan:
-                return program.plan(slot, {}, directory="/", output=output)
+                own = self._tools.own_limits()
+                return program.plan(slot, {}, directory="/", output=output, limits=own)
 
             worker = Worker(plan, slot, self._tools.loop, self._events)
         except BaseException:

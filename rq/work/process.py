@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from rq.errors import Unreachable
+from rq.limits import stricter
 from rq.logs import fields
 from rq.proc import daemon, descriptors, turnlimit
+from rq.scripts.time_limits import TimeLimits
 from rq.scripts.worker_protocol import Limits as WorkerLimits
 from rq.wording import duration
 from rq.work import stop_signals
@@ -156,6 +158,8 @@ def _runner(options: Options, place: Place, definition: Definition) -> Runner:
         grace=options.grace,
         leave_children=config.leave_children,
         loop=asyncio.get_running_loop(),
+        time_limits=TimeLimits(asyncio.get_running_loop()),
+        own_limits=lambda: stricter(definition.config.limits),
     )
     if not definition.is_persistent:
         return Once(tools)

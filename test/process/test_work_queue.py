@@ -317,3 +317,32 @@ def test_the_script_of_the_queue_itself_runs_there(web, tmp_path):
     )  # fmt: skip
     assert agent.state(msg_id) == "done", ended.stderr
     assert agent.shown(msg_id)["status"] == "done - shared"
+
+
+# ---- limits
+
+LIMITED = [
+    ("sleep 60", {"timeout": 0.5}, "timeout"),
+    ("trap '' TERM; while :; do sleep 0.1; done", {"timeout": 0.5}, "timeout"),
+    ("sleep 60", {"heartbeat": 0.5}, "heartbeat"),
+    ("while :; do :; done", {"cpu_seconds": 1}, "cpu"),
+    ("trap 'echo err gave up >&3; exit 1' TERM; sleep 60 & wait", {"timeout": 0.5}, "said_err"),
+    ("for n in 1 2 3 4; do echo $n; sleep 0.3; done; echo done >&3", {"heartbeat": 1}, "done"),
+]  # fmt: skip
+
+
+def test_limits_hold_there_as_here(web, agent):
+    sent = [agent.send(script, grace=0.3, **limits) for script, limits, _ in LIMITED]
+    assert agent.once("--slots", "3").returncode == 0
+    for msg_id, (_, limits, cause) in zip(sent, LIMITED, strict=True):
+        message = agent.ask("get_message", msg_id=msg_id)[1]
+        assert message["result"]["cause"] == cause, (message, limits)
+        if cause in limits:
+            assert message["story"]["why"].startswith("The script was killed after ")
+
+
+def test_settings_of_the_script_there_hold_too(web, agent):
+    agent.runs(RUN, timeout=0.5)
+    msg_id = agent.send("sleep 60", timeout=50)
+    assert agent.once().returncode == 0
+    assert agent.ask("get_message", msg_id=msg_id)[1]["result"]["cause"] == "timeout"

@@ -33,6 +33,7 @@ class Lease:
     noted: float  # when the journal was last told that it goes on
     size: int = 0  # bytes of its message, when it was claimed
     queued: float = 0.0  # the moment by which it stands in the order of deadlines
+    ends: float | None = None  # its time-out, whatever is renewed
     text: str = ""  # the last progress
     fraction: float | None = None
     logged: int | None = None  # bytes of its log, if it has begun or was looked for
@@ -65,7 +66,7 @@ class Lease:
     def deadline(self) -> float:
         """When it is over, if nothing more is heard."""
         if self.started:
-            return self.until
+            return self.until if self.ends is None else min(self.until, self.ends)
         return min(self.until, self.heard + CONFIRM)
 
 

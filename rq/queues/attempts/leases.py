@@ -106,10 +106,11 @@ class Leases:
         if not lease.held.started:
             lease.held.started = True
             self._begun.append(lease.held)
-        if seconds is None:
-            return
-        lease.seconds, lease.until = seconds, lease.heard + seconds
-        if lease.until < lease.queued:  # it is over sooner than it was
+            if lease.held.lasts is not None:
+                lease.ends = lease.heard + lease.held.lasts
+        if seconds is not None:
+            lease.seconds, lease.until = seconds, lease.heard + seconds
+        if lease.deadline < lease.queued:  # it is over sooner than it was
             self._queue(lease)
 
     def forget(self, lease: Lease) -> None:

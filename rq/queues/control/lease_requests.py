@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from rq import limits
 from rq.access.roles import Role
-from rq.message import JsonObject
+from rq.message import JsonObject, Message
 from rq.queues import arguments
 from rq.queues.control.command import (
     Command,
@@ -123,8 +124,17 @@ def _grant(owner: Owner, grant: Granted) -> Grant:
             {"name": name, "size": file.size, "sha256": file.sha256}
             for name, file in files
         ],
-        "limits": {} if fetches else {"fetch": False},
+        "limits": _limits(owner, message, fetches),
     }
+
+
+def _limits(owner: Owner, message: Message, fetches: bool) -> dict[str, bool | float]:
+    """Return what a holder has to keep to; `grace` alone is nothing to keep to."""
+    base, own = owner.settings.limits, message.limits
+    given: dict[str, bool | float] = {}
+    if base.is_any or own:
+        given.update(limits.of(base, own).given())
+    return given if fetches else {**given, "fetch": False}
 
 
 COMMANDS: dict[str, Command] = {"lease": Command(lease, Role.WORKER, down=True)}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rq import names
+from rq import limits, names
 from rq.causes import Cause
 from rq.config.settings import EXIT
 from rq.errors import BadMessage, Busy, NoSuchMessage, TooLarge, Unread
@@ -160,10 +160,24 @@ class Ends:
             self.not_taken(lease, text)
         elif lease.cancelled is not None:
             self._cancelled(lease, "")
+        elif lease.ends is not None and self._owner.leases.now() >= lease.ends:
+            self._over(lease)
         else:
             away = duration(self._owner.leases.now() - lease.heard)
             text = f"its worker {lease.by} was last heard of {away} ago"
             self._lose(lease, Cause.LEASE_ENDED, text, "")
+
+    def _over(self, lease: Lease) -> None:
+        """End a lease at its time-out, whatever its holder has renewed."""
+        message = self._message(lease, "")
+        if message is None:
+            return
+        ran = max(0.0, time.time() - lease.held.since)
+        why = f"over its timeout, and its worker {lease.by} has not said so"
+        decided = Outcome(Event.FAIL, Cause.TIMEOUT, limits.killed(ran, why))
+        rule = self._owner.config.retry
+        decided = outcome.by_rule(decided, rule, None, (None, None), message)
+        self._close(lease, message, decided, _of_lease(lease, ""))
 
     def _lose(self, lease: Lease, cause: Cause, text: str, word: str) -> None:
         """Take the message back, counted; into err past its limit."""
@@ -190,8 +204,12 @@ class Ends:
 
     def _end(self, lease: Lease, decided: Outcome, line: LeaseFields) -> None:
         message = self._message(lease, line.get("word", ""))
-        if message is None:
-            return
+        if message is not None:
+            self._close(lease, message, decided, line)
+
+    def _close(
+        self, lease: Lease, message: Message, decided: Outcome, line: LeaseFields
+    ) -> None:
         self._fire(
             lease,
             End(

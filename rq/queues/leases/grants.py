@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rq import limits
 from rq.config.admin import Admin
 from rq.config.settings import Pull
 from rq.errors import Unread, WrongState
@@ -15,7 +16,7 @@ from rq.queues.attempts import lease as token
 from rq.queues.attempts.lease import Lease
 from rq.queues.owner.owner import Owner
 from rq.queues.runner import claims
-from rq.spool import Spool
+from rq.spool import Held, Spool
 from rq.spool.record import LeaseFields
 
 LACKS_SECONDS = 1.0  # until a message is tried again that could not be read
@@ -148,7 +149,7 @@ class Grants:
         wait_us, group = entry.waited_us(spool.clock()), entry.key
         secret = token.new_token(msg_id, entry.attempt + 1)
         line["hash"] = token.digest(secret)
-        claim = functools.partial(spool.lease, msg_id, line)
+        claim = functools.partial(spool.lease, msg_id, line, self._lasts)
         message = claims.take(owner, msg_id, claim)
         if message is None:
             return None
@@ -162,6 +163,11 @@ class Grants:
             lease.message = message
         owner.leases.add(lease)
         return Granted(token=secret, lease=lease, message=message)
+
+    def _lasts(self, message: Message) -> float | None:
+        """Return after how many seconds an attempt is ended, whatever is renewed."""
+        held = limits.of(self._owner.settings.limits, message.limits)
+        return None if held.timeout is None else held.timeout + (held.grace or 0.0)
 
     def _line(self, msg_id: str, wanted: Wanted) -> LeaseFields:
         """Return what the claim's line tells; Unread: that is not known for now."""
@@ -207,7 +213,7 @@ def _given_back(spool: Spool, msg_id: str) -> LeaseFields:
 def restore(owner: Owner) -> None:
     """Take in the leases that the spool has found at the start of the queue."""
     leases, spool = owner.leases, owner.spool
-    now = leases.now()
+    now, clock = leases.now(), spool.clock()
     for msg_id, held in spool.leases.items():
         owner.backlog.ride_again(msg_id, held.riders)
         owner.backlog.take_key(held.key, msg_id)
@@ -217,6 +223,7 @@ def restore(owner: Owner) -> None:
                 held=held,
                 seconds=held.seconds,
                 until=now + held.left,
+                ends=_ends(held, now, clock),
                 heard=now,
                 noted=now - held.seconds,  # its next renewal is written down
                 restored=True,
@@ -224,3 +231,11 @@ def restore(owner: Owner) -> None:
                 message=None,
             )
         )
+
+
+def _ends(held: Held, now: float, clock: float) -> float | None:
+    """Return when an attempt is over that has begun before this start, `now` by the clock
+    of leases and `clock` in epoch seconds."""
+    if held.lasts is None:
+        return None
+    return now + min(held.lasts, max(0.0, held.since + held.lasts - clock))

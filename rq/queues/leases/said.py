@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from rq import names
+from rq import limits, names
+from rq.causes import Cause
 from rq.errors import BadInput, TooLarge
+from rq.limits import Over
 from rq.message import JsonObject
 from rq.nesting import Json
 from rq.pipe import LINE_LIMIT, NAME_LIMIT, Verb
@@ -19,7 +21,7 @@ from rq.scripts.words import Said
 
 _WORDS = (Verb.DONE, Verb.ERR, Verb.RESEND, Verb.LATER, Verb.FORWARD)
 _ARGUMENTS = ("word", "delay", "dest", "waits_for", "dups", "files", "exit", "signal",
-              "unreadable")  # fmt: skip
+              "unreadable", "over")  # fmt: skip
 MOST_SECONDS = 9_999_999_999.0  # of a delay, as in the pipe
 MOST_DUPS = 100
 _PRINTED = 200  # characters
@@ -128,12 +130,24 @@ def _said(request: JsonObject) -> Said:
     said.word = None if word is None else Verb(str(word))
     said.delay = arguments.seconds(request, "delay", 0.0, 0.0, MOST_SECONDS)
     said.unreadable = text_of(request.get("unreadable")) or None
+    said.over = _over(request)
     if said.word is Verb.LATER:
         said.waits_for = _optional_text(request, "waits_for")
     if said.word is Verb.FORWARD:
         said.dest = _dest(request.get("dest"))
         said.text = f"forwarded to {said.dest}"
     return said
+
+
+def _over(request: JsonObject) -> Over | None:
+    """Return for which limit its holder has ended the script."""
+    over = request.get("over")
+    if over is None:
+        return None
+    if over not in limits.OVER:
+        raise BadInput(f"over is {over!r:.60}; say one of {', '.join(limits.OVER)}")
+    text = text_of(request.get("over_text"))
+    return Over(Cause(str(over)), text or f"killed: over its {over}")
 
 
 def _dest(value: Json) -> str:

@@ -123,7 +123,8 @@ class Pool:
 
     def _plan(self, slot: Slot, output: int) -> Plan:
         program = self._parts.launcher.program()
-        return program.plan(slot, {}, directory="/", output=output)
+        limits = self._owner.settings.limits
+        return program.plan(slot, {}, directory="/", output=output, limits=limits)
 
     def _hold(self, now: float) -> None:
         self._failures += 1

@@ -17,6 +17,7 @@ _TOKENS = Annotated[list[str], Limits(shortest=1, longest=AT_ONCE)]
 _SECONDS = Annotated[float | None, Limits(least=1, most=LEASE_SECONDS)]
 _COUNT = Annotated[int | None, Limits(least=0, most=2**53)]
 _LONGEST_DELAY = 9_999_999_999
+Over = Literal["timeout", "heartbeat", "memory", "cpu"]
 Words = Literal["done", "err", "resend", "later", "forward"]
 
 
@@ -129,6 +130,8 @@ class Finish:
     exit: Annotated[int | None, Limits(least=0, most=255), "status of a script"] = None
     signal: Annotated[str | None, "that ended it, say SIGKILL"] = None
     unreadable: Annotated[str | None, "a word that could not be read"] = None
+    over: Annotated[Over | None, "the limit for which the script was ended"] = None
+    over_text: Annotated[str | None, "that, for people"] = None
     printed: Annotated[str | None, "the last line that it has printed"] = None
     run_us: _COUNT = None
     cpu_us: _COUNT = None

@@ -29,6 +29,8 @@ from rq.web.site import Site
 PLACE = "/queues/{name}/messages"
 MOST_LISTED = 1000
 _WHOLE = Limits(least=0, most=2**31 - 1)
+_TIME = Annotated[float | str | None, "seconds, or a text like 10m"]
+_SIZE = Annotated[int | str | None, "bytes, or a text like 512 MiB"]
 States = Literal["prep", "que", "run", "done", "relayed", "err", "dismissed"]
 
 
@@ -51,6 +53,17 @@ class NewMessage(TypedDict, total=False):
     param4: object
     hold: Annotated[object, "true, or a text that says why: it waits until release"]
     post_run_webhook: Annotated[list[str], Limits(longest=20), "told of its end"]
+    timeout: Annotated[_TIME, "its script is ended then"]
+    grace: Annotated[_TIME, "from TERM to KILL"]
+    heartbeat: Annotated[_TIME, "a script that is silent for longer is ended"]
+    deadline: Annotated[
+        float | None, Limits(least=0, most=LATEST), "epoch seconds; not started later"
+    ]
+    memory: Annotated[_SIZE, "of its script"]
+    cpu_seconds: Annotated[int | None, Limits(least=1), "of each process"]
+    open_files: Annotated[int | None, Limits(least=16), "of each process"]
+    processes: Annotated[int | None, Limits(least=1), "of its script"]
+    log_bytes: Annotated[_SIZE, "that are kept of its output"]
     _key: Annotated[str, Limits(shortest=1, longest=200), "as Idempotency-Key"]
 
 
