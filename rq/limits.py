@@ -172,8 +172,8 @@ def of(base: Limits, own: Mapping[str, Json]) -> Limits:
 def from_json(given: Mapping[str, Json]) -> Limits:
     """Return the limits that another RQ tells of; ValueError or BadInput. Names that are
     not known mean nothing."""
-    known = given.keys() & CHECKS.keys()
-    return stricter({name: CHECKS[name](given[name]) for name in known})
+    ours = given.keys() & CHECKS.keys()
+    return stricter({name: CHECKS[name](given[name]) for name in ours})
 
 
 def too_late(

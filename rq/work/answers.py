@@ -116,8 +116,8 @@ def offer(body: bytes, now: float, sent: float) -> Offer:
 def _lease(token: str, given: Mapping[str, Json], now: float) -> Lease:
     msg_id, attempt, _ = token.split("~")
     fields = orjson.dumps(_object(given["message"]))
-    told = _object(given.get("limits") or {})
-    fetches = told.get("fetch") is not False
+    bounds = _object(given.get("limits") or {})
+    fetches = bounds.get("fetch") is not False
     return Lease(
         token=token,
         msg_id=names.msg_id(msg_id),
@@ -125,7 +125,7 @@ def _lease(token: str, given: Mapping[str, Json], now: float) -> Lease:
         seconds=_seconds(given["seconds"]),
         message=messages.from_disk(fields, msg_id, now),
         files=_files(given.get("attachments")) if fetches else (),
-        limits=limits.from_json(told),
+        limits=limits.from_json(bounds),
     )
 
 

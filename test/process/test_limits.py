@@ -159,8 +159,8 @@ def test_a_fork_bomb_meets_its_limit(of_another_user):
 
 
 def test_the_stricter_of_two_holds(tmp_path):
-    with running_queue(tmp_path, timeout=0.5, open_files=90) as queue:
-        failed(queue, "sleep 60", "timeout", timeout=1000)
+    with running_queue(tmp_path, cpu_seconds=1, open_files=90) as queue:
+        failed(queue, "while :; do :; done", "cpu", cpu_seconds=1000)
         done(queue, f"{LIMITED} open 50 && say done", open_files=50)
         done(queue, f"{LIMITED} open 90 && say done", open_files=500)
 
