@@ -28,6 +28,7 @@ _NOT_WITH_BATCH: Mapping[str, object] = {
     "blocking_params": (),
     "concurrency": {},
     "fair_params": (),
+    "rate": {},
     "worker": ONCE,
     "pull": None,
 }

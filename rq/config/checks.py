@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from rq import limits, moments
-from rq.config import notices, retries
+from rq.config import notices, retries, starts
 from rq.config.settings import (
     EXIT,
     LEASE_SECONDS,
@@ -25,29 +25,18 @@ from rq.config.settings import (
     RETENTION,
     WORD,
 )
+from rq.config.values import json_object as _object
+from rq.config.values import param_numbers as _param_numbers
+from rq.config.values import whole as _whole
 
 TRUE: tuple[object, ...] = (True, "true", "yes", "1")
 _KEPT_BY = ("days", "count", "bytes")
-_WHOLE = re.compile(r"\s*-?\d{1,20}\s*", re.ASCII)
 
 
 def _text(value: object) -> str:
     if isinstance(value, str) and "\0" not in value:
         return value
     raise ValueError(f"{value!r:.60} is not text")
-
-
-def _whole(low: int, high: int) -> Callable[[object], int]:
-    def check(value: object) -> int:
-        if isinstance(value, str) and _WHOLE.fullmatch(value):
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{value!r:.60} is not a whole number")
-        if not low <= value <= high:
-            raise ValueError(f"{value} is not between {low} and {high}")
-        return value
-
-    return check
 
 
 def _seconds(value: object) -> float:
@@ -100,38 +89,6 @@ def _environment(value: object) -> dict[str, str]:
     return {name: str(text) for name, text in value.items()}
 
 
-def _param_numbers(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise ValueError(f"{value!r:.60} is not a list of param numbers")
-    one_to_four = _whole(1, 4)
-    given = (number for number in value if number not in ("", None))
-    return tuple(sorted({one_to_four(number) for number in given}))
-
-
-_CONCURRENCY_KEYS = ("params", "max")
-_MOST_AT_ONCE = 100_000  # as many leases as there may be
-
-
-def _concurrency(value: object) -> dict[str, object]:
-    """Return the setting `concurrency` whole; nothing for a queue without."""
-    given = _object(value)
-    for name in given:
-        if name not in _CONCURRENCY_KEYS:
-            keys = ", ".join(_CONCURRENCY_KEYS)
-            raise ValueError(f"{name!r:.60} is not one of {keys}")
-    if not given:
-        return {}
-    params = _param_numbers(given.get("params", []))
-    if not params:
-        raise ValueError("params: it names no param by which messages are equal")
-    if "max" not in given:
-        raise ValueError("it lacks max, how many equal messages run at the same time")
-    try:
-        return {"params": params, "max": _whole(1, _MOST_AT_ONCE)(given["max"])}
-    except ValueError as error:
-        raise ValueError(f"max: {error}") from None
-
-
 def _texts(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(_text(text) for text in value)
@@ -155,12 +112,6 @@ def _relative_root(value: object) -> str:
         raise ValueError("it must start with /")
     inner = text.strip("/")
     return f"/{inner}/" if inner else "/"
-
-
-def _object(value: object) -> dict[str, object]:
-    if isinstance(value, dict):
-        return value
-    raise ValueError("it is not a JSON object")
 
 
 def _prefix(value: object) -> str:
@@ -344,8 +295,9 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "env_vars": _environment,
     "coalesce_params": _param_numbers,
     "blocking_params": _param_numbers,
-    "concurrency": _concurrency,
+    "concurrency": starts.concurrency,
     "fair_params": _param_numbers,
+    "rate": starts.rate,
     "nice": _whole(-20, 19),
     "clone": _clone,
     "leave_children": _flag,

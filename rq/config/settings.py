@@ -131,6 +131,8 @@ class QueueConfig:
     blocking_params: tuple[int, ...] = ()  # equal messages not at the same time
     # Of equal messages so many run at the same time: `params` and `max`.
     concurrency: Mapping[str, Any] = field(default_factory=dict)
+    # So many messages start in a time: `number`, `per` and `burst`.
+    rate: Mapping[str, Any] = field(default_factory=dict)
     fair_params: tuple[int, ...] = ()  # messages take turns by their values
     nice: int = 19
     clone: str = "link"  # or "copy": attachments of clones are files of their own

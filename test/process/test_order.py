@@ -144,6 +144,10 @@ def test_at_most_so_many_of_a_key_run_here_and_elsewhere(make):
             {"concurrency": {"params": [1], "max": 2}, "blocking_params": [1]},
             "a queue has blocking_params or concurrency, not both",
         ),
+        ({"rate": {"number": 3}}, "rate: per: None is not one of second, minute"),
+        ({"rate": {"per": "hour"}}, "rate: number: None is not a whole number"),
+        ({"rate": {"number": 0, "per": "hour"}}, "rate: number: 0 is not between"),
+        ({"rate": {"number": 1, "per": "hour", "burst": 0}}, "rate: burst: 0 is not"),
         ({"fair_params": [5]}, "fair_params: 5 is not between 1 and 4"),
         ({"fair_params": [1], "batch": {"max": 2}}, "batch or fair_params, not both"),
     ],
@@ -154,3 +158,57 @@ def test_a_wrong_setting_is_told_and_the_old_ones_stay(make, settings, told):
     assert json.loads(queue.dir.config.read_text())
     resume(queue)
     assert queue.run()["state"] == "done"
+
+
+# ---- rate
+
+
+@pytest.mark.parametrize("how", ["crash", "stop", "seal"])
+def test_a_restart_grants_no_start(make, how):
+    queue = make(rate={"number": 3, "per": "hour"}, num_workers=9)
+    ids = [queue.send() for _ in range(5)]
+    resume(queue)
+    queue.ended(ids[2])
+    assert order(queue) == ids[:3]
+    why = queue.get(ids[4])["story"]["why"]
+    assert why.startswith(
+        "The queue starts 3 messages a hour (rate); the next one in 19"
+    )
+    assert queue.ok("detail")["stalled"] is None
+    if how == "seal":
+        queue.ask("seal")
+    if how == "stop":
+        queue.restart()
+    else:
+        queue.crash()
+        queue.start()
+    queue.ask("wake")
+    assert "the next one in 19" in queue.get(ids[3])["story"]["why"]
+    assert order(queue) == ids[:3]
+    queue.configure(num_workers=9, rate={"number": 9, "per": "second"})
+    assert queue.ended(ids[4])["state"] == "done"
+
+
+def test_one_that_asks_for_many_leases_gets_no_more_than_the_rate(make):
+    settings = {"rate": {"number": 3, "per": "hour", "burst": 2}, "pull": {}}
+    queue = make(num_workers=0, **settings)
+    ids = [queue.send() for _ in range(5)]
+    resume(queue)
+    taken = lease(queue, count=100)
+    assert [one["msg_id"] for one in taken] == ids[:2]
+    assert lease(queue, count=100) == []
+    finish(queue, taken[0], word="done")
+    assert lease(queue, count=100) == []
+    queue.crash()
+    queue.start()
+    assert lease(queue, count=100) == []
+
+
+def test_a_message_starts_when_its_token_is_there(make):
+    queue = make(rate={"number": 10, "per": "second", "burst": 1}, num_workers=9)
+    ids = [queue.send() for _ in range(11)]
+    began = time.monotonic()
+    resume(queue)
+    queue.ended(ids[-1])
+    assert time.monotonic() - began >= 1.0
+    assert order(queue) == ids

@@ -45,11 +45,7 @@ def _why_not_yet(owner: Owner, msg_id: str, entry: Entry) -> str:
         name, until = held
         away = max(0.0, until - owner.spool.clock())
         return f"It waits for {name}, which is tried again in {duration(away)}."
-    if _only_elsewhere(owner):
-        return _why_not_leased(owner)
-    if owner.config.num_workers == 0:
-        return "num_workers is 0, so nothing runs."
-    return _why_next(owner, msg_id)
+    return _why_rate(owner) or _why_next(owner, msg_id)
 
 
 def _why_key(owner: Owner, key: str) -> str:
@@ -69,6 +65,19 @@ def _why_held(owner: Owner, msg_id: str) -> str:
     with contextlib.suppress(BadInput, NoSuchMessage, Unread):
         held = owner.spool.read(msg_id).held or {}
     return waits.held(held).text
+
+
+def _why_rate(owner: Owner) -> str:
+    """Return in a sentence which rate keeps a message; "": none does."""
+    rate, now = owner.config.rate, owner.spool.clock()
+    away = owner.backlog.rate_until(now) - now
+    if away <= 0:
+        return ""
+    messages = "message" if rate["number"] == 1 else "messages"
+    return (
+        f"The queue starts {rate['number']:,} {messages} a {rate['per']} (rate); the next "
+        f"one in {duration(away)}."
+    )
 
 
 def _only_elsewhere(owner: Owner) -> bool:
@@ -131,6 +140,14 @@ def what_it_needs(owner: Owner, msg_id: str) -> str:
 
 
 def _why_next(owner: Owner, msg_id: str) -> str:
+    if _only_elsewhere(owner):
+        return _why_not_leased(owner)
+    if owner.config.num_workers == 0:
+        return "num_workers is 0, so nothing runs."
+    return _why_free(owner, msg_id)
+
+
+def _why_free(owner: Owner, msg_id: str) -> str:
     if owner.slots_free <= 0:
         number = owner.config.num_workers
         which = "The only slot is" if number == 1 else f"All {number} slots are"

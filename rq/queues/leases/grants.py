@@ -156,7 +156,7 @@ class Grants:
         if not message.attachments:
             spool.rest(msg_id)  # nobody needs its folder yet
         backlog.gather_riders(msg_id, group)
-        backlog.take_key(line.get("key"), msg_id)
+        backlog.started(line.get("key"), msg_id, spool.clock())
         lease = self._lease(message, wanted, wait_us)
         lease.size = len(message.encode())
         if lease.size <= KEPT_BYTES and len(owner.leases) < KEPT:

@@ -8,14 +8,13 @@ from typing import Unpack
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread, WrongState
 from rq.message import JsonObject, Message
-from rq.message.rank import MOST, PLAIN, Rank, prior
 from rq.queues.owner.ranks import Ranks
+from rq.queues.owner.start_rate import StartRate
 from rq.queues.schedule import batch_rule, coalesce
 from rq.queues.schedule.batch_rule import Gathering, Rule
 from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.exclusion import Places
 from rq.queues.schedule.item import Item
-from rq.queues.schedule.keeps import Keeps, Reason
 from rq.queues.schedule.waiting import Waiting, turn
 from rq.retry import most_tries
 from rq.spool import Spool
@@ -23,7 +22,6 @@ from rq.spool.entry import Entry
 from rq.spool.record import More
 from rq.states import State
 
-_HURRIED = MOST + 1  # the priority of messages that a person wants to run now
 MOST_RIDERS = 1000  # their ids stand in one line of the journal
 _NO_BATCHES = Rule(1, 0.0)
 
@@ -37,15 +35,16 @@ class Backlog:
         spool.deadline = config.deadline
         self._groups = Groups()
         self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
-        self._hurried: set[str] = set()  # messages that start their batch at once
         self.busy_keys = Places(config.most_of_key)
         self.gathering = Gathering(_NO_BATCHES)  # messages that wait for a batch
         self._ranks = Ranks(spool, config)
+        self._rate = StartRate(spool, config.rate)
         self.waiting = self._new_waiting()
         self._fill()
 
     def _new_waiting(self) -> Waiting:
-        return Waiting(self._is_waiting, self._dest_of, self._leader_of, self._rank_of)
+        ranks = self._ranks
+        return Waiting(ranks.is_valid, self._dest_of, self._leader_of, ranks.of)
 
     # ---- filling
 
@@ -65,16 +64,16 @@ class Backlog:
 
     def _schedule(self) -> list[tuple[str, Entry]]:
         """Take all messages in que into the schedule; return them."""
-        in_que = self._spool.in_state(State.QUE)
+        in_que = list(self._spool.in_state(State.QUE))
+        self._ranks.fill(in_que)
         que = [(msg_id, entry) for msg_id, entry in in_que if not entry.held]
         now = self._spool.clock()
         for _, entry in que:
             if entry.due > now:
                 entry.due = turn(entry.due, entry.since, entry.attempt > 0, now)
-        self._ranks.fill(que)
         self.waiting = self._new_waiting()
         self.waiting.fill(
-            (Item(entry.due, entry.seq, msg_id), self._rank_of(msg_id))
+            (Item(entry.due, entry.seq, msg_id), self._ranks.of(msg_id))
             for msg_id, entry in que
         )
         self.gathering = Gathering(batch_rule.rule(self._config.batch) or _NO_BATCHES)
@@ -84,8 +83,9 @@ class Backlog:
         """Go on by other settings."""
         old, self._config = self._config, config
         self._spool.deadline = config.deadline
-        self._ranks = Ranks(self._spool, config)
+        self._ranks.reload(config)
         self.busy_keys.most = config.most_of_key
+        self._rate.reload(config.rate)
         self.waiting.release_all()
         if _rule(old) != _rule(config):
             for leader in list(self._riders):
@@ -117,7 +117,7 @@ class Backlog:
     def remove(self, msg_id: str) -> None:
         """Forget a message that leaves que."""
         self.gathering.remove(msg_id)
-        self._hurried.discard(msg_id)
+        self._ranks.hurried.discard(msg_id)
         entry = self._spool.entry_of(msg_id)
         if entry is None:
             return
@@ -135,7 +135,7 @@ class Backlog:
         first = self.first_due()
         now = self._spool.clock()
         due = max(0.0, min(now, (now if first is None else first) - 1.0))
-        self._hurried.add(msg_id)
+        self._ranks.hurried.add(msg_id)
         self._spool.reschedule(msg_id, due)
         self.put_back(msg_id)
         self.waiting.hurry(msg_id)
@@ -151,7 +151,7 @@ class Backlog:
         """Change when a message in que runs; None: that stays. WrongState: it has left
         que, or ends with another message."""
         self._check_steerable(msg_id)
-        self._hurried.discard(msg_id)
+        self._ranks.hurried.discard(msg_id)
         self._spool.reschedule(msg_id, due, priority=priority, **more)
         self.put_back(msg_id)
 
@@ -193,6 +193,8 @@ class Backlog:
     def next_due(self, now: float) -> tuple[str | None, float | None]:
         """Return (message to claim now, None) or (None, when to look again); Unread: its
         exclusion key is not known yet."""
+        if self.rate_until(now) > now:
+            return None, self.next_look(now)
         return self.waiting.next_due(now, self.exclusion_key, self.busy_keys)
 
     def next_of_batches(self, now: float) -> tuple[str | None, float | None]:
@@ -207,11 +209,17 @@ class Backlog:
 
     def next_look(self, now: float) -> float | None:
         """Return when a message may start; None: none waits but for another."""
-        return now if self.has_due(now) else self.waiting.next_look()
+        look = now if self.waiting.has_due(now) else self.waiting.next_look()
+        return None if look is None else max(look, self.rate_until(now))
+
+    def rate_until(self, now: float) -> float:
+        """Return when the rate lets a message start: now, or later."""
+        return self._rate.next(now)
 
     def has_due(self, now: float) -> bool:
         """Whether a message, or a batch, could start now."""
-        return self.waiting.has_due(now) or self.gathering.starts_by(now)
+        free = self.rate_until(now) <= now
+        return (free and self.waiting.has_due(now)) or self.gathering.starts_by(now)
 
     def gather(self, msg_id: str) -> None:
         """Let a message that is due wait for its batch; Unread: which batch that is
@@ -227,25 +235,11 @@ class Backlog:
                 raise
             except (BadMessage, NoSuchMessage):
                 pass  # the claim says why
-        hurry = msg_id in self._hurried
-        self._hurried.discard(msg_id)
+        hurry = msg_id in self._ranks.hurried
+        self._ranks.hurried.discard(msg_id)
         since = min(entry.ready_since, self._spool.clock())
         most = self.gathering.rule.at_most(entry.lost, last)
         self.gathering.add(msg_id, since, params, hurry, most)
-
-    def keeps(self, msg_id: str, now: float) -> Keeps | None:
-        """Return what keeps a message in que from running; None: it may run, in its turn.
-        Unread: its key is not known for now."""
-        entry = self._spool.entry(msg_id)
-        if entry.rider_of is not None:
-            return Keeps(Reason.RIDES, by=(entry.rider_of,))
-        if entry.due > now:
-            return Keeps(Reason.DUE, until=entry.due)
-        key = self.exclusion_key(msg_id)
-        if key is not None and key in self.busy_keys:
-            return Keeps(Reason.KEY, by=self.busy_keys.who(key), name=key)
-        held = self.waiting.held_for(msg_id)
-        return None if held is None else Keeps(Reason.OUTSIDE, held[1], name=held[0])
 
     # ---- exclusion
 
@@ -253,6 +247,11 @@ class Backlog:
         """Return what no running message may share with this one. Unread: that is not
         known for now, and it must not run beside one that has the same."""
         return self._ranks.key(msg_id, self._spool.entry(msg_id))
+
+    def started(self, key: str | None, msg_id: str, now: float) -> None:
+        """Count a message that was claimed: its key, and its token of the rate."""
+        self._rate.take(now)
+        self.take_key(key, msg_id)
 
     def take_key(self, key: str | None, msg_id: str) -> None:
         """Let a message run with an exclusion key."""
@@ -334,22 +333,6 @@ class Backlog:
         entry.key = coalesce.key(params, self._config.coalesce_params)
         if entry.key is not None:
             self._groups.add(entry.key, msg_id)
-
-    def _is_waiting(self, item: Item, priority: int) -> bool:
-        entry = self._spool.entry_of(item.msg_id)
-        return (
-            entry is not None
-            and entry.state is State.QUE
-            and entry.seq == item.seq
-            and entry.due == item.due
-            and (entry.rank.priority == priority or priority == _HURRIED)
-            and not entry.held
-        )
-
-    def _rank_of(self, msg_id: str) -> Rank:
-        entry = self._spool.entry_of(msg_id)
-        rank = PLAIN if entry is None else entry.rank
-        return prior(_HURRIED, rank) if msg_id in self._hurried else rank
 
     def _leader_of(self, msg_id: str) -> str | None:
         return self._spool.entry(msg_id).rider_of

@@ -11,10 +11,14 @@ import contextlib
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.message import JsonObject, Message
-from rq.message.rank import NO_KEY, UNKNOWN, Rank, rank
+from rq.message.rank import MOST, NO_KEY, PLAIN, UNKNOWN, Rank, prior, rank
 from rq.queues.schedule import coalesce
+from rq.queues.schedule.item import Item
 from rq.spool import Spool
 from rq.spool.entry import Entry
+from rq.states import State
+
+_HURRIED = MOST + 1  # the priority of messages that a person wants to run now
 
 
 class Ranks:
@@ -22,7 +26,35 @@ class Ranks:
 
     def __init__(self, spool: Spool, config: QueueConfig) -> None:
         self._spool = spool
-        self._of_key, self._of_fair = _params(config)
+        self.hurried: set[str] = set()  # messages that a person wants to run now
+        self._of_key, self._of_fair = config.limited_params, config.fair_params
+
+    def reload(self, config: QueueConfig) -> None:
+        """Go on by other settings; `fill` brings the messages up to them."""
+        self._of_key, self._of_fair = config.limited_params, config.fair_params
+
+    def of(self, msg_id: str) -> Rank:
+        """Return the rank of a waiting message, as far as it is known."""
+        entry = self._spool.entry_of(msg_id)
+        rank = PLAIN if entry is None else entry.rank
+        return prior(_HURRIED, rank) if msg_id in self.hurried else rank
+
+    def is_valid(self, item: Item, priority: int) -> bool:
+        """Whether an item of the schedule tells how its message waits."""
+        entry = self._spool.entry_of(item.msg_id)
+        return (
+            entry is not None
+            and entry.state is State.QUE
+            and entry.seq == item.seq
+            and entry.due == item.due
+            and not entry.held
+            and self._stands_at(item.msg_id, entry, priority)
+        )
+
+    def _stands_at(self, msg_id: str, entry: Entry, priority: int) -> bool:
+        if priority == _HURRIED:
+            return msg_id in self.hurried
+        return entry.rank.priority == priority
 
     def fill(self, que: list[tuple[str, Entry]]) -> None:
         """Bring the ranks of messages up to the settings in force; those that take turns
@@ -52,7 +84,7 @@ class Ranks:
         if not self._of_key and not self._of_fair:
             return
         if message is not None:
-            entry.rank = self._of(message.priority, message.params)
+            entry.rank = self._rank(message.priority, message.params)
             return
         entry.rank = self._kept(entry.rank)
         if not entry.rank.is_known:
@@ -75,14 +107,10 @@ class Ranks:
 
     def _read(self, msg_id: str, entry: Entry) -> None:
         params = self._spool.read(msg_id).params
-        entry.rank = self._of(entry.rank.priority, params)
+        entry.rank = self._rank(entry.rank.priority, params)
 
-    def _of(self, priority: int, params: JsonObject) -> Rank:
+    def _rank(self, priority: int, params: JsonObject) -> Rank:
         key = coalesce.key(params, self._of_key)
         same = self._of_fair == self._of_key
         fair = key if same else coalesce.key(params, self._of_fair)
         return rank(priority, key or NO_KEY, fair or NO_KEY)
-
-
-def _params(config: QueueConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return config.limited_params, config.fair_params

@@ -81,7 +81,7 @@ class Claims:
         if message is None:
             return
         owner.backlog.gather_riders(msg_id, group)
-        owner.backlog.take_key(key, msg_id)
+        owner.backlog.started(key, msg_id, now)
         attempt = Attempt(
             Claim(
                 message=message,

@@ -1,0 +1,35 @@
+"""Values that several settings have: whole numbers, objects, numbers of params."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_WHOLE = re.compile(r"\s*-?\d{1,20}\s*", re.ASCII)
+
+
+def whole(low: int, high: int) -> Callable[[object], int]:
+    def check(value: object) -> int:
+        if isinstance(value, str) and _WHOLE.fullmatch(value):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{value!r:.60} is not a whole number")
+        if not low <= value <= high:
+            raise ValueError(f"{value} is not between {low} and {high}")
+        return value
+
+    return check
+
+
+def json_object(value: object) -> dict[str, object]:
+    if isinstance(value, dict):
+        return value
+    raise ValueError("it is not a JSON object")
+
+
+def param_numbers(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r:.60} is not a list of param numbers")
+    one_to_four = whole(1, 4)
+    given = (number for number in value if number not in ("", None))
+    return tuple(sorted({one_to_four(number) for number in given}))
