@@ -14,6 +14,7 @@ QUEUE_DIRS = (*STATE_DIRS, "new", "gone", JOURNAL, HISTORY, "lease", "batch")
 LEASE_FD = 963
 MSG = "msg"
 STATUS = "status"
+ATTEMPTS = "attempts"  # of a message: N.json of each
 ATTACH = "attach"
 JOB = "job"
 BATCH = "batch"

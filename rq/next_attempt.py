@@ -17,6 +17,17 @@ _WHY = {
     "operator": "somebody put it back",
 }
 
+_WELL = frozenset({"done", "relayed"})
+_BEFORE = {
+    **dict.fromkeys(("crash", "host", "batch", "lease_ended", "crash_limit"), "lost"),
+    **dict.fromkeys(("too_large", "script", "spawn", "folder"), "did not begin"),
+    **dict.fromkeys(("folder_limit", "bad_message", "not_taken"), "did not begin"),
+    "stop": "cut short",
+    "resend": "asked to be run again",
+    "later": "asked to be run later",
+    "released": "given back",
+}
+
 
 def of(result: Result, count: int, max_count: int, due: float) -> NextAttempt | None:
     """Return when a message in que is tried again, and why; None: it is its first turn.
@@ -42,6 +53,25 @@ def of(result: Result, count: int, max_count: int, due: float) -> NextAttempt | 
         "waits": waits,
         "text": text,
     }
+
+
+def how(result: Result) -> str:
+    """Return in a few words how an attempt ended.
+
+    >>> how({"outcome": "done", "cause": "done", "job_status": "all well"})
+    'done: all well'
+    >>> how({"outcome": "retry", "cause": "crash", "job_status": "the attempt was lost"})
+    'lost: RQ ended while it ran'
+    >>> how({"outcome": "err", "cause": "cancelled", "job_status": "cancelled by ann"})
+    'cancelled by ann'
+    >>> how({"outcome": "err", "cause": "too_large", "job_status": "too large"})
+    'did not begin: too large'
+    """
+    cause, text = result.get("cause", ""), result.get("job_status", "")
+    if result.get("outcome") in _WELL:
+        return f"{result['outcome']}: {text}" if text else result["outcome"]
+    before = _BEFORE.get(cause, "")
+    return f"{before}: {_why(result)}" if before else _why(result)
 
 
 def _why(result: Result) -> str:

@@ -10,15 +10,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from rq import names, next_attempt
+from rq import beneath, names, next_attempt
 from rq.causes import story
 from rq.config.admin import Admin, admin_status, in_words, needed
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import SAID_BY_RQ, Message
 from rq.nesting import Json
-from rq.replies import AttachmentView, MessageRow, MessageView, NextAttempt, Result
-from rq.spool import folders, script_files
+from rq.replies import (
+    AttachmentView,
+    AttemptsView,
+    MessageRow,
+    MessageView,
+    NextAttempt,
+    Result,
+)
+from rq.spool import attempts_kept, folders, script_files
 from rq.states import State
 from rq.wording import duration
 
@@ -65,6 +72,16 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
     if again is not None:
         return cast(MessageView, {**view, "next_attempt": again})
     return cast(MessageView, view)
+
+
+def attempts_of(root: Root, queue: str, msg_id: str) -> AttemptsView:
+    """Return what is kept of the attempts on a message."""
+    directory = root.queue(queue)
+    state = folders.find(directory, msg_id)
+    if state is None:
+        raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
+    with beneath.top(directory.path) as top:
+        return attempts_kept.listed(folder(state, msg_id), top)
 
 
 def _next_attempt(message: Message, status: Result) -> NextAttempt | None:

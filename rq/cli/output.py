@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -10,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rq.cli import ids, owner, place, term, terminal
-from rq.errors import NoSuchMessage, OutcomeUnknown, Unreachable
+from rq.errors import BadInput, NoSuchMessage, OutcomeUnknown, Unreachable
 from rq.layout import JOB, STDIO_LOG, Root
 from rq.replies import MessageView
-from rq.spool import folders
+from rq.spool import attempts_kept, folders
 from rq.spool.folders import File
 from rq.states import FINAL, State
 
@@ -47,9 +48,18 @@ def logs(root: Root, words: list[str]) -> int:
     parser.add_argument(
         "--path", action="store_true", help="print the name of the log file"
     )
+    parser.add_argument(
+        "--attempt",
+        type=term.at_least(1),
+        metavar="N",
+        help="print the part of this attempt only",
+    )
     args = parser.parse_args(words)
     with owner.Reader(root) as reader:
         queue, msg_id = ids.resolve(reader, args.id)
+        if args.attempt is not None:
+            _print_attempt(reader, queue, msg_id, args)
+            return 0
         file = _log(reader, queue, msg_id)
         if args.path:
             print(f"{file.queue.path}/{file.path}")
@@ -63,6 +73,25 @@ def logs(root: Root, words: list[str]) -> int:
         else:
             place.note("there is no output yet: its script has not run")
     return 0
+
+
+def _print_attempt(
+    reader: owner.Reader, queue: str, msg_id: str, args: argparse.Namespace
+) -> None:
+    """Print what one attempt has written."""
+    if args.follow or args.tail is not None or args.path:
+        raise BadInput(
+            "--attempt prints a part of the log: say it without -f, --tail, --path"
+        )
+    told = reader.attempts(queue, msg_id)["attempts"]
+    part = attempts_kept.part_of(told, args.attempt)
+    state = _where(reader, queue, msg_id)
+    if part is None or state is None:
+        raise NoSuchMessage(attempts_kept.why_none(told, args.attempt))
+    inner = f"{JOB}/{part.file}"
+    file = folders.file_of(reader.root.queue(queue), state, msg_id, inner)
+    with terminal.output(raw=args.raw) as write:
+        _print_from(file, part.begin, write, part.end)
 
 
 def log_path(reader: owner.Reader, queue: str, msg_id: str) -> Path:
@@ -183,15 +212,17 @@ def _why(message: MessageView) -> str:
     return story["why"] if passes else f"{story['why']} {story['todo']}"
 
 
-def _print_from(file: File, offset: int, write: Write) -> int:
-    """Print a file from a byte on; return how many bytes."""
+def _print_from(file: File, offset: int, write: Write, end: int | None = None) -> int:
+    """Print a file from a byte on, perhaps up to `end`; return how many bytes."""
     try:
         fd = file.open()
     except (FileNotFoundError, NotADirectoryError):
         return 0
     printed = 0
     try:
-        while data := os.pread(fd, _CHUNK, offset + printed):
+        left = _CHUNK if end is None else end - offset
+        while data := os.pread(fd, min(_CHUNK, max(0, left)), offset + printed):
+            left -= 0 if end is None else len(data)
             write(data)
             printed += len(data)
     finally:

@@ -12,7 +12,7 @@ from rq.errors import Down, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.nesting import Json
-from rq.replies import Detail, MessageRow, MessageView
+from rq.replies import AttemptsView, Detail, MessageRow, MessageView
 from rq.states import State
 
 Reply = Sequence[Json]  # "ok" or "fail", and what follows from that
@@ -193,6 +193,15 @@ class Reader:
         return offline.message(
             self.root, queue, msg_id, why or "RQ is not running; it starts with `rq up`"
         )
+
+    def attempts(self, queue: str, msg_id: str) -> AttemptsView:
+        """Return what is kept of the attempts on a message."""
+        reply = self.answer(queue, "get_attempts", {"msg_id": msg_id})
+        if is_ok(reply):
+            return cast(AttemptsView, reply[1])
+        from rq import offline
+
+        return offline.attempts_of(self.root, queue, msg_id)
 
 
 def is_ok(reply: Reply | None) -> TypeGuard[Reply]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from rq import wording
-from rq.cli import ids, output, owner, term
+from rq.cli import ids, output, owner, place, term
 from rq.layout import Root
 from rq.message import PARAMS
-from rq.replies import AttachmentView, MessageView
+from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView
 
 _SHOWN_APART = wording.SHOWN_APART | {"queue", "removed_at", *PARAMS}
 
@@ -23,17 +23,52 @@ def show(root: Root, words: list[str]) -> int:
     with owner.Reader(root) as reader:
         queue, msg_id = ids.resolve(reader, args.id)
         message = reader.message(queue, msg_id)
+        told = _attempts(reader, queue, message)
         log = str(output.log_path(reader, queue, msg_id))
     if args.json:
-        term.print_json({**message, "log": log})
+        term.print_json({**message, "log": log, "attempts": told["attempts"]})
         return 0
     _print_story(message)
     pairs = [*_facts(message), *_result(message), ("log", log)]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         print(f"  {name:<{width}}  {term.plain(value)}")
+    _print_attempts(told)
     _print_attachments(message.get("_attachments") or {})
     return 0
+
+
+def _attempts(reader: owner.Reader, queue: str, message: MessageView) -> AttemptsView:
+    """Return what is kept of the attempts on a message that was tried."""
+    if not message.get("attempt"):
+        return {"attempts": [], "left_out": 0}
+    return reader.attempts(queue, message["msg_id"])
+
+
+def _print_attempts(told: AttemptsView) -> None:
+    """Tell of each attempt, when there was more than one."""
+    rows = told["attempts"]
+    if len(rows) < 2:
+        return
+    print()
+    term.table(
+        ("ATTEMPT", "STARTED", "RAN", "HOW IT ENDED"),
+        [
+            (row["attempt"], _moment(row.get("started")), _ran(row), row["how"])
+            for row in rows
+        ],
+    )
+    if told["left_out"]:
+        place.note(f"{told['left_out']} attempts between are not kept")
+
+
+def _moment(epoch: float | None) -> str:
+    return "" if epoch is None else term.moment(epoch)
+
+
+def _ran(row: AttemptRow) -> str:
+    run_us = row.get("run_us")
+    return "" if run_us is None else wording.duration(run_us / 1e6)
 
 
 def _print_story(message: MessageView) -> None:

@@ -17,6 +17,8 @@ from rq.replies.leases import (
 )
 from rq.replies.message import (
     AttachmentView,
+    AttemptRow,
+    AttemptsView,
     BatchView,
     MessageRow,
     MessageView,
@@ -54,6 +56,8 @@ from rq.replies.queue import (
 
 __all__ = [
     "AttachmentView",
+    "AttemptRow",
+    "AttemptsView",
     "BatchView",
     "BulkChoice",
     "BulkView",

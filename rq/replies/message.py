@@ -83,9 +83,27 @@ class Result(TypedDict, total=False):
     lease: LeaseView
     finished: float  # epoch seconds
     pid: int | None
+    host: str  # that it ran on, unless it was leased
+    worker: int  # the slot of the long-lived worker that had it
+    log: list[int | None]  # bytes of its part of the log
     started: float  # epoch seconds
     messages: int
     left: int
+
+
+class AttemptRow(Result, total=False):
+    """An attempt on a message, as it ended, or that runs."""
+
+    how: str  # it ended, in a few words
+    text: str  # the last that was said
+    log_file: str  # in job/: where its part of the log is
+
+
+class AttemptsView(TypedDict):
+    """`get_attempts`: what is kept of the attempts on a message."""
+
+    attempts: list[AttemptRow]  # the first one first
+    left_out: int  # that are not kept, between the first and the newest
 
 
 class NextAttempt(TypedDict):

@@ -40,6 +40,7 @@ class StdioLog:
         OSError when an earlier attempt has put something in its place."""
         self._dir_fd, self._path = dir_fd, f"{path}/{STDIO_LOG}"
         self.directory = directory
+        self._end: int | None = None
         self._began = f"{_now()} - RQ START - {script}"
         self.printed: tuple[int, int] | None = None  # from, to; known at its end
         opened = [directory]
@@ -80,6 +81,11 @@ class StdioLog:
             ).st_size
         return 0
 
+    @property
+    def part(self) -> list[int | None] | None:
+        """Return where in the file this attempt begins and ends; None: not yet."""
+        return [self._at, self._end]
+
     def started(self, pid: int) -> None:
         """Write the pid into the first line; ignore an error, for the script runs."""
         with contextlib.suppress(OSError):
@@ -112,6 +118,7 @@ class StdioLog:
                 if (size := os.fstat(fd).st_size) > self.output_at:
                     self.printed = self.output_at, size
                 os.write(fd, f"{last}\n".encode())
+                self._end = os.lseek(fd, 0, os.SEEK_CUR)
             finally:
                 os.close(fd)
 
@@ -138,6 +145,8 @@ class PassedLog:
         self._failed = False
         self._size = 0
         self.printed: tuple[int, int] | None = None  # from, to; known at its end
+        self._from: int | None = None  # where its part begins, and ends
+        self._end: int | None = None
 
     def size(self) -> int:
         """Return how many bytes were printed."""
@@ -147,6 +156,11 @@ class PassedLog:
     def output_at(self) -> int:
         """Return where in a file that this attempt makes its output begins."""
         return len(_head(self._pid, self._began))
+
+    @property
+    def part(self) -> list[int | None] | None:
+        """Return where in the file this attempt begins and ends; None: nowhere."""
+        return None if self._from is None else [self._from, self._end]
 
     def write(self, data: bytes) -> None:
         """Append output; what no log can be made for is lost, like on a full disk."""
@@ -169,6 +183,7 @@ class PassedLog:
         except OSError:
             self._failed = True
             return
+        self._from = os.fstat(self._fd).st_size
         self.write(_head(self._pid, self._began))
         self._at = os.fstat(self._fd).st_size
 
@@ -178,6 +193,8 @@ class PassedLog:
             self.printed = self._at, os.fstat(self._fd).st_size
         if wanted or self._fd >= 0:
             self.write(f"{last}\n".encode())
+            if self._fd >= 0:
+                self._end = os.lseek(self._fd, 0, os.SEEK_CUR)
         self.close()
 
     def close(self) -> None:

@@ -81,9 +81,11 @@ def _link(source: int, job: int) -> None:
             raise
 
 
-def set_aside(job: int) -> None:
-    """Give the log in the open directory of a message another name, a free one."""
-    number = next(n for n in itertools.count(1) if _is_free(f"stdio.{n}.log", job))
+def set_aside(job: int, attempt: int = 2) -> None:
+    """Give the log in the open directory of a message the name of the last attempt that
+    it tells of, before this one; if that is taken, the next free one."""
+    first = max(1, attempt - 1)
+    number = next(n for n in itertools.count(first) if _is_free(f"stdio.{n}.log", job))
     durable.move(STDIO_LOG, f"stdio.{number}.log", job)
 
 

@@ -22,6 +22,7 @@ class Entry:
         "at",
         "at_new",
         "attempt",
+        "attempts",
         "body",
         "busy",
         "committing",
@@ -76,6 +77,8 @@ class Entry:
         self.rests_until = 0.0  # performance counter: its folder waits while it runs
         # An attempt, and its files that become attachments.
         self.results: tuple[int, tuple[str, ...]] | None = None
+        # Attempts that have ended: the content of their files.
+        self.attempts: dict[int, bytes] | None = None
         self.written = False  # body and status are probably in its files already
 
     @property
@@ -96,7 +99,7 @@ class Entry:
     @property
     def settled(self) -> bool:
         rests = self.body is None and self.status is None and self.results is None
-        return self.at is self.state and rests
+        return self.at is self.state and rests and self.attempts is None
 
     def place(self, msg_id: str) -> str | None:
         """Return where its folder lies now, relative to the queue; None: nowhere."""

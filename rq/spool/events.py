@@ -17,7 +17,7 @@ from rq.journal.writer import Journal
 from rq.layout import QueueDir, folder
 from rq.message import JsonObject, Message
 from rq.message.rank import Rank, prior
-from rq.spool import folders, outbox
+from rq.spool import attempt_files, folders, outbox
 from rq.spool.entry import Entry
 from rq.spool.lag import Lag
 from rq.spool.memory import Accepted, Memory
@@ -84,14 +84,16 @@ class Events:
             _add_turn(record, due, rank)
         if more:
             _add_more(record, more)
-        status = entry.status
+        status, ended = entry.status, None
         if facts is not None:
             record.update(cast("Record", facts))
             status = status_file(record)
+            ended = attempt_files.number_of(record)
         # What cannot be written fails here, and has changed nothing.
         seq = record["seq"] = self._journal.append(record)
         entry.written = False
         entry.body, entry.status, entry.due = body, status, due
+        entry.attempts = attempt_files.add(entry.attempts, ended, status)
         entry.count, entry.attempt = record["count"], record["attempt"]
         if message is not None:
             entry.said, entry.rank = seq, rank

@@ -13,9 +13,10 @@ from typing import cast
 
 from rq.journal.line import Line
 from rq.message import to_keep
-from rq.spool import outbox
+from rq.spool import attempt_files, outbox
 from rq.spool.lease_notes import LeaseNews
 from rq.spool.record import OutEntry, Record
+from rq.spool.status import status_file
 from rq.states import FINAL, HASHED, Event, Note, State
 
 
@@ -48,6 +49,7 @@ class Fold:
     record: Record
     message: bytes | None = None  # its JSON
     attempt_line: Record | None = None  # the last line with the facts of an attempt
+    attempts: dict[int, bytes] | None = None  # that have ended: their files
     requeued: bool = False  # it came back from err within the fold
     door: str | None = None  # its name under new/
     since: float = 0.0
@@ -113,6 +115,9 @@ def _take(folded: Folded, record: Record) -> None:
         last.message = cast("bytes", record["message"])  # packed
     if "cause" in record:
         last.attempt_line = record
+        if (ended := attempt_files.number_of(record)) is not None:
+            status = status_file(record)
+            last.attempts = attempt_files.add(last.attempts, ended, status)
     if record["ev"] == Event.REQUEUE and record["was"] in FINAL:
         last.requeued = True
     last.door = record.get("from", last.door)

@@ -60,6 +60,8 @@ class Lost:
     cause: Cause
     text: str = "the attempt was lost"
     lease: LeaseFields | None = None  # under which it was made
+    log: list[int | None] | None = None  # where its part of the log begins and ends
+    started: float | None = None  # epoch seconds
 
 
 def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
@@ -92,6 +94,10 @@ def recover(spool: Spool, msg_id: str, unclaimed: bool, lost: Lost) -> None:
     }
     if rule is not None:
         facts["tries"] = most
+    if lost.log is not None or (size := spool.log_size(msg_id)) > 0:
+        facts["log"] = lost.log or [None, size]
+    if lost.started is not None:
+        facts["started"] = lost.started
     _log.warning(
         "an attempt was lost; %s: %s",
         "RQ moves the message to err" if over else "RQ runs the message again",

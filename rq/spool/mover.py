@@ -17,7 +17,7 @@ from rq import beneath, durable
 from rq.layout import MSG, STATUS, QueueDir, folder
 from rq.logs import fields
 from rq.message import Message
-from rq.spool import folders, result_folders
+from rq.spool import attempt_files, folders, result_folders
 from rq.spool.entry import Entry
 from rq.spool.gone import Gone
 from rq.states import State
@@ -57,7 +57,7 @@ class Mover:
             self._make(msg_id, entry)
         else:
             remembered = self._bring(msg_id, entry, spare)
-        entry.body = entry.status = entry.at_new = entry.results = None
+        entry.body = entry.status = entry.at_new = entry.results = entry.attempts = None
         entry.at = entry.state
         return remembered
 
@@ -95,6 +95,8 @@ class Mover:
             durable.write_new(f"{path}/{MSG}", entry.body, self._dir_fd)
         if entry.status is not None:
             durable.write_new(f"{path}/{STATUS}", entry.status, self._dir_fd)
+        if entry.attempts is not None:
+            attempt_files.write(path, entry.attempts, False, self._dir_fd)
 
     def _bring(self, msg_id: str, entry: Entry, spare: Message | None) -> bool:
         """Write what changed into a folder and move it where it belongs."""
@@ -119,6 +121,8 @@ class Mover:
     def _carry(self, msg_id: str, entry: Entry, here: str, there: str) -> None:
         if entry.results is not None:
             result_folders.bring(here, *entry.results, self._dir_fd)
+        if entry.attempts is not None:
+            attempt_files.write(here, entry.attempts, entry.written, self._dir_fd)
         if entry.body is None or entry.status is None:
             self._write(entry, here, rests=here == there)
         else:

@@ -30,6 +30,10 @@ class Facts(TypedDict, total=False):
     max_rss: int | None  # KiB
     created_us: int
     batch: str
+    pid: int
+    started: float  # epoch seconds, where it is not `run_us` before its end
+    worker: int  # the slot of the long-lived worker that had it
+    log: list[int | None]  # where its part of the log begins and ends; None: unknown
 
 
 class OutEntry(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -164,7 +164,7 @@ class _Recovery:
                 entry = self._enter(msg_id, fold, at, door)
                 entry.state = State.RUN
                 self._spool.counts.moved(State.NOWHERE, State.RUN)
-                self._recover(msg_id, fold.event != Event.CLAIM)
+                self._recover(msg_id, fold.event != Event.CLAIM, _claimed_at(fold))
             case _:
                 self._enter_settling(msg_id, fold, at, door)
 
@@ -294,10 +294,19 @@ class _Recovery:
             entry.attempt = max(entry.attempt, attempt)
         self._recover(msg_id, attempt is None)
 
-    def _recover(self, msg_id: str, unclaimed: bool) -> None:
+    def _recover(
+        self, msg_id: str, unclaimed: bool, started: float | None = None
+    ) -> None:
         """run → que, counted; or err past the limit."""
         if msg_id not in self._stay:
-            lost_attempts.recover(self._spool, msg_id, unclaimed, self._lost)
+            lost = replace(self._lost, started=started)
+            lost_attempts.recover(self._spool, msg_id, unclaimed, lost)
+
+
+def _claimed_at(fold: Fold) -> float | None:
+    """Return when an attempt was claimed that was lost; None: that is not known."""
+    line = fold.record
+    return line["ts"] / 1e6 if line["ev"] == Event.CLAIM else None
 
 
 def read_due(spool: Spool, msg_id: str, entry: Entry) -> None:
@@ -342,6 +351,7 @@ def _entry_of(fold: Fold, at: State | None, door: str | None) -> Entry:
         entry.results = record["attempt"], tuple(record["results"])
     if fold.attempt_line is not None:
         entry.status = status_file(fold.attempt_line)
+        entry.attempts = fold.attempts
     return entry
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -29,6 +30,12 @@ def _is_time(value: object) -> bool:
     return 0 <= value <= LATEST
 
 
+def _is_part(value: object) -> bool:
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return all(at is None or _is_number(at) for at in value)
+
+
 def _is_lease(value: object) -> bool:
     if not isinstance(value, dict) or not value.keys() <= _OF_LEASE:
         return False
@@ -49,9 +56,19 @@ STATUS_FIELDS: dict[str, Callable[[object], bool]] = {
     "outcome": _is_text,
     "tries": is_whole,
     "batch": _is_text,
+    "pid": _is_number,
+    "worker": _is_number,
+    "log": _is_part,
+    "started": _is_time,
     "lease": _is_lease,
 }
-_FILE = {"job_status": _is_text, **STATUS_FIELDS, "finished": _is_time}
+_FILE = {
+    "job_status": _is_text,
+    **STATUS_FIELDS,
+    "host": _is_text,
+    "finished": _is_time,
+}
+_HOST = os.uname().nodename
 
 
 def status_file(record: Record) -> bytes:
@@ -61,7 +78,11 @@ def status_file(record: Record) -> bytes:
         value = record.get(name)
         if value is not None:
             status[name] = value
-    status["finished"] = record["ts"] / 1e6
+    if "pid" in status:
+        status["host"] = _HOST
+    ended = status["finished"] = record["ts"] / 1e6
+    if "run_us" in record:
+        status["started"] = round(ended - record["run_us"] / 1e6, 6)
     return to_keep(status)
 
 

@@ -51,7 +51,7 @@ MESSAGE = {one.name for one in fields(Message)} - GROUPED | {"hold", *PARAMS, *L
             "files",
             "The file status",
             "field",
-            {"job_status", "finished", *status.STATUS_FIELDS},
+            {"job_status", "host", "finished", *status.STATUS_FIELDS},
         ),
     ],
 )

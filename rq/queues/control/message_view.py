@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import cast
 
@@ -19,6 +20,7 @@ from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
 from rq.replies import (
     AttachmentView,
+    AttemptsView,
     BatchView,
     MessageView,
     NextAttempt,
@@ -26,6 +28,7 @@ from rq.replies import (
     Standing,
     StoryView,
 )
+from rq.spool import attempts_kept
 from rq.states import State
 from rq.wording import duration
 
@@ -106,6 +109,18 @@ def _next_attempt(view: MessageView) -> NextAttempt | None:
     return next_attempt.of(view["result"], count, max_count, view["due"])
 
 
+def attempts(owner: Owner, msg_id: str) -> AttemptsView:
+    """Return what is kept of the attempts on a message, with the one that runs."""
+    spool, attempt = owner.spool, owner.attempts.of(msg_id)
+    state = spool.state_of(msg_id)
+    with contextlib.suppress(OSError):
+        spool.settle(msg_id)
+    at_work = attempt is not None or owner.leases.of(msg_id) is not None
+    running = _result(owner, msg_id, attempt) if at_work else None
+    path = spool.place(msg_id) or folder(state, msg_id)
+    return attempts_kept.listed(path, spool.dir_fd, running)
+
+
 def _sent_fields(message: Message) -> JsonObject:
     """Return the fields of a message, but those by which RQ says how it stands: a sender
     may not say it."""
@@ -155,6 +170,7 @@ def _result(owner: Owner, msg_id: str, attempt: Attempt | None) -> Result:
         "attempt": attempt.message.attempt,
         "pid": attempt.script.pid,
         "started": attempt.work.began_at,
+        **({} if (log := attempt.work.log.part) is None else {"log": log}),
         **({} if batch is None else batch_fields(batch)),
     }
 
@@ -166,6 +182,7 @@ def _result_of(owner: Owner, lease: Lease) -> Result:
         "job_status": lease.text,
         "attempt": lease.held.attempt,
         "started": lease.held.since,
+        **({} if lease.logged is None else {"log": [lease.held.base, None]}),
         "lease": {
             "hash": lease.held.token,
             "by": lease.by,

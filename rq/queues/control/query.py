@@ -28,6 +28,7 @@ from rq.queues.control.command import (
 from rq.queues.maintenance.retention import Retention
 from rq.queues.owner.owner import Owner
 from rq.replies import (
+    AttemptsView,
     Checked,
     Counts,
     Detail,
@@ -62,6 +63,12 @@ def get_message(ctx: Context, arg: bytes) -> Ok[MessageView]:
         return "ok", message_view.message(ctx.owner, msg_id)
     except Torn as error:
         raise Torn(f"msg couldn't be read: {error.reason}") from None
+
+
+def get_attempts(ctx: Context, arg: bytes) -> Ok[AttemptsView]:
+    """Answer what is kept of the attempts on a message."""
+    _, msg_id = with_id(arg)
+    return "ok", message_view.attempts(ctx.owner, msg_id)
 
 
 def get_message_state(ctx: Context, arg: bytes) -> Ok[str]:
@@ -200,6 +207,7 @@ COMMANDS: dict[str, Command] = {
     "mind": Command(mind, Role.ADMIN, always=True, own=True),
     "wake": Command(wake, Role.PRODUCER, always=True),
     "get_message": Command(get_message, Role.VIEWER),
+    "get_attempts": Command(get_attempts, Role.VIEWER),
     "get_message_state": Command(get_message_state, Role.VIEWER),
     "get_message_status": Command(get_message_status, Role.VIEWER),
     "num_messages": Command(num_messages, Role.VIEWER),

@@ -92,7 +92,9 @@ class Ends:
         if ended.facts["exit"] is not None or ended.facts["signal"] is not None:
             how = ended.facts["signal"] or f"exit {ended.facts['exit']}"
         wanted = ended.decided.event not in WELL and lease.started
-        self._output.end(lease, how, ended.facts["run_us"] / 1e6, wanted)
+        part = self._output.end(lease, how, ended.facts["run_us"] / 1e6, wanted)
+        if part is not None:
+            ended.facts["log"] = part
         self._owner.leases.forget(lease)
         end.fire(self._owner, ended)
         if ended.decided.event not in WELL:
@@ -183,8 +185,10 @@ class Ends:
         """Take the message back, counted; into err past its limit."""
         owner, msg_id = self._owner, lease.msg_id
         took = time.time() - lease.held.since
-        self._output.end(lease, str(cause), took, wanted=False)
-        lost = lost_attempts.Lost(cause, text, _of_lease(lease, word))
+        part = self._output.end(lease, str(cause), took, wanted=False)
+        lost = lost_attempts.Lost(
+            cause, text, _of_lease(lease, word), part, lease.held.since
+        )
         lost_attempts.recover(owner.spool, msg_id, False, lost)
         self._owner.leases.forget(lease)
         self._results.drop(lease)

@@ -7,6 +7,7 @@ take what was answered, as it may of a script's log.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 
@@ -45,15 +46,20 @@ class Output:
             lease.logged = have + _written(fd, data, begin + have)
         return lease.logged
 
-    def end(self, lease: Lease, how: str, took: float, wanted: bool) -> None:
+    def end(
+        self, lease: Lease, how: str, took: float, wanted: bool
+    ) -> list[int | None] | None:
         """Write the last line of an attempt, if it has printed something, or if it is
-        `wanted`; what cannot be written is lost, as on a full disk."""
+        `wanted`; what cannot be written is lost, as on a full disk. Return where in the
+        log its part begins and ends; None: it has none."""
         with contextlib.suppress(OSError):
             if not wanted and not self._has_begun(lease):
-                return
+                return None
             with self._opened(lease) as (fd, begin):
                 last = f"{stdio.ended(0, how, took)}\n".encode()
-                _written(fd, last, begin + (lease.logged or 0))
+                at = begin + (lease.logged or 0)
+                return [lease.held.base, at + _written(fd, last, at)]
+        return None
 
     def _has_begun(self, lease: Lease) -> bool:
         if lease.logged is not None:
@@ -70,7 +76,8 @@ class Output:
         self._spool.settle(lease.msg_id)
         directory = self._spool.run_folders.open_work_dir(lease.msg_id)
         try:
-            fd, _ = stdio.open_log(directory, path, batch_dirs.set_aside)
+            aside = functools.partial(batch_dirs.set_aside, attempt=lease.held.attempt)
+            fd, _ = stdio.open_log(directory, path, aside)
         finally:
             os.close(directory)
         try:

@@ -128,7 +128,12 @@ def _facts(attempt: Attempt, decided: Outcome) -> Facts:
         "cpu_us": how.cpu_us,
         "max_rss": how.max_rss,
         "created_us": int(names.created(attempt.msg_id) * 1e6),
+        "pid": attempt.script.pid,
     }
+    if (part := attempt.work.log.part) is not None:
+        facts["log"] = part
+    if attempt.claim.worker is not None:
+        facts["worker"] = attempt.slot.number
     if decided.tries is not None:
         facts["tries"] = decided.tries
     return facts if batch_id is None else {**facts, "batch": batch_id}

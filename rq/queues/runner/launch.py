@@ -54,7 +54,7 @@ class Launcher:
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
         directory = self._opened(msg_id)
         attempt.stamp = owner.spool.run_folders.stamp(msg_id)
-        output = self.log(path, directory)
+        output = self.log(path, directory, attempt.message.attempt)
         make = functools.partial(
             Script,
             loop=owner.loop,
@@ -110,14 +110,15 @@ class Launcher:
             run_as=owner.identity.now,
         )
 
-    def log(self, path: str, directory: int) -> StdioLog:
-        """Begin the log of a script in an open directory, which it closes."""
+    def log(self, path: str, directory: int, attempt: int = 1) -> StdioLog:
+        """Begin the log of a script in an open directory, which it closes; `attempt` is
+        that of the message in whose folder it is."""
         return StdioLog(
             self._owner.spool.dir_fd,
             path,
             directory,
             self._file.path,
-            batch_dirs.set_aside,
+            functools.partial(batch_dirs.set_aside, attempt=attempt),
             self._ids,
         )
 
@@ -136,7 +137,7 @@ class Launcher:
             functools.partial(self._opened, msg_id),
             worker.pid,
             self._file.path,
-            batch_dirs.set_aside,
+            functools.partial(batch_dirs.set_aside, attempt=message.attempt),
             self._ids,
         )
         values = {**self._values(message, directory), **self.token(msg_id)}

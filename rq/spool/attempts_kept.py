@@ -1,0 +1,134 @@
+"""Reading what is kept of the attempts on a message, and where each lies in its logs;
+nothing here writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from rq import beneath
+from rq.layout import ATTEMPTS, JOB, STATUS, STDIO_LOG
+from rq.next_attempt import how
+from rq.replies import AttemptRow, AttemptsView, Result
+from rq.spool import attempt_files, folders
+from rq.spool.status import believed
+
+_FILE = re.compile(r"([1-9]\d{0,9})\.json", re.ASCII)
+_SET_ASIDE = re.compile(r"stdio\.([1-9]\d{0,9})\.log", re.ASCII)
+
+
+def listed(path: str, dir_fd: int, running: Result | None = None) -> AttemptsView:
+    """Return the attempts on the message in the folder `path`, the first one first;
+    `running` is the one that has not ended."""
+    found = _read(path, dir_fd)
+    if running is not None and "attempt" in running:
+        found[running["attempt"]] = running
+    last = max(found, default=0)
+    logs = logs_in(path, dir_fd)
+    rows: list[AttemptRow] = []
+    ends: dict[str, int] = {}
+    for number in sorted(found):
+        row = _row(number, found[number], logs, ends)
+        rows.append(row)
+    return {"attempts": rows, "left_out": max(0, last - len(rows))}
+
+
+def _read(path: str, dir_fd: int) -> dict[int, Result]:
+    """Return what is kept of each attempt; of an only one that went well its status."""
+    matches = map(_FILE.fullmatch, beneath.names(f"{path}/{ATTEMPTS}", dir_fd))
+    numbers = sorted(int(match[1]) for match in matches if match is not None)
+    last = numbers[-1] if numbers else 0
+    found: dict[int, Result] = {}
+    for number in numbers[:1] + numbers[1:][-attempt_files.NEWEST :]:
+        result = _believed(f"{path}/{ATTEMPTS}/{number}.json", dir_fd)
+        if result and not attempt_files.is_outlived(number, last):
+            found[number] = {**result, "attempt": number}
+    result = _believed(f"{path}/{STATUS}", dir_fd)
+    number = result.get("attempt", 0)
+    if "run_us" in result and number >= 1:
+        found.setdefault(number, result)
+    return found
+
+
+def _believed(path: str, dir_fd: int) -> Result:
+    try:
+        return believed(folders.read_json(path, dir_fd) or {})
+    except OSError:
+        return {}
+
+
+def _row(
+    number: int, result: Result, logs: Collection[str], ends: dict[str, int]
+) -> AttemptRow:
+    """Return a row of the list; `ends` is where in each log the attempt before ended."""
+    text = result.get("job_status", "")
+    row = cast("AttemptRow", {**result, "attempt": number, "text": text})
+    row["how"] = how(result) if "outcome" in result else "at work"
+    file = log_of(number, logs)
+    if file is None:
+        return row
+    part = result.get("log")
+    if part is not None:
+        begin, end = part
+        row["log"] = [ends.get(file, 0) if begin is None else begin, end]
+        row["log_file"] = file
+        ends[file] = end or 0
+    return row
+
+
+def logs_in(path: str, dir_fd: int) -> list[str]:
+    """Return the logs in the folder of a message."""
+    names = beneath.names(f"{path}/{JOB}", dir_fd)
+    return [name for name in names if name == STDIO_LOG or _SET_ASIDE.fullmatch(name)]
+
+
+def log_of(number: int, logs: Collection[str]) -> str | None:
+    """Return the log that tells of an attempt: one that was set aside has the number of
+    the last that it tells of.
+
+    >>> logs = ["stdio.3.log", "stdio.log", "stdio.4.log"]
+    >>> [log_of(n, logs) for n in (1, 3, 4, 5)]
+    ['stdio.3.log', 'stdio.3.log', 'stdio.4.log', 'stdio.log']
+    """
+    aside = [int(match[1]) for match in map(_SET_ASIDE.fullmatch, logs) if match]
+    after = [last for last in aside if last >= number]
+    if after:
+        return f"stdio.{min(after)}.log"
+    return STDIO_LOG if STDIO_LOG in logs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The bytes of a log that one attempt wrote."""
+
+    file: str
+    begin: int
+    end: int | None  # None: to the end of the file
+
+
+def part_of(rows: Sequence[Mapping[str, object]], number: int) -> Part | None:
+    """Return where the output of an attempt is; None: it has none, or is not kept."""
+    for row in rows:
+        log = row.get("log")
+        if row.get("attempt") == number and isinstance(log, list):
+            return Part(str(row["log_file"]), int(log[0] or 0), log[1])
+    return None
+
+
+def why_none(rows: Sequence[Mapping[str, object]], number: int) -> str:
+    """Return why there is no output of an attempt.
+
+    >>> why_none([{"attempt": 1}, {"attempt": 21}], 3)
+    'nothing is kept of attempt 3; those are 1, 21'
+    >>> why_none([{"attempt": 3}], 3), why_none([], 1)
+    ('attempt 3 has written nothing', 'there was no attempt yet')
+    """
+    numbers = [row["attempt"] for row in rows]
+    if not numbers:
+        return "there was no attempt yet"
+    if number in numbers:
+        return f"attempt {number} has written nothing"
+    kept = ", ".join(map(str, numbers))
+    return f"nothing is kept of attempt {number}; those are {kept}"
