@@ -83,11 +83,11 @@ def _print_attempt(
         raise BadInput(
             "--attempt prints a part of the log: say it without -f, --tail, --path"
         )
-    told = reader.attempts(queue, msg_id)["attempts"]
-    part = attempts_kept.part_of(told, args.attempt)
+    kept = reader.attempts(queue, msg_id)["attempts"]
+    part = attempts_kept.part_of(kept, args.attempt)
     state = _where(reader, queue, msg_id)
     if part is None or state is None:
-        raise NoSuchMessage(attempts_kept.why_none(told, args.attempt))
+        raise NoSuchMessage(attempts_kept.why_none(kept, args.attempt))
     inner = f"{JOB}/{part.file}"
     file = folders.file_of(reader.root.queue(queue), state, msg_id, inner)
     with terminal.output(raw=args.raw) as write:

@@ -23,17 +23,17 @@ def show(root: Root, words: list[str]) -> int:
     with owner.Reader(root) as reader:
         queue, msg_id = ids.resolve(reader, args.id)
         message = reader.message(queue, msg_id)
-        told = _attempts(reader, queue, message)
+        kept = _attempts(reader, queue, message)
         log = str(output.log_path(reader, queue, msg_id))
     if args.json:
-        term.print_json({**message, "log": log, "attempts": told["attempts"]})
+        term.print_json({**message, "log": log, "attempts": kept["attempts"]})
         return 0
     _print_story(message)
     pairs = [*_facts(message), *_result(message), ("log", log)]
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         print(f"  {name:<{width}}  {term.plain(value)}")
-    _print_attempts(told)
+    _print_attempts(kept)
     _print_attachments(message.get("_attachments") or {})
     return 0
 
@@ -45,9 +45,9 @@ def _attempts(reader: owner.Reader, queue: str, message: MessageView) -> Attempt
     return reader.attempts(queue, message["msg_id"])
 
 
-def _print_attempts(told: AttemptsView) -> None:
+def _print_attempts(kept: AttemptsView) -> None:
     """Tell of each attempt, when there was more than one."""
-    rows = told["attempts"]
+    rows = kept["attempts"]
     if len(rows) < 2:
         return
     print()
@@ -58,8 +58,8 @@ def _print_attempts(told: AttemptsView) -> None:
             for row in rows
         ],
     )
-    if told["left_out"]:
-        place.note(f"{told['left_out']} attempts between are not kept")
+    if kept["left_out"]:
+        place.note(f"{kept['left_out']} attempts between are not kept")
 
 
 def _moment(epoch: float | None) -> str:

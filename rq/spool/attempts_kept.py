@@ -22,15 +22,15 @@ _SET_ASIDE = re.compile(r"stdio\.([1-9]\d{0,9})\.log", re.ASCII)
 def listed(path: str, dir_fd: int, running: Result | None = None) -> AttemptsView:
     """Return the attempts on the message in the folder `path`, the first one first;
     `running` is the one that has not ended."""
-    found = _read(path, dir_fd)
+    results = _read(path, dir_fd)
     if running is not None and "attempt" in running:
-        found[running["attempt"]] = running
-    last = max(found, default=0)
+        results[running["attempt"]] = running
+    last = max(results, default=0)
     logs = logs_in(path, dir_fd)
     rows: list[AttemptRow] = []
     ends: dict[str, int] = {}
-    for number in sorted(found):
-        row = _row(number, found[number], logs, ends)
+    for number in sorted(results):
+        row = _row(number, results[number], logs, ends)
         rows.append(row)
     return {"attempts": rows, "left_out": max(0, last - len(rows))}
 
@@ -40,16 +40,16 @@ def _read(path: str, dir_fd: int) -> dict[int, Result]:
     matches = map(_FILE.fullmatch, beneath.names(f"{path}/{ATTEMPTS}", dir_fd))
     numbers = sorted(int(match[1]) for match in matches if match is not None)
     last = numbers[-1] if numbers else 0
-    found: dict[int, Result] = {}
+    results: dict[int, Result] = {}
     for number in numbers[:1] + numbers[1:][-attempt_files.NEWEST :]:
         result = _believed(f"{path}/{ATTEMPTS}/{number}.json", dir_fd)
         if result and not attempt_files.is_outlived(number, last):
-            found[number] = {**result, "attempt": number}
+            results[number] = {**result, "attempt": number}
     result = _believed(f"{path}/{STATUS}", dir_fd)
     number = result.get("attempt", 0)
     if "run_us" in result and number >= 1:
-        found.setdefault(number, result)
-    return found
+        results.setdefault(number, result)
+    return results
 
 
 def _believed(path: str, dir_fd: int) -> Result:

@@ -29,7 +29,7 @@ WRONG = {
     "truth for numbers": {name: True for name in WHOLE if isinstance(WHOLE[name], int)},
     "below nothing": {name: -1 for name in WHOLE if isinstance(WHOLE[name], int)},
     "beyond all": {"attempt": 2**31, "count": 2**31, "run_us": 2**63, "finished": 1e99},
-    "facts of no file": {"waiting": "x", "held": "x", "pid": 1},
+    "facts of no file": {"waiting": "x", "held": "x", "messages": 1},
     "not an object": [],
 }
 
