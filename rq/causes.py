@@ -52,6 +52,9 @@ class Cause(StrEnum):
     LEASE_ENDED = "lease_ended"
     NOT_TAKEN = "not_taken"
     RELEASED = "released"
+    JOINED = "joined"
+    REPLACED = "replaced"
+    NOT_UNIQUE = "not_unique"
     OPERATOR = "operator"
     REFUSED = "refused"
 
@@ -255,6 +258,21 @@ STORIES: dict[Cause, Story] = {
         "Attempt {attempt} was given back and it waits for the next.",
         "Its worker did not end it: {text}",
         "Nothing; it runs again by itself.",
+    ),
+    Cause.JOINED: Story(
+        "It joined an equal message and did not run itself.",
+        "The queue takes one of equal messages (unique): {text} stands for it.",
+        "Nothing; look at that message.",
+    ),
+    Cause.REPLACED: Story(
+        "It was removed before it ran.",
+        "A newer message took its place (unique): {text}.",
+        "Nothing; look at that message.",
+    ),
+    Cause.NOT_UNIQUE: Story(
+        "It came by new/ and ended in err at once.",
+        "The queue takes one of equal messages (unique): {text}",
+        "`rq retry {id}` when that one has ended; nothing was removed.",
     ),
     Cause.OPERATOR: Story(
         "It waits to run again.",

@@ -16,6 +16,7 @@ RQError                 internal: RQ itself failed
 ├── WrongState          the message is not where the request needs it
 │   ├── AlreadyCommitted
 │   ├── TooLate         the deadline of the message has passed
+│   ├── NotUnique       an equal message stands in the way of one
 │   ├── Changed         the message is no longer as whoever asks has seen it
 │   ├── NotWhole        an attachment is not what was sent
 │   ├── LeaseOver       a token is no longer the attempt on its message
@@ -129,6 +130,16 @@ class WrongState(RQError):
 
 class TooLate(WrongState):
     """The deadline of a message has passed: it is not started any more."""
+
+
+class NotUnique(WrongState):
+    """An equal message stands in the way of one."""
+
+    kind = Kind.NOT_UNIQUE
+
+    def __init__(self, text: str, msg_id: str = "") -> None:
+        super().__init__(text)
+        self.msg_id = msg_id  # of the one that stands; "": the text tells it
 
 
 class Changed(WrongState):

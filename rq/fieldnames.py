@@ -40,6 +40,7 @@ SAID_BY_SENDERS = frozenset(
         "count",
         "max_count",
         "src",
+        "unique_key",
         "post_run_webhook",
         "priority",
         "orig_msg_id",
@@ -65,7 +66,6 @@ RESERVED = frozenset(
         "after",
         "key",
         "retry",
-        "unique",
     }
 )
 _OTHERS: Mapping[str, tuple[str, ...]] = {  # our name: what other queues call it
@@ -100,7 +100,7 @@ _OTHERS: Mapping[str, tuple[str, ...]] = {  # our name: what other queues call i
     "priority": ("prio",),
     "retry": ("backoff", "retry_delay", "retry_wait"),
     "timeout": ("job_timeout", "reserve_for", "time_limit", "ttr"),
-    "unique": ("unique_for", "unique_key"),
+    "unique_key": ("unique", "unique_for"),
     "after": ("depends_on",),
 }
 _SHORTEST = 5  # characters of a field that a name one edit away is taken for
@@ -114,6 +114,7 @@ _MEANS = {
     "deadline": "say deadline, the epoch seconds after which it is not started",
     "timeout": "say timeout, the seconds after which its script is ended",
     "priority": "say priority, 0 to 9: among those that are due 9 runs first",
+    "unique_key": "say unique_key, a text that equal messages have in common",
     "_key": "say _key, which names the request and is remembered for seven days",
 }
 

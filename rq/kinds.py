@@ -17,6 +17,7 @@ class Kind(StrEnum):
         "no_such_message"  # no message, transaction, debt or timer so called
     )
     WRONG_STATE = "wrong_state"  # it is not in the state that the request needs
+    NOT_UNIQUE = "not_unique"  # an equal message stands in its way
     CHANGED = "changed"  # it is no longer as whoever asks has seen it
     ALREADY_COMMITTED = "already_committed"  # so nothing can be attached any more
     LEASE_OVER = "lease_over"  # the token is no longer the attempt on its message

@@ -71,6 +71,7 @@ class Note(StrEnum):
 
     SENT = "sent"  # an entry of an outbox was delivered, or given up
     AGAIN = "again"  # one in doubt is tried again
+    JOIN = "join"  # who sent a message got the id of an equal one
     BULK = "bulk"  # one thing is done to many messages: begun, ended
     TXN = "txn"  # a transaction was opened, committed or aborted
     SUSPECT = "suspect"  # a sync failed: files since the checkpoint are in doubt

@@ -31,6 +31,7 @@ _TYPES: tuple[type[RQError], ...] = (
     errors.LeaseOver,
     errors.LeaseForgotten,
     errors.WrongOffset,
+    errors.NotUnique,
     errors.Changed,
     errors.AlreadyCommitted,
     errors.NotWhole,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
 from rq import limits, moments
-from rq.config import notices, retries, starts
+from rq.config import notices, retries, starts, unique
 from rq.config.settings import (
     EXIT,
     LEASE_SECONDS,
@@ -179,6 +179,19 @@ def _batch(value: object) -> dict[str, object]:
     }
 
 
+def _unique(value: object) -> dict[str, object]:
+    return unique.unique(value, _param_numbers, _window)
+
+
+def _window(value: object) -> float:
+    if isinstance(value, str):
+        value = moments.duration(value.strip())
+    if not _is_number(value) or not 0 <= value <= unique.LONGEST:
+        days = unique.LONGEST // unique.DAY
+        raise ValueError(f"seconds: {value!r:.60} is not between 0 and {days} days")
+    return float(value)
+
+
 def _spark(value: object) -> dict[str, object]:
     """Return the setting `spark`: `master`, and `conf` with settings of Spark."""
     given = _object(value)
@@ -298,6 +311,7 @@ QUEUE: dict[str, Callable[[object], object]] = {
     "concurrency": starts.concurrency,
     "fair_params": _param_numbers,
     "rate": starts.rate,
+    "unique": _unique,
     "nice": _whole(-20, 19),
     "clone": _clone,
     "leave_children": _flag,

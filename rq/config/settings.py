@@ -134,6 +134,7 @@ class QueueConfig:
     # So many messages start in a time: `number`, `per` and `burst`.
     rate: Mapping[str, Any] = field(default_factory=dict)
     fair_params: tuple[int, ...] = ()  # messages take turns by their values
+    unique: Mapping[str, Any] = field(default_factory=dict)  # equal ones stand once
     nice: int = 19
     clone: str = "link"  # or "copy": attachments of clones are files of their own
     leave_children: bool = False  # processes that outlive their script are left alone

@@ -54,6 +54,7 @@ class Message:
     attempt: int = 0  # starts, of any kind
     priority: int = 0  # 0 to 9; among those that are due 9 runs first
     params: JsonObject = field(default_factory=dict)  # param1 … param4
+    unique_key: str | None = None  # what equal messages have in common
     post_run_webhook: tuple[str, ...] = ()
     orig_msg_id: str | None = None
     force_remote: bool = False
@@ -117,6 +118,7 @@ _OPTIONAL = (
     "src",
     "attempt",
     "priority",
+    "unique_key",
     "post_run_webhook",
     "orig_msg_id",
     "force_remote",
@@ -205,6 +207,7 @@ _CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
     "max_count": functools.partial(checks.whole, default=MAX_COUNT),
     "attempt": functools.partial(checks.whole, default=0),
     "priority": lambda fields, name: checks.priority(fields[name]),
+    "unique_key": checks.unique_key,
     "post_run_webhook": lambda fields, name: checks.urls(fields[name]),
     "orig_msg_id": checks.text,
     "force_remote": lambda fields, name: bool(fields[name]),

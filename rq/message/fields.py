@@ -15,6 +15,7 @@ from rq.nesting import Json, check_depth
 
 ENV_STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its NUL (MAX_ARG_STRLEN)
 WHY_LIMIT = 500  # characters of a reason that a person gives
+KEY_LIMIT = 200  # characters of a unique key
 LATEST = 32503680000  # the year 3000, in epoch seconds
 
 JsonObject = Mapping[str, Json]
@@ -169,6 +170,16 @@ def text(fields: JsonObject, name: str) -> str | None:
     if "\0" in value or len(value) > ENV_STRING_LIMIT // 8:
         raise BadMessage(f"{name} is too long or holds a NUL byte")
     return value
+
+
+def unique_key(fields: JsonObject, name: str) -> str | None:
+    """Return a text by which equal messages are known."""
+    value = fields.get(name)
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and len(value) <= KEY_LIMIT and value.isprintable():
+        return value
+    raise BadMessage(f"{name} is not 1 to {KEY_LIMIT} printable characters")
 
 
 def texts(fields: JsonObject, name: str) -> tuple[str, ...]:

@@ -260,6 +260,8 @@ class Housekeeping:
         await in_slices(spool.live(), discard, self.owner.wake)
         await idempotency.forget_removed(self.owner)
         await in_slices(spool.remembered_keys(), lambda key: spool.forget_key(key, now))
+        last = list(spool.uniques.last)
+        await in_slices(last, lambda key: self.owner.uniqueness.forget(key, now))
         spool.txns.forget(now)
         self.owner.wake()
 
@@ -283,6 +285,7 @@ def _keeper(owner: Owner) -> door.Keeper:
 
     return door.Keeper(
         spool=owner.spool,
+        stands_for=owner.stands_for,
         origin=owner.full_id(""),
         aside=functools.partial(owner.loop.run_in_executor, owner.pools.looks),
         take=take,

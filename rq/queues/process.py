@@ -32,6 +32,7 @@ from rq.queues.housekeeping import Housekeeping
 from rq.queues.leases.desk import Desk
 from rq.queues.loop import Loop
 from rq.queues.maintenance.checkpoints import Checkpoints
+from rq.queues.owner import uniqueness
 from rq.queues.owner.owner import Owner
 from rq.queues.owner.settings import Settings
 from rq.queues.runner import stop
@@ -233,6 +234,7 @@ def _serve(
             grace=settings.main.grace,
             owes=owes,
             retry=lambda: settings.queue.retry,
+            keys=uniqueness.keys(settings.queue),
         )
         loop = asyncio.new_event_loop()
         owner = Owner(opened, settings, loop, threads)

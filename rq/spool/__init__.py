@@ -11,6 +11,7 @@ owner. All else is the spool's own, or the queues'; contracts say which.
 """
 
 from rq.spool.leases import Held
+from rq.spool.memory import Accepted
 from rq.spool.recovery import counts_at_stop, open_spool, stopped_cleanly
 from rq.spool.recovery_apply import Opened
 from rq.spool.store import LAG_BYTES, LAG_MESSAGES, PREP_SECONDS, Spool
@@ -19,6 +20,7 @@ __all__ = [
     "LAG_BYTES",
     "LAG_MESSAGES",
     "PREP_SECONDS",
+    "Accepted",
     "Held",
     "Opened",
     "Spool",

@@ -15,6 +15,7 @@ from rq.spool.fold import Folded
 from rq.spool.record import NoteFields
 from rq.spool.store import Spool
 from rq.spool.transactions import Standing, Transaction
+from rq.spool.uniques import NO_KEY
 from rq.states import Event, Note, Role, State, next_state
 
 MOST = 40_000  # messages of a transaction
@@ -170,4 +171,20 @@ def _tell_of(
         chunk, now = ids[at : at + _AT_ONCE], int(spool.clock() * 1e6)
         said = {"ts": now, "queue": spool.queue.name, "ev": event, "txn": txn_id}
         more = {"state": target, "was": State.PREP, "msgs": chunk}
+        if event is Event.COMMIT and spool.uniques.windowed:
+            more["uniques"] = _accepted_keys(spool, chunk, now / 1e6)
         yield chunk, spool.journal.append({**said, **more})
+
+
+def _accepted_keys(spool: Spool, ids: list[str], now: float) -> list[str]:
+    """Return the unique keys of messages that are accepted, which count from now on."""
+    keys = [
+        spool.uniques.key_of(msg_id, spool.entries[msg_id], spool.read)
+        if msg_id in spool.entries
+        else NO_KEY
+        for msg_id in ids
+    ]
+    for msg_id, key in zip(ids, keys, strict=True):
+        if key:
+            spool.uniques.accepted(key, msg_id, now)
+    return keys

@@ -16,7 +16,7 @@ from typing import Any
 
 from rq import durable, names
 from rq.causes import Cause
-from rq.errors import BadInput
+from rq.errors import BadInput, NotUnique
 from rq.layout import ATTACH, folder
 from rq.logs import fields
 from rq.message import Message, from_request
@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 Aside = Callable[..., Awaitable[Any]]
 
 
+def _nobody(message: Message) -> None:
+    """Return who stands for a message of a queue without unique messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Keeper:
     """What the door needs of its owner."""
@@ -43,6 +47,8 @@ class Keeper:
     aside: Aside
     take: Callable[[Message], None]  # called with each message as it is accepted
     is_open: Callable[[], bool]  # asked before each: whether anything may come in
+    # Asked in the step in which a message is accepted: who stands for it; NotUnique.
+    stands_for: Callable[[Message], str | None] = _nobody
 
 
 @dataclass(slots=True)
@@ -169,10 +175,32 @@ def _take(keeper: Keeper, arrival: Arrival) -> None:
     spool = keeper.spool
     message = _message(keeper, arrival).with_(attachments=arrival.attachments)
     message.encode_new()  # BadMessage before anything remembers it
+    facts = _ended(keeper, message)
     with _at_door(spool, message.msg_id, arrival.name, message.due):
         source: More = {"via": "door", "from": arrival.name}
         spool.submit(message, **source)
-    keeper.take(message)
+    _go_on(keeper, message, facts)
+
+
+def _ended(keeper: Keeper, message: Message) -> Facts | None:
+    """Return how a message ends at once because an equal one stands; None: it waits as
+    any other. Nobody hears an answer here, so its folder tells."""
+    try:
+        stands = keeper.stands_for(message)
+    except NotUnique as error:
+        return {"cause": Cause.NOT_UNIQUE, "outcome": "err", "text": str(error)}
+    if stands is None:
+        return None
+    return {"cause": Cause.JOINED, "outcome": "done", "text": f"message {stands}"}
+
+
+def _go_on(keeper: Keeper, message: Message, facts: Facts | None) -> None:
+    """Let an accepted message wait, or end in the group that has accepted it."""
+    if facts is None:
+        keeper.take(message)
+        return
+    event = Event.FAIL if facts["outcome"] == "err" else Event.FINISH
+    keeper.spool.fire(message.msg_id, event, Role.QUEUE, facts=facts)
 
 
 @contextlib.contextmanager
@@ -206,11 +234,12 @@ async def _let_copy_in(keeper: Keeper, arrival: Arrival) -> bool:
         message.encode_new()
         if not keeper.is_open():
             raise OSError(None, "the queue accepts nothing any more")
+        facts = _ended(keeper, message)
     except Exception:
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise
     spool.submit(message, via="door", key=arrival.key)
-    keeper.take(message)
+    _go_on(keeper, message, facts)
     return True
 
 

@@ -40,6 +40,7 @@ class Entry:
         "since",
         "state",
         "status",
+        "unique",
         "written",
     )
 
@@ -65,6 +66,9 @@ class Entry:
         self.since = since  # epoch seconds: when it came into que
         self.key = key  # what coalescing compares
         self.rank = rank
+        self.unique: str | None = (
+            None  # its unique key; "": it has none; None: not known
+        )
         self.body: bytes | None = None
         self.status: bytes | None = None
         self.rider_of: str | None = None

@@ -84,6 +84,7 @@ class Events:
             _add_turn(record, due, rank)
         if more:
             _add_more(record, more)
+        unique = self._unique(record, entry, message)
         status, ended = entry.status, None
         if facts is not None:
             record.update(cast("Record", facts))
@@ -95,6 +96,7 @@ class Events:
         entry.body, entry.status, entry.due = body, status, due
         entry.attempts = attempt_files.add(entry.attempts, ended, status)
         entry.count, entry.attempt = record["count"], record["attempt"]
+        self._follow_key(record, entry, source, unique)
         if message is not None:
             entry.said, entry.rank = seq, rank
             entry.held = message.held is not None
@@ -106,6 +108,34 @@ class Events:
             self._remember(record, now, entry)
         self.changed(msg_id, entry, source, target)
         return record
+
+    def _unique(
+        self, record: Record, entry: Entry, message: Message | None
+    ) -> str | None:
+        """Return the unique key of a message; say it where a start could not find it
+        out: who was accepted may have ended by then."""
+        uniques = self._memory.uniques
+        if not uniques.on:
+            return None
+        is_new = message is not None and record["state"] in (State.PREP, State.QUE)
+        unique = uniques.key(message) if message and is_new else entry.unique
+        withdrawn = record["ev"] == Event.DISCARD and record["was"] == State.QUE
+        if uniques.windowed and unique and (withdrawn or record["ev"] == Event.COMMIT):
+            record["unique"] = unique
+        return unique
+
+    def _follow_key(
+        self, record: Record, entry: Entry, source: State, unique: str | None
+    ) -> None:
+        """Let a message have the unique key that its line was written with."""
+        if unique == entry.unique and "unique" not in record:
+            return
+        uniques, msg_id = self._memory.uniques, record["msg"]
+        if entry.unique and entry.unique != unique:
+            uniques.moved(entry.unique, msg_id, source, State.NOWHERE)
+        entry.unique = unique
+        if "unique" in record and record["ev"] == Event.COMMIT:
+            uniques.accepted(record["unique"], msg_id, record["ts"] / 1e6)
 
     def _entry(self, msg_id: str, event: Event) -> tuple[Entry, State]:
         entry = self._memory.entries.get(msg_id)
@@ -166,6 +196,8 @@ class Events:
         if source is State.RUN and self._memory.leases:
             self._memory.leases.pop(msg_id, None)
         self._memory.counts.moved(source, target)
+        if entry.unique:
+            self._memory.uniques.moved(entry.unique, msg_id, source, target)
         self.tell(msg_id, source)
         self._memory.entries[msg_id] = entry
         self._lagging.add(msg_id, entry)
@@ -184,6 +216,9 @@ class Events:
             entry.written = False
         for msg_id in ids if self.watches else ():
             self.tell(msg_id, source)
+        for msg_id, entry in zip(ids, entries, strict=True):
+            if entry.unique:
+                self._memory.uniques.moved(entry.unique, msg_id, source, target)
         self._lagging.add_all(ids, entries)
         self._memory.counts.moved(source, target, len(ids))
 
@@ -245,6 +280,15 @@ class Events:
         except FileNotFoundError:
             return False
         return True
+
+    def join(self, msg_id: str, key: str, body: str) -> None:
+        """Remember that what was sent under a key has joined a message: nothing new was
+        made, and who asks again gets the same answer, whatever becomes of that one."""
+        said: NoteFields = {"msg": msg_id, "key": key}
+        if body:
+            said["body"] = body
+        line = self.note(Note.JOIN, **said)
+        self._memory.keys[key] = Accepted(msg_id, line["ts"] / 1e6, body, True)
 
     def note(self, note: Note, **more: Unpack[NoteFields]) -> Record:
         """Write a line that changes no state of its own; return it."""

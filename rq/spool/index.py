@@ -23,6 +23,7 @@ from rq.spool.leases import EndedLeases
 from rq.spool.memory import NO_RANKS, Accepted, Ranks
 from rq.spool.store import Spool
 from rq.spool.transactions import Transaction, Transactions
+from rq.spool.uniques import Last, Uniques
 from rq.states import State
 
 VERSION = 1
@@ -45,6 +46,8 @@ class _More(TypedDict, total=False):
     txns: list[list[Any]]
     ended: list[list[Any]]
     held: list[str]
+    uniques: dict[str, str]
+    last: dict[str, tuple[str, float]]
 
 
 @dataclass(slots=True)
@@ -58,6 +61,11 @@ class Index:
     txns: list[list[Any]] = field(default_factory=list)
     ended: list[list[Any]] = field(default_factory=list)  # leases
     held: set[str] = field(default_factory=set)
+    uniques: dict[str, str] = field(default_factory=dict)  # unique keys of entries
+    last: dict[str, Last] = field(default_factory=dict)  # by unique key: who came last
+    unique: tuple[int, ...] | None = (
+        None  # the params of unique keys; None: no such keys
+    )
     compares: tuple[int, ...] = ()  # the params that its entries' keys are made of
     ranks: Ranks = NO_RANKS  # the params that their ranks are made of
 
@@ -87,7 +95,10 @@ def _headed(first: bytes) -> Index | None:
     compares = tuple(head.get("compares", ()))
     key, fair = head.get("ranks", NO_RANKS)
     ranks = tuple(key), tuple(fair)
-    return Index(head["journal"], int(head["seq"]), compares=compares, ranks=ranks)
+    index = Index(head["journal"], int(head["seq"]), compares=compares, ranks=ranks)
+    if (unique := head.get("unique")) is not None:
+        index.unique = tuple(unique)
+    return index
 
 
 def _read_lines(lines: Iterator[bytes]) -> Index | None:
@@ -111,14 +122,13 @@ def _take_line(index: Index, line: list[_Row] | _More) -> None:
             values = tuple(row[1:])
             rest = (None,) * (_INDEXED - len(values))
             index.entries[row[0]] = cast("Indexed", (*values, *rest))
-    elif "keys" in line:
-        index.keys.update((k, Accepted(*v)) for k, v in line["keys"].items())
-    elif "txns" in line:
-        index.txns += line["txns"]
-    elif "ended" in line:
-        index.ended += line["ended"]
-    elif "held" in line:
-        index.held.update(line["held"])
+        return
+    index.keys.update((k, Accepted(*v)) for k, v in line.get("keys", {}).items())
+    index.last.update((k, Last(*v)) for k, v in line.get("last", {}).items())
+    index.txns += line.get("txns", ())
+    index.ended += line.get("ended", ())
+    index.held.update(line.get("held", ()))
+    index.uniques.update(line.get("uniques", {}))
 
 
 def lines(
@@ -130,12 +140,15 @@ def lines(
     compares: Sequence[int] = (),
     ended: EndedLeases | None = None,
     ranks: Ranks = NO_RANKS,
+    uniques: Uniques | None = None,
 ) -> Iterator[bytes]:
     """Give the lines of an index, which may be written slowly. An entry that changes
     meanwhile may be old or new in it: recovery folds the events after `seq` over it."""
     crc = 0
     head = {"compares": list(compares), "ranks": ranks}
-    for value in _values(journal, seq, entries, keys, txns, head, ended):
+    if uniques is not None and uniques.on:
+        head["unique"] = list(uniques.compares or ())
+    for value in _values(journal, seq, entries, keys, txns, head, ended, uniques):
         text = orjson.dumps(value) + b"\n"
         crc = crc32(text, crc)
         yield text
@@ -154,6 +167,7 @@ def lines_of(spool: Spool) -> Iterator[bytes]:
         spool.compares,
         spool.ended_leases,
         spool.ranks,
+        spool.uniques,
     )
 
 
@@ -165,6 +179,7 @@ def _values(
     txns: Transactions,
     head: Mapping[str, object],
     ended: EndedLeases | None = None,
+    uniques: Uniques | None = None,
 ) -> Iterator[object]:
     yield {"version": VERSION, "journal": journal, "seq": seq, **head}
     ids = list(entries)
@@ -173,13 +188,28 @@ def _values(
         yield _chunk(entries, chunk)
         if held := [i for i in chunk if (e := entries.get(i)) is not None and e.held]:
             yield {"held": held}
+        if uniques is not None and uniques.on:
+            yield {"uniques": _unique_keys(entries, chunk)}
     names = list(keys)
     for at in range(0, len(names), _CHUNK):
         some = names[at : at + _CHUNK]
-        yield {"keys": {key: list(keys[key]) for key in some if key in keys}}
+        yield {"keys": {key: keys[key].to_json() for key in some if key in keys}}
+    yield from _last_lines(uniques.last if uniques is not None else {})
     for rows in ended.rows(_CHUNK) if ended is not None else ():
         yield {"ended": rows}
     yield from _txn_lines(list(txns.by_id.values()))
+
+
+def _unique_keys(entries: Mapping[str, Entry], ids: list[str]) -> dict[str, str]:
+    there = ((msg_id, entries.get(msg_id)) for msg_id in ids)
+    return {i: e.unique for i, e in there if e is not None and e.unique is not None}
+
+
+def _last_lines(last: Mapping[str, Last]) -> Iterator[object]:
+    names = list(last)
+    for at in range(0, len(names), _CHUNK):
+        chunk = names[at : at + _CHUNK]
+        yield {"last": {key: list(last[key]) for key in chunk if key in last}}
 
 
 def _txn_lines(txns: list[Transaction]) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from rq.spool.news import News
 from rq.spool.outbox import Outbox
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
+from rq.spool.uniques import Uniques
 from rq.states import State
 
 KEY_SECONDS = 7 * 86400.0
@@ -31,6 +32,12 @@ class Accepted(NamedTuple):
     msg_id: str
     at: float  # epoch seconds
     body: str = ""  # digest of what was sent; "": not known
+    joined: bool = False  # the message was there before: nothing new was made
+
+    def to_json(self) -> list[str | float | bool]:
+        """Return its row in the index, which most need not tell that they joined."""
+        joined = [True] if self.joined else []
+        return [self.msg_id, self.at, self.body, *joined]
 
 
 def key_seconds(key: str) -> float:
@@ -51,6 +58,7 @@ class Memory:
     ended_leases: EndedLeases = field(default_factory=EndedLeases)
     bulks: Bulks = field(default_factory=Bulks)
     news: News = field(default_factory=News)
+    uniques: Uniques = field(default_factory=Uniques)
     compares: tuple[int, ...] = ()  # params that keys of entries are made of
     ranks: Ranks = NO_RANKS
     adopted: float = 0.0  # since when its messages are ours: epoch seconds

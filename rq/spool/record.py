@@ -76,6 +76,7 @@ class More(_From, total=False):
     lease: LeaseFields
     key: str  # under which it was accepted
     body: str  # with a key: the digest of what was sent
+    unique: str  # the key under which no equal message is accepted for a while
     via: str  # "door", with `from`: its name in new/
     txn: str
     riders: list[str]  # which end with it
@@ -99,6 +100,9 @@ class Word(TypedDict, total=False):
 class NoteFields(_Is, Word, total=False):
     """Fields of a line that changes no state of its own."""
 
+    msg: str  # that stands for what was sent …
+    key: str  # … under this
+    body: str
     txn: str
     ttl: float
     name: str  # the key of a transaction
@@ -138,6 +142,8 @@ class Record(Line, Facts, _From, _Is, total=False):
     lease: LeaseFields
     key: str
     body: str
+    unique: str
+    uniques: list[str]  # of `msgs`, in their order; "": of one that has no key
     via: str
     txn: str
     riders: list[str]

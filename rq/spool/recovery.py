@@ -41,6 +41,7 @@ from rq.spool.news import Owes, owes_nothing
 from rq.spool.recovery_apply import Opened, apply
 from rq.spool.recovery_scan import Scan, scan_queue, was_clean
 from rq.spool.store import Rule, Spool
+from rq.spool.uniques import Keys, Uniques
 from rq.states import HASHED, State
 
 QUE_BYTES = 8 * 1024 * 1024  # of an empty directory que/
@@ -78,10 +79,12 @@ def open_spool(
     grace: float = 10.0,
     owes: Owes = owes_nothing,
     retry: Rule = lambda: None,
+    keys: Keys | None = None,
 ) -> Opened:
     """Take the lock of a queue and recover it; `owes` tells what messages owe others
-    whose attempts were lost once too often, `retry` when lost ones are made again. `grace` is how many seconds processes that
-    an earlier owner left have for their end.
+    whose attempts were lost once too often, `retry` when lost ones are made again.
+    `grace` is how many seconds processes that an earlier owner left have for their end.
+    `keys` makes unique keys.
 
     Busy: another process owns it. Damaged: its journal cannot be believed.
     """
@@ -93,7 +96,8 @@ def open_spool(
         )
     dir_fd = os.open(queue.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return _Opening(queue, lock, dir_fd, threads, clock, owes, retry).open(grace)
+        opening = _Opening(queue, lock, dir_fd, threads, clock, owes, retry, keys)
+        return opening.open(grace)
     except BaseException:
         os.close(dir_fd)
         os.close(lock)
@@ -119,6 +123,7 @@ class _Opening:
     clock: Callable[[], float]
     owes: Owes
     retry: Rule
+    keys: Keys | None
 
     def open(self, grace: float) -> Opened:
         """Recover the queue, or show what recovery would do."""
@@ -177,6 +182,7 @@ class _Opening:
             owes=self.owes,
             retry=self.retry,
         )
+        spool.uniques.keys = self.keys
         prefix = lease_holders.prefix_of(self.queue, journal.journal_id)
         trusted = why is None and _is_same_boot(scan) and not scan.folded.suspect
         return Opened(spool, self.lock, prefix, was_clean(scan), trusted, restored=why)
@@ -243,6 +249,7 @@ def _memory(scan: Scan, adopted: float) -> Memory:
         ended_leases=scan.ended_leases,
         bulks=scan.bulks,
         news=scan.news,
+        uniques=Uniques(scan.accepted, scan.index.unique if scan.index else None),
         owed=outbox.Outbox(_owed(scan)),
         compares=scan.index.compares if scan.index else (),
         ranks=scan.index.ranks if scan.index else NO_RANKS,

@@ -282,6 +282,7 @@ class _Recovery:
         if indexed is not None:
             entry.due, entry.seq, entry.count, entry.attempt, entry.since = indexed[:5]
             entry.rank = from_json(indexed[6])
+            entry.unique = index.uniques.get(msg_id) if index else None
         held = self._scan.leases.get(msg_id)
         if held is not None:
             if indexed is None:

@@ -23,7 +23,8 @@ from rq.spool.memory import Accepted
 from rq.spool.news import News
 from rq.spool.record import Record
 from rq.spool.transactions import Transactions
-from rq.states import Event, State
+from rq.spool.uniques import Last
+from rq.states import Event, Note, State
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Scan:
     checkpoint: checkpoint.Checkpoint | None
     index: index.Index | None
     keys: dict[str, Accepted]  # of deliveries: message, time
+    accepted: dict[str, Last]  # by unique key: who was accepted last
     txns: Transactions
     ended_leases: EndedLeases
     bulks: Bulks
@@ -69,7 +71,8 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
     keys = dict(start.keys) if start else {}
     txns = Transactions(start.txns if start else ())
     ended = EndedLeases(start.ended if start else ())
-    past = _Past(keys, txns, ended)
+    last = dict(start.last) if start else {}
+    past = _Past(keys, txns, ended, last)
     if start is None:
         for event in _history(queue):
             past.take(event)
@@ -87,6 +90,7 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
         checkpoint=point,
         index=start,
         keys=keys,
+        accepted=last,
         txns=txns,
         ended_leases=ended,
         bulks=bulks,
@@ -164,14 +168,31 @@ class _Past:
     keys: dict[str, Accepted]  # of deliveries: message, time
     txns: Transactions
     ended: EndedLeases
+    last: dict[str, Last]  # by unique key: who was accepted last
 
     def take(self, event: Record) -> None:
         """Remember what an event tells."""
         self.txns.take(event)
         self.ended.take(event)
+        at = event["ts"] / 1e6
         if "key" in event:
-            at, body = event["ts"] / 1e6, event.get("body", "")
-            self.keys[event["key"]] = Accepted(event["msg"], at, body)
+            body, joined = event.get("body", ""), event["ev"] == Note.JOIN
+            self.keys[event["key"]] = Accepted(event["msg"], at, body, joined)
+        if "unique" in event:
+            self._take_unique(event["unique"], event["msg"], event["ev"], at)
+        for key, msg_id in zip(
+            event.get("uniques", ()), event.get("msgs", ()), strict=False
+        ):
+            self._take_unique(key, msg_id, event["ev"], at)
+
+    def _take_unique(self, key: str, msg_id: str, event: str, at: float) -> None:
+        """Remember who was accepted last under a unique key."""
+        last = self.last.get(key)
+        if event == Event.COMMIT:
+            if key:
+                self.last[key] = Last(msg_id, at)
+        elif last is not None and last.msg_id == msg_id:  # removed before it ran
+            del self.last[key]
 
 
 def _history(queue: QueueDir) -> Iterator[Record]:
@@ -220,6 +241,7 @@ def _freshen(old: index.Index, record: Record) -> None:
     old.held.discard(msg_id)
     if record["state"] == State.QUE and _is_held(record.get("message")):
         old.held.add(msg_id)
+    old.uniques.pop(msg_id, None)
     if record["state"] == State.QUE:
         before = old.entries.get(msg_id)
         arrival = before if record["ev"] == Event.RESCHEDULE else None

@@ -26,6 +26,7 @@ def take_from_index(spool: Spool, index: Index | None, msg_id: str) -> bool:
     rank = from_json(values)
     entry = Entry(State.QUE, State.QUE, due, seq, count, attempt, since, key, rank)
     entry.held = index is not None and msg_id in index.held
+    entry.unique = None if index is None else index.uniques.get(msg_id)
     spool.entries[msg_id] = entry
     spool.counts.moved(State.NOWHERE, State.QUE)
     return True

@@ -80,6 +80,7 @@ class Spool:
         self.txns = memory.txns
         self.bulks = memory.bulks
         self.news = memory.news
+        self.uniques = memory.uniques
         self.leases = memory.leases
         self.ended_leases = memory.ended_leases
         self.compares = memory.compares
@@ -105,6 +106,7 @@ class Spool:
         # Its parts answer these themselves: a call in between would cost at each event.
         self.fire, self.note, self.expire = events.fire, events.note, events.expire
         self.tell_people = events.tell_people
+        self.join = events.join
         self.find, self.state_of, self.free_id = (
             reader.find,
             reader.state_of,

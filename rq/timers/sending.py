@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 
 from rq import client, names
-from rq.errors import Refused, RQError, Unreachable
+from rq.errors import NotUnique, Refused, RQError, Unreachable
 from rq.kinds import Kind
 from rq.layout import Root
 from rq.timers import outcomes
@@ -107,6 +107,8 @@ class Sending:
         in_doubt = self._past(timer).begun is not None
         try:
             result = await self._fired(timer, now)
+        except NotUnique as error:
+            self._refused(timer, now, error)
         except (RQError, OSError) as error:
             self._failed(timer, now, error, in_doubt=in_doubt)
         except Exception as error:
@@ -135,6 +137,12 @@ class Sending:
         self.sent += 1
         accepted = min(names.created(outcomes.place(url)[1]), time.time())
         return self._is_over(timer, begun, accepted, Fire(begun, now, SENT, url))
+
+    def _refused(self, timer: Timer, now: float, error: NotUnique) -> None:
+        """An equal message stands, so the fire is left out: it is not tried again."""
+        begun = self._past(timer).begun or now
+        result = self._is_over(timer, begun, now, Fire(begun, now, f"refused: {error}"))
+        log.info("timer %s: %s", timer.name, result)
 
     def _is_over(self, timer: Timer, begun: float, at: float, fire: Fire) -> str:
         result = f"{fire.said} {fire.msg}".rstrip()

@@ -14,6 +14,7 @@ STATUS_OF: dict[Kind, int] = {
     Kind.NO_SUCH_QUEUE: 404,
     Kind.NO_SUCH_MESSAGE: 404,
     Kind.WRONG_STATE: 409,
+    Kind.NOT_UNIQUE: 409,
     Kind.CHANGED: 412,
     Kind.ALREADY_COMMITTED: 409,
     Kind.LEASE_OVER: 409,

@@ -47,6 +47,7 @@ AT_DOORS = {
     Kind.NO_SUCH_QUEUE: Doors(status=404, code=3, passes=False),
     Kind.NO_SUCH_MESSAGE: Doors(status=404, code=3, passes=False, heard=Heard.UNKNOWN),
     Kind.WRONG_STATE: Doors(status=409, code=4, passes=False),
+    Kind.NOT_UNIQUE: Doors(status=409, code=4, passes=False),
     Kind.CHANGED: Doors(status=412, code=4, passes=False),
     Kind.LEASE_OVER: Doors(status=409, code=4, passes=False),
     Kind.LEASE_FORGOTTEN: Doors(status=410, code=4, passes=False),

@@ -67,6 +67,7 @@ def again(owner: Owner, msg_id: str, who: str, **more: Unpack[More]) -> None:
         "outcome": "requeue",
         "text": f"by {who}",
     }
+    owner.uniqueness.check_retry(renewed)
     owner.spool.fire(
         msg_id, Event.REQUEUE, Role.CREATOR, message=renewed, facts=facts, **more
     )

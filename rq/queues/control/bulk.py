@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Literal
 
 from rq import wire
 from rq.access.roles import Role
@@ -13,11 +12,12 @@ from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import idempotency
 from rq.queues.control.command import Command, Context, Ok, object_in
 from rq.queues.owner.owner import Owner
+from rq.spool import Accepted
 
 MOST = 5000  # messages of a request
 
-# `["ok", ID]`, or as a request for one message would have failed.
-_Row = tuple[Literal["ok"], str] | list[str]
+# `["ok", ID]`, `["ok", ID, "joined"]`, or as a request for one message would have failed.
+_Row = idempotency.OkOrJoined | list[str]
 
 
 def create_messages(ctx: Context, arg: bytes) -> Awaitable[Ok[list[_Row]]]:
@@ -45,22 +45,16 @@ async def _all(ctx: Context, wanted: Sequence[Json]) -> Ok[list[_Row]]:
 
 def _row(owner: Owner, fields: Json) -> _Row:
     try:
-        return "ok", _accepted(owner, fields)
+        accepted = _accepted(owner, fields)
+        return idempotency.answered(accepted, accepted.msg_id)
     except RQError as error:
         return wire.failure(error, with_kind=True)
 
 
-def _accepted(owner: Owner, fields: Json) -> str:
+def _accepted(owner: Owner, fields: Json) -> Accepted:
     if not isinstance(fields, dict):
         raise BadMessage("a message is a JSON object")
-    key = idempotency.key_in(fields)
-    if key is not None:
-        return idempotency.create(owner, fields, key)
-    fields.pop(idempotency.SAME, None)
-    owner.admission.check_open()
-    message = owner.make(fields)
-    owner.accept_quietly(message)
-    return message.msg_id
+    return idempotency.created(owner, fields)
 
 
 COMMANDS: dict[str, Command] = {

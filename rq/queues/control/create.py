@@ -37,6 +37,7 @@ from rq.queues.control.command import (
     object_in,
     with_id,
 )
+from rq.queues.control.idempotency import OkOrJoined
 from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.spool import ancestor_files, attach
@@ -45,20 +46,15 @@ from rq.states import State
 DELETED = "Attachment deleted successfully"
 
 
-def create_message(ctx: Context, arg: bytes) -> Ok[str]:
-    """Accept a message."""
+def create_message(ctx: Context, arg: bytes) -> OkOrJoined:
+    """Accept a message, or let it join an equal one."""
     return _create(ctx.owner, object_in(arg))
 
 
-def _create(owner: Owner, request: dict[str, Json]) -> Ok[str]:
-    key = idempotency.key_in(request)
-    if key is not None:
-        return "ok", owner.full_id(idempotency.create(owner, request, key))
-    request.pop(idempotency.SAME, None)
-    owner.admission.check_open()
-    message = owner.make(request)
-    owner.accept(message)
-    return "ok", owner.full_id(message.msg_id)
+def _create(owner: Owner, request: dict[str, Json]) -> OkOrJoined:
+    created = idempotency.created(owner, request)
+    owner.wake()
+    return idempotency.answered(created, owner.full_id(created.msg_id))
 
 
 def prep_message(ctx: Context, arg: bytes) -> Reply | Awaitable[Reply]:
@@ -89,7 +85,7 @@ async def _prepare_after_reading(
     return _prepare_keyed(owner, await idempotency.read_prepared(owner), request, key)
 
 
-def single_que(ctx: Context, arg: bytes) -> Ok[str]:
+def single_que(ctx: Context, arg: bytes) -> OkOrJoined:
     """Accept a message unless one waits; answer the id of the one that does."""
     request = object_in(arg)
     newest = message_list.newest_waiting(ctx.owner)
@@ -209,18 +205,21 @@ async def _delete_of_ancestor(owner: Owner, msg_id: str, name: str) -> Ok[str]:
     return "ok", DELETED
 
 
-def commit_message(ctx: Context, arg: bytes) -> NowOrLater[str]:
-    """Accept a prepared message."""
+def commit_message(ctx: Context, arg: bytes) -> OkOrJoined | Awaitable[OkOrJoined]:
+    """Accept a prepared message, or let it join an equal one, which the answer names."""
     request, msg_id = with_id(arg)
     return _commit(ctx.owner, request, msg_id)
 
 
-def _commit(owner: Owner, request: dict[str, Json], msg_id: str) -> NowOrLater[str]:
+def _commit(
+    owner: Owner, request: dict[str, Json], msg_id: str
+) -> OkOrJoined | Awaitable[OkOrJoined]:
     state = owner.spool.find(msg_id)
     if state is not State.PREP:
-        if state is None and not idempotency.was_committed(owner, request, msg_id):
+        committed = idempotency.committed(owner, request, msg_id)
+        if state is None and committed is None:
             raise NoSuchMessage("cannot find message")
-        return "ok", idempotency.ALREADY
+        return idempotency.already(owner, committed)
     owner.admission.check_open()
     entry = owner.spool.entry(msg_id)
     if entry.committing is not None:
@@ -233,7 +232,7 @@ def _commit(owner: Owner, request: dict[str, Json], msg_id: str) -> NowOrLater[s
     if not ancestors:
         attach.sweep(owner.spool, message)
         if not message.attachments:
-            return "ok", idempotency.accept(owner, message)
+            return idempotency.accept(owner, message)
     with contextlib.ExitStack() as work:
         ended = owner.loop.create_future()
         work.enter_context(owner.spool.committing(msg_id, ended))
@@ -242,7 +241,7 @@ def _commit(owner: Owner, request: dict[str, Json], msg_id: str) -> NowOrLater[s
 
 async def _commit_again(
     owner: Owner, request: dict[str, Json], msg_id: str, first: asyncio.Future[None]
-) -> Ok[str]:
+) -> OkOrJoined:
     """Answer a commit that was asked for while an equal one waits for the disk."""
     await asyncio.wait([first])
     reply = _commit(owner, request, msg_id)
@@ -251,7 +250,7 @@ async def _commit_again(
 
 async def _commit_with_files(
     owner: Owner, msg_id: str, work: contextlib.ExitStack
-) -> Ok[str]:
+) -> OkOrJoined:
     """Accept a prepared message once its files are on disk; `work` ends then."""
     try:
         with work:
@@ -261,7 +260,7 @@ async def _commit_with_files(
             raise
         raise NotWhole(f"attachments are not on disk: {error.strerror}") from None
     owner.admission.check_open()  # much may have happened since it was asked
-    return "ok", idempotency.accept(owner, message)
+    return idempotency.accept(owner, message)
 
 
 async def _verified(owner: Owner, msg_id: str) -> Message:

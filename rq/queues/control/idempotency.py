@@ -7,6 +7,7 @@ key over, and from then on it is remembered whatever becomes of the message.
 from __future__ import annotations
 
 import hashlib
+from typing import Literal
 
 import orjson
 
@@ -15,7 +16,8 @@ from rq.errors import BadInput, BadMessage, Unread
 from rq.message import JsonObject, Message
 from rq.nesting import Json
 from rq.queues.concurrency.tasks import in_slices
-from rq.queues.owner.owner import Owner
+from rq.queues.owner.owner import PREPARED, Owner
+from rq.spool import Accepted
 from rq.spool.record import More
 from rq.states import Event, Role, State
 
@@ -23,9 +25,17 @@ KEY = "_key"
 SAME = "_same"  # with a key: refuse it when it came with another message before
 COMMITTED = "commited"  # as the ancestor spells it
 ALREADY = f"msg already {COMMITTED}"
+JOINED = "joined"  # of an answer: nothing new was made, an equal message stands
+
+# `joined`, and the id of the message that stands, if what comes before is another text.
+OkOrJoined = (
+    tuple[Literal["ok"], str]
+    | tuple[Literal["ok"], str, str]
+    | tuple[Literal["ok"], str, str, str]
+)
+
 _LIMIT = 200  # characters
 _DIGITS = 16  # of a digest; it has to find mistakes only
-_OWN = "prep/"  # how the key begins of a message that came without one: its id
 
 
 def key_in(request: dict[str, Json]) -> str | None:
@@ -43,16 +53,45 @@ def checked(key: object, name: str) -> str | None:
     return str(key)
 
 
-def was_committed(owner: Owner, request: dict[str, Json], msg_id: str) -> bool:
-    """Return whether a message that is here no more was committed; takes the key out of
-    what was asked."""
-    keys = key_in(request), f"{_OWN}{msg_id}"
-    return any(key and owner.spool.message_of(key) is not None for key in keys)
+def committed(owner: Owner, request: dict[str, Json], msg_id: str) -> Accepted | None:
+    """Return what a message that is in prep no more was committed as; takes the key out
+    of what was asked."""
+    keys = key_in(request), f"{PREPARED}{msg_id}"
+    accepted_as = (owner.spool.accepted_with(key) for key in keys if key)
+    return next((accepted for accepted in accepted_as if accepted is not None), None)
 
 
-def create(owner: Owner, request: dict[str, Json], key: str) -> str:
-    """Accept a message unless one with this key was; return the id of the one. BadInput
-    when that was another message, and the request wants to know it."""
+def answered(accepted: Accepted, text: str) -> OkOrJoined:
+    """Return the answer to who has sent a message."""
+    return ("ok", text, JOINED) if accepted.joined else ("ok", text)
+
+
+def already(owner: Owner, committed: Accepted | None) -> OkOrJoined:
+    """Return the answer to who commits once more what was committed."""
+    if committed is not None and committed.joined:
+        return "ok", ALREADY, JOINED, owner.full_id(committed.msg_id)
+    return "ok", ALREADY
+
+
+def created(owner: Owner, request: dict[str, Json]) -> Accepted:
+    """Accept a message, or find the one that was accepted with its key, or that it
+    joins; without asking for a turn."""
+    key = key_in(request)
+    if key is not None:
+        return _created_once(owner, request, key)
+    request.pop(SAME, None)
+    owner.admission.check_open()
+    return _accepted(owner, owner.make(request), {})
+
+
+def _accepted(owner: Owner, message: Message, more: More) -> Accepted:
+    stands = owner.accept_quietly(message, **more)
+    return Accepted(stands, 0.0, joined=stands != message.msg_id)
+
+
+def _created_once(owner: Owner, request: dict[str, Json], key: str) -> Accepted:
+    """Accept a message unless one with this key was; return the one. BadInput when that
+    was another message, and the request wants to know it."""
     same = request.pop(SAME, None) is True
     body = _digest(request, key)
     accepted = owner.spool.accepted_with(key)
@@ -62,12 +101,10 @@ def create(owner: Owner, request: dict[str, Json], key: str) -> str:
                 f"the key {key!r} came with another message before, {accepted.msg_id}: "
                 "a key names one request"
             )
-        return accepted.msg_id
+        return accepted
     owner.admission.check_open()
-    message = owner.make(request, key)
     more: More = {"key": key, "body": body} if body else {"key": key}
-    owner.accept(message, **more)
-    return message.msg_id
+    return _accepted(owner, owner.make(request, key), more)
 
 
 def _digest(request: JsonObject, key: str) -> str:
@@ -143,21 +180,29 @@ async def forget_removed(owner: Owner) -> None:
     await in_slices(list(prepared), look)
 
 
-def accept(owner: Owner, message: Message) -> str:
-    """Accept a message that was prepared; return what to answer."""
+def accept(owner: Owner, message: Message) -> OkOrJoined:
+    """Accept a message that was prepared, or let it join an equal one, which the answer
+    names then."""
     key = message.extra.get(KEY)
     if not isinstance(key, str):
         # One that has run elsewhere is an ancestor's, whose relay may ask again when it
         # has not heard the answer, and would send anew what is not known any more.
-        more: More = {"key": f"{_OWN}{message.msg_id}"} if message.count else {}
-        owner.accept(message, **more)
-        return f"msg {COMMITTED}"
+        more: More = {"key": f"{PREPARED}{message.msg_id}"} if message.count else {}
+        return _committed(owner, message, more)
     if owner.prepared:
         owner.prepared.pop(key, None)
-    if owner.spool.message_of(key) is not None:
+    earlier = owner.spool.accepted_with(key)
+    if earlier is not None:
         # Another with its key was accepted meanwhile; this one never is.
         owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
-        return ALREADY
+        return already(owner, earlier)
     extra = {name: value for name, value in message.extra.items() if name != KEY}
-    owner.accept(message.with_(extra=extra), key=key)
-    return f"msg {COMMITTED}"
+    return _committed(owner, message.with_(extra=extra), {"key": key})
+
+
+def _committed(owner: Owner, message: Message, more: More) -> OkOrJoined:
+    accepted = _accepted(owner, message, more)
+    owner.wake()
+    if accepted.joined:
+        return "ok", f"msg {COMMITTED}", JOINED, owner.full_id(accepted.msg_id)
+    return "ok", f"msg {COMMITTED}"

@@ -167,7 +167,9 @@ async def _committed(
         others = await _left(owner, txn, set(ids))
         run = owner.loop.run_in_executor
         digest = await run(owner.pools.looks, transactions.digest, ids)
+        await in_slices(ids, owner.uniqueness.learn)
         owner.admission.check_open()
+        owner.uniqueness.check_together(ids)
         decisions.commit(spool, txn, ids, others, digest)
     finally:
         txn.deciding = None

@@ -61,11 +61,25 @@ async def take_copy(
     accepted_id = None if key is None else owner.spool.message_of(key)
     if accepted_id is None:
         more: More = {} if key is None else {"key": key}
-        owner.accept(message, **more)
-    elif owner.spool.find(message.msg_id) is State.PREP:
-        owner.spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
+        accepted_id = _accept(owner, message, more)
+    else:
+        _discard(owner, message.msg_id)
     await owner.committed()
-    return owner.full_id(message.msg_id if accepted_id is None else accepted_id)
+    return owner.full_id(accepted_id)
+
+
+def _accept(owner: Owner, message: Message, more: More) -> str:
+    """Accept a copy, or let it join an equal message; one that is refused is discarded."""
+    try:
+        return owner.accept(message, **more)
+    except RQError:
+        _discard(owner, message.msg_id)
+        raise
+
+
+def _discard(owner: Owner, copy: str) -> None:
+    if owner.spool.find(copy) is State.PREP:
+        owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)
 
 
 def _check_still_open(owner: Owner, copy: str) -> None:
@@ -73,8 +87,7 @@ def _check_still_open(owner: Owner, copy: str) -> None:
     try:
         owner.admission.check_open()
     except RQError:
-        if owner.spool.find(copy) is State.PREP:
-            owner.spool.fire(copy, Event.DISCARD, Role.CREATOR)
+        _discard(owner, copy)
         raise
 
 

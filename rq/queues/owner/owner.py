@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Unpack
 
 from rq import fieldnames
+from rq.causes import Cause
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
-from rq.errors import WrongState
+from rq.errors import BadMessage, WrongState
 from rq.message import JsonObject, Message, fields, from_request
 from rq.nesting import Json
 from rq.proc.family import Family
@@ -32,12 +34,14 @@ from rq.queues.owner.health import Health
 from rq.queues.owner.identity import Identity
 from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
+from rq.queues.owner.uniqueness import Uniqueness
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Opened
-from rq.spool.record import More
+from rq.spool.record import Facts, More
 from rq.states import Event, Role, State
 
 SCRIPTERROR = "SCRIPTERROR"
+PREPARED = "prep/"  # how the key begins of a message that came without one: its id
 
 
 class Owner:
@@ -60,6 +64,7 @@ class Owner:
         self.health = Health()
         self.admission = Admission(settings, self.spool, opened.restored)
         self.backlog = Backlog(self.spool, settings.queue)
+        self.uniqueness = Uniqueness(self.spool, settings.queue)
         self.attempts = Attempts()
         self.leases = Leases()
         self.remote_workers = RemoteWorkers(self.leases)
@@ -116,6 +121,10 @@ class Owner:
         wrong, or would have no effect."""
         if not fieldnames.is_handed_on(request, key):
             fieldnames.check(request)
+            if request.get("unique_key") and not self.uniqueness.on:
+                raise BadMessage(
+                    f"unique_key has no effect: queue {self.name} has no setting unique"
+                )
             if "hold" in request:
                 return self._make_held(request)
         return self.make_copy(request)
@@ -136,16 +145,50 @@ class Owner:
         by = message.src or "its sender"
         return message.with_(held=fields.held({"by": by, "why": why, "since": since}))
 
-    def accept(self, message: Message, **more: Unpack[More]) -> None:
-        """Accept a message; promised when the group is durable."""
-        self.accept_quietly(message, **more)
+    def accept(self, message: Message, **more: Unpack[More]) -> str:
+        """Accept a message, or let it join an equal one; return the id of the one that
+        stands, promised when the group is durable. NotUnique: it is refused."""
+        stands = self.accept_quietly(message, **more)
         self.wake()
+        return stands
 
-    def accept_quietly(self, message: Message, **more: Unpack[More]) -> None:
+    def accept_quietly(self, message: Message, **more: Unpack[More]) -> str:
         """As `accept`, without asking for a turn: others of the same group follow."""
+        way = self.uniqueness.way(message)
+        if way.joins is not None:
+            self._join(message.msg_id, way.joins, more)
+            return way.joins
         self.spool.submit(message, **more)
         self.backlog.add(message.msg_id, message)
         self.count("accepted")
+        self._replace(way.replaces, message.msg_id)
+        return message.msg_id
+
+    def stands_for(self, message: Message) -> str | None:
+        """Return the message that one joins which is about to be accepted; those that
+        it replaces are removed. NotUnique: it is refused."""
+        way = self.uniqueness.way(message)
+        self._replace(way.replaces, message.msg_id)
+        return way.joins
+
+    def _replace(self, others: Sequence[str], msg_id: str) -> None:
+        for other in others:
+            self._remove(other, Cause.REPLACED, f"message {msg_id}")
+
+    def _join(self, msg_id: str, stands: str, more: More) -> None:
+        """Let what was sent join a message; remember it by its key, or by the id that it
+        has had in prep."""
+        prepared = self.spool.find(msg_id) is State.PREP
+        key = more.get("key") or (f"{PREPARED}{msg_id}" if prepared else None)
+        if key is not None:
+            self.spool.join(stands, key, more.get("body", ""))
+        if prepared:
+            self._remove(msg_id, Cause.JOINED, f"message {stands}")
+
+    def _remove(self, msg_id: str, cause: Cause, text: str) -> None:
+        self.backlog.remove(msg_id)
+        facts: Facts = {"cause": cause, "outcome": "discard", "text": text}
+        self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR, facts=facts)
 
     def count(self, what: str) -> None:
         """Count an event of the last hour: accepted, done or err."""
@@ -188,5 +231,6 @@ class Owner:
         if changed:
             self.script.replace(self.config.script)
             self.backlog.reload(self.config)
+            self.uniqueness.reload(self.config)
             self.wake()
         return changed is not None
