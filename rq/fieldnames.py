@@ -54,6 +54,8 @@ SAID_BY_SENDERS = frozenset(
 OWN = frozenset(
     {"msg_id", "attempt", "dup", "dups", "held", "attachments", KEY, URLS_CUT}
 )
+# Of a queue's config alone, which root writes: no message says them.
+OF_CONFIG = frozenset({"umask", "no_new_privs"})
 # Bookkeeping of the ancestor that leaked into its files, and words of its forms.
 DROPPED = frozenset(
     {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
@@ -142,6 +144,10 @@ def _refusal(name: str) -> str:
     if name.lower().startswith(("x_", "x-")) or _PARAM.fullmatch(name):
         return ""
     plain = _plain(name)
+    if plain in _OF_CONFIG:
+        return (
+            f"{name!r} is no field of a message: only the config of its queue sets it"
+        )
     ours = _BY_OTHERS.get(plain)
     if ours in RESERVED:
         again = "" if plain == _plain(ours) else f" for {ours}"
@@ -196,6 +202,7 @@ def _one_edit(name: str, other: str) -> bool:
     )
 
 
+_OF_CONFIG = frozenset(map(_plain, OF_CONFIG))
 _BY_OTHERS = {
     **{_plain(other): ours for ours, others in _OTHERS.items() for other in others},
     **{_plain(name): name for name in RESERVED},

@@ -13,6 +13,7 @@ from rq.access import warnings as access
 from rq.cli import OK, place, ports, term
 from rq.errors import BadConfig
 from rq.layout import Root
+from rq.scripts import obeyed
 
 if TYPE_CHECKING:
     from rq.spool.disk_speed import Speed
@@ -113,6 +114,7 @@ def _settings(root: Root) -> Iterator[str]:
             f"so lead nowhere from other hosts; set `host` in {root.config}"
         )
     yield from access.of_root(root, settings, time.time())
+    yield from obeyed.warnings(root, place.queue_names(root))
     if not place.is_running(root):
         holder = ports.holder(settings.addr, settings.port)
         if holder is not None:

@@ -29,6 +29,13 @@ def lock_waiting(path: Path) -> int:
     return fd
 
 
+def own(fd: int) -> None:
+    """Let an open lock file be ours, that was given to another user by root."""
+    if os.geteuid() == 0 and os.fstat(fd).st_uid != 0:
+        os.fchown(fd, 0, os.getegid())
+        os.fchmod(fd, _MODE)
+
+
 def _taken(path: Path, how: int) -> int | None:
     """Open and lock the file that has the name `path` when both are done: a lock on a file
     that was removed or moved meanwhile would keep out no later process."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def find_leases(
     process that was looked at. OSError when descriptors or memory are lacking: who was
     not looked at may hold a lease.
     """
-    wanted = {(info.st_dev, info.st_ino) for info in _stats(slots)}
+    wanted = {(info.st_dev, info.st_ino): info.st_uid for info in _stats(slots)}
     own = {os.getpid()}
     for name in os.listdir(_PROC) if _PROC.is_dir() else []:
         if not name.isdigit() or int(name) in own:
@@ -107,7 +107,7 @@ def _stats(paths: Sequence[Path]) -> Iterator[os.stat_result]:
             yield path.stat()
 
 
-def _look(pid: int, prefix: str, slots: set[tuple[int, int]]) -> Holder | None:
+def _look(pid: int, prefix: str, slots: Mapping[tuple[int, int], int]) -> Holder | None:
     try:
         number = standin.pidfd(pid)
         pidfd = standin.place_of(pid) if number is None else number
@@ -212,17 +212,36 @@ def _look_hidden(pid: int, since: float) -> Hidden | None:
     return Hidden(pid, status.get("Name", "?")) if ours and not gone else None
 
 
-def _holds(pid: int, slots: set[tuple[int, int]]) -> bool:
+def _holds(pid: int, slots: Mapping[tuple[int, int], int]) -> bool:
+    """Whether a process has one of `slots` open, whose file belongs to whom its script
+    runs as. A script can hand a descriptor to any process, which is not ended for it:
+    of a script that runs as another user only processes of that user count."""
     try:
         fds = os.listdir(_PROC / str(pid) / "fd")
     except OSError:
         return False
-    for fd in fds:
-        with contextlib.suppress(OSError):
-            info = os.stat(_PROC / str(pid) / "fd" / fd)
-            if (info.st_dev, info.st_ino) in slots:
-                return True
-    return False
+    held = (_slot_of(pid, fd, slots) for fd in fds)
+    uids = {uid for uid in held if uid is not None}
+    return os.geteuid() in uids or bool(uids and uids & _uids(pid))
+
+
+def _slot_of(pid: int, fd: str, slots: Mapping[tuple[int, int], int]) -> int | None:
+    """Return whose slot a process has open as `fd`; None: it is none."""
+    with contextlib.suppress(OSError):
+        info = os.stat(_PROC / str(pid) / "fd" / fd)
+        return slots.get((info.st_dev, info.st_ino))
+    return None
+
+
+def _uids(pid: int) -> set[int]:
+    """Return the users that a process has: real, effective, saved."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
+    except OSError as error:
+        _check_seen(error)
+        return set()
+    line = next((line for line in lines if line.startswith("Uid:")), "Uid:")
+    return set(map(int, line.split()[1:4]))
 
 
 def signal_holder(holder: Holder, sig: int) -> None:

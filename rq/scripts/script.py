@@ -85,7 +85,7 @@ class Script:
             os.close(write)
             raise
         try:
-            give((write, read), plan.run_as)
+            give((write, read, plan.lease), plan.run_as)
             pid = spawn.spawn(
                 spawn.Start(
                     argv=[*plan.run_as.words, *plan.argv],
@@ -270,8 +270,8 @@ class Script:
 
 
 def give(fds: Iterable[int], run_as: RunAs) -> None:
-    """Give pipes to the user of a script, who may open them again by their names in
-    /dev/fd."""
+    """Give descriptors to the user of a script: pipes, which it may open again by their
+    names in /dev/fd, and the lock file of its slot, which says so whose it is."""
     if run_as.ids is not None:
         for fd in fds:
             os.fchown(fd, *run_as.ids)

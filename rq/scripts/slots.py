@@ -38,6 +38,7 @@ class Slots:
         number = 0
         while number in self._used or (fd := locks.lock(self.path(number))) is None:
             number += 1
+        locks.own(fd)
         self._used.add(number)
         self._counter += 1
         lease = f"{self._prefix}{number}/{self._start}.{self._counter}"

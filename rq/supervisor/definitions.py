@@ -73,7 +73,7 @@ def create(root: Root, data: Mapping[str, Json]) -> str:
     queue = root.queue(name)
     checked = config.queue_config(data, queue.config)
     if checked.user:
-        raise BadInput(
+        raise BadConfig(
             "user and group are not taken from a request: write them, as root, into "
             f"{queue.config} once the queue is there"
         )

@@ -23,6 +23,7 @@ from rq.proc.family import Family
 from rq.scripts import environment, program_file
 from rq.scripts.program import Program
 
+_OF_USERS = ("user", "group", "umask", "no_new_privs")
 LOOK = 1.0  # seconds that a look at the directory holds
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Definition:
         path = self._directory / "config.json"
         given = config.read_json(path) if path.exists() else {}
         kept = {key: value for key, value in given.items() if value is not None}
+        _leave_out_user(kept, path)
         run = str(self._directory / "run")
         merged = {"exec_prefix": "", **kept, "name": self._name, "script": run}
         settings = config.queue_config(merged, path)
@@ -129,6 +131,17 @@ class Definition:
     def values(self, message: Message, directory: str | None) -> dict[str, str]:
         """Return what a script is told of a message."""
         return environment.of_message(self.main, self._name, message, directory)
+
+
+def _leave_out_user(given: dict[str, object], path: Path) -> None:
+    """Take out, and say so, whom scripts run as on the queue's own host."""
+    ignored = [name for name in _OF_USERS if given.pop(name, None)]
+    if ignored:
+        log.warning(
+            "%s says %s, which an agent ignores: scripts run as the user who started it",
+            path,
+            ", ".join(ignored),
+        )
 
 
 def _as_there(to: Target) -> RootConfig:

@@ -5,34 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from rq import config
-from rq.config import trust
 from rq.config.settings import QueueConfig
 from rq.errors import BadConfig
 from rq.layout import Root
-from rq.scripts import run_as
-from rq.scripts.run_as import AS_RQ, RunAs
+from rq.scripts import obeyed
+from rq.scripts.run_as import AS_RQ
 
 LOOK = 5.0  # seconds that a look holds
-
-
-def resolve(root: Root, name: str, settings: QueueConfig) -> RunAs:
-    """Return whom scripts run as; BadConfig when what the config says is not obeyed."""
-    return run_as.resolve(settings, _files(root, name), trust.others_may_write)
-
-
-def _files(root: Root, name: str) -> list[Path]:
-    """Return all that the config of a queue was made of: its own file, and that of the
-    definition which a link in scandir/ leads to."""
-    queue = root.queue(name)
-    files = [queue.config]
-    if queue.scandir_mark.exists():
-        mark = config.read_json(queue.scandir_mark)
-        if mark.get("owner") == "scandir":
-            files += [queue.scandir_mark, root.scandir / name / "config.json"]
-    return files
 
 
 class Identity:
@@ -69,7 +49,7 @@ class Identity:
 
     def _look(self, settings: QueueConfig) -> str:
         try:
-            self.now = resolve(self._root, self._name, settings)
+            self.now = obeyed.resolve(self._root, self._name, settings)
             if self.now.user is None:
                 return ""
             self._let_pass()
@@ -77,18 +57,4 @@ class Identity:
             return str(error)
         except OSError as error:
             return f"user is {settings.user}: {error.filename}: {error.strerror}"
-        return self._closed(settings)
-
-    def _closed(self, settings: QueueConfig) -> str:
-        user = self.now.user
-        assert user is not None
-        script = str(self._root.path / settings.script)
-        places = [(str(self._root.queue(self._name).path / "run"), False)]
-        places += [(script, True)] if not settings.argv_prefix else []
-        for path, is_program in places:
-            if closed := run_as.closed_to(user, path, program=is_program):
-                return (
-                    f"user is {user.name}, to whom {closed} is closed: chmod o+"
-                    f"{'rx' if is_program and closed == path else 'x'} {closed}"
-                )
-        return ""
+        return obeyed.closed(self._root, self._name, settings, self.now)
