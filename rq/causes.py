@@ -22,6 +22,7 @@ class Cause(StrEnum):
     EXITED = "exited"
     RELAYED = "relayed"
     FORWARDED = "forwarded"
+    MOVED = "moved"
     DUPLICATE = "duplicate"
     SAID_ERR = "said_err"
     RESEND = "resend"
@@ -94,6 +95,11 @@ STORIES: dict[Cause, Story] = {
         "It succeeded in attempt {attempt} after {run}, and was handed on.",
         "{who} reported forward{exited}: {text}",
         "Nothing here; a copy of it goes on there.",
+    ),
+    Cause.MOVED: Story(
+        "It was moved to another queue.",
+        "Somebody asked for it: {text}",
+        "Nothing here; it goes on there, under an id of that queue.",
     ),
     Cause.DUPLICATE: Story(
         "It ended together with another message and did not run itself.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rq import moments
 from rq.errors import BadInput
 from rq.fieldnames import PARAMS
 from rq.nesting import Json
@@ -12,6 +13,7 @@ from rq.states import COUNTED, State
 
 TEXT_LIMIT = 4096  # characters of a text that is looked for
 _TIMES = ("before", "after")
+OLDER = "older"  # as people say it: 90 (seconds), 10m, 2d
 _TEXTS = ("cause", "text", *PARAMS)
 NAMES = ("state", *_TIMES, *_TEXTS)
 _STATES = ", ".join(map(str, COUNTED))
@@ -83,14 +85,21 @@ def matches(wanted: Filter, traits: Traits) -> bool:
     return all(traits.params.get(name, "") == value for name, value in params)
 
 
-def from_json(fields: Json) -> Filter:
-    """Return the filter that somebody asks for; BadInput says what is wrong with it."""
+def from_json(fields: Json, now: float | None = None) -> Filter:
+    """Return the filter that somebody asks for; BadInput says what is wrong with it.
+
+    `now`, in epoch seconds, lets it say `older` in place of `before`: an age, as `2d`.
+    """
     if not isinstance(fields, Mapping):
         raise BadInput("a filter is a JSON object")
-    for name in fields:
+    given: dict[str, Json] = {
+        name: value for name, value in fields.items() if value is not None
+    }
+    if now is not None and OLDER in given:
+        given = _dated(given, now)
+    for name in given:
         if name not in NAMES:
             raise BadInput(f"a filter has no field {name:.40}, only {', '.join(NAMES)}")
-    given = {name: value for name, value in fields.items() if value is not None}
     return Filter(
         state=_state(given.get("state")),
         before=_moment(given, "before"),
@@ -99,6 +108,18 @@ def from_json(fields: Json) -> Filter:
         text=_text(given, "text"),
         params={name: _text(given, name) or "" for name in PARAMS if name in given},
     )
+
+
+def _dated(given: dict[str, Json], now: float) -> dict[str, Json]:
+    """Return a filter that names a moment in place of an age."""
+    age = given.pop(OLDER)
+    if "before" in given:
+        raise BadInput(f"a filter has {OLDER} or before, not both")
+    if not isinstance(age, str):
+        raise BadInput(
+            f"{OLDER} of a filter is {age!r:.40}, not an age as 90, 10m or 2d"
+        )
+    return {**given, "before": now - moments.duration(age)}
 
 
 def _state(value: Json) -> State:

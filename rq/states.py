@@ -55,12 +55,14 @@ class Event(StrEnum):
     CLAIM = "claim"  # que -> run: an attempt begins
     FINISH = "finish"  # run -> done
     RELAY = "relay"  # run -> relayed
+    MOVE = "move"  # que, err -> relayed: a person lets it go on in another queue
     FAIL = "fail"  # run -> err
     RETRY = "retry"  # run -> que: the script asked for it; counted
     RECOVER = "recover"  # run -> que: the attempt was lost in a crash; counted
     REQUEUE = "requeue"  # run -> que uncounted (stop); err -> que by the operator
     RESCHEDULE = "reschedule"  # que -> que with a new due
     DISMISS = "dismiss"  # err -> err/.ID
+    REOPEN = "reopen"  # err/.ID -> err: a person has not done with it
     DISCARD = "discard"  # removed by hand or by its creator
     EXPIRE = "expire"  # removed by age
     OBSERVE = "observe"  # a hand moved the folder while RQ was stopped
@@ -99,6 +101,7 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, frozenset[Role]]] = {
     (State.QUE, Event.RECOVER): (State.QUE, frozenset({_Q})),
     (State.QUE, Event.FINISH): (State.DONE, frozenset({_Q})),  # riders
     (State.QUE, Event.RELAY): (State.RELAYED, frozenset({_Q})),  # riders
+    (State.QUE, Event.MOVE): (State.RELAYED, frozenset({_C})),
     (State.QUE, Event.DISCARD): (State.GONE, frozenset({_C})),
     (State.RUN, Event.FINISH): (State.DONE, frozenset({_Q})),
     (State.RUN, Event.RELAY): (State.RELAYED, frozenset({_Q})),
@@ -108,8 +111,11 @@ TRANSITIONS: dict[tuple[State, Event], tuple[State, frozenset[Role]]] = {
     (State.RUN, Event.REQUEUE): (State.QUE, frozenset({_Q})),
     (State.ERR, Event.REQUEUE): (State.QUE, frozenset({_C})),
     (State.ERR, Event.DISMISS): (State.DISMISSED, frozenset({_C})),
+    (State.ERR, Event.MOVE): (State.RELAYED, frozenset({_C})),
     (State.ERR, Event.DISCARD): (State.GONE, frozenset({_C})),
     (State.DISMISSED, Event.REQUEUE): (State.QUE, frozenset({_C})),
+    (State.DISMISSED, Event.REOPEN): (State.ERR, frozenset({_C})),
+    (State.DISMISSED, Event.MOVE): (State.RELAYED, frozenset({_C})),
     (State.DISMISSED, Event.DISCARD): (State.GONE, frozenset({_C})),
     (State.DISMISSED, Event.EXPIRE): (State.GONE, frozenset({_K})),
     (State.DONE, Event.DISCARD): (State.GONE, frozenset({_C})),

@@ -37,6 +37,9 @@ WORDS = {
     "cancel": Words("Remove those that wait, end those that run: {}?", "cancelled"),
     "delete": Words("Remove {} for good, with logs and attachments?", "removed"),
     "ack": Words("Mark {} as seen?", "marked as seen"),
+    "unack": Words("Mark {} as not seen?", "no longer marked as seen"),
+    "due": Words("Let {} run at that time?", "given another time"),
+    "move": Words("Move {} to the other queue?", "moved"),
 }
 
 
@@ -83,6 +86,8 @@ def run(root: Root, verb: str, args: argparse.Namespace, who: str) -> int:
         "filter": _filter(args, time.time()),
         "who": who,
     }
+    if (to := getattr(args, "to", None)) is not None:
+        request["to"] = to
     if args.dry_run or not args.yes:
         choice = _choice(root, args, request)
         if args.dry_run or not choice["messages"]:

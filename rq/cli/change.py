@@ -12,7 +12,7 @@ from rq.errors import RQError, WrongState
 from rq.layout import Root
 from rq.states import State
 
-_Change = Callable[[Root, str, str], str]  # queue, msg_id -> what became of it
+Change = Callable[[Root, str, str], str]  # queue, msg_id -> what became of it
 
 # How a message is that cannot be changed as a person wants it.
 _IS = {
@@ -34,14 +34,14 @@ def run(root: Root, words: list[str]) -> int:
 
 
 def _run(root: Root, queue: str, msg_id: str) -> str:
-    _demand_state(root, (queue, msg_id), (State.QUE,), "messages that wait can be run")
+    demand_state(root, (queue, msg_id), (State.QUE,), "messages that wait can be run")
     owner.demand(root, queue, "run_message", request(msg_id))
     return "runs next"
 
 
 def retry(root: Root, words: list[str]) -> int:
     """Run messages in err again, under the same id."""
-    parser = _parser_of_many(
+    parser = parser_of_many(
         "retry",
         "Run messages again that failed or were cancelled: the same id, and the retries "
         "count from 0.",
@@ -49,17 +49,17 @@ def retry(root: Root, words: list[str]) -> int:
     )
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     args = parser.parse_args(words)
-    return _each_or_all(root, parser, args, _retry)
+    return each_or_all(root, parser, args, _retry)
 
 
 def _retry(root: Root, queue: str, msg_id: str) -> str:
     states = (State.ERR, State.DISMISSED)
-    _demand_state(root, (queue, msg_id), states, "messages in err can be run again")
+    demand_state(root, (queue, msg_id), states, "messages in err can be run again")
     owner.demand(root, queue, "retry_message", request(msg_id))
     return "will run again"
 
 
-def _demand_state(
+def demand_state(
     root: Root, target: tuple[str, str], states: Sequence[State], only: str
 ) -> None:
     """WrongState, in words, unless a message is in one of `states`."""
@@ -72,7 +72,7 @@ def _demand_state(
 
 def cancel(root: Root, words: list[str]) -> int:
     """Take waiting messages out (asks), end running ones."""
-    parser = _parser_of_many(
+    parser = parser_of_many(
         "cancel",
         "Remove a waiting message, after asking; end a running one, which goes to err.",
     )
@@ -87,7 +87,7 @@ def cancel(root: Root, words: list[str]) -> int:
         parser.error("say which: --batch ID..., or --queue QUEUE")
     if args.batch and args.ids:
         return each(root, args, _cancel_batch)
-    return _each_or_all(
+    return each_or_all(
         root, parser, args, lambda *target: _cancel(*target, yes=args.yes)
     )
 
@@ -113,13 +113,13 @@ def _cancel(root: Root, queue: str, msg_id: str, *, yes: bool) -> str:
 
 def delete(root: Root, words: list[str]) -> int:
     """Remove messages for good, with their log and attachments (asks)."""
-    parser = _parser_of_many(
+    parser = parser_of_many(
         "delete",
         "Remove messages for good, with their logs and attachments, after asking.",
     )
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     args = parser.parse_args(words)
-    return _each_or_all(
+    return each_or_all(
         root, parser, args, lambda *target: _delete(*target, yes=args.yes)
     )
 
@@ -144,7 +144,7 @@ def _remove(
 
 def ack(root: Root, words: list[str]) -> int:
     """Mark failed messages as seen."""
-    parser = _parser_of_many(
+    parser = parser_of_many(
         "ack",
         "Mark messages in err as seen: `rq status` no longer counts them as trouble. "
         "They stay, and `rq retry` still runs them again.",
@@ -156,17 +156,13 @@ def ack(root: Root, words: list[str]) -> int:
     if args.all and (args.ids or args.queue):
         parser.error("say which: ID..., --queue QUEUE or --all QUEUE")
     if args.all:
-        count = owner.demand(root, args.all, "ack_errs", {})
-        print(f"{args.all}: {count} marked as seen")
-        return OK
-    return _each_or_all(root, parser, args, _ack)
+        args.queue, args.yes = args.all, True
+    return each_or_all(root, parser, args, _ack)
 
 
 def _ack(root: Root, queue: str, msg_id: str) -> str:
     states = (State.ERR, State.DISMISSED)
-    _demand_state(
-        root, (queue, msg_id), states, "messages in err can be marked as seen"
-    )
+    demand_state(root, (queue, msg_id), states, "messages in err can be marked as seen")
     try:
         owner.demand(root, queue, "ack_errs", request(msg_id))
     except WrongState:
@@ -188,7 +184,7 @@ def who() -> str:
     return f"{behind} ({name})" if behind and behind != name else name
 
 
-def each(root: Root, args: argparse.Namespace, act: _Change) -> int:
+def each(root: Root, args: argparse.Namespace, act: Change) -> int:
     """Change each message and say so; when one cannot be changed, the others are."""
     place.demand_running(root)
     with owner.Reader(root) as reader:
@@ -200,7 +196,7 @@ def each(root: Root, args: argparse.Namespace, act: _Change) -> int:
     return max(_caught(root, target, act) for target in targets)
 
 
-def _caught(root: Root, target: tuple[str, str], act: _Change) -> int:
+def _caught(root: Root, target: tuple[str, str], act: Change) -> int:
     from rq.cli import EXIT_OF, complain
 
     queue, msg_id = target
@@ -213,11 +209,11 @@ def _caught(root: Root, target: tuple[str, str], act: _Change) -> int:
     return OK
 
 
-def _each_or_all(
+def each_or_all(
     root: Root,
     parser: argparse.ArgumentParser,
     args: argparse.Namespace,
-    act: _Change,
+    act: Change,
 ) -> int:
     """Change the messages that are named, or all that match."""
     bulk.check(parser, args)
@@ -226,7 +222,7 @@ def _each_or_all(
     return each(root, args, act)
 
 
-def _parser_of_many(
+def parser_of_many(
     verb: str, about: str, state: State | None = None
 ) -> argparse.ArgumentParser:
     """Return the parser of a verb that takes ids, or all messages that match; `state`:

@@ -154,6 +154,7 @@ class BulkView(TypedDict, total=False):
 
     bulk: str
     action: str
+    to: str | float  # what that is done with: a time, a queue
     filter: Mapping[str, object]
     by: str
     state: str

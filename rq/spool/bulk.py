@@ -21,6 +21,7 @@ from rq import durable
 from rq.errors import NoSuchMessage
 from rq.layout import QueueDir
 from rq.message import JsonObject
+from rq.nesting import Json
 from rq.spool.record import Record
 from rq.states import Note
 
@@ -43,6 +44,7 @@ class Bulk:
 
     bulk_id: str
     action: str
+    to: Json = None  # what that is done with: a time, a queue
     filter: JsonObject  # by which its messages were chosen
     by: str
     total: int  # messages of its list
@@ -116,6 +118,7 @@ def _begun(record: Record) -> Bulk:
     return Bulk(
         bulk_id=record["bulk"],
         action=record["action"],
+        to=record.get("to"),
         filter=record["filter"],
         by=record["by"],
         total=record["n"],

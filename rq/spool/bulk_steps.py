@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rq.message import JsonObject
+from rq.nesting import Json
 from rq.spool.bulk import Bulk, Listed, Standing
 from rq.spool.record import NoteFields
 from rq.spool.store import Spool
@@ -14,10 +15,12 @@ def begin(
     listed: Listed,
     *,
     action: str,
+    to: Json = None,
     chosen_by: JsonObject,
     by: str,
 ) -> Bulk:
-    """Begin a bulk whose list is durable. `chosen_by`: the filter; `by`: who asks."""
+    """Begin a bulk whose list is durable. `to`: what the action is done with;
+    `chosen_by`: the filter; `by`: who asks."""
     first_line: NoteFields = {
         "bulk": listed.bulk_id,
         "is": Standing.OPEN,
@@ -27,6 +30,8 @@ def begin(
         "n": listed.total,
         "sha256": listed.sha256,
     }
+    if to is not None:
+        first_line["to"] = to
     spool.bulks.take(spool.note(Note.BULK, **first_line))
     return spool.bulks.get(listed.bulk_id)
 

@@ -213,6 +213,10 @@ def _decide_final(last: Fold, at: State | None) -> Action:
         return Action.SETTLE
     if at is State.ERR and last.state is State.DISMISSED:
         return Action.SETTLE
+    if at is State.DISMISSED and last.event == Event.REOPEN:
+        return Action.SETTLE
+    if at in (State.ERR, State.DISMISSED) and last.event == Event.MOVE:
+        return Action.SETTLE
     if at in (State.ERR, State.DISMISSED) and last.requeued:
         return Action.SETTLE  # it ended again, and its folder has not left err
     return Action.OBSERVE

@@ -10,6 +10,7 @@ from typing import NotRequired, TypedDict
 
 from rq.journal.line import Line
 from rq.message import JsonObject
+from rq.nesting import Json
 
 # In a line read back: JSON, or as `fold.pack` leaves it. In one to be written: a fragment.
 Content = object
@@ -117,6 +118,7 @@ class NoteFields(_Is, Word, total=False):
     bulk: str
     at: int  # messages of its list that were looked at
     action: str
+    to: Json  # what it is done with: a time, a queue
     filter: JsonObject
     leases: list[str]  # digests of the tokens of leases
     seconds: float  # for which they go on
@@ -169,4 +171,5 @@ class Record(Line, Facts, _From, _Is, total=False):
     bulk: str
     at: int
     action: str
+    to: Json
     filter: JsonObject

@@ -280,6 +280,16 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
         _check_same(queue, dest)
 
 
+def check_target(req: Request, dest: str) -> None:
+    """Refuse to let messages go on in a queue that whoever asks may not ask of."""
+    principal: Principal = req.context.principal
+    if principal.is_limited and not principal.sees(dest):
+        raise OtherQueue(
+            f"{principal.name} may ask of {', '.join(principal.queues)}, not of "
+            f"{dest!r:.80}."
+        )
+
+
 def names_cleaner(dest: str) -> bool:
     """Return whether a dest may lead to the cleaner, wherever it names it: its readers
     differ."""

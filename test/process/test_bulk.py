@@ -35,8 +35,9 @@ def chosen(queue, action="retry", **filter_):
     return queue.ok("bulk", asked)
 
 
-def begun(queue, action="retry", **filter_):
-    asked = {"action": action, "filter": {"state": "err", **filter_}, "who": "anna"}
+def begun(queue, action="retry", to=None, **filter_):
+    meant = {"state": "err", **filter_}
+    asked = {"action": action, "filter": meant, "to": to, "who": "anna"}
     return queue.ok("bulk", asked)["bulk"]
 
 
@@ -161,7 +162,7 @@ def test_a_bulk_can_be_cancelled(queue):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "action is None, not one of retry, cancel, delete, ack"),
+        ({}, "action is None, not one of retry, cancel, delete, ack, "),
         ({"action": "hug", "filter": {"state": "err"}}, "action is 'hug'"),
         ({"action": "retry"}, "a filter is a JSON object"),
         ({"action": "retry", "filter": {"state": "done"}}, "retry is for messages in"),
@@ -176,3 +177,127 @@ def test_what_is_no_bulk_is_refused(queue, asked, said):
 def test_no_bulk_by_an_id_that_was_never_given(queue):
     assert "no bulk x" in queue.ask("show_bulk", {"bulk": "x"})[1]
     assert "lacking 'bulk'" in queue.ask("cancel_bulk", {})[1]
+
+
+def test_an_acknowledgement_is_taken_back(queue):
+    ids = failed(queue, 4)
+    ended(queue, begun(queue, "ack"))
+    assert queue.ok("reopen_message", {"msg_id": ids[0]}) == "msg is in err again"
+    assert queue.ask("reopen_message", {"msg_id": ids[0]})[0] == "fail"
+    assert ended(queue, begun(queue, "unack", state="dismissed"))["changed"] == 3
+    assert not any("acknowledged" in queue.show(msg_id) for msg_id in ids)
+    assert queue.ask("num_messages")["err"] == 4
+    queue.prove()
+
+
+def test_what_waits_gets_another_due(queue):
+    later = [queue.submit(due=4e9) for _ in range(3)]
+    now = time.time()
+    assert ended(queue, begun(queue, "due", state="que", to=5e9))["changed"] == 3
+    assert {queue.show(msg_id)["due"] for msg_id in later} == {5e9}
+    queue.ok("set_message", {"msg_id": later[0], "due": now})
+    queue.until(later[0], "done")
+    assert ended(queue, begun(queue, "due", state="que", to=now))["changed"] == 2
+    for msg_id in later[1:]:
+        queue.until(msg_id, "done")
+    queue.prove()
+
+
+@pytest.fixture
+def other(site, queue):
+    return site.queue("other").start()
+
+
+def moved_to(other, number):
+    """Return what came to another queue, by the message that it was."""
+    wait_until(lambda: len(other.ok("list", {"state": "done", "limit": 99})) == number)
+    rows = other.ok("list", {"state": "done", "limit": 99})
+    came = [other.show(row["msg_id"]) for row in rows]
+    return {row["orig_msg_id"].rpartition("/")[2]: row for row in came}
+
+
+def test_what_failed_and_what_waits_goes_on_in_another_queue_once(site, queue, other):
+    bad = failed(queue, 3)
+    waiting = queue.submit(due=4e9, param3="x")
+    (site.root.path / "good").touch()
+    queue.ok("move_message", {"msg_id": waiting, "to": "other", "who": "anna"})
+    [came] = wait_until(lambda: other.ok("list", {"state": "que", "limit": 9}))
+    assert other.show(came["msg_id"])["due"] == 4e9
+    other.ok("run_message", {"msg_id": came["msg_id"]})
+    ended(queue, begun(queue, "move", to="other"))
+    there = moved_to(other, 4)
+    assert there.keys() == {*bad, waiting}
+    assert there[waiting]["param3"] == "x"
+    for msg_id in (*bad, waiting):
+        shown = queue.show(msg_id)
+        assert shown["state"] == "relayed"
+        assert shown["result"]["job_status"] == "moved to other by anna"
+        assert shown["story"]["what"] == "It was moved to another queue."
+    wait_until(lambda: queue.ok("owed", {}) == [])
+    queue.prove()
+
+
+def test_attachments_go_along_to_another_queue(site, queue, other):
+    msg_id = queue.prepare(due=4e9)
+    path = site.root.path / "note"
+    path.write_text("remember")
+    queue.ok("attach_message", {"msg_id": msg_id, "pathname": str(path)})
+    queue.ok("commit_message", {"msg_id": msg_id})
+    queue.ok("move_message", {"msg_id": msg_id, "to": "other"})
+    [came] = wait_until(lambda: other.ok("list", {"state": "que", "limit": 9}))
+    assert "note" in other.show(came["msg_id"])["_attachments"]
+    queue.prove()
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        (None, "move needs 'to', the name of a queue"),
+        ("t", "queue t is where it is"),
+        ("nowhere", "couldn't connect to queue - nowhere"),
+    ],
+)
+def test_nothing_is_moved_where_nobody_takes_it(queue, to, said):
+    [msg_id] = failed(queue, 1)
+    filter_ = {"state": "err"}
+    for command, asked in (
+        ("bulk", {"action": "move", "filter": filter_, "to": to}),
+        ("move_message", {"msg_id": msg_id, "to": to}),
+    ):
+        word, text = queue.ask(command, asked)
+        assert (word, said in text) == ("fail", True), text
+    assert queue.state(msg_id) == "err"
+
+
+def test_nothing_is_moved_to_a_queue_that_is_paused(site, queue, other):
+    [msg_id] = failed(queue, 1)
+    site.root.pause("other").touch()
+    assert queue.ask("move_message", {"msg_id": msg_id, "to": "other"})[0] == "fail"
+    assert queue.state(msg_id) == "err"
+
+
+def test_what_waits_is_held_released_and_gets_another_priority(queue):
+    ids = [queue.submit(due=4e9) for _ in range(3)]
+    queue.ok("hold_message", {"msg_id": ids[0], "who": "bea"})
+    view = ended(queue, begun(queue, "hold", state="que", to="a freeze"))
+    assert (view["changed"], "is held already" in view["why"]) == (2, True)
+    held = [queue.show(msg_id)["held"] for msg_id in ids]
+    assert [hold["by"] for hold in held] == ["bea", "anna", "anna"]
+    assert held[1]["why"] == "a freeze"
+    assert ended(queue, begun(queue, "release", state="que"))["changed"] == 3
+    assert ended(queue, begun(queue, "priority", state="que", to=7))["changed"] == 3
+    assert {queue.show(msg_id)["priority"] for msg_id in ids} == {7}
+    queue.restart()
+    assert {queue.show(msg_id)["priority"] for msg_id in ids} == {7}
+    assert not any(queue.show(msg_id).get("held") for msg_id in ids)
+    queue.prove()
+
+
+@pytest.mark.parametrize(
+    ("action", "to"),
+    [("due", "soon"), ("due", None), ("priority", 10), ("hold", 5), ("release", "x")],
+)
+def test_what_it_is_to_be_done_with_is_checked(queue, action, to):
+    asked = {"action": action, "filter": {"state": "que"}, "to": to}
+    word, text = queue.ask("bulk", asked)
+    assert (word, "'to'" in text) == ("fail", True), text

@@ -18,6 +18,7 @@ def root(tmp_path_factory):
     path = tmp_path_factory.mktemp("bulk") / "root"
     path.mkdir()
     define(path, "work", WORK, num_workers=4)
+    define(path, "later", WORK, num_workers=4)
     with running(path):
         yield path
 
@@ -26,7 +27,8 @@ def root(tmp_path_factory):
 def failed(root):
     """Messages that have failed: nine of a disk, three of a net; none is left of those
     that came before."""
-    rq("delete", "--queue", "work", "--state", "err", "--yes", root=root)
+    for state in ("err", "dismissed"):
+        rq("delete", "--queue", "work", "--state", state, "--yes", root=root)
     (root / "good").unlink(missing_ok=True)
     ids = [
         rq("send", "work", "--id-only", "-p1", what, root=root).stdout.strip()
@@ -114,3 +116,41 @@ def test_one_that_has_ended_cannot_be_cancelled(root, failed):
     assert done.returncode == 4
     assert "is done already" in done.stderr
     assert rq("bulk", "cancel", "work", "x", root=root).returncode == 3
+
+
+def test_all_are_marked_as_seen_and_that_is_taken_back(root, failed):
+    assert ok(root, "ack", "--all", "work") == "work: 12 messages marked as seen\n"
+    assert counts(root)["err"] == 0
+    said = ok(root, "unack", failed[0])
+    assert said == f"work/{failed[0]} is no longer marked as seen\n"
+    done = rq("unack", failed[0], root=root)
+    assert (done.returncode, "is not marked as seen" in done.stderr) == (4, True)
+    ok(root, "unack", "--queue", "work", "--yes")
+    assert counts(root)["err"] == 12
+
+
+def test_messages_move_to_another_queue_and_get_another_time(root, failed):
+    said = ok(root, "move", failed[0], "--to", "later")
+    assert said == f"work/{failed[0]} is moved to later\n"
+    said = ok(root, "move", "--to", "later", "--queue", "work", "--state", "err", "-y")
+    assert said == "work: 11 messages moved\n"
+    ok(root, "wait", *failed)
+    (root / "good").touch()
+    late = ok(root, "send", "later", "--id-only", "--due", "1d").strip()
+    said = ok(root, "due", "--at", "2d", "--queue", "later", "--yes")
+    assert "message" in said and "given another time" in said
+    assert "is due at" in ok(root, "due", late, "--at", "+0")
+    ok(root, "wait", late)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["move", "--queue", "work", "--state", "err", "--yes"], "--to"),
+        (["due", "--queue", "work", "--at", "soon", "--yes"], "not a time"),
+        (["move", "--to", "work", "--queue", "work", "--state", "err", "-y"], "say an"),
+    ],
+)
+def test_where_and_when_have_to_be_said(root, failed, words, said):
+    done = rq(*words, root=root)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -53,6 +53,8 @@ def test_a_row_keeps_the_rules_of_its_event(state, event, target, roles):
         Event.REQUEUE: (State.QUE, {Role.QUEUE, Role.CREATOR}),
         Event.RESCHEDULE: (State.QUE, {Role.QUEUE, Role.CREATOR}),
         Event.DISMISS: (State.DISMISSED, {Role.CREATOR}),
+        Event.REOPEN: (State.ERR, {Role.CREATOR}),
+        Event.MOVE: (State.RELAYED, {Role.CREATOR}),
         Event.DISCARD: (State.GONE, {Role.CREATOR}),
         Event.EXPIRE: (State.GONE, {Role.QUEUE, Role.CLEANER}),
     }

@@ -19,7 +19,7 @@ from rq.errors import Damaged, RQError
 from rq.filter import Filter
 from rq.logs import fields
 from rq.queues.bulk import retry, selection
-from rq.queues.bulk.actions import Action, Hands
+from rq.queues.bulk.actions import Action, Deed, Hands
 from rq.queues.concurrency.tasks import in_slices
 from rq.spool import bulk_steps
 from rq.spool.bulk import Bulk, Standing, drop_list, read_list
@@ -148,9 +148,10 @@ class Worker:
     async def _ready(
         self, bulk: Bulk, ids: Sequence[str]
     ) -> AsyncIterator[frozenset[str]]:
-        """Give the messages that can be acted on: of those that are to run again nothing
+        """Give the messages that can be acted on: of those that may run again nothing
         of their last attempts is left, and nobody else sends them round meanwhile."""
-        if bulk.action != Action.RETRY:
+        state = filters.from_json(bulk.filter).state
+        if not _deed(bulk).ends_attempts(state):
             yield frozenset(ids)
             return
         owner, held = self._owner, set[str]()
@@ -174,7 +175,7 @@ class Worker:
         """Act on a message that is meant."""
         more: More = {"bulk": bulk.bulk_id, "at": number}
         with self._left_as_it_is(bulk, msg_id):
-            if not self._hands.act(Action(bulk.action), msg_id, bulk.by, more):
+            if not self._hands.act(_deed(bulk), msg_id, more):
                 bulk.changed += 1
 
     @contextlib.contextmanager
@@ -184,6 +185,10 @@ class Worker:
             yield
         except RQError as error:
             bulk.why = f"{msg_id} stays as it is: {error}"
+
+
+def _deed(bulk: Bulk) -> Deed:
+    return Deed(Action(bulk.action), bulk.to, bulk.by)
 
 
 def _ended(bulk: Bulk) -> dict[str, object]:

@@ -10,7 +10,7 @@ from rq.errors import BadInput, Busy, Closed
 from rq.filter import Filter
 from rq.nesting import Json
 from rq.queues.bulk import actions, selection
-from rq.queues.bulk.actions import Action
+from rq.queues.bulk.actions import Deed
 from rq.queues.control.command import Command, Context, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
 from rq.spool import bulk_steps
@@ -28,11 +28,13 @@ def bulk(ctx: Context, arg: bytes) -> Awaitable[_Answer]:
     The answer comes when the set is fixed, and durable."""
     request = object_in(arg)
     action = actions.action(request.get("action"))
-    wanted = filters.from_json(request.get("filter"))
+    wanted = filters.from_json(request.get("filter"), ctx.owner.spool.clock())
     actions.check_state(action, wanted.state)
     if request.get("dry_run"):
         return _counted(ctx, wanted)
-    return _begun(ctx, action, wanted, asker(ctx, request))
+    by = asker(ctx, request)
+    deed = actions.deed(ctx.owner, action, request.get("to"), by)
+    return _begun(ctx, deed, wanted)
 
 
 async def _counted(ctx: Context, wanted: Filter) -> Ok[BulkChoice]:
@@ -43,9 +45,7 @@ async def _counted(ctx: Context, wanted: Filter) -> Ok[BulkChoice]:
     return "ok", {"messages": number, "ids": first}
 
 
-async def _begun(
-    ctx: Context, action: Action, wanted: Filter, who: str
-) -> Ok[BulkView]:
+async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
     spool, lines = ctx.owner.spool, bytearray()
     async for ids in _chosen(ctx, wanted):
         lines += "".join(f"{msg_id}\n" for msg_id in ids).encode()
@@ -53,7 +53,12 @@ async def _begun(
     listed = await run(pool, write_list, spool.queue, spool.new_id(), bytes(lines))
     _check_open(ctx)
     bulk = bulk_steps.begin(
-        spool, listed, action=action, chosen_by=wanted.to_json(), by=who
+        spool,
+        listed,
+        action=deed.action,
+        to=deed.to,
+        chosen_by=wanted.to_json(),
+        by=deed.by,
     )
     ctx.bulks.add(bulk)
     ctx.owner.wake()
@@ -126,6 +131,8 @@ def view(bulk: Bulk) -> BulkView:
         "changed": bulk.changed,
         "since": bulk.began,
     }
+    if isinstance(bulk.to, str | int | float):
+        fields["to"] = bulk.to
     if not bulk.is_open:
         fields["ended"] = bulk.ended
     if bulk.why:

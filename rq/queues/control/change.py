@@ -1,4 +1,4 @@
-"""The commands that change what becomes of a message: delete, cancel, retry, run."""
+"""The commands that change what becomes of a message: delete, cancel, retry, run, move."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rq.errors import BadInput, Changed, Closed, WrongState
 from rq.message import fields
 from rq.nesting import Json
 from rq.queues.bulk import actions, retry
+from rq.queues.bulk.actions import Action, Deed, Hands
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.control import message_list, message_view
 from rq.queues.control.command import (
@@ -23,7 +24,7 @@ from rq.queues.control.command import (
 )
 from rq.queues.maintenance import retention
 from rq.queues.owner.owner import Owner
-from rq.states import Event, Role, State
+from rq.states import FINAL, Event, Role, State
 
 _SEEN = "if_version"  # a list: the message is as one of these, or nothing is done
 
@@ -75,16 +76,57 @@ def retry_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
     return _retried(ctx.owner, msg_id, who, request.get(_SEEN))
 
 
-async def _retried(owner: Owner, msg_id: str, who: str, seen: Json) -> Ok[str]:
+async def _end_last_attempt(owner: Owner, msg_id: str) -> None:
+    """End what is left of the last attempt of a message that is held; Busy if it
+    stays."""
     try:
         left = await retry.end_last_attempts(owner, [msg_id])
     finally:
         retry.release(owner, [msg_id])
     retry.refuse_left(msg_id, left)
+
+
+async def _retried(owner: Owner, msg_id: str, who: str, seen: Json) -> Ok[str]:
+    await _end_last_attempt(owner, msg_id)
     _check_version(owner, msg_id, seen)  # much may have happened meanwhile
     retry.again(owner, msg_id, who)
     owner.wake()
     return "ok", "msg sent round again"
+
+
+def reopen_message(ctx: Context, arg: bytes) -> Ok[str]:
+    """Take the acknowledgement of an error back."""
+    request, msg_id = named(ctx, arg)
+    deed = Deed(Action.UNACK, None, asker(ctx, request))
+    _hands(ctx).act(deed, msg_id, {})
+    ctx.owner.wake()
+    return "ok", "msg is in err again"
+
+
+def move_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
+    """Let a message that waits, or has failed, go on in another queue."""
+    request, msg_id = named(ctx, arg)
+    by = asker(ctx, request)
+    deed = actions.deed(ctx.owner, Action.MOVE, request.get("to"), by)
+    state = ctx.owner.spool.state_of(msg_id)
+    if deed.ends_attempts(state):
+        retry.hold(ctx.owner, msg_id)
+    return _moved(ctx, deed, msg_id, request.get(_SEEN), held=state in FINAL)
+
+
+async def _moved(
+    ctx: Context, deed: Deed, msg_id: str, seen: Json, *, held: bool
+) -> Ok[str]:
+    if held:
+        await _end_last_attempt(ctx.owner, msg_id)
+    _check_version(ctx.owner, msg_id, seen)
+    _hands(ctx).act(deed, msg_id, {})
+    ctx.owner.wake()
+    return "ok", f"msg moved to {deed.to}"
+
+
+def _hands(ctx: Context) -> Hands:
+    return Hands(ctx.owner, ctx.runner, ctx.leases)
 
 
 def run_message(ctx: Context, arg: bytes) -> Ok[str]:
@@ -189,5 +231,7 @@ COMMANDS: dict[str, Command] = {
     "retry_message": Command(retry_message, Access.OPERATOR),
     "run_message": Command(run_message, Access.OPERATOR),
     "set_message": Command(set_message, Access.OPERATOR),
+    "reopen_message": Command(reopen_message, Access.OPERATOR),
+    "move_message": Command(move_message, Access.OPERATOR),
     "ack_errs": Command(ack_errs, Access.OPERATOR),
 }

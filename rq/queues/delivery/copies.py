@@ -225,9 +225,14 @@ async def take_copy_from(owner: Owner, request: JsonObject) -> str:
 
 def forwarded(settings: Settings, message: Message, dest: str, now: float) -> OutEntry:
     """Return the entry of the outbox that hands a message on, attachments included."""
+    return moved(settings, message, dest, now)
+
+
+def moved(settings: Settings, message: Message, dest: str, due: float) -> OutEntry:
+    """As `forwarded`, of a message that is to run there at `due`."""
     full_id = settings.main.full_id(settings.name, message.msg_id)
     origin = message.orig_msg_id or full_id
-    return owed_copy(message.with_(orig_msg_id=origin), dest, now)
+    return owed_copy(message.with_(orig_msg_id=origin), dest, due)
 
 
 def owed_copy(message: Message, dest: str, due: float) -> OutEntry:

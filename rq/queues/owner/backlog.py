@@ -151,8 +151,9 @@ class Backlog:
         """Change when a message in que runs; None: that stays. WrongState: it has left
         que, or ends with another message."""
         self._check_steerable(msg_id)
-        self._ranks.hurried.discard(msg_id)
         self._spool.reschedule(msg_id, due, priority=priority, **more)
+        self.gathering.remove(msg_id)
+        self._ranks.hurried.discard(msg_id)
         self.put_back(msg_id)
 
     def _check_steerable(self, msg_id: str) -> Entry:

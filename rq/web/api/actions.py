@@ -11,7 +11,7 @@ from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
-from rq.web.messages import checked, who
+from rq.web.messages import check_target, checked, who
 from rq.web.site import Site
 
 _FAILURES = (
@@ -63,6 +63,7 @@ _ACTIONS = (
     _Action("cancel", "cancel_message", "End a running message; it goes to err."),
     _Action("cancelBatch", "cancel_batch", "End the batch that a message runs in."),
     _Action("dismiss", "ack_errs", "Acknowledge a message in err."),
+    _Action("reopen", "reopen_message", "Take an acknowledgement back."),
     _Action("delete", "delete_message", "Remove a message that does not run."),
     _Action(
         "commit", "commit_message", "Accept a prepared message.", role=Role.PRODUCER
@@ -91,6 +92,23 @@ def _seen(req: Request) -> dict[str, list[str]]:
     return {"if_version": [tag.strip().strip('"') for tag in tags.split(",")]}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPlace:
+    """Where a message goes on."""
+
+    to: Annotated[str, "another queue, or an address of one"]
+
+
+async def move(
+    site: Site, req: Request, body: NewPlace, name: str, msg_id: str
+) -> Acted:
+    """Let a message go on in another queue, if whoever asks may ask of that, too."""
+    check_target(req, body.to)
+    request = {"msg_id": checked(msg_id), "who": who(req), "to": body.to, **_seen(req)}
+    text = await site.owners.demand(name, "move_message", request)
+    return {"msg_id": msg_id, "text": str(text)}
+
+
 async def clone(site: Site, req: Request, body: None, name: str, msg_id: str) -> Answer:
     """Send a copy of a message that has ended."""
     await messages.check_copy(site, req, name, checked(msg_id))
@@ -117,6 +135,18 @@ def _row(action: _Action) -> Operation:
 
 ROWS = (
     *(_row(action) for action in _ACTIONS),
+    Operation(
+        operation_id="moveMessage",
+        method="POST",
+        path=f"{messages.PLACE}/{{msg_id}}/move",
+        role=Role.OPERATOR,
+        summary="Let a message that waits, or has failed, go on in another queue.",
+        request=NewPlace,
+        reply=Acted,
+        failures=_FAILURES,
+        handler=move,
+        headers=(MATCH,),
+    ),
     Operation(
         operation_id="cloneMessage",
         method="POST",

@@ -13,7 +13,7 @@ from rq.nesting import Json
 from rq.replies import BulkChoice, BulkView
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
 from rq.web.api.shapes import Limits
-from rq.web.messages import who
+from rq.web.messages import check_target, who
 from rq.web.site import Site
 
 _PLACE = "/queues/{name}/bulk"
@@ -30,6 +30,9 @@ class MessageFilter:
     before: Annotated[
         float | None, "epoch seconds: they came into their state earlier"
     ] = None
+    older: Annotated[
+        str | None, Limits(longest=40), "in place of before, an age: 90, 10m, 2d"
+    ] = None
     after: Annotated[float | None, "epoch seconds: or not earlier"] = None
     cause: _Text = None
     text: Annotated[_Text, "a part of what was said last"] = None
@@ -43,8 +46,23 @@ class MessageFilter:
 class NewBulk:
     """What is done to which messages."""
 
-    action: Literal["retry", "cancel", "delete", "ack"]
+    action: Literal[
+        "retry",
+        "cancel",
+        "delete",
+        "ack",
+        "unack",
+        "due",
+        "move",
+        "priority",
+        "hold",
+        "release",
+    ]
     filter: MessageFilter
+    to: Annotated[
+        str | float | None,
+        "due: epoch seconds; move: a queue; priority: 0 to 9; hold: why",
+    ] = None
 
 
 class BulkViews(TypedDict):
@@ -54,6 +72,8 @@ class BulkViews(TypedDict):
 
 
 async def begin(site: Site, req: Request, body: NewBulk, name: str) -> Answer:
+    if isinstance(body.to, str):
+        check_target(req, body.to)
     request = {**asdict(body), "who": who(req)}
     view = cast(BulkView, await site.owners.demand(name, "bulk", request))
     place = f"{PREFIX}{_PLACE.format(name=name)}/{view['bulk']}"
