@@ -138,7 +138,7 @@ def test_messages_move_to_another_queue_and_get_another_time(root, failed):
     (root / "good").touch()
     late = ok(root, "send", "later", "--id-only", "--due", "1d").strip()
     said = ok(root, "due", "--at", "2d", "--queue", "later", "--yes")
-    assert "message" in said and "given another time" in said
+    assert "given another time" in said
     assert "is due at" in ok(root, "due", late, "--at", "+0")
     ok(root, "wait", late)
 

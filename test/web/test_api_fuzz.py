@@ -123,6 +123,14 @@ def about(state, **parts):
     return lambda world: {"path_parameters": world.message(state), **parts}
 
 
+def seen(world):
+    """Return a recipe about a message that is acknowledged."""
+    path = world.message("err")
+    place = f"/api/v1/queues/err/messages/{path['msg_id']}/dismiss"
+    assert world.web.ask("POST", place).status == 200
+    return {"path_parameters": path}
+
+
 def of_queue(**parts):
     return lambda world: {"path_parameters": {"name": "done"}, **parts}
 
@@ -187,6 +195,8 @@ RECIPES = {
     "cancelMessage": about("run"),
     "cancelBatch": about("batch"),
     "dismissMessage": about("err"),
+    "reopenMessage": seen,
+    "moveMessage": about("que", body={"to": "done"}, media_type=JSON),
     "deleteMessage": about("done"),
     "commitMessage": about("prep"),
     "cloneMessage": about("done"),
