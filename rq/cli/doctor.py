@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rq import config, disk, wording
 from rq.access import warnings as access
 from rq.cli import OK, place, ports, term
+from rq.config import mail
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.scripts import obeyed
@@ -115,6 +116,7 @@ def _settings(root: Root) -> Iterator[str]:
         )
     yield from access.of_root(root, settings, time.time())
     yield from obeyed.warnings(root, place.queue_names(root))
+    yield from mail.warnings(root, settings)
     if not place.is_running(root):
         holder = ports.holder(settings.addr, settings.port)
         if holder is not None:

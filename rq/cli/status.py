@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from rq import config, elsewhere, health
 from rq.access import warnings
 from rq.cli import FAILED, OK, UNREACHABLE, owner, place, term
+from rq.config import mail
 from rq.config.admin import admin_status
 from rq.errors import BadConfig
 from rq.layout import Root
@@ -113,9 +114,11 @@ def _troubles(
 
 
 def _access(root: Root) -> list[str]:
-    """Return what is to be said of who may do what here."""
+    """Return what is to be said of who may do what here, and of mail."""
     try:
-        return warnings.of_root(root, config.read_root(root), time.time())
+        settings = config.read_root(root)
+        access = warnings.of_root(root, settings, time.time())
+        return [*access, *mail.warnings(root, settings)]
     except BadConfig:  # `rq doctor` and whoever starts RQ say it
         return []
 

@@ -38,6 +38,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "owed:owed",
         "ls | resolve: copies and webhooks that are not yet delivered",
     ),
+    "notice": (
+        "notice:notice",
+        "ls | test: whom queues tell how they go, by mail, URL or queue",
+    ),
     "restore": (
         "restore:restore",
         "ls | accept: queues that were copied or restored from a backup",

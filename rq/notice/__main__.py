@@ -14,6 +14,7 @@ from types import FrameType
 
 import rq
 from rq import client, config, script
+from rq.config.mail import missing
 from rq.config.settings import RootConfig
 from rq.errors import BadInput, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
@@ -80,7 +81,7 @@ def _key() -> str:
 
 
 def _mail(main: RootConfig, to: str, story: Story, log: str) -> tuple[Verb, str]:
-    why = mail.missing(main.sendmail)
+    why = missing(main.sendmail)
     if why:
         return Verb.ERR, why
     try:

@@ -15,17 +15,6 @@ _SAID = 2000  # bytes of what it says
 _FOR_GOOD = frozenset({64, 65, 67, 68, 77, 78})
 
 
-def missing(program: str) -> str:
-    """Return in a sentence that there is no program that takes mail; "" if there is."""
-    if os.access(program, os.X_OK) and os.path.isfile(program):
-        return ""
-    return (
-        f"no mail can be sent: there is no program {program}; install one that brings its "
-        "own sendmail (postfix, msmtp-mta, …), or name it in `sendmail` of "
-        "config/config.json"
-    )
-
-
 def hand_over(program: str, letter: bytes) -> tuple[Verb, str]:
     """Return what to report: done, err for good, or resend with the reason."""
     try:

@@ -40,6 +40,27 @@ class WorkerView(TypedDict):
     since: float  # epoch seconds
 
 
+class TellsRow(TypedDict):
+    """Whom a queue tells of a matter, and how that stands."""
+
+    matter: str
+    whom: Sequence[str]  # mail:…, a URL, queue:NAME
+    own: bool  # its own config says so, and not the root's
+    every: float  # minutes
+    seconds: float | None  # from here on it is slow, or quiet
+    last: float | None  # epoch seconds: when it was told last
+    more: int  # that came since, and will be told together
+
+
+class NoticesView(TypedDict):
+    """`notices`: whom a queue tells how it goes."""
+
+    tells: Sequence[TellsRow]
+    failing: float | None  # epoch seconds, since an err that was told
+    quiet: float | None  # since nothing has succeeded, of which was told
+    succeeded: float | None  # the last success
+
+
 class Detail(TypedDict):
     """`detail`: how a queue is."""
 

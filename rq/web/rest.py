@@ -19,6 +19,7 @@ from rq.web import (
     downloads,
     forms,
     messages,
+    notice_actions,
     relay_actions,
     resumable_uploads,
     timer_actions,
@@ -72,6 +73,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     txn.add_routes(routes, site)
     relay_actions.add_routes(routes, site)
     timer_actions.add_routes(routes, site)
+    notice_actions.add_routes(routes, site)
     deliveries.add_routes(routes, site)
 
 

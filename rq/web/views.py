@@ -12,6 +12,7 @@ from rq.replies import (
     LeasesView,
     MessageRow,
     MessageView,
+    NoticesView,
     Owed,
     SupervisorStatus,
     TimersStatus,
@@ -95,6 +96,11 @@ async def leases(
 ) -> LeasesView:
     """Return the leases of a queue that are out, and who asks for some."""
     return cast(LeasesView, await owners.demand(queue, "leases", request))
+
+
+async def notices(owners: Owners, queue: str) -> NoticesView:
+    """Return whom a queue tells how it goes."""
+    return cast(NoticesView, await owners.demand(queue, "notices"))
 
 
 async def owed(

@@ -56,7 +56,7 @@ class World:
         self.web = web
         self.base = f"http://127.0.0.1:{web.port}/api/v1"
         for name, script in (("done", "echo done >&3"), ("err", "echo err no >&3")):
-            web.queue(script, name)
+            web.queue(script, name, on_slow={"queue": "done", "seconds": 600})
         web.queue("exec sleep 600", "run", num_workers=100)
         web.queue("exec sleep 600", "que", num_workers=0)
         web.queue("exec sleep 600", "batch", batch={"max": 5, "wait": 0})
@@ -222,6 +222,8 @@ RECIPES = {
     "releaseLease": of_lease(),
     "putLog": of_lease(body=b"x", **LOG),
     "putResultFile": result_file,
+    "listNotices": of_queue(),
+    "testNotice": of_queue(),
     "listTimers": lambda world: {},
     "getTimer": of_timer,
     "runTimer": of_timer,

@@ -16,6 +16,7 @@ from rq.queues.control import (
     lease_list,
     lease_requests,
     lease_words,
+    notices,
     outbox,
     query,
     restore,
@@ -36,5 +37,6 @@ COMMANDS: dict[str, Command] = {
     **lease_list.COMMANDS,
     **transactions.COMMANDS,
     **outbox.COMMANDS,
+    **notices.COMMANDS,
     **restore.COMMANDS,
 }

@@ -290,6 +290,13 @@ def _look_for_quiet(
     telling.send(Matter.QUIET, notice, cast(JsonObject, story))
 
 
+def limit(notice: Notice, news: News) -> float | None:
+    """Return the seconds from which on something is told, if it is told by these."""
+    if "times" in notice:
+        return slow_from(notice, news)
+    return notice.get("seconds")
+
+
 def test(settings: Settings, spool: Spool) -> list[str]:
     """Send a notice now to all whom the queue would tell of something; return whom."""
     telling = Telling(spool.news, spool.clock())
@@ -299,7 +306,7 @@ def test(settings: Settings, spool: Spool) -> list[str]:
         everybody.update(dict.fromkeys(new))
     story = {"queue": settings.name, "state": "test"}
     for target in everybody:
-        telling.send_to("test", target, story)
+        telling.send_to(target, "test", story)
     if telling.out:
         spool.tell_people({}, telling.out)
     return list(everybody)

@@ -17,6 +17,7 @@ from rq.web.api import (
     lease_words,
     leases,
     messages,
+    notices,
     openapi,
     queues,
     timers,
@@ -60,6 +61,7 @@ ROWS: tuple[Operation, ...] = (
     *lease_words.ROWS,
     *lease_bytes.ROWS,
     *timers.ROWS,
+    *notices.ROWS,
 )
 
 

@@ -23,8 +23,9 @@ from rq.replies import (
 from rq.states import State
 from rq.web import deliveries, progress, reading, views
 from rq.web.answers import sees_secrets
-from rq.web.pages import facts, page, workers
+from rq.web.pages import facts, notices, page, workers
 from rq.web.pages.facts import QueueRow
+from rq.web.pages.notices import Notices
 from rq.web.txn import TransactionRow
 from rq.web.txn import listed as listed_txn
 
@@ -81,6 +82,7 @@ class Facts(TypedDict):
     running: list[facts.RunningRow]
     sections: list[Section]
     owed: list[deliveries.OwedRow]
+    notices: Notices
     transactions: list[TransactionRow]
     leases: LeasesView | None  # who works elsewhere; None: nobody may
 
@@ -137,9 +139,15 @@ class QueuePage:
             "running": facts.running([row], now),
             "sections": sections,
             "owed": await deliveries.listed(site, [name]) if owes else [],
+            "notices": await self._notices(row),
             "transactions": await self._transactions(row),
             "leases": await self._leases(row),
         }
+
+    async def _notices(self, row: QueueRow) -> Notices:
+        if not row["answers"]:
+            return {"tells": [], "last": []}
+        return await notices.of_queue(self._site, row["name"])
 
     async def _transactions(self, row: QueueRow) -> list[TransactionRow]:
         if not row["answers"]:

@@ -1,0 +1,64 @@
+"""The commands about whom a queue tells how it goes."""
+
+from __future__ import annotations
+
+from rq import replies
+from rq.access.roles import Role
+from rq.config.notices import Matter, Notice, targets
+from rq.config.settings import QueueConfig
+from rq.errors import WrongState
+from rq.queues.control.command import Command, Context, Ok
+from rq.queues.delivery import notices
+from rq.queues.owner.settings import Settings
+from rq.spool.news import News
+
+
+def listed(ctx: Context, arg: bytes) -> Ok[replies.NoticesView]:
+    """Answer whom the queue tells of what, and how that stands."""
+    return "ok", view(ctx.owner.settings, ctx.owner.spool.news)
+
+
+def view(settings: Settings, news: News) -> replies.NoticesView:
+    """Return whom a queue tells of what, and how that stands."""
+    wanted = notices.all_of(settings)
+    own = settings.queue
+    return {
+        "tells": [_row(own, news, matter, notice) for matter, notice in wanted.items()],
+        "failing": news.failing or None,
+        "quiet": news.quiet or None,
+        "succeeded": news.succeeded or None,
+    }
+
+
+def _row(
+    own: QueueConfig, news: News, matter: Matter, notice: Notice
+) -> replies.TellsRow:
+    group = news.groups.get(matter)
+    return {
+        "matter": str(matter),
+        "whom": targets(notice),
+        "own": getattr(own, f"on_{matter}") is not None,
+        "every": notice["every"],
+        "seconds": notices.limit(notice, news),
+        "last": group.at if group and group.at else None,
+        "more": group.more if group else 0,
+    }
+
+
+def test(ctx: Context, arg: bytes) -> Ok[list[str]]:
+    """Send a notice now to all whom the queue tells of something; answer whom."""
+    owner = ctx.owner
+    whom = notices.test(owner.settings, owner.spool)
+    if not whom:
+        raise WrongState(
+            f"queue {owner.name} tells nobody of anything: set on_err, or another of "
+            "these, in its config or in config/config.json"
+        )
+    owner.wake()
+    return "ok", whom
+
+
+COMMANDS: dict[str, Command] = {
+    "notices": Command(listed, Role.VIEWER, down=True),
+    "test_notice": Command(test, Role.OPERATOR),
+}

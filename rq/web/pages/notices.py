@@ -1,0 +1,64 @@
+"""Whom a queue tells how it goes, and what it told last."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from rq.config import secrets
+from rq.errors import RQError
+from rq.replies import MessageRow, TellsRow
+from rq.states import State
+from rq.web import reading, views
+
+if TYPE_CHECKING:
+    from rq.web.site import Site
+
+_NOTICE = "notice"
+_LOOKED_AT = 100  # messages of each state in which those of a queue are looked for
+_LAST = 5  # that are shown
+_STATES = (State.RUN, State.QUE, State.ERR, State.DONE)
+
+
+class Notices(TypedDict):
+    """What the page shows; empty where nobody is told."""
+
+    tells: list[TellsRow]
+    last: list[MessageRow]
+
+
+async def of_queue(site: Site, name: str) -> Notices:
+    """Return whom a queue that answers tells, and its last notices."""
+    try:
+        view = await views.notices(site.owners, name)
+    except RQError:  # its owner has gone by now
+        return {"tells": [], "last": []}
+    if not view["tells"]:
+        return {"tells": [], "last": []}
+    tells = [
+        cast(TellsRow, {**row, "whom": secrets.masked({"w": row["whom"]})["w"]})
+        for row in view["tells"]
+    ]
+    return {"tells": tells, "last": await _last(site, name)}
+
+
+async def _last(site: Site, name: str) -> list[MessageRow]:
+    if not site.root.queue(_NOTICE).config.is_file():
+        return []
+    lists = await asyncio.gather(*(_rows(site, state) for state in _STATES))
+    rows = [row for rows in lists for row in rows if row.get("param2") == name]
+    newest = sorted(rows, key=lambda row: row["msg_id"], reverse=True)[:_LAST]
+    return [
+        cast(MessageRow, {**secrets.masked(row), "text": _text(row)}) for row in newest
+    ]
+
+
+async def _rows(site: Site, state: State) -> list[MessageRow]:
+    try:
+        return await reading.rows(site, _NOTICE, state, _LOOKED_AT)
+    except RQError:
+        return []
+
+
+def _text(row: MessageRow) -> str:
+    return str(row.get("status") or "").partition(" - ")[2]
