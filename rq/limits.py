@@ -37,8 +37,9 @@ class Limits:
 
     @property
     def of_time(self) -> bool:
-        """Whether somebody has to look at it now and then."""
-        return self.timeout is not None or self.heartbeat is not None
+        """Whether somebody has to look at the script now and then."""
+        times = self.timeout, self.heartbeat, self.log_bytes
+        return any(limit is not None for limit in times)
 
     @property
     def of_processes(self) -> bool:

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from rq.cli import ids, owner, place, term, terminal
 from rq.errors import BadInput, NoSuchMessage, OutcomeUnknown, Unreachable
 from rq.layout import JOB, STDIO_LOG, Root
+from rq.proc import holes
 from rq.replies import MessageView
 from rq.spool import attempts_kept, folders
 from rq.spool.folders import File
@@ -23,6 +24,7 @@ _PAUSE = 0.1
 Write = Callable[[bytes], None]
 _LOST_AFTER = 20  # looks in a row that find the message nowhere
 _AWAY = 300  # looks in a row that find no owner, where a supervisor runs
+_AGAIN = 4096  # bytes that are printed again when the middle was taken out
 _QUIET = 50  # looks in a row that find nothing new, before the owner is asked why
 
 
@@ -134,6 +136,7 @@ def _follow(
             file = _log_in(reader, queue, msg_id, state)
             if (now := _identity(file)) != seen:
                 offset, seen = (0 if seen and now else offset), now or seen
+            offset = _shortened(file, offset)
             more = _print_from(file, offset, write)
             offset += more
             quiet = 0 if more else quiet + 1
@@ -212,22 +215,47 @@ def _why(message: MessageView) -> str:
     return story["why"] if passes else f"{story['why']} {story['todo']}"
 
 
+def _shortened(file: File, offset: int) -> int:
+    """Return where to go on in a file of which `offset` bytes were read: with `log_bytes`
+    the middle is taken out at the end of an attempt."""
+    try:
+        fd = file.open()
+    except (FileNotFoundError, NotADirectoryError):
+        return offset
+    try:
+        size = os.fstat(fd).st_size
+    finally:
+        os.close(fd)
+    if size >= offset:
+        return offset
+    place.note("the middle of this log was left out; its last lines:")
+    return max(0, size - _AGAIN)
+
+
 def _print_from(file: File, offset: int, write: Write, end: int | None = None) -> int:
     """Print a file from a byte on, perhaps up to `end`; return how many bytes."""
     try:
         fd = file.open()
     except (FileNotFoundError, NotADirectoryError):
         return 0
-    printed = 0
+    at = offset
     try:
-        left = _CHUNK if end is None else end - offset
-        while data := os.pread(fd, min(_CHUNK, max(0, left)), offset + printed):
-            left -= 0 if end is None else len(data)
+        while end is None or at < end:
+            after = holes.next_data(fd, at)
+            if after > at:  # the middle of a log with `log_bytes`
+                write(b"\n[%d bytes are left out here]\n" % (after - at))
+                at = after
+            length = max(0, holes.next_hole(fd, at) - at)
+            if end is not None:
+                length = min(length, max(0, end - at))
+            data = os.pread(fd, min(_CHUNK, length), at)
+            if not data:
+                break
             write(data)
-            printed += len(data)
+            at += len(data)
     finally:
         os.close(fd)
-    return printed
+    return at - offset
 
 
 def _start_of_tail(log: File, lines: int) -> int:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from rq import beneath, visible
 from rq.errors import NotPlain
 from rq.layout import STDIO_LOG
+from rq.scripts.log_limit import LogLimit
 from rq.scripts.run_as import Ids
 
 _TAIL = 8192  # bytes of a log in which its last line is looked for
@@ -43,6 +44,7 @@ class StdioLog:
         self._end: int | None = None
         self._began = f"{_now()} - RQ START - {script}"
         self.printed: tuple[int, int] | None = None  # from, to; known at its end
+        self._limit: LogLimit | None = None
         opened = [directory]
         try:
             self._head, is_new = open_log(directory, self._path, set_aside, ids=ids)
@@ -72,6 +74,33 @@ class StdioLog:
     def output_at(self) -> int:
         """Return where in the file the output of this attempt begins."""
         return self._at + len(_head(0, self._began))
+
+    def keep(self, most: int | None) -> None:
+        """Keep so many bytes of the output of this attempt; None: all of it."""
+        self._limit = None if most is None else LogLimit(most, self.output_at)
+
+    def thin(self) -> bool:
+        """Give back the middle of what is too much, while the script writes on; return
+        whether there is more of it."""
+        size = self.size()
+        if self._limit is None or not self._limit.is_worth(size):
+            return False
+        with contextlib.suppress(OSError):
+            fd = self._again(self._path, self._dir_fd)
+            try:
+                self._limit.thin(fd, size)
+            finally:
+                os.close(fd)
+        return self._limit.is_worth(size)
+
+    def _cut(self) -> None:
+        if self._limit is None:
+            return
+        fd = self._again(self._path, self._dir_fd, os.O_RDWR)
+        try:
+            self._limit.cut(fd)
+        finally:
+            os.close(fd)
 
     def size(self) -> int:
         """Return how many bytes its file has; 0 when it cannot be seen."""
@@ -113,6 +142,8 @@ class StdioLog:
     def end(self, last: str, wanted: bool) -> None:
         """Write the last line of the attempt, after the last answer."""
         with contextlib.suppress(OSError):
+            self._cut()
+        with contextlib.suppress(OSError):
             fd = self._again(self._path, self._dir_fd)
             try:
                 if (size := os.fstat(fd).st_size) > self.output_at:
@@ -147,6 +178,20 @@ class PassedLog:
         self.printed: tuple[int, int] | None = None  # from, to; known at its end
         self._from: int | None = None  # where its part begins, and ends
         self._end: int | None = None
+        self._most: int | None = None
+        self._limit: LogLimit | None = None
+
+    def keep(self, most: int | None) -> None:
+        """Keep so many bytes of the output of this attempt; None: all of it."""
+        self._most = most
+
+    def thin(self) -> bool:
+        """Give back the middle of what is too much; that never is more than one go."""
+        if self._limit is not None and self._fd >= 0:
+            size = os.fstat(self._fd).st_size
+            if self._limit.is_worth(size):
+                self._limit.thin(self._fd, size)
+        return False
 
     def size(self) -> int:
         """Return how many bytes were printed."""
@@ -170,6 +215,7 @@ class PassedLog:
         with contextlib.suppress(OSError):
             while data and self._fd >= 0:
                 data = data[os.write(self._fd, data) :]
+            self.thin()
 
     def _begin(self) -> None:
         try:
@@ -186,9 +232,22 @@ class PassedLog:
         self._from = os.fstat(self._fd).st_size
         self.write(_head(self._pid, self._began))
         self._at = os.fstat(self._fd).st_size
+        if self._most is not None:
+            self._limit = LogLimit(self._most, self._at)
+
+    def _cut(self) -> None:
+        if self._limit is None or self._fd < 0:
+            return
+        fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._limit.cut(fd)
+        finally:
+            os.close(fd)
 
     def end(self, last: str, wanted: bool) -> None:
         """Write the last line; of an attempt that printed nothing only if `wanted`."""
+        with contextlib.suppress(OSError):
+            self._cut()
         if self._fd >= 0:
             self.printed = self._at, os.fstat(self._fd).st_size
         if wanted or self._fd >= 0:

@@ -17,7 +17,9 @@ from rq.limits import Limits, Over, Used
 from rq.proc import rlimits
 from rq.proc.spawn import Termination
 
+_LATER = 3600.0  # seconds; nothing is to be looked at
 _OFTEN = 0.05  # seconds between two looks, at least
+_THIN = 0.2  # seconds between two looks at the size of a log
 _SHARE = 4  # a silent script's output is looked at so often in a heartbeat
 
 
@@ -28,6 +30,8 @@ class Timed:
     limits: Limits
     kill: Callable[[Over], None]
     printed: Callable[[], int]  # bytes of its output so far
+    # Keeps what it prints small; returns whether that is not all.
+    thin: Callable[[], bool] | None = None
     began: float = field(default_factory=time.monotonic)
     heard: float = field(default_factory=time.monotonic)
     seen: int = 0  # of its output
@@ -39,6 +43,8 @@ class Timed:
     def look(self, now: float) -> float:
         """Return when to look again. Output is a sign of life, too."""
         moments = []
+        if self.thin is not None:
+            moments.append(now + (_OFTEN if self.thin() else _THIN))
         if self.limits.timeout is not None:
             moments.append(self.began + self.limits.timeout)
         if self.limits.heartbeat is not None:
@@ -47,7 +53,7 @@ class Timed:
                 self.seen, self.heard = size, now
             beat = self.limits.heartbeat
             moments.append(min(self.heard + beat, now + beat / _SHARE))
-        return min(moments)
+        return min(moments, default=now + _LATER)
 
 
 class TimeLimits:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rq.errors import NoSuchMessage, RQError
 from rq.layout import JOB, STDIO_LOG, QueueDir
+from rq.proc import holes
 from rq.spool import folders
 from rq.web import reading
 from rq.web.logevents import PING, Event, LogState, event, state_of, unfinished
@@ -119,6 +120,12 @@ class Watch:
         if behind > BEHIND and not viewer.patient:
             start, viewer.offset = viewer.offset, self.size - CHUNK
             return event("skip", {"at": start, "to": viewer.offset}, viewer.offset)
+        after = viewer.offset
+        if self._fd is not None:  # the middle of a log with `log_bytes` is a hole
+            after = min(self.size, holes.next_data(self._fd, viewer.offset))
+        if after > viewer.offset:
+            start, viewer.offset = viewer.offset, after
+            return event("skip", {"at": start, "to": after}, after)
         chunk = self._chunks.get(viewer.offset)
         if chunk is None:
             chunk = await self._read(viewer.offset, behind > 2 * CHUNK)

@@ -1,5 +1,6 @@
 """Limits of an attempt, kept with real scripts."""
 
+import contextlib
 import os
 import time
 
@@ -182,3 +183,55 @@ def test_the_setting_retry_may_let_it_run_again(tmp_path, limit):
         script = "[ $RQ_COUNT = 0 ] && sleep 60; say done"
         message = run(queue, script, **{limit: 0.5})
         assert (message["state"], message["count"]) == ("done", 1)
+
+
+# ---- output
+
+LINES = "printf 'line %08d\\n' $(seq {})"
+
+
+def log_of(queue, msg_id):
+    return (queue.folder(msg_id) / "job/stdio.log").read_bytes()
+
+
+def test_of_too_much_output_head_and_tail_are_kept(queue):
+    msg_id = queue.send(param1=f"{LINES.format(5000)}; echo done >&3", log_bytes=10_000)
+    assert queue.ended(msg_id)["state"] == "done"
+    text = log_of(queue, msg_id)
+    head, tail = text.split(b"\n[60000 bytes are left out here: log_bytes is 10000]\n")
+    assert b"RQ START" in head
+    assert b"line 00000001\n" in head
+    lines = tail.splitlines()
+    assert b"RQ END - exit 0" in lines[-1]
+    assert lines[-2] == b"line 00005000"
+    assert 10_000 < len(text) < 10_400
+
+
+def test_each_attempt_keeps_its_own_output(queue):
+    script = f"{LINES.format(1000)}; [ $RQ_COUNT = 0 ] && w='resend 0-x' || w=done; echo $w >&3"
+    message = queue.run(param1=script, log_bytes=5000)
+    assert message["state"] == "done"
+    text = log_of(queue, message["msg_id"])
+    assert text.count(b"[9000 bytes are left out here") == 2
+    assert text.count(b"line 00001000\n") == 2
+    assert text.count(b"line 00000001\n") == 2
+
+
+def test_a_torrent_of_output_hurts_nobody(queue):
+    """It writes as fast as it can for some seconds: the disk keeps its room, the script
+    goes on, and the queue answers others meanwhile."""
+    flood = "timeout 3 dd if=/dev/zero bs=1M 2>/dev/null; echo; echo last words; echo done >&3"
+    msg_id = queue.send(param1=flood, log_bytes="8 MiB")
+    queue.until(msg_id, "run")
+    most, size = 0, 0
+    while queue.state(msg_id) == "run":
+        queue.ask("ping")
+        with contextlib.suppress(OSError):
+            file = os.stat(f"{queue.dir.path}/run/{msg_id}/job/stdio.log")
+            most, size = max(most, file.st_blocks * 512), max(size, file.st_size)
+        time.sleep(0.01)  # looked at often, but not all the time
+    assert queue.get(msg_id)["state"] == "done"
+    assert most < size or size < 64 << 20, "the whole of it is on the disk"
+    text = log_of(queue, msg_id)
+    assert text.rstrip().splitlines()[-2] == b"last words"
+    assert len(text) < (8 << 20) + 1000

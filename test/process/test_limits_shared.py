@@ -35,6 +35,18 @@ def test_a_worker_that_takes_too_long_ends_with_its_message(tmp_path):
         assert silent["result"]["cause"] == "heartbeat"
 
 
+def test_head_and_tail_are_kept_of_what_a_worker_prints(tmp_path):
+    with running_queue(tmp_path, WORKER, worker="persistent", log_bytes=8192) as queue:
+        for _ in range(2):
+            message = queue.run(param1="seq -f 'line %08g' 5000; echo and its end")
+            assert message["state"] == "done"
+            text = queue.output(message["msg_id"])
+            assert "bytes are left out here: log_bytes is 8192]" in text
+            assert "line 00000001\n" in text
+            assert text.splitlines()[-2] == "and its end"
+            assert len(text) < 8192 + 500
+
+
 def test_the_limits_of_a_worker_are_those_of_its_queue(tmp_path):
     settings = {"worker": "persistent", "open_files": 99}
     with running_queue(tmp_path, WORKER, **settings) as queue:

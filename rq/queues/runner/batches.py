@@ -279,10 +279,16 @@ class Batches:
 
     def _limit(self, batch: Batch) -> None:
         """Look after the time of its script."""
+        output, most = batch.work.log, batch.limits.log_bytes
+        output.keep(most)
         if batch.limits.of_time:
             kill = functools.partial(self._over, batch)
-            printed = batch.work.log.size
-            timed = Timed(limits=batch.limits, kill=kill, printed=printed)
+            timed = Timed(
+                limits=batch.limits,
+                kill=kill,
+                printed=output.size,
+                thin=None if most is None else output.thin,
+            )
             batch.timed = self._parts.time_limits.begin(timed)
 
     def _over(self, batch: Batch, over: Over) -> None:

@@ -149,12 +149,15 @@ class Launcher:
 
     def _limit(self, attempt: Attempt) -> None:
         """Look after the time of a script at work on a message."""
+        output = attempt.work.log
+        output.keep(attempt.limits.log_bytes)
         if attempt.limits.of_time:
             attempt.timed = self._time_limits.begin(
                 Timed(
                     limits=attempt.limits,
                     kill=functools.partial(self._over, attempt),
-                    printed=attempt.work.log.size,
+                    printed=output.size,
+                    thin=None if attempt.limits.log_bytes is None else output.thin,
                 )
             )
 
