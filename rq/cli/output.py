@@ -136,7 +136,6 @@ def _follow(
             file = _log_in(reader, queue, msg_id, state)
             if (now := _identity(file)) != seen:
                 offset, seen = (0 if seen and now else offset), now or seen
-            offset = _shortened(file, offset)
             more = _print_from(file, offset, write)
             offset += more
             quiet = 0 if more else quiet + 1
@@ -215,31 +214,19 @@ def _why(message: MessageView) -> str:
     return story["why"] if passes else f"{story['why']} {story['todo']}"
 
 
-def _shortened(file: File, offset: int) -> int:
-    """Return where to go on in a file of which `offset` bytes were read: with `log_bytes`
-    the middle is taken out at the end of an attempt."""
-    try:
-        fd = file.open()
-    except (FileNotFoundError, NotADirectoryError):
-        return offset
-    try:
-        size = os.fstat(fd).st_size
-    finally:
-        os.close(fd)
-    if size >= offset:
-        return offset
-    place.note("the middle of this log was left out; its last lines:")
-    return max(0, size - _AGAIN)
-
-
 def _print_from(file: File, offset: int, write: Write, end: int | None = None) -> int:
-    """Print a file from a byte on, perhaps up to `end`; return how many bytes."""
+    """Print a file from a byte on, perhaps up to `end`; return how many bytes further to
+    go on. With `log_bytes` the middle is taken out at the end of an attempt: then it is
+    further back, for some lines are printed again."""
     try:
         fd = file.open()
     except (FileNotFoundError, NotADirectoryError):
         return 0
     at = offset
     try:
+        if (size := os.fstat(fd).st_size) < at:
+            place.note("the middle of this log was left out; its last lines:")
+            at = max(0, size - _AGAIN)
         while end is None or at < end:
             after = holes.next_data(fd, at)
             if after > at:  # the middle of a log with `log_bytes`

@@ -19,7 +19,7 @@ def punch(fd: int, start: int, end: int) -> bool:
         return False
     length = ctypes.c_int64(end - start)
     mode = _KEEP_SIZE | _PUNCH_HOLE
-    return fallocate(fd, mode, ctypes.c_int64(start), length) == 0
+    return bool(fallocate(fd, mode, ctypes.c_int64(start), length) == 0)
 
 
 def next_data(fd: int, at: int) -> int:
