@@ -153,6 +153,15 @@ class Root:
         """What Spark keeps: history in columns, and its scratch space."""
         return self.path / "spark"
 
+    @property
+    def broker(self) -> Path:
+        """What the broker keeps: jobs, journal, snapshot."""
+        return self.path / "broker"
+
+    @property
+    def broker_config(self) -> Path:
+        return self.path / "config" / "broker.json"
+
     def queue(self, name: str) -> QueueDir:
         return QueueDir(self.path / "queue" / name)
 

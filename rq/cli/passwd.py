@@ -24,13 +24,14 @@ def passwd(root: Root, words: list[str]) -> int:
     args = parser.parse_args(words)
     if ":" in args.user or not args.user.isprintable():
         raise BadInput("a user's name holds no colon and nothing that cannot be shown")
-    hashed = passwords.make(_password())
+    hashed = passwords.make(asked())
     setting = {"basic_auth": {"realm": "RQ", "users": {args.user: hashed}}}
     print(json.dumps(setting, indent=1))
     return OK
 
 
-def _password() -> str:
+def asked() -> str:
+    """Return a password from the terminal, asked for twice, or from standard input."""
     if sys.stdin.isatty():
         text = getpass.getpass("password: ")
         if text != getpass.getpass("again: "):

@@ -50,6 +50,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "relay:relay",
         "ls | retry | resolve | allow | forbid: messages to other hosts",
     ),
+    "broker": (
+        "broker:broker",
+        "enable | disable | status | run: queues for Redis clients",
+    ),
     "work": ("work:work", "work on the messages of a queue of another host"),
     "worker": ("worker:worker", "ls: who works on messages under leases"),
     "txn": ("txn:txn", "ls | abort: messages that are accepted all at once"),

@@ -1,5 +1,5 @@
-"""The only fsync, rename, link and unlink of RQ; imported by `journal`, `spool` and
-`config` alone.
+"""The only fsync, rename, link and unlink of RQ; imported by `journal`, `spool`,
+`broker` and `config` alone.
 
 Paths may be relative to a directory descriptor, so that an owner keeps working in its
 own queue whatever is renamed around it. `crash_point` is called at named points; tests
@@ -35,6 +35,7 @@ from rq.durable.synced import (
     symlink_durable,
     sync_files,
     sync_filesystem,
+    sync_open,
     sync_path,
     touch_durable,
     unlink_durable,
@@ -67,6 +68,7 @@ __all__ = [
     "sync_data",
     "sync_files",
     "sync_filesystem",
+    "sync_open",
     "sync_path",
     "touch_durable",
     "unlink",

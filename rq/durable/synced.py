@@ -76,6 +76,11 @@ def sync_path(path: Path | str, dir_fd: int | None = None) -> None:
     _sync_opened(open_plain(str(path), os.O_RDONLY, dir_fd))
 
 
+def sync_open(fd: int) -> None:
+    """fsync an open file: an error of what was written through it is told here."""
+    os.fsync(fd)
+
+
 def _sync_opened(fd: int) -> None:
     try:
         os.fsync(fd)

@@ -72,7 +72,12 @@ def read(place: JournalDir) -> Checkpoint | None:
 
 
 def _parse(file: BinaryIO) -> Checkpoint | None:
-    record = line.read_object(file.read(), _SEED)
+    return decode(file.read())
+
+
+def decode(data: bytes) -> Checkpoint | None:
+    """Return the checkpoint that was encoded; None when it is not whole."""
+    record = line.read_object(data, _SEED)
     return None if record is None else _checkpoint(record)
 
 

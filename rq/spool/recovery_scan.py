@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import secrets
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 import orjson
 
 from rq.journal import history
-from rq.journal.segment_file import Content, read_segment
+from rq.journal.end import End
+from rq.journal.segment_file import read_segment
 from rq.journal.segments import Position
 from rq.layout import QueueDir
 from rq.logs import fields
@@ -76,7 +76,7 @@ def scan_queue(queue: QueueDir, now: float) -> Scan:
     if start is None:
         for event in _history(queue):
             past.take(event)
-    end = _End(point)
+    end = End(point.journal if point else None)
     bulks = Bulks(point.bulks if point else ())
     news = News(point.news if point else None)
     reader = _Reader(queue, journal, start, past, bulks, news)
@@ -129,7 +129,7 @@ class _Reader:
     bulks: Bulks  # as of the checkpoint
     news: News  # as of the checkpoint
 
-    def after(self, point: checkpoint.Checkpoint | None, end: _End) -> Iterator[Record]:
+    def after(self, point: checkpoint.Checkpoint | None, end: End) -> Iterator[Record]:
         """Give the events after the checkpoint, which bring bulks and what was told up
         to date; those before it bring the index up to it."""
         after, old = point.seq if point else 0, self.index
@@ -145,7 +145,7 @@ class _Reader:
             elif old is not None:
                 _freshen(old, event)
 
-    def _since(self, seq: int, end: _End) -> Iterator[Record]:
+    def _since(self, seq: int, end: End) -> Iterator[Record]:
         """Give the events after `seq`; one segment is in memory at a time."""
         if self.journal is None:
             return
@@ -201,36 +201,6 @@ def _history(queue: QueueDir) -> Iterator[Record]:
         if (content := read_segment(segment, pack)) is not None:
             for line in content.events:
                 yield transactions.expanded(queue, line)
-
-
-class _End:
-    """Where the journal ends, and who wrote it last."""
-
-    def __init__(self, point: checkpoint.Checkpoint | None) -> None:
-        self.last = Position("", 0, 0, 0)
-        self.start, self.boot = 0, ""
-        if point is not None:
-            self.last = point.journal.position
-            self.start, self.boot = point.journal.start, point.journal.boot
-
-    def take(self, content: Content) -> None:
-        """Take the next segment."""
-        position = _end_of(content)
-        self.start = max(self.start, int(content.header["start"]))
-        self.boot = str(content.header["boot"])
-        if position.seq >= self.last.seq:
-            g = max(position.g, self.last.g)
-            self.last = dataclasses.replace(position, g=g)
-
-
-def _end_of(content: Content) -> Position:
-    header = content.header
-    if not content.events:  # it will be replaced, so nothing can follow it
-        segment, offset, seq = header["prev"]
-        journal = str(header.get("of") or header["journal"])
-        return Position(segment, offset, seq, int(header["g"]), journal)
-    g, journal = content.events[-1]["g"], str(header["journal"])
-    return Position(content.segment.name, content.end, content.last_seq, g, journal)
 
 
 def _freshen(old: index.Index, record: Record) -> None:

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     SCANDIR = "scandir"
     TIMERS = "timers"
     WEB = "web"
+    BROKER = "broker"
 
 
 class Step(StrEnum):

@@ -19,7 +19,7 @@ import rq
 from rq import __version__, client, config, logs, names, trash, wire
 from rq.access.roles import Role
 from rq.access.sockets import Asker
-from rq.config import admin
+from rq.config import admin, broker
 from rq.config.settings import RootConfig
 from rq.errors import (
     BadConfig,
@@ -121,6 +121,11 @@ class Commands:
             "unusable": _unusable(self._root),
             "scripts": ancestor.shipped_scripts(self._root, BUNDLED),
         }
+
+    async def _broker(self, _arg: str) -> Reply:
+        """Let the broker run as config/broker.json says now."""
+        self._table.mind_broker(broker.read(self._root.broker_config).enabled)
+        return ["ok"]
 
     async def _shutdown(self, _arg: str) -> Reply:
         self.stop_asked = True
@@ -264,6 +269,7 @@ class Commands:
         "delete_queue": Command(_delete, Role.ADMIN),
         "define_queue": Command(_define, Role.ADMIN, own=True),
         "undefine_queue": Command(_undefine, Role.ADMIN, own=True),
+        "broker": Command(_broker, Role.ADMIN),
         "shutdown": Command(_shutdown, Role.ADMIN),
     }
 

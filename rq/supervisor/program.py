@@ -11,7 +11,7 @@ import sys
 
 from rq import client, config, control, logs
 from rq.access import owner, sockets
-from rq.config import files
+from rq.config import broker, files
 from rq.config.settings import RootConfig
 from rq.errors import BadConfig, Refused, RQError
 from rq.layout import Root
@@ -165,7 +165,7 @@ class _Program:
         for name in definitions.half_deleted(self._root):
             self._table.delete(name)
         self._minder.adopt()
-        self._table.mind_helpers(self._settings.web)
+        self._table.mind_helpers(self._settings.web, _wants_broker(self._root))
         server.start()
         log.info("started %s", logs.fields(root=self._root.path, pid=os.getpid()))
         daemon.notify("READY=1")
@@ -253,6 +253,14 @@ class _Program:
         if text != self._status:
             self._status = text
             daemon.notify(f"STATUS={text}")
+
+
+def _wants_broker(root: Root) -> bool:
+    try:
+        return broker.read(root.broker_config).enabled
+    except BadConfig as error:
+        log.error("the broker stays down: %s", error)
+        return False
 
 
 def _take(signals: list[signal.Signals]) -> list[signal.Signals]:

@@ -19,6 +19,7 @@ HELPERS = {
     Kind.SCANDIR: "rq.scandir",
     Kind.TIMERS: "rq.timers",
     Kind.WEB: "rq.web",
+    Kind.BROKER: "rq.broker",
 }
 HELPER_PATIENCE = 10.0  # seconds from TERM to KILL of a helper
 QUEUE_PATIENCE = 120.0  # beyond the grace of its workers: it may have much to write
@@ -42,10 +43,20 @@ class Table:
 
     # ---- what is wanted
 
-    def mind_helpers(self, web: bool) -> None:
+    def mind_helpers(self, web: bool, broker: bool) -> None:
+        wanted = {Kind.WEB: web, Kind.BROKER: broker}
         for kind in HELPERS:
-            if web or kind is not Kind.WEB:
+            if wanted.get(kind, True):
                 self._mind(kind, kind)
+
+    def mind_broker(self, wanted: bool) -> None:
+        """Start the broker, again if it runs, or let it be down."""
+        if wanted or (Kind.BROKER, Kind.BROKER) in self.children:
+            process = self._mind(Kind.BROKER, Kind.BROKER)
+            process.wanted = wanted
+            process.stop_again = wanted and process.running
+            process.revive()
+            self.wake()
 
     def use(self, settings: RootConfig) -> None:
         """Mind the children by settings that have changed; the web starts again."""

@@ -1,0 +1,1 @@
+"""The commands of the broker: each dialect is a table of names and what they do."""

@@ -1,0 +1,100 @@
+"""A command as it was called, and what all commands read of their arguments. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rq.broker import ids
+from rq.broker.node import Node
+from rq.broker.resp import Failure, Value
+
+_LARGEST = 2**63
+
+
+class Refusal(Exception):
+    """The answer to a command is this error; nothing was changed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.failure = Failure(text)
+
+
+class Blocked:
+    """No answer yet: the client waits."""
+
+
+BLOCKED = Blocked()
+SYNTAX = "ERR syntax error"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A command of a client; `args` come after its name."""
+
+    node: Node
+    client: int
+    args: Sequence[bytes]
+    now: float  # seconds of the broker's clock
+    wall_ms: int  # the time of day
+
+    def job_ids(self) -> list[str]:
+        """Return all arguments as ids; one that is none refuses all."""
+        parsed = [ids.parsed(arg) for arg in self.args]
+        known = [job_id for job_id in parsed if job_id is not None]
+        if len(known) < len(parsed):
+            raise Refusal(ids.BAD.text)
+        return known
+
+
+Function = Callable[[Call], Value | Blocked]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a name does. `arity` counts the name; below 0 it is the least number."""
+
+    function: Function
+    arity: int
+    writes: bool = False
+    grows: bool = False  # refused when memory is short
+
+    def takes(self, words: int) -> bool:
+        """Whether a command may have so many words, its name counted."""
+        return words == self.arity if self.arity >= 0 else words >= -self.arity
+
+
+Table = Mapping[bytes, Command]
+
+
+def whole(data: bytes) -> int | None:
+    """Return the number in an argument of 64 bits; None when it is none.
+
+    >>> whole(b"-12"), whole(b""), whole(b" 1"), whole(b"1.5")
+    (-12, 0, None, None)
+    """
+    if not data:
+        return 0
+    digits = data[1:] if data[:1] in (b"-", b"+") else data
+    if not digits.isdigit() or len(digits) > 20:
+        return None
+    number = int(data)
+    return number if -_LARGEST <= number < _LARGEST else None
+
+
+def at_least(least: int, data: bytes, why: str) -> int:
+    """Return a number from `least` up; Refusal says `why` it is none."""
+    number = whole(data)
+    if number is None or number < least:
+        raise Refusal(why)
+    return number
+
+
+def timeout(data: bytes) -> int:
+    """Return how long a client waits, in milliseconds; 0: for ever."""
+    number = whole(data)
+    if number is None:
+        raise Refusal("ERR timeout is not an integer or out of range")
+    if number < 0:
+        raise Refusal("ERR timeout is negative")
+    return number

@@ -1,0 +1,231 @@
+"""Disque's commands about jobs: ADDJOB to WORKING. Source: spec/resp.md 1.3 to 1.10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rq.broker.dialects.call import (
+    BLOCKED,
+    SYNTAX,
+    Blocked,
+    Call,
+    Command,
+    Refusal,
+    Table,
+    at_least,
+    timeout,
+    whole,
+)
+from rq.broker.jobs import Job, State
+from rq.broker.node import shown
+from rq.broker.resp import NIL_ARRAY, Status, Value
+from rq.broker.waiters import Waiter
+
+TTL = 86_400
+_MOST_RETRY = 300
+_MOST_COPIES = 65_535
+_LONGEST = 2**40  # seconds that a number may mean, and milliseconds by far
+
+
+@dataclass(slots=True)
+class _Adding:
+    """The options of ADDJOB."""
+
+    replicate: int = 1
+    delay: int = 0
+    retry: int | None = None
+    ttl: int = TTL
+    maxlen: int = 0
+    is_async: bool = False
+
+
+def _number(least: int, why: str) -> Callable[[bytes], int]:
+    def read(data: bytes) -> int:
+        return min(at_least(least, data, why), _LONGEST)
+
+    return read
+
+
+def _copies(data: bytes) -> int:
+    number = whole(data)
+    if number is None or not 1 <= number <= _MOST_COPIES:
+        raise Refusal("ERR REPLICATE must be between 1 and 65535")
+    return number
+
+
+_OPTIONS: dict[bytes, tuple[str, Callable[[bytes], int]]] = {
+    b"REPLICATE": ("replicate", _copies),
+    b"DELAY": ("delay", _number(0, "ERR DELAY time must be a non negative number")),
+    b"RETRY": ("retry", _number(0, "ERR RETRY time must be a non negative number")),
+    b"TTL": ("ttl", _number(1, "ERR TTL must be a number > 0")),
+    b"MAXLEN": ("maxlen", _number(1, "ERR MAXLEN must be a positive number")),
+}
+
+
+def _adding(words: list[bytes]) -> _Adding:
+    adding = _Adding()
+    while words:
+        name = words.pop(0).upper()
+        if name == b"ASYNC":
+            adding.is_async = True
+        elif name in _OPTIONS and words:
+            option, read = _OPTIONS[name]
+            setattr(adding, option, read(words.pop(0)))
+        else:
+            raise Refusal(SYNTAX)
+    return adding
+
+
+def addjob(call: Call) -> Value:
+    """Take a job; its id is the answer."""
+    queue, body, wait, *options = call.args
+    adding = _adding(options)
+    timeout(wait)
+    if adding.replicate > 1 and adding.retry == 0:
+        raise Refusal(
+            "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 "
+            "(at-most-once delivery)"
+        )
+    if adding.delay >= adding.ttl:
+        raise Refusal(
+            "ERR The specified DELAY is greater than TTL. Job refused since would "
+            "never be delivered"
+        )
+    if adding.replicate > 1:
+        raise Refusal(
+            "NOREPL Not enough reachable nodes for the requested replication level"
+        )
+    known = call.node.jobs.queues.get(queue)
+    if known is not None and adding.maxlen and len(known) >= adding.maxlen:
+        raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
+    if known is not None and known.into:
+        raise Refusal("PAUSED Queue paused in input, try later")
+    retry = adding.retry
+    if retry is None:
+        retry = min(_MOST_RETRY, max(1, adding.ttl // 10))
+    job_id = call.node.add(
+        queue,
+        body,
+        ttl=adding.ttl,
+        delay=adding.delay,
+        retry=retry,
+        now=call.now,
+        wall_ms=call.wall_ms,
+    )
+    call.node.serve(queue, call.now)
+    return Status(job_id)
+
+
+@dataclass(slots=True)
+class _Getting:
+    """The options of GETJOB."""
+
+    waits: bool = True
+    timeout: int = 0  # milliseconds; 0: for ever
+    count: int = 1
+    counters: bool = False
+    queues: list[bytes] = field(default_factory=list)
+
+
+def _getting(words: list[bytes]) -> _Getting:
+    getting = _Getting()
+    while words:
+        name = words.pop(0).upper()
+        if name == b"FROM" and words:
+            getting.queues = words
+            return getting
+        if name == b"NOHANG":
+            getting.waits = False
+        elif name == b"WITHCOUNTERS":
+            getting.counters = True
+        elif name == b"TIMEOUT" and words:
+            getting.timeout = timeout(words.pop(0))
+        elif name == b"COUNT" and words:
+            why = "ERR COUNT must be a number greater than zero"
+            getting.count = at_least(1, words.pop(0), why)
+        else:
+            break
+    raise Refusal(SYNTAX)
+
+
+def getjob(call: Call) -> Value | Blocked:
+    """Give jobs that there are, or wait for one."""
+    getting, node = _getting(list(call.args)), call.node
+    given = node.give_many(getting.queues, getting.count, call.client, call.now)
+    if given:
+        return [shown(queue, job, getting.counters) for queue, job in given]
+    if not getting.waits:
+        return NIL_ARRAY
+    wait = min(getting.timeout / 1000, _LONGEST)
+    until = call.now + wait if wait else None
+    queues = list(dict.fromkeys(getting.queues))
+    node.wait(Waiter(call.client, queues, getting.counters, until))
+    return BLOCKED
+
+
+def ackjob(call: Call) -> Value:
+    """Jobs are done; how many were known is the answer."""
+    return call.node.remove(call.job_ids(), "acknowledged", call.now)
+
+
+def deljob(call: Call) -> Value:
+    """Remove jobs, whatever becomes of them."""
+    return call.node.remove(call.job_ids(), "deleted", call.now)
+
+
+def _known(call: Call) -> list[Job]:
+    by_id = call.node.jobs.by_id
+    return [by_id[job_id] for job_id in call.job_ids() if job_id in by_id]
+
+
+def _enqueue(call: Call, *, nack: bool) -> Value:
+    node = call.node
+    queued = [job for job in _known(call) if node.enqueue(job, call.now, nack=nack)]
+    for name in dict.fromkeys(job.queue.name for job in queued):
+        node.serve(name, call.now)
+    return len(queued)
+
+
+def enqueue(call: Call) -> Value:
+    """Let jobs come into their queues now."""
+    return _enqueue(call, nack=False)
+
+
+def nack(call: Call) -> Value:
+    """Jobs could not be done: let them come again now."""
+    return _enqueue(call, nack=True)
+
+
+def dequeue(call: Call) -> Value:
+    """Take jobs out of their queues until they are due again."""
+    return sum(call.node.dequeue(job, call.now) for job in _known(call))
+
+
+def working(call: Call) -> Value:
+    """A job is worked on: it comes again a whole RETRY from now."""
+    (job_id,) = call.job_ids()
+    job = call.node.jobs.by_id.get(job_id)
+    if job is None:
+        raise Refusal("NOJOB Job not known in the context of this node.")
+    if call.now - job.created > (job.expires - job.created) / 2:
+        raise Refusal(
+            "TOOLATE Half of job TTL already elapsed, you are no longer allowed to "
+            "postpone the next delivery."
+        )
+    if job.retry or job.state is State.QUEUED:
+        call.node.postpone(job, call.now)
+    return int(job.retry)
+
+
+TABLE: Table = {
+    b"ADDJOB": Command(addjob, -4, writes=True, grows=True),
+    b"GETJOB": Command(getjob, -2, writes=True),
+    b"ACKJOB": Command(ackjob, -1, writes=True),
+    b"FASTACK": Command(ackjob, -1, writes=True),
+    b"DELJOB": Command(deljob, -1, writes=True),
+    b"NACK": Command(nack, -1, writes=True, grows=True),
+    b"ENQUEUE": Command(enqueue, -1, writes=True, grows=True),
+    b"DEQUEUE": Command(dequeue, -1, writes=True),
+    b"WORKING": Command(working, 2, writes=True),
+}

@@ -1,0 +1,281 @@
+"""Disque's commands that look at jobs and queues, and PAUSE. Source: spec/resp.md 1.11
+and 1.12."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
+
+from rq.broker import ids
+from rq.broker.dialects.call import SYNTAX, Call, Command, Refusal, Table, whole
+from rq.broker.jobs import Job, Queue, State
+from rq.broker.node import shown
+from rq.broker.resp import NIL_ARRAY, Status, Value
+
+_COUNT = 100  # of a scan, unless it says another
+_MOST = 1000  # of a scan that a client asks for in one go
+_NEVER = None
+_Key = TypeVar("_Key", str, bytes)
+_Named = TypeVar("_Named", Job, Queue)
+
+
+def qlen(call: Call) -> Value:
+    """How many jobs are in a queue."""
+    queue = call.node.jobs.queues.get(call.args[0])
+    return 0 if queue is None else len(queue)
+
+
+def qpeek(call: Call) -> Value:
+    """Show the next jobs of a queue; the newest ones first if the number is below 0."""
+    name, number = call.args
+    count = whole(number)
+    if count is None:
+        raise Refusal("ERR value is not an integer or out of range")
+    queue = call.node.jobs.queues.get(name)
+    if queue is None:
+        return []
+    order = iter(queue.jobs) if count >= 0 else reversed(queue.jobs)
+    by_id = call.node.jobs.by_id
+    return [
+        shown(queue, by_id[job_id], counters=False)
+        for _, job_id in islice(order, min(abs(count), _MOST))
+    ]
+
+
+def qstat(call: Call) -> Value:
+    """Tell of a queue."""
+    queue = call.node.jobs.queues.get(call.args[0])
+    if queue is None:
+        return NIL_ARRAY
+    told: Mapping[str, Value] = {
+        "name": queue.name,
+        "len": len(queue),
+        "age": int(call.now - queue.came),
+        "idle": int(call.now - queue.used),
+        "blocked": call.node.waiters.count(queue.name),
+        "import-from": [],
+        "import-rate": 0,
+        "jobs-in": queue.jobs_in,
+        "jobs-out": queue.jobs_out,
+        "pause": queue.paused,
+    }
+    return _flat(told)
+
+
+def show(call: Call) -> Value:
+    """Tell of a job."""
+    job_id = ids.parsed(call.args[0])
+    if job_id is None:
+        raise Refusal(ids.BAD.text)
+    job = call.node.jobs.by_id.get(job_id)
+    return None if job is None else _flat(_of_job(call, job))
+
+
+def _of_job(call: Call, job: Job) -> Mapping[str, Value]:
+    due = max(0, int((job.due - call.now) * 1000)) if job.due else _NEVER
+    return {
+        "id": job.job_id,
+        "queue": job.queue.name,
+        "state": str(job.state),
+        "repl": 1,
+        "ttl": max(0, int(job.expires - call.now)),
+        "ctime": job.ctime,
+        "delay": int(job.delay),
+        "retry": int(job.retry),
+        "nacks": job.nacks,
+        "additional-deliveries": job.deliveries,
+        "nodes-delivered": [call.node.node_id],
+        "nodes-confirmed": [],
+        "next-requeue-within": due,
+        "next-awake-within": max(0, int((job.wakes - call.now) * 1000)),
+        "body": job.body,
+    }
+
+
+def _flat(told: Mapping[str, Value]) -> list[Value]:
+    return [value for pair in told.items() for value in pair]
+
+
+# ---- scans
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The options of QSCAN and JSCAN."""
+
+    cursor: int = 0
+    count: int = _COUNT
+    all_at_once: bool = False
+    least: int | None = None
+    most: int | None = None
+    rate: int | None = None
+    queue: bytes | None = None
+    states: list[str] = field(default_factory=list)
+    whole_jobs: bool = False
+
+
+def _count(scan: _Scan, data: bytes) -> None:
+    scan.count = min(_positive(data), _MOST)
+
+
+def _minlen(scan: _Scan, data: bytes) -> None:
+    scan.least = _positive(data)
+
+
+def _maxlen(scan: _Scan, data: bytes) -> None:
+    scan.most = _positive(data)
+
+
+def _rate(scan: _Scan, data: bytes) -> None:
+    scan.rate = _positive(data)
+
+
+def _of_queue(scan: _Scan, data: bytes) -> None:
+    scan.queue = data
+
+
+def _state(scan: _Scan, data: bytes) -> None:
+    word = data.decode(errors="replace").lower()
+    if word not in list(State):
+        raise Refusal("ERR Invalid job state name")
+    scan.states.append(word)
+
+
+def _reply(scan: _Scan, data: bytes) -> None:
+    if data.lower() not in (b"all", b"id"):
+        raise Refusal("ERR Invalid REPLY type, try ID or ALL")
+    scan.whole_jobs = data.lower() == b"all"
+
+
+def _positive(data: bytes) -> int:
+    number = whole(data)
+    if number is None or number < 0:
+        raise Refusal("ERR value is not an integer or out of range")
+    return number
+
+
+_Options = Mapping[bytes, Callable[[_Scan, bytes], None]]
+_OF_QUEUES: _Options = {
+    b"COUNT": _count,
+    b"MINLEN": _minlen,
+    b"MAXLEN": _maxlen,
+    b"IMPORTRATE": _rate,
+}
+_OF_JOBS: _Options = {
+    b"COUNT": _count,
+    b"QUEUE": _of_queue,
+    b"STATE": _state,
+    b"REPLY": _reply,
+}
+
+
+def _scan(words: list[bytes], options: _Options) -> _Scan:
+    scan, has_cursor = _Scan(), False
+    while words:
+        word = words.pop(0)
+        name = word.upper()
+        if name == b"BUSYLOOP":
+            scan.all_at_once = True
+        elif name in options and words:
+            options[name](scan, words.pop(0))
+        elif has_cursor:
+            raise Refusal(SYNTAX)
+        else:
+            has_cursor, scan.cursor = True, _cursor(word)
+    return scan
+
+
+def _cursor(word: bytes) -> int:
+    number = whole(word) if word else None
+    if number is None or number < 0:
+        raise Refusal("ERR invalid cursor or option name")
+    return number
+
+
+def _some(scan: _Scan, every: Mapping[_Key, _Named]) -> tuple[int, list[_Named]]:
+    """Return the next cursor, 0 at the end, and what lies between it and the last one.
+    What is there for the whole scan is met: a name stays at its place or moves to a
+    smaller one as others go, and the scan goes from the last place to the first."""
+    last = len(every)
+    if scan.all_at_once:
+        return 0, list(every.values())
+    upto = min(scan.cursor - 1, last) if scan.cursor else last
+    begin = max(0, upto - scan.count)
+    cursor = begin + 1 if begin else 0
+    return cursor, list(islice(every.values(), begin, upto))
+
+
+def qscan(call: Call) -> Value:
+    """List the queues, some at a time."""
+    scan = _scan(list(call.args), _OF_QUEUES)
+    cursor, queues = _some(scan, call.node.jobs.queues)
+    return [str(cursor), [queue.name for queue in queues if _is_wanted(scan, queue)]]
+
+
+def _is_wanted(scan: _Scan, queue: Queue) -> bool:
+    if scan.least is not None and len(queue) < scan.least:
+        return False
+    if scan.most is not None and len(queue) > scan.most:
+        return False
+    return not scan.rate  # nothing is imported
+
+
+def jscan(call: Call) -> Value:
+    """List the jobs, some at a time."""
+    scan = _scan(list(call.args), _OF_JOBS)
+    cursor, jobs = _some(scan, call.node.jobs.by_id)
+    wanted = (job for job in jobs if _is_of(scan, job))
+    return [str(cursor), list(_shown(call, scan, wanted))]
+
+
+def _is_of(scan: _Scan, job: Job) -> bool:
+    if scan.queue is not None and job.queue.name != scan.queue:
+        return False
+    return not scan.states or job.state in scan.states
+
+
+def _shown(call: Call, scan: _Scan, jobs: Iterable[Job]) -> Iterable[Value]:
+    for job in jobs:
+        yield _flat(_of_job(call, job)) if scan.whole_jobs else Status(job.job_id)
+
+
+# ---- PAUSE
+
+
+def pause(call: Call) -> Value:
+    """Pause a queue in input, in output, or not at all."""
+    name, *words = call.args
+    queue = call.node.jobs.queues.get(name)
+    into = out = changes = False
+    for word in words:
+        match word.lower():
+            case b"in":
+                into = changes = True
+            case b"out":
+                out = changes = True
+            case b"all":
+                into = out = changes = True
+            case b"none":
+                into = out = False
+                changes = True
+            case b"state" | b"bcast":
+                pass
+            case _:
+                raise Refusal(SYNTAX)
+    if changes:
+        call.node.pause(name, into, out, call.now)
+        queue = call.node.jobs.queues.get(name)
+    return Status("none" if queue is None else queue.paused)
+
+
+TABLE: Table = {
+    b"QLEN": Command(qlen, 2),
+    b"QPEEK": Command(qpeek, 3),
+    b"QSTAT": Command(qstat, 2),
+    b"SHOW": Command(show, 2),
+    b"QSCAN": Command(qscan, -1),
+    b"JSCAN": Command(jscan, -1),
+    b"PAUSE": Command(pause, -3, writes=True),
+}

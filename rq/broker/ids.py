@@ -1,0 +1,36 @@
+"""The ids of jobs, as clients of Disque read them. Pure.
+
+`D-`, 8 hex of the node, `-`, 24 of base64, `-`, 4 hex: minutes of its TTL, odd when it
+is delivered again until somebody acknowledges it. Source: spec/resp.md 1.1.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from rq.broker.resp import Failure
+
+RANDOM = 18  # bytes of an id that are drawn
+_LENGTH = 40
+_MOST_MINUTES = 0xFFFF
+BAD = Failure("BADID Invalid Job ID format.")
+
+
+def job_id(node: str, drawn: bytes, ttl: float, retry: float) -> str:
+    """Return the id of a job: `ttl` and `retry` in seconds, `drawn` 18 random bytes.
+
+    >>> job_id("ab" * 20, bytes(18), 86400, 300)
+    'D-abababab-AAAAAAAAAAAAAAAAAAAAAAAA-05a1'
+    """
+    minutes = min(int(ttl) // 60, _MOST_MINUTES)
+    minutes = minutes | 1 if retry else minutes & ~1
+    return f"D-{node[:8]}-{b64encode(drawn).decode()}-{minutes:04x}"
+
+
+def parsed(data: bytes) -> str | None:
+    """Return the id in what a client sent; None when it has not the form of one."""
+    if len(data) != _LENGTH or data[:2] != b"D-":
+        return None
+    if data[10:11] != b"-" or data[35:36] != b"-" or not data.isascii():
+        return None
+    return data.decode()

@@ -1,0 +1,79 @@
+"""Clients that wait for a job: who is next at which queue, and until when. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A client whose command waits."""
+
+    client: int
+    queues: Sequence[bytes]
+    counters: bool  # whether it wants them with its job
+    until: float | None  # seconds of the broker's clock; None: for ever
+
+
+class Waiters:
+    """Clients that wait, first come first served at each queue."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[bytes, dict[int, Waiter]] = {}
+        self._by_client: dict[int, Waiter] = {}
+        self._ends: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def add(self, waiter: Waiter) -> None:
+        """Let a client wait, which waits for nothing else."""
+        self._by_client[waiter.client] = waiter
+        for queue in waiter.queues:
+            self._by_queue.setdefault(queue, {})[waiter.client] = waiter
+        if waiter.until is not None:
+            heapq.heappush(self._ends, (waiter.until, waiter.client))
+
+    def remove(self, client: int) -> Waiter | None:
+        """Let a client wait no longer; return how it did."""
+        waiter = self._by_client.pop(client, None)
+        for queue in waiter.queues if waiter else ():
+            clients = self._by_queue.get(queue)
+            if clients is not None:
+                clients.pop(client, None)
+                if not clients:
+                    del self._by_queue[queue]
+        return waiter
+
+    def first(self, queue: bytes) -> Waiter | None:
+        """Return who has waited longest at a queue."""
+        return next(iter(self._by_queue.get(queue, {}).values()), None)
+
+    def count(self, queue: bytes) -> int:
+        """Return how many wait at a queue."""
+        return len(self._by_queue.get(queue, ()))
+
+    def clients(self) -> list[int]:
+        """Return all who wait."""
+        return list(self._by_client)
+
+    def next_end(self) -> float | None:
+        """Return when somebody's time is over next."""
+        while self._ends:
+            until, client = self._ends[0]
+            waiter = self._by_client.get(client)
+            if waiter is not None and waiter.until == until:
+                return until
+            heapq.heappop(self._ends)
+        return None
+
+    def ended(self, now: float) -> list[int]:
+        """Return the clients whose time is over by now; they wait no longer."""
+        ended = []
+        while (until := self.next_end()) is not None and until <= now:
+            client = heapq.heappop(self._ends)[1]
+            self.remove(client)
+            ended.append(client)
+        return ended

@@ -1,0 +1,144 @@
+"""`rq broker`: queues without scripts, which programs pull from in the Redis protocol."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+import time
+
+from rq import passwords
+from rq.cli import FAILED, OK, passwd, place, term
+from rq.config import broker as config
+from rq.config import files
+from rq.config.broker import BrokerConfig
+from rq.layout import Root
+from rq.replies import ChildView
+from rq.states import Child
+
+_PATIENCE = 60.0  # seconds until it says how far the start is
+
+
+def broker(root: Root, words: list[str]) -> int:
+    args = _parser().parse_args(words)
+    if args.what == "enable":
+        return _enable(root, args)
+    if args.what == "disable":
+        return _disable(root)
+    if args.what == "run":
+        return _run(args)
+    return _status(root, as_json=args.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = term.parser(
+        "broker", "Queues without scripts: programs pull from them with Redis clients."
+    )
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    enable = kinds.add_parser(
+        "enable", help="start the broker, now and whenever RQ starts"
+    )
+    enable.add_argument("--port", type=_port, metavar="N", help=f"({config.PORT})")
+    enable.add_argument("--addr", metavar="A", help=f"({config.LOOPBACK})")
+    enable.add_argument(
+        "--password",
+        action="store_true",
+        help="clients have to give a password, which is asked for, or read from "
+        "standard input",
+    )
+    kinds.add_parser("disable", help="stop the broker; its jobs stay on disk")
+    status = kinds.add_parser("status", help="whether it runs, and where")
+    term.json_option(status)
+    run = kinds.add_parser(
+        "run", help="run one node in the foreground, without a supervisor"
+    )
+    run.add_argument("--dir", required=True, metavar="DIR", help="what it keeps")
+    run.add_argument("--port", type=_port, default=config.PORT, metavar="N")
+    run.add_argument("--addr", default=config.LOOPBACK, metavar="A")
+    return parser
+
+
+def _port(text: str) -> int:
+    number = term.at_least(1)(text)
+    if number > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port: 65535 is the last")
+    return number
+
+
+def _enable(root: Root, args: argparse.Namespace) -> int:
+    now = config.read(root.broker_config)
+    given = {"port": args.port, "addr": args.addr}
+    if args.password:
+        given["password"] = passwords.make(passwd.asked())
+    changes = {name: value for name, value in given.items() if value is not None}
+    wanted = dataclasses.replace(now, enabled=True, **changes)
+    config.check_door(wanted)
+    return _use(root, wanted)
+
+
+def _disable(root: Root) -> int:
+    now = config.read(root.broker_config)
+    return _use(root, dataclasses.replace(now, enabled=False))
+
+
+def _use(root: Root, wanted: BrokerConfig) -> int:
+    files.write_secret_state(root.broker_config, wanted.to_json())
+    where = f"{wanted.addr}:{wanted.port}"
+    if not place.is_running(root):
+        does = f"will serve {where}" if wanted.enabled else "stays down"
+        print(f"the broker {does} when RQ is up")
+        return OK
+    place.ask_supervisor(root, "broker")
+    if not wanted.enabled:
+        print("the broker is down; its jobs are kept")
+        return OK
+    child = _until_settled(root)
+    if child is None or child["state"] != Child.UP:
+        why = (child or {}).get("reason") or "see log/broker.log"
+        place.note(f"the broker does not run: {why}")
+        return FAILED
+    print(f"the broker serves {where}; try: redis-cli -p {wanted.port} PING")
+    return OK
+
+
+def _until_settled(root: Root) -> ChildView | None:
+    """Return the supervisor's child when it is up, or has failed; None: there is none."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        child = _child(root)
+        settled = child is None or child["state"] in (
+            Child.UP,
+            Child.FATAL,
+            Child.BACKOFF,
+        )
+        if settled or time.monotonic() > end:
+            return child
+        time.sleep(0.05)
+
+
+def _child(root: Root) -> ChildView | None:
+    children = place.supervisor_status(root).get("children") or []
+    return next((child for child in children if child["kind"] == "broker"), None)
+
+
+def _status(root: Root, *, as_json: bool) -> int:
+    chosen = config.read(root.broker_config)
+    child = _child(root) if place.is_running(root) else None
+    state = "DOWN" if child is None else str(child["state"])
+    if as_json:
+        told = {"enabled": chosen.enabled, "state": state}
+        where = {"addr": chosen.addr, "port": chosen.port}
+        term.print_json({**told, **where, "password": bool(chosen.password)})
+    else:
+        enabled = "enabled" if chosen.enabled else "not enabled: `rq broker enable`"
+        why = (child or {}).get("reason") or ""
+        print(
+            f"broker {term.state(state)}, {enabled}, {chosen.addr}:{chosen.port} {why}"
+        )
+    return OK if state == Child.UP or not chosen.enabled else FAILED
+
+
+def _run(args: argparse.Namespace) -> int:
+    words = ["--dir", args.dir, "--port", str(args.port), "--addr", args.addr]
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "rq.broker", *words])

@@ -1,0 +1,118 @@
+"""config/broker.json: whether the broker runs, where it listens, who may come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq import passwords
+from rq.config import read_json
+from rq.errors import BadConfig
+
+PORT = 7711
+LOOPBACK = "127.0.0.1"
+MAXMEMORY = 1024**3
+FSYNC = ("always", "everysec", "no")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """How one node runs."""
+
+    enabled: bool = False
+    addr: str = LOOPBACK
+    port: int = PORT
+    password: str = ""  # a hash; "": none
+    maxmemory: int = MAXMEMORY  # bytes of jobs
+    maxclients: int = 10_000
+    appendfsync: str = FSYNC[0]
+
+    def to_json(self) -> dict[str, object]:
+        """Return the settings that are not default."""
+        default = BrokerConfig()
+        return {
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if getattr(self, name) != getattr(default, name)
+        }
+
+
+def read(path: Path) -> BrokerConfig:
+    """Return the settings in a file; BadConfig says what is wrong with it."""
+    return checked(read_json(path), str(path)) if path.exists() else BrokerConfig()
+
+
+def checked(given: Mapping[str, object], where: str) -> BrokerConfig:
+    """Return settings; BadConfig names the one that is wrong."""
+    values: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in _CHECKS:
+            known = ", ".join(_CHECKS)
+            raise BadConfig(f"{where}: {name!r:.60} is not one of {known}")
+        try:
+            values[name] = _CHECKS[name](value)
+        except ValueError as error:
+            raise BadConfig(f"{where}: {name}: {error}") from None
+    return BrokerConfig(**values)  # type: ignore[arg-type]
+
+
+def check_door(settings: BrokerConfig) -> None:
+    """BadConfig when anybody who reaches the port could do anything."""
+    if not settings.password and not _is_loopback(settings.addr):
+        raise BadConfig(
+            f"the broker would listen on {settings.addr} without a password: set one "
+            "with `rq broker enable --password`, or let it listen on 127.0.0.1"
+        )
+
+
+def _is_loopback(addr: str) -> bool:
+    return addr in ("localhost", "::1", "[::1]") or addr.startswith("127.")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{value!r:.60} is neither true nor false")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value and "\0" not in value:
+        return value
+    raise ValueError(f"{value!r:.60} is not text")
+
+
+def _whole(least: int, most: int) -> Callable[[object], int]:
+    def check(value: object) -> int:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if is_number and least <= int(str(value)) <= most:
+            return int(str(value))
+        raise ValueError(
+            f"{value!r:.60} is not a whole number from {least} up to {most}"
+        )
+
+    return check
+
+
+def _password(value: object) -> str:
+    text = _text(value)
+    if not passwords.is_hash(text):
+        raise ValueError("it is no hash; `rq broker enable --password` makes one")
+    return text
+
+
+def _fsync(value: object) -> str:
+    if value in FSYNC:
+        return str(value)
+    raise ValueError(f"{value!r:.60} is not one of {', '.join(FSYNC)}")
+
+
+_CHECKS: dict[str, Callable[[object], object]] = {
+    "enabled": _flag,
+    "addr": _text,
+    "port": _whole(1, 65535),
+    "password": _password,
+    "maxmemory": _whole(1, 2**50),
+    "maxclients": _whole(1, 1_000_000),
+    "appendfsync": _fsync,
+}
