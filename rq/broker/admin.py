@@ -210,7 +210,7 @@ def _sections(server: Server) -> dict[str, dict[str, object]]:
         },
         "clients": {
             "connected_clients": len(server.connections),
-            "blocked_clients": len(server.node.waiters),
+            "blocked_clients": server.node.blocked,
         },
         "memory": {
             "used_memory": server.used_memory,

@@ -6,13 +6,66 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
-from rq.broker.lines import Added, Event, Given, Paused, Put, Queued, Removed
 
+class Added(NamedTuple):
+    """A job was taken."""
+
+    job: str
+    queue: bytes
+    body: bytes
+    ctime: int  # nanoseconds: its place in its queue
+    created: float  # seconds of the broker's clock
+    ttl: float
+    retry: float
+    delay: float
+    due: float  # when it comes into its queue, the next time; 0: never
+    queued: bool  # whether it is in it from the start
+
+
+class Queued(NamedTuple):
+    """A job came into its queue again, or for the first time."""
+
+    job: str
+    due: float  # when it comes again
+    nacks: int
+    deliveries: int  # beyond the first
+
+
+class Given(NamedTuple):
+    """Jobs were handed to a client."""
+
+    jobs: tuple[str, ...]
+
+
+class Put(NamedTuple):
+    """A job is out of its queue until it is due."""
+
+    job: str
+    due: float
+
+
+class Removed(NamedTuple):
+    """Jobs are gone: acknowledged, deleted, or their time is over."""
+
+    jobs: tuple[str, ...]
+    why: str
+
+
+class Paused(NamedTuple):
+    """What goes neither into a queue, nor out of it."""
+
+    queue: bytes
+    into: bool
+    out: bool
+
+
+Event = Added | Queued | Given | Put | Removed | Paused
 _FEW = 64  # dead entries of a heap that nobody minds
 
 
@@ -230,3 +283,37 @@ class Jobs:
         job.queue.held -= 1
         self.body_bytes -= len(job.body)
         del self.by_id[job.job_id]
+
+
+_SLICE = 200
+
+
+def told(jobs: Jobs) -> Iterator[Iterable[Event]]:
+    """Give the events that make the jobs and queues what they are, some at a time."""
+    paused = [queue for queue in jobs.queues.values() if queue.into or queue.out]
+    yield [Paused(queue.name, queue.into, queue.out) for queue in paused]
+    ids = list(jobs.by_id)
+    for at in range(0, len(ids), _SLICE):
+        some = (jobs.by_id.get(job_id) for job_id in ids[at : at + _SLICE])
+        yield [event for job in some if job is not None for event in _of_job(job)]
+
+
+def _of_job(job: Job) -> Iterator[Event]:
+    """Give the events that make a job what it is."""
+    due, queued = job.due, job.state is State.QUEUED
+    yield Added(
+        job.job_id,
+        job.queue.name,
+        job.body,
+        job.ctime,
+        job.created,
+        job.expires - job.created,
+        job.retry,
+        job.delay,
+        due,
+        queued and not (job.nacks or job.deliveries),
+    )
+    if job.nacks or job.deliveries or (job.was_queued and not queued):
+        yield Queued(job.job_id, due, job.nacks, job.deliveries)
+        if not queued:
+            yield Given((job.job_id,))

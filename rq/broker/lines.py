@@ -1,4 +1,4 @@
-"""The events of a broker, and each as a line of its journal. Pure.
+"""Each event of a broker as a line of its journal. Pure.
 
 A line holds absolute values, so that a fold over some that a snapshot already has in it
 ends the same. Names and bodies that are not UTF-8 stand in base64, under a name of their
@@ -8,108 +8,81 @@ own.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rq.broker import groups, jobs, reliable
 
 Record = dict[str, object]
-
-
-class Added(NamedTuple):
-    """A job was taken."""
-
-    job: str
-    queue: bytes
-    body: bytes
-    ctime: int  # nanoseconds: its place in its queue
-    created: float  # seconds of the broker's clock
-    ttl: float
-    retry: float
-    delay: float
-    due: float  # when it comes into its queue, the next time; 0: never
-    queued: bool  # whether it is in it from the start
-
-
-class Queued(NamedTuple):
-    """A job came into its queue again, or for the first time."""
-
-    job: str
-    due: float  # when it comes again
-    nacks: int
-    deliveries: int  # beyond the first
-
-
-class Given(NamedTuple):
-    """Jobs were handed to a client."""
-
-    jobs: tuple[str, ...]
-
-
-class Put(NamedTuple):
-    """A job is out of its queue until it is due."""
-
-    job: str
-    due: float
-
-
-class Removed(NamedTuple):
-    """Jobs are gone: acknowledged, deleted, or their time is over."""
-
-    jobs: tuple[str, ...]
-    why: str
-
-
-class Paused(NamedTuple):
-    """What goes neither into a queue, nor out of it."""
-
-    queue: bytes
-    into: bool
-    out: bool
-
-
-Event = Added | Queued | Given | Put | Removed | Paused
+Event = jobs.Event | reliable.Event | groups.Event
 _WORDS: Mapping[type[Event], str] = {
-    Added: "add",
-    Queued: "queue",
-    Given: "give",
-    Put: "put",
-    Removed: "remove",
-    Paused: "pause",
+    jobs.Added: "add",
+    jobs.Queued: "queue",
+    jobs.Given: "give",
+    jobs.Put: "put",
+    jobs.Removed: "remove",
+    jobs.Paused: "pause",
+    reliable.Pushed: "push",
+    reliable.Popped: "pop",
+    reliable.Acked: "ack",
+    reliable.Named: "name",
+    groups.Came: "come",
+    groups.Got: "get",
+    groups.Done: "done",
+    groups.Flushed: "flush",
+    groups.Pointer: "pointer",
+    groups.Last: "last",
 }
-_BYTES = frozenset({"queue", "body"})  # all other texts are ours
+# Fields that hold any bytes; all other texts are ours.
+_BYTES = frozenset({"queue", "body", "key", "group", "contents"})
+_MANY_BYTES = frozenset({"bodies"})
 _EVENTS = {word: kind for kind, word in _WORDS.items()}
 
 
 def record(event: Event) -> Record:
     """Return the fields of an event's line; those of its journal are not among them."""
     fields: Record = {"ev": _WORDS[type(event)]}
-    for name, value in zip(event._fields, event, strict=True):
-        if isinstance(value, bytes):
-            _put_bytes(fields, name, value)
+    values: Sequence[Any] = event
+    for name, value in zip(event._fields, values, strict=True):
+        if name in _BYTES:
+            _put(fields, name, value)
+        elif name in _MANY_BYTES:
+            _put_many(fields, name, value)
         else:
             fields[name] = value
     return fields
 
 
-def event(fields: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line; None for lines of the journal itself."""
-    kind = _EVENTS.get(fields.get("ev", ""))
-    if kind is None:
-        return None
-    values: list[Any] = []
-    for name in kind._fields:
-        value = fields.get(name)
-        if value is None:
-            value = b64decode(fields[f"{name}64"])
-        elif name in _BYTES:
-            value = value.encode()
-        elif isinstance(value, list):
-            value = tuple(value)
-        values.append(value)
-    return kind(*values)
-
-
-def _put_bytes(fields: Record, name: str, value: bytes) -> None:
+def _put(fields: Record, name: str, value: bytes) -> None:
     try:
         fields[name] = value.decode()
     except UnicodeDecodeError:
         fields[f"{name}64"] = b64encode(value).decode()
+
+
+def _put_many(fields: Record, name: str, values: Sequence[bytes]) -> None:
+    try:
+        fields[name] = [value.decode() for value in values]
+    except UnicodeDecodeError:
+        fields[f"{name}64"] = [b64encode(value).decode() for value in values]
+
+
+def event(fields: Mapping[str, Any]) -> Event | None:
+    """Return the event of a line; None for lines of the journal itself."""
+    kind: Any = _EVENTS.get(fields.get("ev", ""))
+    if kind is None:
+        return None
+    values = [_value(fields, name) for name in kind._fields]
+    made: Event = kind(*values)
+    return made
+
+
+def _value(fields: Mapping[str, Any], name: str) -> object:
+    value = fields.get(name)
+    if name in _BYTES:
+        return b64decode(fields[f"{name}64"]) if value is None else value.encode()
+    if name in _MANY_BYTES:
+        if value is None:
+            return tuple(map(b64decode, fields[f"{name}64"]))
+        return tuple(text.encode() for text in value)
+    return tuple(value) if isinstance(value, list) else value

@@ -8,18 +8,43 @@ node takes both, and sends nothing before the events are durable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from random import Random
+from typing import Any
 
-from rq.broker import ids
-from rq.broker.jobs import Job, Jobs, Queue, State
-from rq.broker.lines import Added, Event, Given, Paused, Put, Queued, Removed
+from rq.broker import groups, ids, jobs, reliable
+from rq.broker.groups import EventQueues
+from rq.broker.jobs import (
+    Added,
+    Given,
+    Job,
+    Jobs,
+    Paused,
+    Put,
+    Queue,
+    Queued,
+    Removed,
+    State,
+)
+from rq.broker.lines import Event
+from rq.broker.reliable import ReliableQueues
 from rq.broker.resp import NIL_ARRAY, Value
-from rq.broker.waiters import Waiter, Waiters
+from rq.broker.waiters import Waiters
 
 JITTER = 0.25  # seconds: copies of a job do not act in the same moment
 IDLE = 300.0  # seconds until an empty queue is forgotten
 _LOOK = 10.0  # seconds between two looks for such queues
+
+
+@dataclass(frozen=True, slots=True)
+class Getting:
+    """What a client of bananaq waits for."""
+
+    group: bytes
+    seconds: float  # that it has for an event
+    only_told: bool = False  # it asks in which queue there is one
 
 
 class Node:
@@ -29,7 +54,11 @@ class Node:
         self.node_id = node_id
         self.random = random
         self.jobs = Jobs()
-        self.waiters = Waiters()
+        self.reliable = ReliableQueues()
+        self.groups = EventQueues()
+        self.waiters: Waiters[bool] = Waiters(NIL_ARRAY)  # True: with counters
+        self.poppers: Waiters[int] = Waiters(None)  # that many of a queue
+        self.getters: Waiters[Getting] = Waiters(None)
         self.events: list[Event] = []  # to be made durable
         self.answers: list[tuple[int, Value]] = []  # to clients that waited
         self.must_sync = False  # before anything is answered
@@ -40,7 +69,29 @@ class Node:
         """Let an event be true; `sync`: nobody is told before it is durable."""
         self.events.append(event)
         self.must_sync = self.must_sync or sync
-        self.jobs.apply(event, now)
+        self.apply(event, now)
+
+    def apply(self, event: Event, now: float) -> None:
+        """Let an event be true, once or again: live, and when the journal is read."""
+        if isinstance(event, jobs.Event):
+            self.jobs.apply(event, now)
+        elif isinstance(event, reliable.Event):
+            self.reliable.apply(event)
+        else:
+            self.groups.apply(event)
+
+    def told(self) -> Iterator[Iterable[Event]]:
+        """Give the events that make all what it is, some at a time."""
+        yield from jobs.told(self.jobs)
+        yield from reliable.told(self.reliable)
+        yield from groups.told(self.groups)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many jobs, messages and events live, and the bytes of their bodies."""
+        parts = (self.jobs, self.reliable, self.groups)
+        number = len(self.jobs.by_id) + self.reliable.messages + self.groups.events
+        return number, sum(part.body_bytes for part in parts)
 
     # ---- jobs
 
@@ -147,9 +198,10 @@ class Node:
             if queue.paused != "none":
                 self.emit(Paused(name, into=False, out=False), now)
             del self.jobs.queues[name]
-        for client in self.waiters.clients():
-            self.waiters.remove(client)
-            self.answers.append((client, NIL_ARRAY))
+        for waiters in self._all_waiters:
+            for client in waiters.clients():
+                waiters.remove(client)
+                self.answers.append((client, waiters.nothing))
 
     def pause(self, name: bytes, into: bool, out: bool, now: float) -> None:
         """Set what of a queue is paused."""
@@ -177,21 +229,91 @@ class Node:
             if job is None:
                 return
             self.waiters.remove(waiter.client)
-            self.answers.append((waiter.client, [shown(queue, job, waiter.counters)]))
+            answer = [shown(queue, job, waiter.want)]
+            self.answers.append((waiter.client, answer))
 
     def hung_up(self, client: int) -> None:
         """A client is gone."""
-        self.waiters.remove(client)
+        for waiters in self._all_waiters:
+            waiters.remove(client)
 
-    def wait(self, waiter: Waiter) -> None:
-        """Answer a client when there is a job for it, or its time is over."""
-        self.waiters.add(waiter)
+    @property
+    def _all_waiters(self) -> tuple[Waiters[Any], ...]:
+        return self.waiters, self.poppers, self.getters
+
+    @property
+    def blocked(self) -> int:
+        """How many clients wait."""
+        return sum(len(waiters) for waiters in self._all_waiters)
+
+    # ---- messages of RedisRQ
+
+    def push(
+        self, key: bytes, bodies: Sequence[bytes], now: float, ms: int
+    ) -> list[str]:
+        """Take messages; return their ids. `ms` is the time of day in milliseconds."""
+        queue = self.reliable.by_key.get(key) or reliable.ReliableQueue()
+        ids = queue.next_ids(len(bodies), ms)
+        self.emit(reliable.Pushed(key, ids, bodies), now)
+        self.serve_poppers(key, now)
+        return ids
+
+    def pop(self, key: bytes, count: int, now: float) -> list[tuple[str, bytes]]:
+        """Hand out the first messages of a queue."""
+        queue = self.reliable.by_key.get(key)
+        if queue is None or not queue.undelivered or count <= 0:
+            return []
+        some = list(islice(queue.undelivered.items(), count))
+        ids = [msg_id for msg_id, _ in some]
+        event = reliable.Popped(key, ids, [1] * len(ids), now)
+        self.emit(event, now, sync=False)
+        return some
+
+    def serve_poppers(self, key: bytes, now: float) -> None:
+        """Answer those who wait for messages of a queue, as long as there are some."""
+        while (waiter := self.poppers.first(key)) is not None:
+            some = self.pop(key, waiter.want, now)
+            if not some:
+                return
+            self.poppers.remove(waiter.client)
+            answer: list[Value] = [[key, msg_id, body] for msg_id, body in some]
+            self.answers.append((waiter.client, answer))
+
+    # ---- events of bananaq
+
+    def get(
+        self, name: bytes, group: bytes, seconds: float, now: float
+    ) -> groups.Came | None:
+        """Hand the next event of a queue to a group; `seconds` 0: it is done with it."""
+        queue = self.groups.by_name.get(name)
+        event = None if queue is None else queue.next_for(group)
+        if event is not None:
+            until = now + seconds if seconds else 0.0
+            got = groups.Got(name, group, event.number, until)
+            self.emit(got, now, sync=not seconds)
+        return event
+
+    def serve_getters(self, name: bytes, now: float) -> None:
+        """Answer those who wait for an event of a queue, if there is one for them."""
+        for waiter in self.getters.at(name):
+            queue, getting = self.groups.by_name.get(name), waiter.want
+            if queue is None or queue.next_for(getting.group) is None:
+                continue
+            self.getters.remove(waiter.client)
+            if getting.only_told:
+                self.answers.append((waiter.client, name))
+                continue
+            event = self.get(name, getting.group, getting.seconds, now)
+            if event is not None:
+                answer: list[Value] = [groups.text_of(event), event.contents]
+                self.answers.append((waiter.client, answer))
 
     # ---- time
 
     def next_tick(self) -> float | None:
         """Return when `tick` has something to do; None: never."""
-        times = (self.jobs.next_due(), self.waiters.next_end())
+        times = [self.jobs.next_due(), self.groups.next_due()]
+        times += [waiters.next_end() for waiters in self._all_waiters]
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now: float, most: int = 1000) -> None:
@@ -200,8 +322,11 @@ class Node:
             self._act(job, now)
             if number >= most:
                 break
-        for client in self.waiters.ended(now):
-            self.answers.append((client, NIL_ARRAY))
+        for name in dict.fromkeys(self.groups.settle(now, most)):
+            self.serve_getters(name, now)
+        for waiters in self._all_waiters:
+            ended = waiters.ended(now)
+            self.answers += [(client, waiters.nothing) for client in ended]
         if now >= self._look_at:
             self._look_at = now + _LOOK
             self._forget_queues(now)

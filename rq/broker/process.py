@@ -82,7 +82,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(2, "broker") as threads:
         node = Node(node_id(place), SystemRandom())
-        store = open_store(place, node.jobs, threads)
+        store = open_store(place, node, threads)
         server = Server(node, store, chosen, loop)
         try:
             for sock in listen(chosen):

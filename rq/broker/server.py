@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from rq.access import kernel
 from rq.broker import admin
 from rq.broker.connection import Connection
-from rq.broker.dialects import disque_jobs, disque_queues
+from rq.broker.dialects import bananaq, disque_jobs, disque_queues, redisrq
 from rq.broker.dialects.call import Blocked, Call, Command, Refusal
 from rq.broker.node import Node
 from rq.broker.resp import Failure, Value
@@ -25,9 +25,14 @@ from rq.errors import DiskFailed
 from rq.logs import fields
 from rq.proc.listening import Listener
 
-_TABLE: Mapping[bytes, Command] = {**disque_jobs.TABLE, **disque_queues.TABLE}
+_TABLE: Mapping[bytes, Command] = {
+    **disque_jobs.TABLE,
+    **disque_queues.TABLE,
+    **redisrq.TABLE,
+    **bananaq.TABLE,
+}
 _NO_AUTH = Failure("NOAUTH Authentication required.")
-_JOB_BYTES = 600  # of memory that a job takes beside its body
+_JOB_BYTES = 600  # of memory that a job, or the like, takes beside its body
 _AGAIN = 0.5  # seconds until a sync that failed is tried again
 _SLICE = 0.002  # seconds between two slices of a snapshot
 
@@ -157,8 +162,8 @@ class Server:
     @property
     def used_memory(self) -> int:
         """Bytes that jobs take."""
-        jobs = self.node.jobs
-        return jobs.body_bytes + _JOB_BYTES * len(jobs.by_id)
+        number, body_bytes = self.node.size
+        return body_bytes + _JOB_BYTES * number
 
     def _call(
         self, known: Command, connection: Connection, args: list[bytes]
@@ -248,7 +253,7 @@ class Server:
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""
-        if self.store.mind_snapshot(self.node.jobs):
+        if self.store.mind_snapshot(self.node):
             self._loop.call_later(_SLICE, self.soon)
         if self._timer is not None:
             self._timer.cancel()

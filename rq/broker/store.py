@@ -18,8 +18,8 @@ from typing import Any
 from rq import durable
 from rq.broker import lines, snapshot
 from rq.broker.clock import Clock, Reading
-from rq.broker.jobs import Jobs
 from rq.broker.lines import Event
+from rq.broker.node import Node
 from rq.errors import Busy
 from rq.journal import history, mark, sealing
 from rq.journal.checkpoint import Checkpoint
@@ -34,6 +34,7 @@ SNAPSHOT_BYTES = 64 * 1024 * 1024  # of journal, before a snapshot is worth it
 CLOCK = "clock"  # a line that tells what the clocks show
 CLOCK_SECONDS = 60.0  # between two of them
 _EVER = float("inf")
+_LINE = 300  # bytes of a line beside the body
 
 log = logging.getLogger(__name__)
 
@@ -125,14 +126,14 @@ class Store:
 
     # ---- the snapshot
 
-    def mind_snapshot(self, jobs: Jobs) -> bool:
+    def mind_snapshot(self, node: Node) -> bool:
         """Move a snapshot on; return whether one is on its way."""
         if self._finishing is not None:
             if self._finishing.done():
                 self._finished(self._finishing)
             return self._finishing is not None
         if self._writing is None:
-            self._begin(jobs)
+            self._begin(node)
         if self._writing is None:
             return False
         try:
@@ -142,10 +143,11 @@ class Store:
             self._given_up(error)
         return True
 
-    def _begin(self, jobs: Jobs) -> None:
+    def _begin(self, node: Node) -> None:
         """Begin a snapshot when the journal is long, and longer than what lives."""
         written = self._journal.bytes_written - self._bytes
-        lives = jobs.body_bytes + 300 * len(jobs.by_id)
+        number, body_bytes = node.size
+        lives = body_bytes + _LINE * number
         if written < max(SNAPSHOT_BYTES, 2 * lives) or self._journal.pending:
             return
         self._bytes = self._journal.bytes_written
@@ -153,10 +155,10 @@ class Store:
             position=self._journal.position,
             start=self._journal.start,
             boot=processes.boot_id(),
-            content=self.clock.reading().to_json() | {"lives": len(jobs.by_id)},
+            content=self.clock.reading().to_json(),
         )
         try:
-            self._writing = snapshot.Writing(self._place.snapshot, point, jobs)
+            self._writing = snapshot.Writing(self._place.snapshot, point, node.told())
         except OSError as error:
             self._given_up(error)
 
@@ -197,8 +199,8 @@ class Store:
         os.close(self._dir_fd)
 
 
-def open_store(place: Place, jobs: Jobs, threads: Executor) -> Store:
-    """Take the lock of a node's directory and read what it holds into `jobs`.
+def open_store(place: Place, node: Node, threads: Executor) -> Store:
+    """Take the lock of a node's directory and read what it holds into `node`.
 
     Busy: another process runs it. Damaged: its journal cannot be believed.
     """
@@ -208,7 +210,7 @@ def open_store(place: Place, jobs: Jobs, threads: Executor) -> Store:
     if locks.lock(place.lock) is None:
         raise Busy(f"another process runs the broker in {place.path}: end that first")
     dir_fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    read = _Reading(place, jobs)
+    read = _Reading(place, node)
     read.all()
     journal = read.begin(dir_fd, threads)
     return Store(
@@ -219,10 +221,10 @@ def open_store(place: Place, jobs: Jobs, threads: Executor) -> Store:
 class _Reading:
     """Reads what lies on disk, and goes on behind it."""
 
-    def __init__(self, place: Place, jobs: Jobs) -> None:
+    def __init__(self, place: Place, node: Node) -> None:
         self.clock: Reading | None = None
         self._place = place
-        self._jobs = jobs
+        self._node = node
         self._end = End(None)
         self._journal: str | None = None
 
@@ -230,7 +232,9 @@ class _Reading:
         """Read the snapshot, and the journal after it."""
         place = self._place.journal_dir
         self._journal = history.journal_of(place, history.active_segments(place))
-        point = snapshot.read(self._place.snapshot, self._jobs, 0.0)
+        point = snapshot.read(
+            self._place.snapshot, lambda event: self._node.apply(event, 0.0)
+        )
         if point is not None:
             self._end = End(point)
             self.clock = _clock(point.content)
@@ -248,7 +252,7 @@ class _Reading:
         if record["ev"] == CLOCK:
             self.clock = _clock(record)
         elif (event := lines.event(record)) is not None:
-            self._jobs.apply(event, record["ts"] / 1e6)
+            self._node.apply(event, record["ts"] / 1e6)
 
     def begin(self, dir_fd: int, threads: Executor) -> Journal:
         """Open a new segment; those of earlier processes become history."""

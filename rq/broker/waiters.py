@@ -1,34 +1,41 @@
-"""Clients that wait for a job: who is next at which queue, and until when. Pure."""
+"""Clients that wait: who is next at which queue, and until when. Pure."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rq.broker.resp import Value
+
+Want = TypeVar("Want")  # what it is that a client waits for
 
 
 @dataclass(frozen=True, slots=True)
-class Waiter:
+class Waiter(Generic[Want]):
     """A client whose command waits."""
 
     client: int
     queues: Sequence[bytes]
-    counters: bool  # whether it wants them with its job
+    want: Want
     until: float | None  # seconds of the broker's clock; None: for ever
 
 
-class Waiters:
+class Waiters(Generic[Want]):
     """Clients that wait, first come first served at each queue."""
 
-    def __init__(self) -> None:
-        self._by_queue: dict[bytes, dict[int, Waiter]] = {}
-        self._by_client: dict[int, Waiter] = {}
+    def __init__(self, nothing: Value) -> None:
+        """`nothing`: the answer when the time of a client is over."""
+        self.nothing = nothing
+        self._by_queue: dict[bytes, dict[int, Waiter[Want]]] = {}
+        self._by_client: dict[int, Waiter[Want]] = {}
         self._ends: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return len(self._by_client)
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: Waiter[Want]) -> None:
         """Let a client wait, which waits for nothing else."""
         self._by_client[waiter.client] = waiter
         for queue in waiter.queues:
@@ -36,7 +43,7 @@ class Waiters:
         if waiter.until is not None:
             heapq.heappush(self._ends, (waiter.until, waiter.client))
 
-    def remove(self, client: int) -> Waiter | None:
+    def remove(self, client: int) -> Waiter[Want] | None:
         """Let a client wait no longer; return how it did."""
         waiter = self._by_client.pop(client, None)
         for queue in waiter.queues if waiter else ():
@@ -47,13 +54,17 @@ class Waiters:
                     del self._by_queue[queue]
         return waiter
 
-    def first(self, queue: bytes) -> Waiter | None:
+    def first(self, queue: bytes) -> Waiter[Want] | None:
         """Return who has waited longest at a queue."""
         return next(iter(self._by_queue.get(queue, {}).values()), None)
 
     def count(self, queue: bytes) -> int:
         """Return how many wait at a queue."""
         return len(self._by_queue.get(queue, ()))
+
+    def at(self, queue: bytes) -> list[Waiter[Want]]:
+        """Return all who wait at a queue, the longest first."""
+        return list(self._by_queue.get(queue, {}).values())
 
     def clients(self) -> list[int]:
         """Return all who wait."""

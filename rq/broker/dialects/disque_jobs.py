@@ -160,7 +160,7 @@ def getjob(call: Call) -> Value | Blocked:
     wait = min(getting.timeout / 1000, _LONGEST)
     until = call.now + wait if wait else None
     queues = list(dict.fromkeys(getting.queues))
-    node.wait(Waiter(call.client, queues, getting.counters, until))
+    node.waiters.add(Waiter(call.client, queues, getting.counters, until))
     return BLOCKED
 
 

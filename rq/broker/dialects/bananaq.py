@@ -1,0 +1,214 @@
+"""The commands of bananaq: events that each group of consumers has once. Source:
+spec/resp.md 3 and 4; where they differ, 3 decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from rq.broker import groups
+from rq.broker.dialects.call import (
+    BLOCKED,
+    SYNTAX,
+    Blocked,
+    Call,
+    Command,
+    Refusal,
+    Table,
+)
+from rq.broker.groups import Came, Done, Flushed
+from rq.broker.node import Getting
+from rq.broker.resp import OK, Value
+from rq.broker.waiters import Waiter
+
+_SECONDS = 30.0  # that a group has for an event, unless it says others
+_LONGEST = 10.0 * 365 * 86400  # seconds that a number may mean
+_COUNTS = ("total", "inprogress", "redo", "done", "available")
+
+
+def _name(data: bytes) -> bytes:
+    if b":" in data:
+        shown = data.decode(errors="replace")
+        raise Refusal(f"ERR key part \"{shown:.64}\" contains invalid character ':'")
+    return data
+
+
+def _seconds(data: bytes, now: float, wall_ms: int) -> float:
+    """Return how long something is, in seconds, given so or as `@` and a time of day."""
+    try:
+        at = data.startswith(b"@")
+        number = float(data[at:])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        shown = data.decode(errors="replace")
+        raise Refusal(f"ERR {shown:.64!r} is not a number of seconds")
+    seconds = number - wall_ms / 1000 if at else number
+    return min(seconds, _LONGEST)
+
+
+def add(call: Call) -> Value:
+    """Take an event, until its time is over; its id is the answer."""
+    name, expire, contents, *words = call.args
+    if [word.upper() for word in words] not in ([], [b"NOBLOCK"]):
+        raise Refusal(SYNTAX)
+    seconds = _seconds(expire, call.now, call.wall_ms)
+    if seconds <= 0:
+        raise Refusal("ERR an event lives for more than 0 seconds")
+    node = call.node
+    number = node.groups.next_number(call.wall_ms * 1000)
+    event = Came(_name(name), number, int((call.now + seconds) * 1e6), contents)
+    node.emit(event, call.now)
+    node.serve_getters(event.queue, call.now)
+    return OK if words else groups.text_of(event)
+
+
+def get(call: Call) -> Value | Blocked:
+    """Hand out an event, or wait for one."""
+    name, group, *words = call.args
+    seconds, block = _SECONDS, 0.0
+    while len(words) >= 2:
+        option, value = words[0].upper(), words[1]
+        if option not in (b"EX", b"DEADLINE", b"BLOCK"):
+            break
+        length = max(0.0, _seconds(value, call.now, call.wall_ms))
+        if option == b"BLOCK":
+            block = length
+        else:
+            seconds = length
+        del words[:2]
+    if words:
+        raise Refusal(SYNTAX)
+    getting = Getting(_name(group), seconds)
+    event = call.node.get(_name(name), getting.group, seconds, call.now)
+    if event is not None:
+        return [groups.text_of(event), event.contents]
+    if not block:
+        return None
+    call.node.getters.add(Waiter(call.client, [name], getting, call.now + block))
+    return BLOCKED
+
+
+def ack(call: Call) -> Value:
+    """A group is done with an event: 1, or 0 when it comes too late."""
+    name, group, event_id = call.args
+    first, _, second = event_id.partition(b"_")
+    if not (first.isdigit() and second.isdigit() and len(event_id) < 48):
+        raise Refusal("ERR invalid ID string")
+    queue = call.node.groups.by_name.get(name)
+    known = queue.groups.get(group) if queue is not None else None
+    number = int(first)
+    if known is None or known.in_progress.get(number, 0.0) < call.now:
+        return 0
+    call.node.emit(Done(name, group, number), call.now)
+    return 1
+
+
+def notify(call: Call) -> Value | Blocked:
+    """Tell in which queue there is an event for a group, or wait for one."""
+    group, timeout, *names = call.args
+    node = call.node
+    names = names or list(node.groups.by_name)
+    for name in names:
+        queue = node.groups.by_name.get(name)
+        if queue is not None and queue.next_for(group) is not None:
+            return name
+    seconds = _seconds(timeout, call.now, call.wall_ms)
+    if seconds <= 0 or not names:
+        return None
+    getting = Getting(group, 0.0, only_told=True)
+    unique = list(dict.fromkeys(names))
+    node.getters.add(Waiter(call.client, unique, getting, call.now + seconds))
+    return BLOCKED
+
+
+def flush(call: Call) -> Value:
+    """Remove the events of a queue; what a group works on it may still be done with."""
+    name = call.args[0]
+    queue = call.node.groups.by_name.get(name)
+    if queue is not None and queue.events:
+        last = queue.events.keys()[-1]
+        call.node.emit(Flushed(name, last), call.now)
+    return OK
+
+
+# ---- looking
+
+
+def _asked(call: Call) -> dict[bytes, list[bytes]]:
+    """Return which groups of which queues are asked about; all, if none is named."""
+    words = list(call.args)
+    if words and words[0].upper() == b"QUEUE":
+        return _pairs(words)
+    upper = [word.upper() for word in words]
+    at = upper.index(b"GROUPS") if b"GROUPS" in upper else len(words)
+    every = call.node.groups.by_name
+    names, wanted = words[:at] or sorted(every), words[at + 1 :]
+    return {name: wanted or sorted(_groups(call, name)) for name in names}
+
+
+def _groups(call: Call, name: bytes) -> Iterable[bytes]:
+    queue = call.node.groups.by_name.get(name)
+    return queue.groups if queue is not None else ()
+
+
+def _pairs(words: list[bytes]) -> dict[bytes, list[bytes]]:
+    """Return what QUEUE and GROUP name, one after the other."""
+    asked: dict[bytes, list[bytes]] = {}
+    name = b""
+    if len(words) % 2:
+        raise Refusal(SYNTAX)
+    for word, value in zip(words[::2], words[1::2], strict=True):
+        if word.upper() == b"QUEUE":
+            name = value
+            asked.setdefault(name, [])
+        elif word.upper() == b"GROUP":
+            asked[name].append(value)
+        else:
+            raise Refusal(SYNTAX)
+    return asked
+
+
+def _counts(call: Call, name: bytes, group: bytes) -> Mapping[str, int]:
+    queue = call.node.groups.by_name.get(name) or groups.EventQueue()
+    waits = sum(waiter.want.group == group for waiter in call.node.getters.at(name))
+    return {**queue.counts(group), "consumers": waits}
+
+
+def status(call: Call) -> Value:
+    """Tell of queues and groups, in numbers."""
+    return [
+        [name, *(_told(group, _counts(call, name, group)) for group in wanted)]
+        for name, wanted in _asked(call).items()
+    ]
+
+
+def _told(group: bytes, counts: Mapping[str, int]) -> Sequence[Value]:
+    flat: list[Value] = [group]
+    for name, count in counts.items():
+        flat += [name, count]
+    return flat
+
+
+def info(call: Call) -> Value:
+    """Tell of queues and groups, a line each."""
+    return [
+        b"%b %b %b" % (name, group, _line(_counts(call, name, group)))
+        for name, wanted in _asked(call).items()
+        for group in wanted
+    ]
+
+
+def _line(counts: Mapping[str, int]) -> bytes:
+    return " ".join(f"{name}:{count}" for name, count in counts.items()).encode()
+
+
+TABLE: Table = {
+    b"QADD": Command(add, -4, writes=True, grows=True),
+    b"QGET": Command(get, -3, writes=True),
+    b"QACK": Command(ack, 4, writes=True),
+    b"QNOTIFY": Command(notify, -3),
+    b"QFLUSH": Command(flush, 2, writes=True),
+    b"QSTATUS": Command(status, -1),
+    b"QINFO": Command(info, -1),
+}

@@ -1,0 +1,140 @@
+"""The commands of RedisRQ: queues of which each message waits for its acknowledgement.
+Source: spec/resp.md 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rq.broker import reliable
+from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal, Table
+from rq.broker.dialects.call import whole as number_in
+from rq.broker.reliable import Acked, Popped, ReliableQueue
+from rq.broker.resp import Value
+from rq.broker.waiters import Waiter
+
+_EMPTY = "EMPTYKEY"
+_USE_POP = (
+    "usage: RQ.POP <count:uint> [ BLOCK <milliseconds:int> ] <queue1:string> "
+    "[ <queue2:string> [ ... ] ]"
+)
+_USE_RECOVER = "usage: RQ.RECOVER <key> <count:uint> <elapsed:uint>"
+_USE_INSPECT = "usage: RQ.INSPECT <key> [ PENDING ] <start:int> <count:uint>"
+
+
+def _whole(data: bytes) -> int | None:
+    """Return a number; None when it is none, and an empty text is none."""
+    return number_in(data) if data else None
+
+
+def push(call: Call) -> Value:
+    """Take messages; their ids are the answer."""
+    key, *bodies = call.args
+    return call.node.push(key, bodies, call.now, call.wall_ms)
+
+
+def pop(call: Call) -> Value | Blocked:
+    """Hand out messages, or wait for some."""
+    words = list(call.args)
+    count = _option(words, b"COUNT", 1)
+    block = _option(words, b"BLOCK", 0)
+    if count < 0 or not words:
+        raise Refusal(_USE_POP)
+    given: list[Value] = []
+    for key in words:
+        some = call.node.pop(key, count - len(given), call.now)
+        given += [[key, msg_id, body] for msg_id, body in some]
+    if given or not block or not count:
+        return given
+    until = None if block < 0 else call.now + block / 1000
+    keys = list(dict.fromkeys(words))
+    call.node.poppers.add(Waiter(call.client, keys, count, until))
+    return BLOCKED
+
+
+def _option(words: list[bytes], name: bytes, default: int) -> int:
+    """Take an option from the front; what is none stays there, and is a queue."""
+    if len(words) < 2 or words[0].upper() != name:
+        return default
+    number = _whole(words[1])
+    if number is None:
+        return default
+    del words[:2]
+    return number
+
+
+def ack(call: Call) -> Value:
+    """Messages are done; those that were handed out are the answer."""
+    key, *ids = call.args
+    queue = call.node.reliable.by_key.get(key)
+    if queue is None:
+        return None
+    texts = dict.fromkeys(each.decode(errors="replace") for each in ids)
+    known = [msg_id for msg_id in texts if msg_id in queue.delivered]
+    if known:
+        call.node.emit(Acked(key, known), call.now)
+    return list(known)
+
+
+def recover(call: Call) -> Value:
+    """Hand out again what was handed out long ago and is not done."""
+    key = call.args[0]
+    count, elapsed = (_whole(arg) for arg in call.args[1:])
+    if count is None or elapsed is None or count < 0 or elapsed < 0:
+        raise Refusal(_USE_RECOVER)
+    queue = call.node.reliable.by_key.get(key)
+    if queue is None:
+        return None
+    ids = queue.waiting_longest(count, call.now - elapsed / 1000)
+    bodies = [queue.delivered[msg_id].body for msg_id in ids]
+    if ids:
+        times = [queue.delivered[msg_id].times + 1 for msg_id in ids]
+        call.node.emit(Popped(key, ids, times, call.now), call.now, sync=False)
+    return [[msg_id, body] for msg_id, body in zip(ids, bodies, strict=True)]
+
+
+def inspect(call: Call) -> Value:
+    """Show messages that wait, or that were handed out."""
+    key, *words = call.args
+    pending = words[0].upper() == b"PENDING"
+    numbers = [_whole(word) for word in words[pending:]]
+    start, count = numbers if len(numbers) == 2 else (None, None)
+    if start is None or count is None or count <= 0:
+        raise Refusal(_USE_INSPECT)
+    queue = _there(call, key)
+    if pending:
+        ids = reliable.page(queue.delivered, len(queue.delivered), start, count)
+        return list(_pending(call, queue, ids))
+    ids = reliable.page(queue.undelivered, len(queue.undelivered), start, count)
+    return [[msg_id, queue.undelivered[msg_id]] for msg_id in ids]
+
+
+def _pending(call: Call, queue: ReliableQueue, ids: Iterable[str]) -> Iterable[Value]:
+    for msg_id in ids:
+        delivered = queue.delivered[msg_id]
+        elapsed = max(0, int((call.now - delivered.at) * 1000))
+        at = call.wall_ms - elapsed
+        yield [msg_id, delivered.body, at, elapsed, delivered.times]
+
+
+def info(call: Call) -> Value:
+    """How many messages wait, and how many were handed out."""
+    queue = _there(call, call.args[0])
+    undelivered, delivered = len(queue.undelivered), len(queue.delivered)
+    return ["undelivered", undelivered, "delivered", delivered]
+
+
+def _there(call: Call, key: bytes) -> ReliableQueue:
+    queue = call.node.reliable.by_key.get(key)
+    if queue is None:
+        raise Refusal(_EMPTY)
+    return queue
+
+
+TABLE: Table = {
+    b"RQ.PUSH": Command(push, -3, writes=True, grows=True),
+    b"RQ.POP": Command(pop, -2, writes=True),
+    b"RQ.ACK": Command(ack, -3, writes=True),
+    b"RQ.RECOVER": Command(recover, 4, writes=True),
+    b"RQ.INSPECT": Command(inspect, -4),
+    b"RQ.INFO": Command(info, 2),
+}

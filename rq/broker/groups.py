@@ -1,0 +1,248 @@
+"""The queues of bananaq: events that live for a while, and groups of consumers, each of
+which has every event once. Pure. Source: spec/resp.md 3 and 4.
+
+The pointer of a group says up to which event it has looked; it stays when that event is
+gone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict, SortedSet
+
+
+class Came(NamedTuple):
+    """An event came into a queue."""
+
+    queue: bytes
+    number: int  # microseconds, and no other event has the same
+    expires: int  # microseconds of the broker's clock
+    contents: bytes
+
+
+class Got(NamedTuple):
+    """A group was handed an event."""
+
+    queue: bytes
+    group: bytes
+    number: int
+    until: float  # seconds of the broker's clock; 0: it is done with it
+
+
+class Done(NamedTuple):
+    """A group is done with an event."""
+
+    queue: bytes
+    group: bytes
+    number: int
+
+
+class Flushed(NamedTuple):
+    """All events of a queue are gone up to one."""
+
+    queue: bytes
+    number: int
+
+
+class Pointer(NamedTuple):
+    """Up to where a group has looked, of events that are gone too."""
+
+    queue: bytes
+    group: bytes
+    number: int
+
+
+class Last(NamedTuple):
+    """The last event that ever was."""
+
+    number: int
+
+
+Event = Came | Got | Done | Flushed | Pointer | Last
+
+
+def text_of(event: Came) -> str:
+    """Return the id of an event as clients see it."""
+    return f"{event.number}_{event.expires}"
+
+
+class Group:
+    """A group of consumers at one queue."""
+
+    def __init__(self) -> None:
+        self.pointer = 0
+        self.in_progress: dict[int, float] = {}  # number: until when
+        self.redo: SortedSet[int] = SortedSet()  # given back, to be given first
+
+
+class EventQueue:
+    """A queue: its live events by number, and its groups."""
+
+    def __init__(self) -> None:
+        self.events: SortedDict[int, Came] = SortedDict()
+        self.groups: dict[bytes, Group] = {}
+
+    def group(self, name: bytes) -> Group:
+        """Return a group, which looks at the oldest live event first."""
+        return self.groups.setdefault(name, Group())
+
+    def next_for(self, name: bytes) -> Came | None:
+        """Return the event that a group is handed next."""
+        group = self.groups.get(name)
+        if group is not None and group.redo:
+            return self._event(group.redo[0])
+        at = self.events.bisect_right(group.pointer if group else 0)
+        return self._event(self.events.keys()[at]) if at < len(self.events) else None
+
+    def _event(self, number: int) -> Came:
+        event: Came = self.events[number]
+        return event
+
+    def counts(self, name: bytes) -> dict[str, int]:
+        """Return how many events there are for a group, by how they stand."""
+        group = self.groups.get(name) or Group()
+        new = len(self.events) - self.events.bisect_right(group.pointer)
+        live = sum(number in self.events for number in group.in_progress)
+        return {
+            "total": len(self.events),
+            "inprogress": len(group.in_progress),
+            "redo": len(group.redo),
+            "done": len(self.events) - new - live - len(group.redo),
+            "available": new + len(group.redo),
+        }
+
+
+class EventQueues:
+    """All queues of bananaq."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, EventQueue] = {}
+        self.last = 0
+        self.events = self.body_bytes = 0
+        # When an event is over, or a group has had one for too long.
+        self._wakes: list[tuple[float, bytes, bytes | None, int]] = []
+
+    # ---- looking
+
+    def next_number(self, wall_us: int) -> int:
+        """Return the number of an event that comes now."""
+        return max(wall_us, self.last + 1)
+
+    def next_due(self) -> float | None:
+        """Return when `settle` may have something to do."""
+        return self._wakes[0][0] if self._wakes else None
+
+    # ---- changing
+
+    def apply(self, event: Event) -> None:
+        """Let an event be true, once or again."""
+        if isinstance(event, Last):
+            self.last = max(self.last, event.number)
+            return
+        queue = self.by_name.setdefault(event.queue, EventQueue())
+        match event:
+            case Came():
+                self._come(queue, event)
+            case Got():
+                self._get(queue, event)
+            case Done():
+                group = queue.group(event.group)
+                group.in_progress.pop(event.number, None)
+                group.redo.discard(event.number)
+            case Pointer():
+                group = queue.group(event.group)
+                group.pointer = max(group.pointer, event.number)
+            case Flushed():
+                self._flush(queue, event.number)
+
+    def _come(self, queue: EventQueue, event: Came) -> None:
+        self.last = max(self.last, event.number)
+        if event.number not in queue.events:
+            queue.events[event.number] = event
+            self.events += 1
+            self.body_bytes += len(event.contents)
+            wake = event.expires / 1e6, event.queue, None, event.number
+            heapq.heappush(self._wakes, wake)
+
+    def _get(self, queue: EventQueue, event: Got) -> None:
+        group = queue.group(event.group)
+        group.pointer = max(group.pointer, event.number)
+        group.redo.discard(event.number)
+        group.in_progress.pop(event.number, None)
+        if event.until:
+            group.in_progress[event.number] = event.until
+            wake = event.until, event.queue, event.group, event.number
+            heapq.heappush(self._wakes, wake)
+
+    def _flush(self, queue: EventQueue, number: int) -> None:
+        for each in list(queue.events.irange(maximum=number)):
+            self._forget(queue, each)
+
+    def _forget(self, queue: EventQueue, number: int) -> None:
+        event: Came | None = queue.events.pop(number, None)
+        if event is not None:
+            self.events -= 1
+            self.body_bytes -= len(event.contents)
+        for group in queue.groups.values():
+            group.redo.discard(number)
+
+    def settle(self, now: float, most: int) -> list[bytes]:
+        """Let be over what is over by now, `most` at a time. Return the queues that have
+        an event again for a group. None of this has a line: it follows from the time."""
+        again: list[bytes] = []
+        while self._wakes and self._wakes[0][0] <= now and most > 0:
+            most -= 1
+            _, name, group_name, number = heapq.heappop(self._wakes)
+            queue = self.by_name[name]
+            if group_name is None:
+                self._forget(queue, number)
+            elif self._give_back(queue, group_name, number, now):
+                again.append(name)
+        return again
+
+    def _give_back(
+        self, queue: EventQueue, name: bytes, number: int, now: float
+    ) -> bool:
+        group = queue.group(name)
+        until = group.in_progress.get(number)
+        if until is None or until > now:
+            return False
+        del group.in_progress[number]
+        if number in queue.events:
+            group.redo.add(number)
+        return number in queue.events
+
+    def clear(self) -> None:
+        """Forget all but the last number."""
+        self.by_name.clear()
+        self._wakes.clear()
+        self.events = self.body_bytes = 0
+
+
+_SLICE = 200
+
+
+def told(queues: EventQueues) -> Iterator[Iterable[Event]]:
+    """Give the events that make the queues what they are, some at a time."""
+    yield [Last(queues.last)]
+    for name in list(queues.by_name):
+        queue = queues.by_name[name]
+        numbers = list(queue.events)
+        for at in range(0, len(numbers), _SLICE):
+            some = (queue.events.get(number) for number in numbers[at : at + _SLICE])
+            yield [event for event in some if event is not None]
+        for group_name in list(queue.groups):
+            yield from _of_group(name, group_name, queue.groups[group_name])
+
+
+def _of_group(name: bytes, group_name: bytes, group: Group) -> Iterator[list[Event]]:
+    """A group has an event again once its time is over; one whose time is over already
+    is told as handed out until long ago."""
+    yield [Pointer(name, group_name, group.pointer)]
+    held = [*group.in_progress.items(), *((number, 0.001) for number in group.redo)]
+    for at in range(0, len(held), _SLICE):
+        some = held[at : at + _SLICE]
+        yield [Got(name, group_name, number, until) for number, until in some]

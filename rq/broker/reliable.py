@@ -1,0 +1,191 @@
+"""The queues of RedisRQ: of each the messages that nobody has had yet, and those that were
+handed out and are not acknowledged. Pure. Source: spec/resp.md 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+Id = tuple[int, int]  # milliseconds, and a number among those of the same
+
+
+class Pushed(NamedTuple):
+    """Messages came to the end of a queue."""
+
+    key: bytes
+    ids: Sequence[str]
+    bodies: Sequence[bytes]
+
+
+class Popped(NamedTuple):
+    """Messages were handed out, for the first time or again."""
+
+    key: bytes
+    ids: Sequence[str]
+    times: Sequence[int]  # how often each was
+    at: float  # seconds of the broker's clock
+
+
+class Acked(NamedTuple):
+    """Messages are done."""
+
+    key: bytes
+    ids: Sequence[str]
+
+
+class Named(NamedTuple):
+    """A queue is there, and what its last id was."""
+
+    key: bytes
+    last: str
+
+
+Event = Pushed | Popped | Acked | Named
+
+
+def text_of(number: Id) -> str:
+    """Return an id as clients see it."""
+    return f"{number[0]}-{number[1]}"
+
+
+def id_of(text: str) -> Id:
+    """Return the numbers of an id."""
+    milliseconds, _, number = text.partition("-")
+    return int(milliseconds), int(number)
+
+
+class Delivered:
+    """A message that was handed out."""
+
+    __slots__ = ("at", "body", "times")
+
+    def __init__(self, body: bytes, at: float, times: int) -> None:
+        self.body = body
+        self.at = at  # seconds of the broker's clock, the last time
+        self.times = times
+
+
+class ReliableQueue:
+    """One queue; both kinds of messages in the order in which they come next."""
+
+    def __init__(self) -> None:
+        self.undelivered: dict[str, bytes] = {}
+        self.delivered: dict[str, Delivered] = {}
+        self.last: Id = (0, 0)
+
+    def next_ids(self, count: int, wall_ms: int) -> list[str]:
+        """Return the ids of messages that come now."""
+        milliseconds, number = self.last
+        if wall_ms > milliseconds:
+            milliseconds, number = wall_ms, 0
+        return [text_of((milliseconds, number + n)) for n in range(1, count + 1)]
+
+    def waiting_longest(self, count: int, before: float) -> list[str]:
+        """Return the first messages that were handed out no later than `before`."""
+        ids: list[str] = []
+        for msg_id, delivered in self.delivered.items():
+            if len(ids) >= count or delivered.at > before:
+                break
+            ids.append(msg_id)
+        return ids
+
+
+class ReliableQueues:
+    """All queues of RedisRQ."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[bytes, ReliableQueue] = {}
+        self.messages = self.body_bytes = 0
+
+    def apply(self, event: Event) -> None:
+        """Let an event be true, once or again."""
+        queue = self.by_key.setdefault(event.key, ReliableQueue())
+        match event:
+            case Pushed():
+                self._push(queue, event)
+            case Popped():
+                for msg_id, times in zip(event.ids, event.times, strict=True):
+                    _pop(queue, msg_id, event.at, times)
+            case Acked():
+                for msg_id in event.ids:
+                    self._ack(queue, msg_id)
+            case Named():
+                queue.last = max(queue.last, id_of(event.last))
+
+    def _push(self, queue: ReliableQueue, event: Pushed) -> None:
+        for msg_id, body in zip(event.ids, event.bodies, strict=True):
+            if msg_id in queue.undelivered or msg_id in queue.delivered:
+                continue
+            queue.undelivered[msg_id] = body
+            self.messages += 1
+            self.body_bytes += len(body)
+        queue.last = max(queue.last, id_of(event.ids[-1]))
+
+    def _ack(self, queue: ReliableQueue, msg_id: str) -> None:
+        delivered = queue.delivered.pop(msg_id, None)
+        if delivered is not None:
+            self.messages -= 1
+            self.body_bytes -= len(delivered.body)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.by_key.clear()
+        self.messages = self.body_bytes = 0
+
+
+def _pop(queue: ReliableQueue, msg_id: str, at: float, times: int) -> None:
+    body = queue.undelivered.pop(msg_id, None)
+    delivered = queue.delivered.pop(msg_id, None)
+    if body is None and delivered is not None:
+        body = delivered.body
+    if body is not None:
+        queue.delivered[msg_id] = Delivered(body, at, times)
+
+
+def page(items: Iterable[str], size: int, start: int, count: int) -> list[str]:
+    """Return `count` of `size` items from `start` on, which counts from the end below 0.
+
+    >>> page("abcd", 4, -2, 5), page("abcd", 4, 1, 2), page("abcd", 4, 9, 1)
+    (['c', 'd'], ['b', 'c'], [])
+    """
+    begin = start if start >= 0 else size + start
+    return list(islice(items, begin, begin + count)) if 0 <= begin < size else []
+
+
+_SLICE = 200
+
+
+def told(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
+    """Give the events that make the queues what they are, some at a time."""
+    for key in list(queues.by_key):
+        queue = queues.by_key.get(key)
+        if queue is None:
+            continue
+        yield [Named(key, text_of(queue.last))]
+        # What was handed out comes first, in its order; then what nobody has had.
+        for ids in _slices(list(queue.delivered)):
+            yield _delivered(key, queue, ids)
+        for ids in _slices(list(queue.undelivered)):
+            yield _undelivered(key, queue, ids)
+
+
+def _slices(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(ids), _SLICE):
+        yield ids[at : at + _SLICE]
+
+
+def _delivered(key: bytes, queue: ReliableQueue, ids: Sequence[str]) -> Iterator[Event]:
+    for msg_id in ids:
+        delivered = queue.delivered.get(msg_id)
+        if delivered is not None:
+            yield Pushed(key, [msg_id], [delivered.body])
+            yield Popped(key, [msg_id], [delivered.times], delivered.at)
+
+
+def _undelivered(
+    key: bytes, queue: ReliableQueue, ids: Sequence[str]
+) -> Iterator[Event]:
+    there = [msg_id for msg_id in ids if msg_id in queue.undelivered]
+    if there:
+        yield Pushed(key, there, [queue.undelivered[msg_id] for msg_id in there])
