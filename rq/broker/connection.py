@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from rq.broker.dialects.call import Blocked
 from rq.broker.resp import Command, Failure, Parser, ProtocolError, Value, encode
 from rq.logs import fields
 
-OUTPUT_LIMIT = 64 * 1024 * 1024  # bytes of answers that a client leaves unread
-_COMMANDS_WAITING = 1000  # of a client that waits for a job; then it is read no more
+HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +45,9 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._commands = commands
         self._parser = Parser()
-        self._later: deque[Command] = deque()
         self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._reads_slowly = False
         self._is_first = True
 
     # ---- its bytes
@@ -57,55 +55,55 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        transport.set_write_buffer_limits(high=1024 * 1024)
+        transport.set_write_buffer_limits(high=HELD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
         self._commands.lost(self)
 
     def data_received(self, data: bytes) -> None:
-        if self.closing:
-            return
         self._parser.feed(data)
-        try:
-            self._take()
-        except ProtocolError as error:
-            self.answer(Failure(f"ERR Protocol error: {error}"))
-            self.close()
+        self.go_on()
 
     def pause_writing(self) -> None:
-        """It reads its answers slower than it asks: let it ask no more."""
-        if self.transport is not None:
-            self.transport.pause_reading()
+        """It takes its answers slower than it asks: let it ask no more."""
+        self._reads_slowly = True
 
     def resume_writing(self) -> None:
-        if self.transport is not None and not self.waits:
-            self.transport.resume_reading()
+        self._reads_slowly = False
+        self.go_on()
 
     # ---- its commands
 
-    def _take(self) -> None:
-        for command in self._parser.commands():
-            if self._is_first and _is_http(command):
-                log.warning(
-                    "a browser asked the broker: %s", fields(client=self.number)
-                )
-                self.close()
-                return
-            self._is_first = False
-            if self.waits:
-                self._wait(command)
-            else:
+    def go_on(self) -> None:
+        """Obey the commands that have come, until one waits, or many answers do."""
+        try:
+            while self._may_ask and (command := self._parser.next()) is not None:
                 self._obey(command)
-            if self.closing:
-                return
+        except ProtocolError as error:
+            self.answer(Failure(f"ERR Protocol error: {error}"))
+            self.close()
+        self._read_or_rest()
 
-    def _wait(self, command: Command) -> None:
-        self._later.append(command)
-        if len(self._later) >= _COMMANDS_WAITING and self.transport is not None:
+    @property
+    def _may_ask(self) -> bool:
+        stopped = self.closing or self.waits or self._reads_slowly
+        return not stopped and self._out_bytes < HELD
+
+    def _read_or_rest(self) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
+        if self._may_ask or self._parser.held < HELD:
+            self.transport.resume_reading()
+        else:
             self.transport.pause_reading()
 
     def _obey(self, command: Command) -> None:
+        if self._is_first and _is_http(command):
+            log.warning("a browser asked the broker: %s", fields(client=self.number))
+            self.close()
+            return
+        self._is_first = False
         value = self._commands.obey(self, command)
         if isinstance(value, Blocked):
             self.waits = True
@@ -114,17 +112,16 @@ class Connection(asyncio.Protocol):
 
     def answer(self, value: Value) -> None:
         """Give the answer to its command, which leaves when that is promised."""
-        self._out.append(encode(value, self.version))
+        data = encode(value, self.version)
+        self._out.append(data)
+        self._out_bytes += len(data)
         self._commands.touched(self)
 
     def answer_waiting(self, value: Value) -> None:
         """Give the answer that it has waited for, and go on with its commands."""
         self.waits = False
         self.answer(value)
-        while self._later and not self.waits and not self.closing:
-            self._obey(self._later.popleft())
-        if not self.waits and self.transport is not None:
-            self.transport.resume_reading()
+        self.go_on()
 
     # ---- its answers
 
@@ -135,11 +132,11 @@ class Connection(asyncio.Protocol):
         if self._out:
             self.transport.write(b"".join(self._out))
             self._out.clear()
-        if self.transport.get_write_buffer_size() > OUTPUT_LIMIT:
-            log.warning("a client reads too slowly: %s", fields(client=self.number))
-            self.transport.abort()
-        elif self.closing:
+            self._out_bytes = 0
+        if self.closing:
             self.transport.close()
+        elif self._parser.held:
+            self.go_on()
 
     @property
     def has_answers(self) -> bool:
@@ -154,6 +151,3 @@ class Connection(asyncio.Protocol):
 
 def _is_http(command: Command) -> bool:
     return len(command) == 3 and command[2].startswith(b"HTTP/")
-
-
-Factory = Callable[[int, socket.socket], Connection]

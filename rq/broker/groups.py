@@ -196,9 +196,13 @@ class EventQueues:
         while self._wakes and self._wakes[0][0] <= now and most > 0:
             most -= 1
             _, name, group_name, number = heapq.heappop(self._wakes)
-            queue = self.by_name[name]
+            queue = self.by_name.get(name)
+            if queue is None:
+                continue
             if group_name is None:
                 self._forget(queue, number)
+                if not (queue.events or queue.groups):
+                    del self.by_name[name]
             elif self._give_back(queue, group_name, number, now):
                 again.append(name)
         return again

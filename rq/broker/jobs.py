@@ -38,9 +38,10 @@ class Queued(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Jobs were handed to a client."""
+    """A job was handed to a client."""
 
-    jobs: tuple[str, ...]
+    job: str
+    due: float  # when it comes again; 0: never
 
 
 class Put(NamedTuple):
@@ -65,7 +66,13 @@ class Paused(NamedTuple):
     out: bool
 
 
-Event = Added | Queued | Given | Put | Removed | Paused
+class Newest(NamedTuple):
+    """No job may have an earlier place than this from now on."""
+
+    ctime: int
+
+
+Event = Added | Queued | Given | Put | Removed | Paused | Newest
 _FEW = 64  # dead entries of a heap that nobody minds
 
 
@@ -212,14 +219,16 @@ class Jobs:
         match event:
             case Added():
                 self._add(event, now)
-            case Given() | Removed():
+            case Removed():
                 for job_id in event.jobs:
                     self._change(job_id, event, now)
-            case Queued() | Put():
+            case Queued() | Given() | Put():
                 self._change(event.job, event, now)
             case Paused():
                 queue = self.queue(event.queue, now)
                 queue.into, queue.out = event.into, event.out
+            case Newest():
+                self.last_ctime = max(self.last_ctime, event.ctime)
 
     def _change(self, job_id: str, event: Event, now: float) -> None:
         job = self.by_id.get(job_id)
@@ -227,7 +236,7 @@ class Jobs:
             return
         match event:
             case Given():
-                self._give(job, now)
+                self._give(job, event.due, now)
             case Removed():
                 self._remove(job)
             case Queued():
@@ -267,8 +276,10 @@ class Jobs:
         job.queue.jobs_in += 1
         job.queue.used = now
 
-    def _give(self, job: Job, now: float) -> None:
+    def _give(self, job: Job, due: float, now: float) -> None:
         self._take_out(job)
+        if job.due != due:
+            self.postpone(job, due)
         job.given = True
         job.queue.jobs_out += 1
         job.queue.used = now
@@ -290,6 +301,7 @@ _SLICE = 200
 
 def told(jobs: Jobs) -> Iterator[Iterable[Event]]:
     """Give the events that make the jobs and queues what they are, some at a time."""
+    yield [Newest(jobs.last_ctime)]
     paused = [queue for queue in jobs.queues.values() if queue.into or queue.out]
     yield [Paused(queue.name, queue.into, queue.out) for queue in paused]
     ids = list(jobs.by_id)
@@ -316,4 +328,4 @@ def _of_job(job: Job) -> Iterator[Event]:
     if job.nacks or job.deliveries or (job.was_queued and not queued):
         yield Queued(job.job_id, due, job.nacks, job.deliveries)
         if not queued:
-            yield Given((job.job_id,))
+            yield Given(job.job_id, due)

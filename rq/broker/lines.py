@@ -22,6 +22,7 @@ _WORDS: Mapping[type[Event], str] = {
     jobs.Put: "put",
     jobs.Removed: "remove",
     jobs.Paused: "pause",
+    jobs.Newest: "newest",
     reliable.Pushed: "push",
     reliable.Popped: "pop",
     reliable.Acked: "ack",

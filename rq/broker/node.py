@@ -134,7 +134,7 @@ class Node:
             return None
         job = self.jobs.by_id[queue.jobs[0][1]]
         # One that comes at most once must not come again after a power cut.
-        self.emit(Given((job.job_id,)), now, sync=not job.retry)
+        self.emit(Given(job.job_id, job.due), now, sync=not job.retry)
         self.handed.append((client, job.job_id))
         return job
 
@@ -332,12 +332,15 @@ class Node:
             self._forget_queues(now)
 
     def _act(self, job: Job, now: float) -> None:
-        """Do what is due about a job. Only what the clients see has a line: that the time
-        of a job is over, or that it waits on in its queue, follows from its other lines."""
+        """Do what is due about a job. That it waits on in its queue has no line: when it
+        is handed out its line tells when it comes again."""
+        later = now + max(job.retry, 1.0) + self._jitter()
         if job.expires <= now:
             self.emit(Removed((job.job_id,), "expired"), now, sync=False)
-        elif job.state is State.QUEUED or (job.queue.into and job.retry):
-            self.jobs.postpone(job, now + max(job.retry, 1.0) + self._jitter())
+        elif job.state is State.QUEUED:
+            self.jobs.postpone(job, later)
+        elif job.queue.into and job.retry:
+            self.emit(Put(job.job_id, later), now, sync=False)
         else:
             self.enqueue(job, now)
             self.serve(job.queue.name, now)

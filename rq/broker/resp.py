@@ -6,7 +6,7 @@ Source: spec/resp.md 0; RESP3 as modern clients open it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 INLINE_LIMIT = 64 * 1024  # bytes of a line
@@ -67,11 +67,11 @@ class Parser:
 
     >>> parser = Parser()
     >>> parser.feed(b"PING\\r\\n*2\\r\\n$4\\r\\nQLEN\\r\\n$1\\r\\n")
-    >>> list(parser.commands())
-    [[b'PING']]
+    >>> parser.next(), parser.next()
+    ([b'PING'], None)
     >>> parser.feed(b"q\\r\\n")
-    >>> list(parser.commands())
-    [[b'QLEN', b'q']]
+    >>> parser.next()
+    [b'QLEN', b'q']
     """
 
     def __init__(self) -> None:
@@ -91,13 +91,15 @@ class Parser:
         """How many bytes are kept that are no whole command yet."""
         return len(self._data) - self._at + self._size
 
-    def commands(self) -> Iterator[Command]:
-        """Give the commands that are whole; ProtocolError: the rest is none."""
+    def next(self) -> Command | None:
+        """Return the next whole command; None: more has to come. ProtocolError: what
+        comes is none."""
         while (command := self._next()) is not None:
             if command:
-                yield command
+                return command
         del self._data[: self._at]
         self._at = 0
+        return None
 
     def _next(self) -> Command | None:
         """Return the next command, an empty one for a blank line; None: more must come."""

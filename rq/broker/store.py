@@ -155,7 +155,7 @@ class Store:
             position=self._journal.position,
             start=self._journal.start,
             boot=processes.boot_id(),
-            content=self.clock.reading().to_json(),
+            content={CLOCK: self.clock.reading().to_json()},
         )
         try:
             self._writing = snapshot.Writing(self._place.snapshot, point, node.told())
@@ -237,7 +237,7 @@ class _Reading:
         )
         if point is not None:
             self._end = End(point)
-            self.clock = _clock(point.content)
+            self.clock = _clock(point.content[CLOCK])
             self._journal = self._journal or point.position.journal
         after = point.position.seq if point is not None else 0
         if self._journal is None:

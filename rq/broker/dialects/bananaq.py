@@ -42,7 +42,7 @@ def _seconds(data: bytes, now: float, wall_ms: int) -> float:
         number = math.nan
     if not math.isfinite(number):
         shown = data.decode(errors="replace")
-        raise Refusal(f"ERR {shown:.64!r} is not a number of seconds")
+        raise Refusal(f"ERR '{shown:.64}' is not a number of seconds")
     seconds = number - wall_ms / 1000 if at else number
     return min(seconds, _LONGEST)
 
