@@ -191,9 +191,9 @@ def info(server: Server, connection: Connection, args: Args) -> Value:
     )
 
 
-def _section(name: str, told: Mapping[str, object]) -> str:
+def _section(name: str, facts: Mapping[str, object]) -> str:
     return f"# {name.capitalize()}\r\n" + "".join(
-        f"{key}:{value}\r\n" for key, value in told.items()
+        f"{key}:{value}\r\n" for key, value in facts.items()
     )
 
 
@@ -234,10 +234,10 @@ def config(server: Server, connection: Connection, args: Args) -> Value:
     word = args[0].upper()
     if word == b"GET" and len(args) == 2:
         pattern = args[1].decode(errors="replace").lower()
-        shown = _config(server)
+        settings = _config(server)
         return [
             text
-            for name, value in shown.items()
+            for name, value in settings.items()
             if fnmatchcase(name, pattern)
             for text in (name, value)
         ]

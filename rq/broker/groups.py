@@ -229,7 +229,7 @@ class EventQueues:
 _SLICE = 200
 
 
-def told(queues: EventQueues) -> Iterator[Iterable[Event]]:
+def events_of(queues: EventQueues) -> Iterator[Iterable[Event]]:
     """Give the events that make the queues what they are, some at a time."""
     yield [Last(queues.last)]
     for name in list(queues.by_name):

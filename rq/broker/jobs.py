@@ -299,7 +299,7 @@ class Jobs:
 _SLICE = 200
 
 
-def told(jobs: Jobs) -> Iterator[Iterable[Event]]:
+def events_of(jobs: Jobs) -> Iterator[Iterable[Event]]:
     """Give the events that make the jobs and queues what they are, some at a time."""
     yield [Newest(jobs.last_ctime)]
     paused = [queue for queue in jobs.queues.values() if queue.into or queue.out]

@@ -74,8 +74,8 @@ def event(fields: Mapping[str, Any]) -> Event | None:
     if kind is None:
         return None
     values = [_value(fields, name) for name in kind._fields]
-    made: Event = kind(*values)
-    return made
+    event: Event = kind(*values)
+    return event
 
 
 def _value(fields: Mapping[str, Any], name: str) -> object:

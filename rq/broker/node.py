@@ -80,11 +80,11 @@ class Node:
         else:
             self.groups.apply(event)
 
-    def told(self) -> Iterator[Iterable[Event]]:
+    def events_of_all(self) -> Iterator[Iterable[Event]]:
         """Give the events that make all what it is, some at a time."""
-        yield from jobs.told(self.jobs)
-        yield from reliable.told(self.reliable)
-        yield from groups.told(self.groups)
+        yield from jobs.events_of(self.jobs)
+        yield from reliable.events_of(self.reliable)
+        yield from groups.events_of(self.groups)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -181,12 +181,12 @@ class Node:
 
     def remove(self, job_ids: Iterable[str], why: str, now: float) -> int:
         """Remove the jobs that are there; return how many."""
-        known = tuple(
+        there = tuple(
             dict.fromkeys(each for each in job_ids if each in self.jobs.by_id)
         )
-        if known:
-            self.emit(Removed(known, why), now)
-        return len(known)
+        if there:
+            self.emit(Removed(there, why), now)
+        return len(there)
 
     def flush(self, now: float) -> None:
         """Remove all jobs and queues; those who wait for a job are told that there is
@@ -229,7 +229,7 @@ class Node:
             if job is None:
                 return
             self.waiters.remove(waiter.client)
-            answer = [shown(queue, job, waiter.want)]
+            answer = [job_answer(queue, job, waiter.want)]
             self.answers.append((waiter.client, answer))
 
     def hung_up(self, client: int) -> None:
@@ -353,7 +353,7 @@ class Node:
                 del self.jobs.queues[name]
 
 
-def shown(queue: Queue, job: Job, counters: bool) -> Value:
+def job_answer(queue: Queue, job: Job, counters: bool) -> Value:
     """Return a job as GETJOB and QPEEK give it."""
     plain: list[Value] = [queue.name, job.job_id, job.body]
     if counters:

@@ -115,9 +115,9 @@ def node_id(place: Place) -> str:
     """Return the id of a node, made once and kept for ever."""
     with contextlib.suppress(FileNotFoundError):
         return place.node.read_text().strip()
-    made = secrets.token_hex(_NODE_ID)
-    durable.write_durable(place.node, f"{made}\n".encode())
-    return made
+    new_id = secrets.token_hex(_NODE_ID)
+    durable.write_durable(place.node, f"{new_id}\n".encode())
+    return new_id
 
 
 def listen(chosen: BrokerConfig) -> list[socket.socket]:

@@ -156,7 +156,7 @@ def page(items: Iterable[str], size: int, start: int, count: int) -> list[str]:
 _SLICE = 200
 
 
-def told(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
+def events_of(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
     """Give the events that make the queues what they are, some at a time."""
     for key in list(queues.by_key):
         queue = queues.by_key.get(key)

@@ -80,8 +80,8 @@ class Server:
         self.connections[connection.number] = connection
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made = self._loop.connect_accepted_socket(lambda: connection, sock)
-        task = self._loop.create_task(made)
+        accepted = self._loop.connect_accepted_socket(lambda: connection, sock)
+        task = self._loop.create_task(accepted)
         task.add_done_callback(lambda _: self._taken(connection))
 
     def _taken(self, connection: Connection) -> None:
@@ -120,16 +120,16 @@ class Server:
         name = command[0].upper()
         self.commands += 1
         connection.last_command = name.decode(errors="replace").lower()[:32]
-        known: Command | admin.AdminCommand | None
-        known = _TABLE.get(name) or admin.TABLE.get(name)
-        failure = self._refused(connection, command, known)
+        entry: Command | admin.AdminCommand | None
+        entry = _TABLE.get(name) or admin.TABLE.get(name)
+        failure = self._refused(connection, command, entry)
         if failure is not None:
             return failure
         try:
-            if isinstance(known, admin.AdminCommand):
-                return known.function(self, connection, command[1:])
-            assert known is not None
-            return self._call(known, connection, command[1:])
+            if isinstance(entry, admin.AdminCommand):
+                return entry.function(self, connection, command[1:])
+            assert entry is not None
+            return self._call(entry, connection, command[1:])
         except Refusal as refusal:
             return refusal.failure
 
@@ -137,25 +137,25 @@ class Server:
         self,
         connection: Connection,
         command: list[bytes],
-        known: Command | admin.AdminCommand | None,
+        entry: Command | admin.AdminCommand | None,
     ) -> Failure | None:
         typed = command[0].decode(errors="replace")
-        if known is None:
+        if entry is None:
             return Failure(f"ERR unknown command '{typed:.128}'")
-        if not known.takes(len(command)):
+        if not entry.takes(len(command)):
             why = f"ERR wrong number of arguments for '{typed.lower()}' command"
             return Failure(why)
         if not connection.may_come_in and command[0].upper() not in admin.BEFORE_AUTH:
             return _NO_AUTH
-        if isinstance(known, Command):
-            return self._no_room(known)
+        if isinstance(entry, Command):
+            return self._no_room(entry)
         return None
 
-    def _no_room(self, known: Command) -> Failure | None:
-        if known.grows and self.used_memory > self.settings.maxmemory:
+    def _no_room(self, entry: Command) -> Failure | None:
+        if entry.grows and self.used_memory > self.settings.maxmemory:
             return Failure("OOM command not allowed when used memory > 'maxmemory'.")
         why = self._failing or self.store.no_space
-        if known.grows and why is not None:
+        if entry.grows and why is not None:
             return Failure(f"MISCONF Errors writing to the AOF file: {why}")
         return None
 
@@ -166,11 +166,11 @@ class Server:
         return body_bytes + _JOB_BYTES * number
 
     def _call(
-        self, known: Command, connection: Connection, args: list[bytes]
+        self, entry: Command, connection: Connection, args: list[bytes]
     ) -> Value | Blocked:
         now = self.store.clock.now()
         call = Call(self.node, connection.number, args, now, int(time.time() * 1000))
-        value = known.function(call)
+        value = entry.function(call)
         self.soon()
         if len(self.node.events) >= 1000:
             self._keep(now)

@@ -27,19 +27,19 @@ class Writing:
     """A snapshot on its way to disk, a slice at a time."""
 
     def __init__(
-        self, path: Path, point: Checkpoint, told: Iterator[Iterable[Event]]
+        self, path: Path, point: Checkpoint, events: Iterator[Iterable[Event]]
     ) -> None:
         self.point = point
         self._path = path
         self._tmp = path.with_name(".snapshot.tmp")
         self._file = self._tmp.open("wb")
         self._file.write(point.encode())
-        self._told = told
+        self._events = events
         self._written = 0
 
     def write_slice(self) -> bool:
         """Write some lines; return whether more are left."""
-        some = next(self._told, None)
+        some = next(self._events, None)
         for event in some or ():
             self._file.write(line.sealed(line.body(lines.record(event)), _SEED))
             self._written += 1

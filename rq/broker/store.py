@@ -158,7 +158,9 @@ class Store:
             content={CLOCK: self.clock.reading().to_json()},
         )
         try:
-            self._writing = snapshot.Writing(self._place.snapshot, point, node.told())
+            self._writing = snapshot.Writing(
+                self._place.snapshot, point, node.events_of_all()
+            )
         except OSError as error:
             self._given_up(error)
 

@@ -70,7 +70,7 @@ def _enable(root: Root, args: argparse.Namespace) -> int:
     now = config.read(root.broker_config)
     given = {"port": args.port, "addr": args.addr}
     if args.password:
-        given["password"] = passwords.make(passwd.asked())
+        given["password"] = passwords.make(passwd.read_password())
     changes = {name: value for name, value in given.items() if value is not None}
     wanted = dataclasses.replace(now, enabled=True, **changes)
     config.check_door(wanted)
@@ -127,9 +127,9 @@ def _status(root: Root, *, as_json: bool) -> int:
     child = _child(root) if place.is_running(root) else None
     state = "DOWN" if child is None else str(child["state"])
     if as_json:
-        told = {"enabled": chosen.enabled, "state": state}
+        facts = {"enabled": chosen.enabled, "state": state}
         where = {"addr": chosen.addr, "port": chosen.port}
-        term.print_json({**told, **where, "password": bool(chosen.password)})
+        term.print_json({**facts, **where, "password": bool(chosen.password)})
     else:
         enabled = "enabled" if chosen.enabled else "not enabled: `rq broker enable`"
         why = (child or {}).get("reason") or ""

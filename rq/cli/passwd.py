@@ -24,13 +24,13 @@ def passwd(root: Root, words: list[str]) -> int:
     args = parser.parse_args(words)
     if ":" in args.user or not args.user.isprintable():
         raise BadInput("a user's name holds no colon and nothing that cannot be shown")
-    hashed = passwords.make(asked())
+    hashed = passwords.make(read_password())
     setting = {"basic_auth": {"realm": "RQ", "users": {args.user: hashed}}}
     print(json.dumps(setting, indent=1))
     return OK
 
 
-def asked() -> str:
+def read_password() -> str:
     """Return a password from the terminal, asked for twice, or from standard input."""
     if sys.stdin.isatty():
         text = getpass.getpass("password: ")

@@ -48,8 +48,8 @@ def checked(given: Mapping[str, object], where: str) -> BrokerConfig:
     values: dict[str, object] = {}
     for name, value in given.items():
         if name not in _CHECKS:
-            known = ", ".join(_CHECKS)
-            raise BadConfig(f"{where}: {name!r:.60} is not one of {known}")
+            names = ", ".join(_CHECKS)
+            raise BadConfig(f"{where}: {name!r:.60} is not one of {names}")
         try:
             values[name] = _CHECKS[name](value)
         except ValueError as error:

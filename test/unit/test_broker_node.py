@@ -186,7 +186,7 @@ def test_lines_tell_all_and_a_snapshot_in_the_middle_changes_nothing(commands, d
     snapshot, source, seen = [], None, 0
     for number, words in enumerate(commands):
         if number == begins:
-            source, seen = run.node.told(), len(run.lines)
+            source, seen = run.node.events_of_all(), len(run.lines)
         for some in itertools.islice(source or (), slices):
             snapshot += [(run.now, orjson.dumps(lines.record(each))) for each in some]
         if words[0] == "pass":

@@ -28,8 +28,8 @@ _COUNTS = ("total", "inprogress", "redo", "done", "available")
 
 def _name(data: bytes) -> bytes:
     if b":" in data:
-        shown = data.decode(errors="replace")
-        raise Refusal(f"ERR key part \"{shown:.64}\" contains invalid character ':'")
+        text = data.decode(errors="replace")
+        raise Refusal(f"ERR key part \"{text:.64}\" contains invalid character ':'")
     return data
 
 
@@ -41,8 +41,8 @@ def _seconds(data: bytes, now: float, wall_ms: int) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        shown = data.decode(errors="replace")
-        raise Refusal(f"ERR '{shown:.64}' is not a number of seconds")
+        text = data.decode(errors="replace")
+        raise Refusal(f"ERR '{text:.64}' is not a number of seconds")
     seconds = number - wall_ms / 1000 if at else number
     return min(seconds, _LONGEST)
 
@@ -96,9 +96,9 @@ def ack(call: Call) -> Value:
     if not (first.isdigit() and second.isdigit() and len(event_id) < 48):
         raise Refusal("ERR invalid ID string")
     queue = call.node.groups.by_name.get(name)
-    known = queue.groups.get(group) if queue is not None else None
+    its_group = queue.groups.get(group) if queue is not None else None
     number = int(first)
-    if known is None or known.in_progress.get(number, 0.0) < call.now:
+    if its_group is None or its_group.in_progress.get(number, 0.0) < call.now:
         return 0
     call.node.emit(Done(name, group, number), call.now)
     return 1
@@ -135,7 +135,7 @@ def flush(call: Call) -> Value:
 # ---- looking
 
 
-def _asked(call: Call) -> dict[bytes, list[bytes]]:
+def _groups_by_queue(call: Call) -> dict[bytes, list[bytes]]:
     """Return which groups of which queues are asked about; all, if none is named."""
     words = list(call.args)
     if words and words[0].upper() == b"QUEUE":
@@ -154,19 +154,19 @@ def _groups(call: Call, name: bytes) -> Iterable[bytes]:
 
 def _pairs(words: list[bytes]) -> dict[bytes, list[bytes]]:
     """Return what QUEUE and GROUP name, one after the other."""
-    asked: dict[bytes, list[bytes]] = {}
+    chosen: dict[bytes, list[bytes]] = {}
     name = b""
     if len(words) % 2:
         raise Refusal(SYNTAX)
     for word, value in zip(words[::2], words[1::2], strict=True):
         if word.upper() == b"QUEUE":
             name = value
-            asked.setdefault(name, [])
+            chosen.setdefault(name, [])
         elif word.upper() == b"GROUP":
-            asked[name].append(value)
+            chosen[name].append(value)
         else:
             raise Refusal(SYNTAX)
-    return asked
+    return chosen
 
 
 def _counts(call: Call, name: bytes, group: bytes) -> Mapping[str, int]:
@@ -178,12 +178,12 @@ def _counts(call: Call, name: bytes, group: bytes) -> Mapping[str, int]:
 def status(call: Call) -> Value:
     """Tell of queues and groups, in numbers."""
     return [
-        [name, *(_told(group, _counts(call, name, group)) for group in wanted)]
-        for name, wanted in _asked(call).items()
+        [name, *(_flat(group, _counts(call, name, group)) for group in wanted)]
+        for name, wanted in _groups_by_queue(call).items()
     ]
 
 
-def _told(group: bytes, counts: Mapping[str, int]) -> Sequence[Value]:
+def _flat(group: bytes, counts: Mapping[str, int]) -> Sequence[Value]:
     flat: list[Value] = [group]
     for name, count in counts.items():
         flat += [name, count]
@@ -194,7 +194,7 @@ def info(call: Call) -> Value:
     """Tell of queues and groups, a line each."""
     return [
         b"%b %b %b" % (name, group, _line(_counts(call, name, group)))
-        for name, wanted in _asked(call).items()
+        for name, wanted in _groups_by_queue(call).items()
         for group in wanted
     ]
 

@@ -41,10 +41,10 @@ class Call:
     def job_ids(self) -> list[str]:
         """Return all arguments as ids; one that is none refuses all."""
         parsed = [ids.parsed(arg) for arg in self.args]
-        known = [job_id for job_id in parsed if job_id is not None]
-        if len(known) < len(parsed):
+        valid = [job_id for job_id in parsed if job_id is not None]
+        if len(valid) < len(parsed):
             raise Refusal(ids.BAD.text)
-        return known
+        return valid
 
 
 Function = Callable[[Call], Value | Blocked]

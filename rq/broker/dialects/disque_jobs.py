@@ -18,7 +18,7 @@ from rq.broker.dialects.call import (
     whole,
 )
 from rq.broker.jobs import Job, State
-from rq.broker.node import shown
+from rq.broker.node import job_answer
 from rq.broker.resp import NIL_ARRAY, Status, Value
 from rq.broker.waiters import Waiter
 
@@ -96,10 +96,10 @@ def addjob(call: Call) -> Value:
         raise Refusal(
             "NOREPL Not enough reachable nodes for the requested replication level"
         )
-    known = call.node.jobs.queues.get(queue)
-    if known is not None and adding.maxlen and len(known) >= adding.maxlen:
+    target = call.node.jobs.queues.get(queue)
+    if target is not None and adding.maxlen and len(target) >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
-    if known is not None and known.into:
+    if target is not None and target.into:
         raise Refusal("PAUSED Queue paused in input, try later")
     retry = adding.retry
     if retry is None:
@@ -154,7 +154,7 @@ def getjob(call: Call) -> Value | Blocked:
     getting, node = _getting(list(call.args)), call.node
     given = node.give_many(getting.queues, getting.count, call.client, call.now)
     if given:
-        return [shown(queue, job, getting.counters) for queue, job in given]
+        return [job_answer(queue, job, getting.counters) for queue, job in given]
     if not getting.waits:
         return NIL_ARRAY
     wait = min(getting.timeout / 1000, _LONGEST)
@@ -174,14 +174,16 @@ def deljob(call: Call) -> Value:
     return call.node.remove(call.job_ids(), "deleted", call.now)
 
 
-def _known(call: Call) -> list[Job]:
+def _those_there(call: Call) -> list[Job]:
     by_id = call.node.jobs.by_id
     return [by_id[job_id] for job_id in call.job_ids() if job_id in by_id]
 
 
 def _enqueue(call: Call, *, nack: bool) -> Value:
     node = call.node
-    queued = [job for job in _known(call) if node.enqueue(job, call.now, nack=nack)]
+    queued = [
+        job for job in _those_there(call) if node.enqueue(job, call.now, nack=nack)
+    ]
     for name in dict.fromkeys(job.queue.name for job in queued):
         node.serve(name, call.now)
     return len(queued)
@@ -199,7 +201,7 @@ def nack(call: Call) -> Value:
 
 def dequeue(call: Call) -> Value:
     """Take jobs out of their queues until they are due again."""
-    return sum(call.node.dequeue(job, call.now) for job in _known(call))
+    return sum(call.node.dequeue(job, call.now) for job in _those_there(call))
 
 
 def working(call: Call) -> Value:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from rq.broker import ids
 from rq.broker.dialects.call import SYNTAX, Call, Command, Refusal, Table, whole
 from rq.broker.jobs import Job, Queue, State
-from rq.broker.node import shown
+from rq.broker.node import job_answer
 from rq.broker.resp import NIL_ARRAY, Status, Value
 
 _COUNT = 100  # of a scan, unless it says another
@@ -39,7 +39,7 @@ def qpeek(call: Call) -> Value:
     order = iter(queue.jobs) if count >= 0 else reversed(queue.jobs)
     by_id = call.node.jobs.by_id
     return [
-        shown(queue, by_id[job_id], counters=False)
+        job_answer(queue, by_id[job_id], counters=False)
         for _, job_id in islice(order, min(abs(count), _MOST))
     ]
 
@@ -49,7 +49,7 @@ def qstat(call: Call) -> Value:
     queue = call.node.jobs.queues.get(call.args[0])
     if queue is None:
         return NIL_ARRAY
-    told: Mapping[str, Value] = {
+    facts: Mapping[str, Value] = {
         "name": queue.name,
         "len": len(queue),
         "age": int(call.now - queue.came),
@@ -61,7 +61,7 @@ def qstat(call: Call) -> Value:
         "jobs-out": queue.jobs_out,
         "pause": queue.paused,
     }
-    return _flat(told)
+    return _flat(facts)
 
 
 def show(call: Call) -> Value:
@@ -94,8 +94,8 @@ def _of_job(call: Call, job: Job) -> Mapping[str, Value]:
     }
 
 
-def _flat(told: Mapping[str, Value]) -> list[Value]:
-    return [value for pair in told.items() for value in pair]
+def _flat(facts: Mapping[str, Value]) -> list[Value]:
+    return [value for pair in facts.items() for value in pair]
 
 
 # ---- scans
@@ -227,7 +227,7 @@ def jscan(call: Call) -> Value:
     scan = _scan(list(call.args), _OF_JOBS)
     cursor, jobs = _some(scan, call.node.jobs.by_id)
     wanted = (job for job in jobs if _is_of(scan, job))
-    return [str(cursor), list(_shown(call, scan, wanted))]
+    return [str(cursor), list(_answers(call, scan, wanted))]
 
 
 def _is_of(scan: _Scan, job: Job) -> bool:
@@ -236,7 +236,7 @@ def _is_of(scan: _Scan, job: Job) -> bool:
     return not scan.states or job.state in scan.states
 
 
-def _shown(call: Call, scan: _Scan, jobs: Iterable[Job]) -> Iterable[Value]:
+def _answers(call: Call, scan: _Scan, jobs: Iterable[Job]) -> Iterable[Value]:
     for job in jobs:
         yield _flat(_of_job(call, job)) if scan.whole_jobs else Status(job.job_id)
 

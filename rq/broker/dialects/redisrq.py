@@ -69,10 +69,10 @@ def ack(call: Call) -> Value:
     if queue is None:
         return None
     texts = dict.fromkeys(each.decode(errors="replace") for each in ids)
-    known = [msg_id for msg_id in texts if msg_id in queue.delivered]
-    if known:
-        call.node.emit(Acked(key, known), call.now)
-    return list(known)
+    handed_out = [msg_id for msg_id in texts if msg_id in queue.delivered]
+    if handed_out:
+        call.node.emit(Acked(key, handed_out), call.now)
+    return list(handed_out)
 
 
 def recover(call: Call) -> Value:

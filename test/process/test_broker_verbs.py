@@ -1,0 +1,101 @@
+"""`rq broker`: on and off with one command, also before RQ is up, and one sentence each."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+from harness.broker import Client
+from harness.cli import rq
+from harness.ports import free_port
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.process
+
+
+def verb(daemon, *words, **options):
+    return rq("broker", *words, root=daemon.root.path, **options)
+
+
+def test_it_is_enabled_used_killed_and_disabled(daemon):
+    daemon.start()
+    assert "not enabled" in verb(daemon, "status").stdout
+    port = free_port()
+    done = verb(daemon, "enable", "--port", str(port))
+    assert done.returncode == 0, done.stderr
+    assert f"serves 127.0.0.1:{port}" in done.stdout
+    client = Client(port)
+    job_id = client.ask("ADDJOB", "mail", "hello", 0).encode()
+    client.close()
+    pid = daemon.kill("broker")
+    wait_until(lambda: daemon.child("broker")["pid"] != pid)
+    daemon.until_up("broker")
+    client = wait_until(lambda: Client(port))
+    assert client.ask("GETJOB", "FROM", "mail") == [[b"mail", job_id, b"hello"]]
+    client.close()
+    told = json.loads(verb(daemon, "status", "--json").stdout)
+    assert (told["state"], told["enabled"], told["port"]) == ("UP", True, port)
+    assert verb(daemon, "disable").returncode == 0
+    wait_until(lambda: daemon.child("broker")["state"] == "DOWN")
+    with pytest.raises(ConnectionError):
+        Client(port)
+
+
+def test_it_is_enabled_before_rq_is_up_and_wants_the_password_that_was_set(daemon):
+    port = free_port()
+    secret = "correct horse"
+    words = ("--root", daemon.root.path, "broker", "enable", "--port", str(port))
+    done = subprocess.run(
+        [sys.executable, "-m", "rq.cli", *words, "--password"],
+        check=False,
+        input=f"{secret}\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "when RQ is up" in done.stdout
+    assert secret not in daemon.root.broker_config.read_text()
+    daemon.start()
+    daemon.until_up("broker")
+    client = wait_until(lambda: Client(port))
+    assert client.ask("PING").startswith("NOAUTH")
+    assert client.ask("AUTH", "wrong") == "ERR invalid password"
+    assert client.ask("HELLO", 3, "AUTH", "default", "x").startswith("WRONGPASS")
+    assert client.ask("AUTH", secret) == "OK"
+    assert client.ask("PING") == "PONG"
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (("enable", "--addr", "0.0.0.0"), 1, "without a password: set one"),
+        (("enable", "--port", "99999"), 2, "65535 is the last"),
+        (("enable", "--port", "x"), 2, "whole number"),
+        (("nonsense",), 2, "invalid choice"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(daemon, words, status, why):
+    done = verb(daemon, *words)
+    assert done.returncode == status
+    assert why in done.stderr
+    assert not daemon.root.broker_config.exists()
+
+
+def test_a_port_that_somebody_has_is_told(daemon):
+    daemon.start()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = verb(daemon, "enable", "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    assert "cannot listen on" in done.stderr
+
+
+def test_a_config_that_is_wrong_keeps_only_the_broker_down(daemon):
+    daemon.root.broker_config.write_text('{"enabled": true, "prot": 1}')
+    daemon.start()
+    daemon.until_up("timers")
+    assert "broker" not in [child["name"] for child in daemon.children()]
+    done = verb(daemon, "status")
+    assert done.returncode == 1
+    assert "'prot' is not one of enabled, addr" in done.stderr
