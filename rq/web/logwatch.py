@@ -117,20 +117,23 @@ class Watch:
 
     async def _next(self, viewer: Viewer) -> Event:
         behind = self.size - viewer.offset
-        if behind > BEHIND and not viewer.patient:
-            start, viewer.offset = viewer.offset, self.size - CHUNK
-            return event("skip", {"at": start, "to": viewer.offset}, viewer.offset)
-        after = viewer.offset
-        if self._fd is not None:  # the middle of a log with `log_bytes` is a hole
-            after = min(self.size, holes.next_data(self._fd, viewer.offset))
-        if after > viewer.offset:
-            start, viewer.offset = viewer.offset, after
-            return event("skip", {"at": start, "to": after}, after)
+        far = behind > BEHIND and not viewer.patient
+        target = self._data_from(self.size - CHUNK if far else viewer.offset)
+        if target > viewer.offset:
+            start, viewer.offset = viewer.offset, target
+            return event("skip", {"at": start, "to": target}, target)
         chunk = self._chunks.get(viewer.offset)
         if chunk is None:
             chunk = await self._read(viewer.offset, behind > 2 * CHUNK)
         viewer.offset = chunk[0]
         return chunk[1]
+
+    def _data_from(self, offset: int) -> int:
+        """Return where there is something to read: the middle of a log with `log_bytes`
+        is a hole."""
+        if self._fd is None:
+            return offset
+        return min(self.size, holes.next_data(self._fd, offset))
 
     async def _read(self, offset: int, far: bool) -> tuple[int, Event]:
         """Return a chunk and where it ends; what is far behind may be on a slow disk."""
