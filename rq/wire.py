@@ -3,7 +3,7 @@
 A frame is a four-byte magic, eight decimal digits, a blank and that many bytes.
 A request is `COMMAND ARG`; a reply is JSON. `rq2` differs in the magic only.
 A failure is `["fail", TEXT]`; behind the request `kinds`, for the rest of its
-connection, `["fail", TEXT, KIND]`.
+connection, `["fail", TEXT, KIND]`, of not_unique with the id of the message that stands.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def request(command: str, arg: bytes = b"") -> bytes:
 def failure(error: RQError, with_kind: bool) -> list[str]:
     """Return the reply to a request that failed."""
     kind = [str(error.kind)] if with_kind else []
+    if with_kind and isinstance(error, errors.NotUnique) and error.msg_id:
+        kind.append(error.msg_id)
     return [_FAIL, str(error), *kind]
 
 
@@ -85,6 +87,8 @@ def failure_in(reply: object, about: str = "") -> RQError | None:
         return None
     text, *kinds = reply[1:]
     kind = kind_of(kinds[0]) if kinds else sentences.kind_of(str(text))
+    if kind is Kind.NOT_UNIQUE and len(kinds) > 1:
+        return errors.NotUnique(f"{about}{text}", str(kinds[1]))
     return error_of(kind or Kind.REFUSED, f"{about}{text}")
 
 

@@ -33,9 +33,18 @@ def demand(
     root: Root, queue: str, command: str, arg: object = b"", fds: Sequence[int] = ()
 ) -> Json:
     """Return what follows `ok` in the owner's reply; raise what follows `fail`."""
+    reply = demand_all(root, queue, command, arg, fds)
+    return reply[1] if len(reply) > 1 else None
+
+
+def demand_all(
+    root: Root, queue: str, command: str, arg: object = b"", fds: Sequence[int] = ()
+) -> Sequence[Json]:
+    """As `demand`, with all that the reply holds."""
     reply = ask(root, queue, command, arg, fds)
     try:
-        return cast(Json, client.demanded(reply, f"{queue}: "))
+        client.demanded(reply, f"{queue}: ")
+        return reply
     except Down:
         raise Down(
             f"queue {queue} is DOWN: `rq queue up {queue}` lets it work again"

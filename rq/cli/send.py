@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from rq import client, moments, names
 from rq.cli import ancestor, owner, place, term
 from rq.cli.named_files import FRESH, Files
-from rq.errors import BadInput, RQError
+from rq.errors import BadInput, NotUnique, RQError
 from rq.layout import Root
 from rq.message import PARAMS
 from rq.nesting import Json
 
-_GIVEN = (*PARAMS, "src", "max_count", "priority")
+_GIVEN = (*PARAMS, "src", "max_count", "unique_key", "priority")
+
+_JOINED = "joined"  # of an owner's answer: nothing new was made
 
 
 def named(words: list[str]) -> list[str]:
@@ -29,12 +31,14 @@ def send(root: Root, words: list[str], files: Files = FRESH) -> int:
     fields = _fields(args)
     timeout = None if args.timeout is None else moments.duration(args.timeout)
     queue = ancestor.target(args.queue, {"relay-ok": True})
-    msg_id = submit(root, queue, fields, args.attach, files)
+    accepted = submitted(root, queue, fields, args.attach, files)
+    msg_id, joined = accepted
     full = config.full_id(queue, msg_id)
     if not args.follow or args.json or args.id_only:
-        _tell(args, {"queue": queue, "msg_id": msg_id, "full_id": full})
+        more: dict[str, Json] = {"joined": True} if joined else {}
+        _tell(args, {"queue": queue, "msg_id": msg_id, "full_id": full, **more})
     else:
-        place.note(f"sent {queue}/{msg_id}")
+        place.note(f"{_word(joined)} {queue}/{msg_id}")
     return _stay(root, args, queue, msg_id, timeout)
 
 
@@ -46,8 +50,20 @@ def submit(
     files: Files = FRESH,
 ) -> str:
     """Return the short id of a message that is accepted, attachments and all."""
+    return submitted(root, queue, fields, attachments, files)[0]
+
+
+def submitted(
+    root: Root,
+    queue: str,
+    fields: Mapping[str, Json],
+    attachments: Sequence[str] = (),
+    files: Files = FRESH,
+) -> tuple[str, bool]:
+    """As `submit`; also tell whether that is an equal message, which it has joined."""
     if not attachments:
-        return _short(owner.demand(root, queue, "create_message", fields))
+        reply = owner.demand_all(root, queue, "create_message", fields)
+        return _short(reply[1]), _JOINED in reply[2:]
     short = _short(owner.demand(root, queue, "prep_message", fields))
     try:
         for pathname in attachments:
@@ -56,8 +72,12 @@ def submit(
     except RQError:
         owner.ask(root, queue, "delete_message", {"msg_id": short})
         raise
-    owner.demand(root, queue, "commit_message", {"msg_id": short})
-    return short
+    try:
+        reply = owner.demand_all(root, queue, "commit_message", {"msg_id": short})
+    except NotUnique:  # of other failures nobody knows whether it was accepted
+        owner.ask(root, queue, "delete_message", {"msg_id": short})
+        raise
+    return (_short(reply[3]), True) if _JOINED in reply[2:] else (short, False)
 
 
 def _short(full: Json) -> str:
@@ -83,13 +103,17 @@ def _param(pair: str) -> tuple[str, str]:
     return name, value
 
 
-def _tell(args: argparse.Namespace, sent: dict[str, str]) -> None:
+def _word(joined: bool) -> str:
+    return "joined, an equal message stands:" if joined else "sent"
+
+
+def _tell(args: argparse.Namespace, sent: Mapping[str, Json]) -> None:
     if args.json:
         term.print_json(sent)
     elif args.id_only:
         print(sent["msg_id"])
     else:
-        print(f"sent {sent['queue']}/{sent['msg_id']}")
+        print(f"{_word('joined' in sent)} {sent['queue']}/{sent['msg_id']}")
     sys.stdout.flush()
 
 
@@ -145,6 +169,9 @@ def _parser() -> argparse.ArgumentParser:
         help="not before: +10m, 2026-01-02T03:04 (local time, or with a zone) or epoch seconds",
     )
     parser.add_argument("--src", help="where the message comes from, free text")
+    parser.add_argument(
+        "--unique-key", metavar="TEXT", help="what it has in common with equal messages"
+    )
     parser.add_argument(
         "--max-count", type=int, metavar="N", help="how often it may be run again (15)"
     )

@@ -82,7 +82,17 @@ def committed(reply: Reply) -> Answer:
     values = _listed(reply)
     if values is None:
         return _by_status(reply, Step.COMMIT)
-    return Answer(Heard.COMMITTED) if _is_ok(values) else _by_kind(values, reply.kind)
+    if not _is_ok(values):
+        return _by_kind(values, reply.kind)
+    return Answer(Heard.COMMITTED, remote=_joined(values))
+
+
+def _joined(values: Sequence[Json]) -> str | None:
+    """Return the full id of the equal message that stands at the receiver for what was
+    committed; None: it stands for itself."""
+    said, stands = (*values[2:], None, None)[:2]
+    is_id = isinstance(stands, str) and _is_full_id(stands)
+    return str(stands) if said == "joined" and is_id else None
 
 
 def copied(values: Json) -> Answer:

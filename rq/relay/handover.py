@@ -219,6 +219,8 @@ class _Attempt:
         answer = self._remote.commit(stored.remote or "", self._outgoing.key)
         if answer.heard is Heard.DAMAGED:
             self._is_retry = False
+        if answer.remote is not None:
+            self._store.keep(remote=answer.remote)
         return answer
 
     # ---- its end

@@ -143,7 +143,12 @@ class Messages:
             str(reply[1])
         )  # its router's, where there is one
         address = back_of(self._site, form, f"/q/{queue}/{short}")
-        go(self._site, resp, address, "notice", f"message {short} is accepted")
+        text = f"message {short} is accepted"
+        if "joined" in reply[2:]:
+            text = (
+                f"nothing new was made: message {short} is equal, and stands (unique)"
+            )
+        go(self._site, resp, address, "notice", text)
 
     # ---- asking
 

@@ -15,7 +15,7 @@ import orjson
 from falcon.asgi import App, Request, Response
 
 from rq.access.target import for_logs
-from rq.errors import RQError, TooOften
+from rq.errors import NotUnique, RQError, TooOften
 from rq.kinds import URN
 from rq.web import signin
 from rq.web.pages import page
@@ -49,7 +49,8 @@ class Refusals:
             resp.set_header("Retry-After", str(math.ceil(error.wait)))
         if status in (503, 504):
             resp.set_header("Retry-After", "1")
-        self.answer(req, resp, status, str(error), error.kind)
+        stands = error.msg_id if isinstance(error, NotUnique) else ""
+        self.answer(req, resp, status, str(error), error.kind, stands)
         tell_kind(resp, error)
 
     def _challenge(self, req: Request) -> str:
@@ -83,9 +84,16 @@ class Refusals:
         await self._refused(req, resp, RQError(text), params)
 
     def answer(
-        self, req: Request, resp: Response, status: int, text: str, kind: str = ""
+        self,
+        req: Request,
+        resp: Response,
+        status: int,
+        text: str,
+        kind: str = "",
+        stands: str = "",
     ) -> None:
-        """Answer with a status and a sentence; programs go by the kind, if there is one."""
+        """Answer with a status and a sentence; programs go by the kind, if there is one.
+        `stands` is the message that a kind tells of."""
         resp.status = line = falcon.code_to_http_status(status)
         resp.stream = resp.sse = resp.media = resp.data = None
         title = line.partition(" ")[2]
@@ -106,7 +114,8 @@ class Refusals:
         else:
             resp.content_type = PROBLEM
             named = {"type": f"{URN}{kind}", "kind": kind} if kind else {}
-            body = {**named, "title": title, "status": status, "detail": text}
+            about = {"msg_id": stands} if stands else {}
+            body = {**named, "title": title, "status": status, "detail": text, **about}
             resp.data = orjson.dumps(body)
 
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from harness.queues import ask_at_once, running_queue, short
+from harness.relay import pair_at
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -405,3 +406,35 @@ def test_the_setting_holds_from_its_change_on(tmp_path):
         queue.configure(unique={"params": [1, 2]})
         queue.ask("wake")
         wait_until(lambda: send(queue, param2="x")[1:] == ())
+
+
+# ---- handed over
+
+
+@contextlib.contextmanager
+def relayed_to(tmp_path, conflict):
+    """Give a pair whose receiver has a message that waits; and that message."""
+    with pair_at(tmp_path) as pair:
+        setting = {"params": [1], "conflict": conflict}
+        pair.sink.configure(unique=setting, num_workers=0)
+        pair.sink.restart()
+        yield pair, short(pair.sink.ok("create_message", {"dest": "t", "param1": "a"}))
+
+
+@pytest.mark.parametrize("fault", [None, "drop reply", "twice"])
+def test_a_relayed_message_that_joins_is_delivered(tmp_path, fault):
+    with relayed_to(tmp_path, "join") as (pair, stands):
+        if fault:
+            pair.proxy.once("commit", fault)
+        ended = pair.relayed(pair.send({"a.txt": b"x"}, param1="a"))
+        assert ended["state"] == "relayed"
+        assert ended["result"]["job_status"].endswith(stands)
+        assert [got["msg_id"] for got in pair.received()] == [stands]
+        assert pair.sink.ask("num_messages")["prep"] == 0
+
+
+def test_a_relayed_message_that_is_rejected_ends_in_err(tmp_path):
+    with relayed_to(tmp_path, "reject") as (pair, stands):
+        ended = pair.relayed(pair.send(param1="a"))
+        assert ended["state"] == "err"
+        assert stands in ended["result"]["job_status"]

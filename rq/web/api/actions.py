@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from falcon.asgi import Request
 
+from rq import client
 from rq.access.roles import Role
 from rq.kinds import Kind
 from rq.web.api import messages
@@ -18,6 +19,7 @@ _FAILURES = (
     *OF_OWNERS,
     Kind.NO_SUCH_MESSAGE,
     Kind.WRONG_STATE,
+    Kind.NOT_UNIQUE,
     Kind.CHANGED,
     Kind.UNREADABLE,
     Kind.NOT_WHOLE,
@@ -36,6 +38,7 @@ class Acted(TypedDict):
 
     msg_id: str
     text: str
+    joined: NotRequired[Annotated[str, "the address of the equal message that stands"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,14 @@ def _handler(command: str) -> Handler:
     ) -> Acted:
         given = {**(body or {}), **_seen(req)}
         request = {"msg_id": checked(msg_id), "who": who(req), **given}
-        text = await site.owners.demand(name, command, request)
-        is_number = isinstance(text, int)
-        return {"msg_id": msg_id, "text": "acknowledged" if is_number else str(text)}
+        reply = await site.owners.ask(name, command, request)
+        text, is_number = client.demanded(reply), isinstance(reply[1], int)
+        acted: Acted = {"msg_id": msg_id, "text": str(text)}
+        if is_number:
+            acted["text"] = "acknowledged"
+        if reply[2:3] == [messages.JOINED]:
+            acted["joined"] = str(reply[3])
+        return acted
 
     return act
 

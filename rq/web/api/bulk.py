@@ -13,13 +13,13 @@ from falcon.asgi import Request
 
 from rq import client, wire
 from rq.access.roles import Role
-from rq.errors import RQError, TooLarge
+from rq.errors import NotUnique, RQError, TooLarge
 from rq.kinds import Kind
 from rq.message import MESSAGE_LIMIT
 from rq.nesting import Json, from_json
 from rq.router import switch
 from rq.web.api import readers, requests
-from rq.web.api.messages import KEY, PLACE, NewMessage, key_of
+from rq.web.api.messages import JOINED, KEY, PLACE, NewMessage, key_of
 from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
 from rq.web.guard import HEARD_OUT
 from rq.web.line import Line
@@ -39,7 +39,8 @@ class LineSent(TypedDict, total=False):
     """What became of a line: its message, or the kind of failure and a sentence."""
 
     line: int  # from 1
-    msg_id: str
+    msg_id: str  # of its message, or of the equal one that stands
+    joined: bool  # nothing new was made
     kind: str
     text: str
 
@@ -197,8 +198,12 @@ def _row(number: int, reply: Sequence[Json]) -> LineSent:
     """Return what became of a line, by the owner's reply."""
     error = wire.failure_in(reply)
     if error is None:
-        return {"line": number, "msg_id": str(reply[1])}
-    return {"line": number, "kind": str(error.kind), "text": str(error)}
+        joined: LineSent = {"joined": True} if JOINED in reply[2:] else {}
+        return {"line": number, "msg_id": str(reply[1]), **joined}
+    row: LineSent = {"line": number, "kind": str(error.kind), "text": str(error)}
+    if isinstance(error, NotUnique):
+        row["msg_id"] = error.msg_id
+    return row
 
 
 ROWS = (

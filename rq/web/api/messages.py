@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
 from falcon.asgi import Request
 
-from rq import names
+from rq import client, names
 from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
@@ -28,6 +28,7 @@ from rq.web.site import Site
 
 PLACE = "/queues/{name}/messages"
 MOST_LISTED = 1000
+JOINED = "joined"  # of an owner's answer: nothing new was made
 _WHOLE = Limits(least=0, most=2**31 - 1)
 _TIME = Annotated[float | str | None, "seconds, or a text like 10m"]
 _SIZE = Annotated[int | str | None, "bytes, or a text like 512 MiB"]
@@ -47,6 +48,9 @@ class NewMessage(TypedDict, total=False):
         int, Limits(least=LEAST, most=MOST), "of those that are due 9 starts first"
     ]
     src: str | None
+    unique_key: Annotated[
+        str | None, Limits(longest=200), "equal messages have the same"
+    ]
     param1: object
     param2: object
     param3: object
@@ -73,6 +77,9 @@ class Sent(TypedDict):
     msg_id: Annotated[str, "its short id"]
     queue: str
     url: str
+    joined: NotRequired[
+        Annotated[bool, "nothing new was made: this equal message stands"]
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +104,9 @@ async def send(site: Site, req: Request, body: NewMessage, name: str) -> Answer:
     if (key := key_of(req, body.get("_key"))) is not None:
         fields |= {"_key": key, "_same": True}
     queue = switch.addressed(site.root, name)
-    url = await site.owners.demand(queue, "create_message", fields)
-    return sent(site, str(url))
+    reply = await site.owners.ask(queue, "create_message", fields)
+    url = client.demanded(reply)
+    return sent(site, str(url), joined=JOINED in reply[2:])
 
 
 def key_of(req: Request, key: str | None) -> str | None:
@@ -110,12 +118,15 @@ def key_of(req: Request, key: str | None) -> str | None:
     return key if given is None else given
 
 
-def sent(site: Site, url: str) -> Answer:
-    """Return the answer that names an accepted message."""
+def sent(site: Site, url: str, *, joined: bool = False) -> Answer:
+    """Return the answer that names an accepted message, or the one that stands for it."""
     queue, short = names.split_url(url)
     value: Sent = {"msg_id": short or "", "queue": queue, "url": url}
+    if joined:
+        value["joined"] = True
     path = PREFIX + PLACE.format(name=queue)
-    return Answer(value=value, headers={"Location": site.url(f"{path}/{short}")})
+    headers = {"Location": site.url(f"{path}/{short}")}
+    return Answer(value=value, headers=headers, status=200 if joined else 0)
 
 
 async def list_messages(site: Site, req: Request, body: Listing, name: str) -> Messages:
@@ -194,9 +205,10 @@ ROWS = (
         summary="Send a message; it is on disk when it is answered.",
         request=NewMessage,
         reply=Sent,
-        failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM),
+        failures=(*OF_OWNERS, Kind.TOO_LARGE, Kind.NO_ROOM, Kind.NOT_UNIQUE),
         handler=send,
         status=201,
+        other_status=200,
         headers=(KEY,),
         reply_headers=(LOCATION,),
     ),

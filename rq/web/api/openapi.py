@@ -46,6 +46,7 @@ class Problem(TypedDict, total=False):
     title: str
     status: int
     detail: str
+    msg_id: str  # of not_unique: the message that stands
 
 
 def document(rows: Sequence[Operation], prefix: str) -> JsonObject:
@@ -159,7 +160,7 @@ def _responses(row: Operation) -> JsonObject:
     }
     if row.reply_headers:
         good["headers"] = {header.name: _header(header) for header in row.reply_headers}
-    responses: dict[str, Json] = {str(row.status): good}
+    responses: dict[str, Json] = {str(status): good for status in row.statuses}
     if any(header.name == "ETag" for header in row.reply_headers):
         responses["304"] = {"description": "It is as If-None-Match says."}
     return {**responses, **_refusals(row)}

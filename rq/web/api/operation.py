@@ -97,6 +97,7 @@ class Operation:
     takes: tuple[Media, ...] = (Media.JSON,)
     gives: Media = Media.JSON
     status: int = 200
+    other_status: int = 0  # of an answer of the same shape; 0: there is none
     headers: tuple[Header, ...] = ()
     reply_headers: tuple[Header, ...] = ()
     shared: bool = False  # also for those who may ask of some queues only
@@ -117,6 +118,11 @@ class Operation:
             ("reply", callable(reader(self.reply))),
             ("failures", bool(self.failures) or self.shared),
         ]
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        """Return the statuses of what succeeds."""
+        return (self.status, self.other_status) if self.other_status else (self.status,)
 
     @property
     def path_fields(self) -> list[str]:

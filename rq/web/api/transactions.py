@@ -160,7 +160,7 @@ ROWS = (
         summary="Accept the messages that are named, and discard the others.",
         request=Choice,
         reply=TransactionView,
-        failures=(*_FAILURES, Kind.NOT_WHOLE, Kind.NO_ROOM),
+        failures=(*_FAILURES, Kind.NOT_WHOLE, Kind.NO_ROOM, Kind.NOT_UNIQUE),
         handler=commit,
     ),
     Operation(
