@@ -15,6 +15,7 @@ from rq.errors import BadInput, NoSuchQueue, NotPermitted, RQError, WrongState
 from rq.kinds import Kind
 from rq.web import (
     attachments,
+    bulk_actions,
     deliveries,
     downloads,
     forms,
@@ -71,6 +72,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     downloads.add_routes(routes, site)
     resumable_uploads.add_routes(routes, site)
     txn.add_routes(routes, site)
+    bulk_actions.add_routes(routes, site)
     relay_actions.add_routes(routes, site)
     timer_actions.add_routes(routes, site)
     notice_actions.add_routes(routes, site)

@@ -6,6 +6,7 @@ from rq.access.roles import Role
 from rq.transfers import QUEUE
 from rq.web import livelog
 from rq.web.pages.assets import Assets
+from rq.web.pages.bulk import BulkPage
 from rq.web.pages.confirm import Confirm
 from rq.web.pages.deliveries import OwedQuestions
 from rq.web.pages.forms import Forms, Refill
@@ -70,6 +71,9 @@ def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) ->
     routes.get("/q/{name}/txn.json", txn.of_queue, Role.VIEWER)
     routes.get("/q/{name}/txn/{txn}", txn.of_one, Role.VIEWER)
     routes.get("/q/{name}/txn/{txn}/confirm/{verb}", txn.question, Role.OPERATOR)
+    bulk = BulkPage(site)
+    routes.get("/q/{name}/bulk", bulk.on_get, Role.VIEWER)
+    routes.get("/q/{name}/bulk.json", bulk.on_get, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}", message.on_get, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message, Role.OPERATOR)
     routes.get("/q/{name}/{msg_id}/log", log.page, Role.VIEWER)

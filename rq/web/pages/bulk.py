@@ -1,0 +1,127 @@
+"""Many messages of a queue: which match, what is done to all of them, how far that is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from falcon.asgi import Request, Response
+
+from rq.access.roles import Principal, Role
+from rq.errors import BadInput, RQError
+from rq.nesting import Json
+from rq.replies import BulkChoice, BulkView
+from rq.web.bulk_actions import FILTER, STATES, WITH, request_of
+from rq.web.pages import page
+from rq.web.pages.queue import check_queue
+
+if TYPE_CHECKING:
+    from rq.web.site import Site
+
+_LONGEST = 4096  # characters of a field
+_ENDED = 20  # of those that have ended
+# What may be done to messages in a state, the likeliest first, and how a button says it.
+ACTIONS = {
+    "que": ("hold", "release", "due", "priority", "move", "cancel"),
+    "run": ("cancel",),
+    "err": ("retry", "ack", "move", "delete"),
+    "dismissed": ("retry", "unack", "move", "delete"),
+    "done": ("delete",),
+    "relayed": ("delete",),
+    "prep": ("delete",),
+}
+LABELS = {
+    "retry": "Run again",
+    "ack": "Acknowledge",
+    "unack": "Take acknowledgements back",
+    "move": "Move to another queue",
+    "due": "Set due",
+    "priority": "Set priority",
+    "hold": "Hold",
+    "release": "Release",
+    "cancel": "Cancel",
+    "delete": "Delete for good",
+}
+NEEDS = {
+    "move": "Queue",
+    "due": "Due, as +10m or 2026-01-02T03:04 (UTC)",
+    "priority": "Priority, 0 to 9",
+    "hold": "Why",
+}
+
+
+class Facts(TypedDict):
+    """What the page shows."""
+
+    time: float
+    queue: str
+    form: dict[str, str]  # the fields of the form as they were filled in
+    choice: BulkChoice | None  # what matches; None: nothing was asked
+    why: str  # what is wrong with what was asked
+    bulks: list[BulkView]
+
+
+class BulkPage:
+    """GET /q/NAME/bulk and its twin."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def on_get(self, req: Request, resp: Response, name: str) -> None:
+        check_queue(self._site, name)
+        form = _filled_in(req)
+        choice, why = await self._choice(req, name, form)
+        views = await self._site.owners.demand(name, "list_bulks", {})
+        facts: Facts = {
+            "time": time.time(),
+            "queue": name,
+            "form": form,
+            "choice": choice,
+            "why": why,
+            "bulks": _latest(cast(list[BulkView], views)),
+        }
+        values = {
+            "facts": facts,
+            "queue_name": name,
+            "states": STATES,
+            "actions": ACTIONS[form["state"]],
+            "labels": LABELS,
+            "needs": NEEDS,
+            "danger": form["action"] in ("delete", "cancel"),
+            "takes": form["action"] in WITH,
+        }
+        await page.show(req, resp, self._site, "bulk.html", values)
+
+    async def _choice(
+        self, req: Request, name: str, form: dict[str, str]
+    ) -> tuple[BulkChoice | None, str]:
+        """Count what matches, for who may change it; return that, or what is wrong."""
+        principal: Principal = req.context.principal
+        if not form["action"] or not principal.may(Role.OPERATOR):
+            return None, ""
+        try:
+            request: dict[str, Json] = request_of(form.__getitem__, time.time())
+            request["dry_run"] = True
+            choice = await self._site.owners.demand(name, "bulk", request)
+        except RQError as error:
+            return None, str(error)
+        return cast(BulkChoice, choice), ""
+
+
+def _filled_in(req: Request) -> dict[str, str]:
+    """Return the fields of the form, "" for what is not filled in."""
+    names = ("state", "action", "to", *FILTER)
+    form = {name: req.get_param(name, default="") or "" for name in names}
+    if any(len(text) > _LONGEST for text in form.values()):
+        raise BadInput(f"a field has more than {_LONGEST} characters")
+    if form["state"] not in STATES:
+        form["state"] = "err"
+    if form["action"] not in ACTIONS[form["state"]]:
+        form["action"] = ""
+    return form
+
+
+def _latest(views: list[BulkView]) -> list[BulkView]:
+    """Return those at work, and the last that have ended."""
+    ended = [view for view in views if view["state"] != "open"][:_ENDED]
+    return [view for view in views if view["state"] == "open"] + ended

@@ -1,0 +1,98 @@
+"""Many messages in the browser: a filter, a count, a button, and how far it is."""
+
+import time
+
+import pytest
+from harness.queues import running_queue
+from harness.waiting import wait_until
+from harness.web_server import BROWSER, web_alone
+
+pytestmark = pytest.mark.process
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory):
+    root = tmp_path_factory.mktemp("root")
+    with running_queue(root, '#!/bin/sh\necho "err $RQ_PARAM1" >&3\n') as queue:
+        yield queue
+
+
+@pytest.fixture(scope="module")
+def web(queue):
+    with web_alone(queue.root.path) as web:
+        yield web
+
+
+def page(web, path):
+    assert HOSTILE not in web.get(path, Accept=BROWSER).text
+    return web.page(path)
+
+
+def failed(queue, number, text):
+    queue.ok("bulk", {"action": "delete", "filter": {"state": "err"}})
+    wait_until(lambda: queue.ask("num_messages")["err"] == 0)
+    for _ in range(number):
+        queue.ask("create_message", {"dest": "t", "param1": text})
+    wait_until(lambda: queue.ask("num_messages")["err"] == number)
+
+
+def test_all_that_match_are_counted_then_changed(queue, web):
+    failed(queue, 12, HOSTILE)
+    assert "/q/t/bulk?state=err" in page(web, "/q/t?state=err")
+    shown = page(web, "/q/t/bulk?state=err&text=script&action=ack")
+    assert "12 messages match" in shown
+    assert "and 2 more" in shown
+    assert "Acknowledge: all 12 that match" in shown
+    assert queue.ask("num_messages")["err"] == 12
+    fields = {"state": "err", "text": "script", "action": "ack", "back": "/q/t/bulk"}
+    done = web.post("/q/t/bulk", fields)
+    assert (done.status, done.headers["location"]) == (303, "/q/t/bulk")
+    wait_until(lambda: queue.ask("num_messages")["err"] == 0)
+    assert "Acknowledge" in page(web, "/q/t/bulk")
+    [row] = [one for one in twin(web)["bulks"] if one["action"] == "ack"]
+    assert (row["state"], row["changed"]) == ("done", 12)
+    assert row["filter"] == {"state": "err", "text": "script"}
+
+
+def twin(web, query=""):
+    return web.get(f"/q/t/bulk.json{query}").json
+
+
+def test_what_is_wrong_is_said_in_place(queue, web):
+    failed(queue, 1, "x")
+    path = "/q/t/bulk?state=err&action=ack&older=soon"
+    assert "not a duration" in page(web, path)
+    assert "move" in page(web, "/q/t/bulk?state=err&action=move")
+    back = "/q/t/bulk"
+    done = web.post("/q/t/bulk", {"state": "err", "action": "move", "back": back})
+    assert done.status == 303
+    assert queue.ask("num_messages")["err"] == 1
+
+
+def test_what_waits_gets_another_due_as_a_person_says_it(queue, web):
+    url = queue.ask("create_message", {"dest": "t", "due": 4e9})[1]
+    fields = {"state": "que", "action": "due", "to": "+1h", "x_format": "json"}
+    assert web.post("/q/t/bulk", fields).json[0] == "ok"
+    msg_id = url.rpartition("/")[2]
+
+    def due():
+        return queue.ok("get_message", {"msg_id": msg_id})["due"]
+
+    wait_until(lambda: due() < 4e9)
+    assert abs(due() - time.time() - 3600) < 60
+    assert "Set due: 20" in page(web, "/q/t/bulk?state=que")
+    queue.ok("delete_message", {"msg_id": msg_id})
+
+
+def test_one_at_work_can_be_ended(queue, web):
+    done = web.post("/q/t/bulk/x", {"_method": "cancel", "x_format": "json"})
+    assert done.json[0] == "fail"
+    assert web.post("/q/t/bulk/x", {"_method": "hug"}).status == 400
+
+
+def test_no_state_and_no_action_are_made_up(web):
+    asked = twin(web, "?state=nope&action=destroy")["form"]
+    assert (asked["state"], asked["action"]) == ("err", "")
+    assert twin(web, "?state=done&action=retry")["choice"] is None
