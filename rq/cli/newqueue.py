@@ -54,6 +54,7 @@ class NewQueue:
     pull: bool  # workers elsewhere take its messages
     workers: int  # messages at the same time here
     env_vars: Mapping[str, str] = field(default_factory=dict)
+    tells: Mapping[str, object] = field(default_factory=dict)  # settings of notices
 
     def settings(self) -> dict[str, object]:
         """Return what its config.json says."""
@@ -62,7 +63,7 @@ class NewQueue:
         shared = {"pull": {"share_script": True}} if self.pull else {}
         env = {"env_vars": dict(self.env_vars)} if self.env_vars else {}
         limits = {"num_workers": self.workers, "success": settings.EXIT}
-        return {**limits, **env, **shared}
+        return {**limits, **env, **shared, **self.tells}
 
 
 def options(kinds: term.Verbs) -> None:

@@ -14,7 +14,7 @@ from rq import command, config
 from rq.cli import FAILED, OK, newqueue, place, term
 from rq.cli.newqueue import NewQueue
 from rq.command import Command
-from rq.config import files
+from rq.config import files, notices
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
 from rq.nesting import Json
@@ -94,6 +94,7 @@ def _take(root: Root, entry: Entry, chosen: set[str], dry_run: bool) -> str:
     are the names of the lines before it."""
     runs = Command((entry.shell, "-c", entry.script))
     command.check(runs)
+    notices.check_settings(_tells(entry))
     name = next(
         name for name in _names(entry) if _fits(root, entry, runs, name, chosen)
     )
@@ -106,11 +107,27 @@ def _take(root: Root, entry: Entry, chosen: set[str], dry_run: bool) -> str:
         return f"queue and timer {name} would be made, {rule}"
     if not _runs(root, name, runs):
         queue = NewQueue(
-            name=name, runs=runs, pull=False, workers=1, env_vars=entry.env
+            name=name,
+            runs=runs,
+            pull=False,
+            workers=1,
+            env_vars=entry.env,
+            tells=_tells(entry),
         )
         newqueue.write(root, queue)
     files.write_state(path, _timer(entry, name))
     return f"queue and timer {name} are made, {rule}"
+
+
+def _tells(entry: Entry) -> dict[str, object]:
+    """Return the settings that mail what cron would: what is printed, each time. That a
+    command failed without a word is told, too."""
+    if entry.mail is None:
+        return {}
+    if not entry.mail:
+        return {"on_err": False, "on_output": False}
+    mail = list(entry.mail)
+    return {"on_err": {"mail": mail, "every": 0}, "on_output": {"mail": mail}}
 
 
 def _fits(root: Root, entry: Entry, runs: Command, name: str, chosen: set[str]) -> bool:

@@ -172,6 +172,15 @@ def _url(text: str) -> str:
     return text
 
 
+def check_settings(settings: Mapping[str, object]) -> None:
+    """BadInput when one of some settings is not as it may be."""
+    for setting, value in settings.items():
+        try:
+            CHECKS[setting](value)
+        except ValueError as error:
+            raise BadInput(f"{setting}: {error}") from None
+
+
 CHECKS: Mapping[str, Callable[[object], Notice]] = {
     setting: check(matter) for setting, matter in SETTINGS.items()
 }

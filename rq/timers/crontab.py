@@ -36,6 +36,8 @@ class Entry:
     shell: str
     env: Mapping[str, str]
     user: str = ""  # of a system's crontab
+    # Who gets mail by MAILTO; none: nobody may; None: it is not said.
+    mail: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -82,21 +84,12 @@ def parse(text: str, zone: str, *, with_users: bool = False) -> Crontab:
             continue
         if setting := _SETTING.fullmatch(line):
             settings[setting[2]] = _QUOTED.sub(r"\2", setting[3])
-            if setting[2] == "MAILTO" and settings["MAILTO"]:
-                table.refused.append((number, _no_mail(settings["MAILTO"])))
             continue
         try:
             table.entries.append(_entry(number, line, settings, zone, with_users))
         except BadInput as error:
             table.refused.append((number, str(error)))
     return table
-
-
-def _no_mail(address: str) -> str:
-    return (
-        f"RQ sends no mail to {address}: `rq status` and the pages tell what failed, and "
-        "post_run_webhook tells a program"
-    )
 
 
 def _entry(
@@ -117,7 +110,15 @@ def _entry(
         shell=settings.get("SHELL") or _SHELL,
         env={key: value for key, value in settings.items() if key not in _OF_CRON},
         user=words[count] if with_users else "",
+        mail=_mail(settings.get("MAILTO")),
     )
+
+
+def _mail(addresses: str | None) -> tuple[str, ...] | None:
+    """Return who gets mail: addresses or users of this machine, with commas between."""
+    if addresses is None:
+        return None
+    return tuple(each for each in re.split(r"[,\s]+", addresses) if each)
 
 
 def _jitter(minutes: str) -> int:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from harness.cli import rq
+from harness.post import SCRIPT, Post
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.process
@@ -102,8 +103,7 @@ def test_each_line_of_a_crontab_becomes_a_queue_and_a_timer_that_work(imported):
         f"line 3: queue and timer echo {said}",
         f"line 4: queue and timer echo-2 {said}",
     ]
-    first, last = done.stderr.splitlines()
-    assert first.startswith("line 1 is left out: RQ sends no mail to ops@example.org")
+    [last] = done.stderr.splitlines()
     assert last.startswith("line 5 is left out: '@reboot' has not the five fields")
     assert done.returncode == 1
     made = {"echo", "echo-2"}
@@ -113,6 +113,44 @@ def test_each_line_of_a_crontab_becomes_a_queue_and_a_timer_that_work(imported):
         lambda: rq("timer", "run", "echo", root=daemon.root.path).returncode == 0
     )
     wait_until(lambda: daemon.ask_queue("echo", "num_messages")["done"] == 1, 60)
+
+
+MAILED = """\
+* * * * *  /bin/echo quiet
+MAILTO=""
+* * * * *  /bin/ls /
+MAILTO=ops@example.org, root
+* * * * *  /usr/bin/env printf 'out\\%s'; echo 'and err' >&2; exit 3
+"""
+
+
+def test_whom_cron_mailed_what_a_line_printed_rq_mails_it(daemon):
+    box = Post(daemon.root.path)
+    daemon.root.scandir.mkdir(exist_ok=True)
+    daemon.link("notice", SCRIPT.parent)
+    path = daemon.root.path / "crontab"
+    path.write_text(MAILED)
+    daemon.start()
+    assert taken_over(daemon, path).returncode == 0
+    for name in ("notice", "echo", "ls", "env"):
+        daemon.until_up(name)
+    for name in ("echo", "ls", "env"):
+        (daemon.root.timers / f"{name}.json").unlink()
+        rq("send", name, "--wait", root=daemon.root.path)
+    wait_until(box.raw)
+    wait_until(lambda: daemon.ask_queue("notice", "num_messages")["done"] == 1)
+    [letter] = box.letters()
+    assert letter["To"] == "ops@example.org, root"
+    assert letter.get_content().endswith("The end of its log:\n\nout%sand err\n")
+
+
+def test_a_mailto_that_is_no_address_leaves_its_lines_out(daemon):
+    daemon.root.scandir.mkdir(exist_ok=True)
+    path = daemon.root.path / "crontab"
+    path.write_text("MAILTO=-oX@b\n* * * * * /bin/echo\n")
+    done = taken_over(daemon, path)
+    assert "line 2 is left out: on_err: mail: '-oX@b' is no address" in done.stderr
+    assert done.returncode == 1
 
 
 def test_what_was_imported_is_not_imported_again_and_a_cut_import_is_completed(

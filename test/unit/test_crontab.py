@@ -35,11 +35,19 @@ def test_each_line_is_a_timer_with_the_variables_above_it():
     assert backup.env == {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
-def test_who_got_mail_is_told_to_the_person_who_imports():
-    [(number, why)] = crontab.parse(WHOLE, "UTC").refused
-    assert number == 4
-    assert "no mail to ops@example.org" in why
-    assert crontab.parse('MAILTO=""\n', "UTC").refused == []
+@pytest.mark.parametrize(
+    ("setting", "mail"),
+    [
+        ("", None),
+        ('MAILTO=""\n', ()),
+        ("MAILTO=ops@example.org\n", ("ops@example.org",)),
+        ("MAILTO = 'root, a@b c@d'\n", ("root", "a@b", "c@d")),
+    ],
+)
+def test_mail_goes_to_whom_the_lines_above_say(setting, mail):
+    [entry] = crontab.parse(f"{setting}* * * * * x\nMAILTO=later@b\n", "UTC").entries
+    assert entry.mail == mail
+    assert "MAILTO" not in entry.env
 
 
 @pytest.mark.parametrize(
