@@ -1,6 +1,7 @@
 """What runs before what: priorities, turns of keys, so many of a key at a time."""
 
 import json
+import re
 import time
 
 import pytest
@@ -168,12 +169,10 @@ def test_a_restart_grants_no_start(make, how):
     queue = make(rate={"number": 3, "per": "hour"}, num_workers=9)
     ids = [queue.send() for _ in range(5)]
     resume(queue)
-    queue.ended(ids[2])
-    assert order(queue) == ids[:3]
+    wait_until(lambda: sorted(order(queue)) == ids[:3])
     why = queue.get(ids[4])["story"]["why"]
-    assert why.startswith(
-        "The queue starts 3 messages a hour (rate); the next one in 19"
-    )
+    begins = "The queue starts 3 messages per hour (rate); the next one in "
+    assert re.match(re.escape(begins) + "(20|1[0-9]) min", why)
     assert queue.ok("detail")["stalled"] is None
     if how == "seal":
         queue.ask("seal")
@@ -183,8 +182,8 @@ def test_a_restart_grants_no_start(make, how):
         queue.crash()
         queue.start()
     queue.ask("wake")
-    assert "the next one in 19" in queue.get(ids[3])["story"]["why"]
-    assert order(queue) == ids[:3]
+    assert queue.get(ids[3])["story"]["why"].startswith(begins)
+    assert sorted(order(queue)) == ids[:3]
     queue.configure(num_workers=9, rate={"number": 9, "per": "second"})
     assert queue.ended(ids[4])["state"] == "done"
 
@@ -211,4 +210,3 @@ def test_a_message_starts_when_its_token_is_there(make):
     resume(queue)
     queue.ended(ids[-1])
     assert time.monotonic() - began >= 1.0
-    assert order(queue) == ids

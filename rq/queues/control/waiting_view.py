@@ -75,8 +75,8 @@ def _why_rate(owner: Owner) -> str:
         return ""
     messages = "message" if rate["number"] == 1 else "messages"
     return (
-        f"The queue starts {rate['number']:,} {messages} a {rate['per']} (rate); the next "
-        f"one in {duration(away)}."
+        f"The queue starts {rate['number']:,} {messages} per {rate['per']} (rate); the "
+        f"next one in {duration(away)}."
     )
 
 

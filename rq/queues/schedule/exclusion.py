@@ -55,12 +55,15 @@ class Excluded:
         return self._stands_for.get(msg_id)
 
     def keep(self, key: str, item: Item, rank: Rank) -> None:
-        """Let a message wait whose key has no place."""
-        self._stands_for.pop(item.msg_id, None)
+        """Let a message wait whose key has no place; one that stood for others is the
+        first of them, as before."""
         order = self._waiting.get(key)
         if order is None:
             order = self._waiting[key] = Order()
-        order.add(item, rank)
+        if self._stands_for.pop(item.msg_id, None) is None:
+            order.add(item, rank)
+        else:
+            order.put_first(item, rank)
 
     def release(self, key: str) -> Item | None:
         """Return the message that stands for a key from now on, if one waits for it."""
@@ -68,17 +71,21 @@ class Excluded:
         first = None if order is None else order.first(inf)
         if order is None or first is None:
             return None
-        first.rotation.take()
+        first.rotation.drop()
         if not order:
             del self._waiting[key]
         self._stands_for[first.item.msg_id] = key
         return first.item
 
-    def leaves(self, msg_id: str) -> Item | None:
+    def leaves(self, msg_id: str, rank: Rank) -> Item | None:
         """Take note that a message leaves the schedule; return who stands there now for
         those that it stood for."""
         key = self._stands_for.pop(msg_id, None)
-        return None if key is None else self.release(key)
+        if key is None:
+            return None
+        if key in self._waiting:
+            self._waiting[key].has_had_turn(rank)
+        return self.release(key)
 
     def release_all(self) -> list[Item]:
         """Forget all keys; return all that wait."""

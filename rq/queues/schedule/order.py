@@ -41,6 +41,14 @@ class Order:
     def add(self, item: Item, rank: Rank) -> None:
         self._of(rank.priority).add(item, rank.fair or "")
 
+    def put_first(self, item: Item, rank: Rank) -> None:
+        """Put a message back whose turn it still is, of its priority."""
+        self._of(rank.priority).put_first(item, rank.fair or "")
+
+    def has_had_turn(self, rank: Rank) -> None:
+        """Let the others with a rank wait for the next turn of their key."""
+        self._of(rank.priority).has_had_turn(rank.fair or "")
+
     def fill(self, items: Iterable[tuple[Item, Rank]]) -> None:
         """Add many at once."""
         many: dict[int, list[tuple[Item, str]]] = {}

@@ -8,7 +8,7 @@ again after each message of it that runs, and loses its place when none is due a
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 
@@ -46,6 +46,17 @@ class Rotation:
         heapq.heappush(heap, item)
         if heap[0] is item and key not in self._places:
             self._comes(item, key)
+
+    def put_first(self, item: Item, key: str) -> None:
+        """Put a message back whose turn it still is."""
+        heapq.heappush(self._heaps.setdefault(key, []), item)
+        self._places[key] = None
+        self._places.move_to_end(key, last=False)
+
+    def has_had_turn(self, key: str) -> None:
+        """Let the others of a key wait for its next turn."""
+        if key in self._places:
+            self._places.move_to_end(key)
 
     def fill(self, items: Iterable[tuple[Item, str]]) -> None:
         """Add many at once."""
@@ -139,13 +150,16 @@ class Rotation:
         """Give those that are due in the order in which they would run; nothing may
         change meanwhile."""
         keys = [*self._places, *(key for _, key in self._joining(now))]
-        lines = [
-            filter(valid, _due(self._heaps[key], now)) for key in dict.fromkeys(keys)
-        ]
-        while lines:
-            firsts = [(line, next(line, None)) for line in lines]
-            yield from (item for _, item in firsts if item is not None)
-            lines = [line for line, item in firsts if item is not None]
+        lines: dict[str, Iterator[Item]] = {}
+        todo = deque(dict.fromkeys(keys))
+        while todo:
+            key = todo.popleft()
+            if key not in lines:
+                lines[key] = filter(valid, _due(self._heaps[key], now))
+            item = next(lines[key], None)
+            if item is not None:
+                yield item
+                todo.append(key)
 
     def _joining(self, now: float) -> list[tuple[Item, str]]:
         without = ((self._heaps[k][0], k) for k in self._heaps if k not in self._places)

@@ -4,6 +4,7 @@ whose destination is backed off."""
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import chain
 
 from rq.message.rank import Rank
 from rq.queues.schedule.destinations import BackOffs
@@ -112,7 +113,7 @@ class Waiting:
 
     def _left(self, item: Item) -> None:
         """Let the next one stand for those for which a message stood that has left."""
-        self._enter(self._excluded.leaves(item.msg_id))
+        self._enter(self._excluded.leaves(item.msg_id, self._rank_of(item.msg_id)))
 
     def _enter(self, item: Item | None) -> None:
         if item is not None:
@@ -223,11 +224,17 @@ class Waiting:
         """Give all that wait in the order in which they run as far as that is known now:
         those that may start, those that wait for a key or for something outside, those
         that are not due yet. Nothing may change meanwhile."""
-        yield from self._ids(self._order.due(now, self._valid))
-        yield from self._ids(self._excluded.in_order(self._valid))
-        yield from self._ids(self._holds.in_order())
-        yield from self._ids(self._order.later(now, self._valid))
+        given: set[str] = set()  # what was changed there and back has two items
+        for msg_id in self._all_in_order(now):
+            if msg_id not in given and self._leader_of(msg_id) is None:
+                given.add(msg_id)
+                yield msg_id
 
-    def _ids(self, items: Iterable[Item]) -> Iterator[str]:
-        ids = (item.msg_id for item in items)
-        return (msg_id for msg_id in ids if self._leader_of(msg_id) is None)
+    def _all_in_order(self, now: float) -> Iterator[str]:
+        items = chain(
+            self._order.due(now, self._valid),
+            self._excluded.in_order(self._valid),
+            self._holds.in_order(),
+            self._order.later(now, self._valid),
+        )
+        return (item.msg_id for item in items)
