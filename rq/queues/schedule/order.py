@@ -4,6 +4,7 @@ turn of key, due, arrival). None runs before it is due, whatever its priority.""
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -51,11 +52,13 @@ class Order:
 
     def fill(self, items: Iterable[tuple[Item, Rank]]) -> None:
         """Add many at once."""
-        many: dict[int, list[tuple[Item, str]]] = {}
+        by_rank: defaultdict[Rank, list[Item]] = defaultdict(list)
         for item, rank in items:
-            many.setdefault(rank.priority, []).append((item, rank.fair or ""))
-        for priority, pairs in many.items():
-            self._of(priority).fill(pairs)
+            by_rank[rank].append(item)
+        for rank, of_rank in by_rank.items():
+            self._of(rank.priority).extend(of_rank, rank.fair or "")
+        for rotation in self._by_priority.values():
+            rotation.heapify()
 
     def _of(self, priority: int) -> Rotation:
         rotation = self._by_priority.get(priority)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from rq.queues.schedule.item import Item, heap_order
@@ -58,10 +58,11 @@ class Rotation:
         if key in self._places:
             self._places.move_to_end(key)
 
-    def fill(self, items: Iterable[tuple[Item, str]]) -> None:
-        """Add many at once."""
-        for item, key in items:
-            self._heaps.setdefault(key, []).append(item)
+    def extend(self, items: list[Item], key: str) -> None:
+        """Add many at once; `heapify` has to follow."""
+        self._heaps.setdefault(key, []).extend(items)
+
+    def heapify(self) -> None:
         for heap in self._heaps.values():
             heapq.heapify(heap)
         self._come_anew()
