@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, tzinfo
+from datetime import datetime, time, timedelta, tzinfo
 
 from rq.errors import BadInput
 
@@ -11,6 +11,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0
 _LONGEST = 1000 * 365 * 86400.0  # seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?", re.ASCII)
+_CLOCK = re.compile(r"\d{1,2}:\d{2}", re.ASCII)
 _EPOCH = re.compile(r"@?\d{9,11}(?:\.\d+)?", re.ASCII)
 
 
@@ -49,3 +50,23 @@ def due(text: str, now: float, zone: tzinfo | None = None) -> float:
         raise BadInput(
             f"not a time: {text!r:.80}; say +10m, epoch seconds or 2026-01-02T03:04"
         ) from None
+
+
+def until(text: str, now: float, zone: tzinfo | None = None) -> float:
+    """As `due`; also the next time that a clock in `zone` shows `18:00`.
+
+    >>> from datetime import UTC
+    >>> until("18:00", 0.0, UTC), until("00:00", 60.0, UTC), until("+10m", 1000.0)
+    (64800.0, 86400.0, 1600.0)
+    """
+    if not _CLOCK.fullmatch(text.strip()):
+        return due(text.strip(), now, zone)
+    try:
+        at = time.fromisoformat(text.strip().zfill(5))
+    except ValueError:
+        raise BadInput(f"not a time: {text!r:.80}; say 18:00") from None
+    today = datetime.fromtimestamp(now, zone).replace(tzinfo=None)
+    then = datetime.combine(today.date(), at)
+    if then <= today:
+        then += timedelta(days=1)
+    return then.replace(tzinfo=zone).timestamp()

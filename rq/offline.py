@@ -7,12 +7,13 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
-from rq import beneath, names, next_attempt
+from rq import beneath, names, next_attempt, waits
 from rq.causes import story
-from rq.config.admin import Admin, admin_status, in_words, needed
+from rq.config.admin import Admin, admin_status, needed, pause_of
 from rq.errors import NoSuchMessage, NotPlain, RQError
 from rq.layout import ATTACH, QueueDir, Root, folder
 from rq.message import SAID_BY_RQ, Message
@@ -122,11 +123,10 @@ def rows(
 
 def _waiting(root: Root, queue: str, due: float, now: float, silent: str) -> str:
     """Return why a message waits whose queue does not answer."""
-    admin = admin_status(root, queue)
-    if admin is Admin.DOWN:
+    if admin_status(root, queue) is Admin.DOWN:
         return "The queue is DOWN."
-    if admin is not Admin.UP:
-        return f"The queue is {in_words(admin)}, and {silent}."
+    if (pause := pause_of(root, queue)) is not None:
+        return f"The queue is {waits.pause(**asdict(pause))}, and {silent}."
     if due > now:
         return f"It is due in {duration(due - now)}, and {silent}."
     return f"{silent[0].upper()}{silent[1:]}."

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from rq import client
-from rq.cli import newqueue, owner, place, status, term
+import argparse
+import time
+from collections.abc import Mapping
+
+import orjson
+
+from rq import client, moments
+from rq.cli import change, newqueue, owner, place, status, term
 from rq.layout import Root
 
+_UNTIL = "it goes on by itself then: 18:00, +2h, or 2026-01-02T03:04"
 # word: (command to the supervisor, what is true afterwards, one line of help)
 _WANTED = {
     "pause": (
@@ -36,6 +43,9 @@ def queue(root: Root, words: list[str]) -> int:
     for word, (_, _, text) in _WANTED.items():
         verb = kinds.add_parser(word, help=text, description=text)
         verb.add_argument("queues", nargs="+", metavar="QUEUE")
+        if word == "pause":
+            verb.add_argument("--why", default="", metavar="TEXT", help="shown to all")
+            verb.add_argument("--until", metavar="WHEN", help=_UNTIL)
     newqueue.options(kinds)
     if words[:1] == ["new"]:
         return newqueue.make(root, parser, words)
@@ -44,16 +54,26 @@ def queue(root: Root, words: list[str]) -> int:
         return _ls(root, as_json=args.json)
     for name in args.queues:  # a mistyped name must not leave the work half done
         place.queue_dir(root, name)
+    more = _pause(args) if args.what == "pause" else {}
     for name in args.queues:
-        print(f"{name} {_tell(root, args.what, name)}")
+        print(f"{name} {_tell(root, args.what, name, more)}")
     return 0
 
 
-def _tell(root: Root, word: str, name: str) -> str:
+def _pause(args: argparse.Namespace) -> dict[str, object]:
+    """Return what is said of a pause."""
+    now = time.time()
+    until = None if args.until is None else moments.until(args.until, now)
+    return {"why": args.why, "until": until, "who": change.who()}
+
+
+def _tell(root: Root, word: str, name: str, more: Mapping[str, object]) -> str:
     command, text, _ = _WANTED[word]
-    reply = place.ask_supervisor(root, command, name, timeout=60.0)
+    about = orjson.dumps({"queue": name, **more}).decode() if more else name
+    reply = place.ask_supervisor(root, command, about, timeout=60.0)
     client.demanded(reply, f"{name}: ")
-    return text
+    until = more.get("until")
+    return text if until is None else f"{text}, until {term.moment(float(str(until)))}"
 
 
 def _ls(root: Root, *, as_json: bool) -> int:
@@ -63,4 +83,5 @@ def _ls(root: Root, *, as_json: bool) -> int:
         term.print_json([row.to_json() for row in rows])
     else:
         status.queue_table(rows)
+        status.tell_paused(root, rows)
     return 0

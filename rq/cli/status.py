@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
-from rq import config, elsewhere, health
+from rq import config, elsewhere, health, waits
 from rq.access import warnings
 from rq.cli import FAILED, OK, UNREACHABLE, owner, place, term
 from rq.config import mail
-from rq.config.admin import admin_status
+from rq.config.admin import Admin, admin_status, pause_of
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.outbound import past_hosts
@@ -81,6 +81,7 @@ def _show(
     if rows:
         print()
         queue_table(rows)
+    tell_paused(root, rows)
     for trouble in troubles:
         colour = "yellow" if trouble.passing or trouble.kind == "warn" else "red"
         print(f"{term.colour('!', colour)} {term.plain(trouble.sentence)}")
@@ -166,6 +167,14 @@ def queue_table(rows: Sequence[QueueRow]) -> None:
             for row in rows
         ],
     )
+
+
+def tell_paused(root: Root, rows: Sequence[QueueRow]) -> None:
+    """Tell by whom queues are paused, and until when."""
+    for row in rows:
+        pause = pause_of(root, row.name)
+        if pause is not None and row.status == Admin.PAUSE:
+            print(f"{row.name}: {term.plain(waits.pause(**asdict(pause)))}")
 
 
 def _next(detail: Detail | None) -> str:

@@ -1,13 +1,26 @@
-"""What an operator wants of a queue: the files `config/NAME.down` and `.pause`."""
+"""What an operator wants of a queue: the files `config/NAME.down` and `.pause`.
+
+That a file is there counts. A pause may say more, as JSON: by whom, why, since when, and
+until when; after that it counts no more.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from rq import durable, names
+import orjson
+
+from rq import durable, names, visible
+from rq.config import files
 from rq.layout import Root
+from rq.message.fields import LATEST, WHY_LIMIT
+
+_MOST = 8192  # bytes of a file that are read
 
 
 class Admin(StrEnum):
@@ -18,18 +31,70 @@ class Admin(StrEnum):
     DOWN = "DOWN"
 
 
-def admin_status(root: Root, name: str) -> Admin:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A pause of a queue; times are epoch seconds."""
+
+    by: str = ""
+    why: str = ""
+    since: float | None = None
+    until: float | None = None
+
+
+def admin_status(root: Root, name: str, now: float | None = None) -> Admin:
     """Return what the files `config/NAME.down` and `.pause` say; down beats pause."""
     if os.path.lexists(root.down(name)):
         return Admin.DOWN
-    if os.path.lexists(root.pause(name)):
-        return Admin.PAUSE
-    return Admin.UP
+    return Admin.UP if pause_of(root, name, now) is None else Admin.PAUSE
 
 
-def in_words(admin: Admin) -> str:
-    """Return how a queue is of which that is wanted, as in "the queue is …"."""
-    return "paused" if admin is Admin.PAUSE else str(admin)
+def pause_of(root: Root, name: str, now: float | None = None) -> Pause | None:
+    """Return the pause of a queue; None: there is none, or it is over."""
+    pause = _read(root.pause(name))
+    if pause is None or not _is_over(pause, time.time() if now is None else now):
+        return pause
+    return None
+
+
+def _is_over(pause: Pause, now: float) -> bool:
+    return pause.until is not None and pause.until <= now
+
+
+def _read(path: Path) -> Pause | None:
+    """Return what a file says, and Pause() of one that says nothing, or nothing that can
+    be read; None: it is not there."""
+    try:
+        with path.open("rb") as file:
+            data, touched = file.read(_MOST), os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return Pause() if os.path.lexists(path) else None
+    fields = _object(data)
+    since, until = _seconds(fields.get("since")), _seconds(fields.get("until"))
+    if until is not None and touched > until:
+        until = None  # somebody has touched it since: a pause without end
+    return Pause(
+        by=_line(fields.get("by")),
+        why=_line(fields.get("why")),
+        since=touched if since is None else since,
+        until=until,
+    )
+
+
+def _object(data: bytes) -> dict[str, object]:
+    with contextlib.suppress(orjson.JSONDecodeError):
+        value = orjson.loads(data)
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def _seconds(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= LATEST else None
+
+
+def _line(value: object) -> str:
+    return visible.line(value[:WHY_LIMIT]) if isinstance(value, str) else ""
 
 
 def needed(admin: Admin, name: str) -> str:
@@ -40,16 +105,41 @@ def needed(admin: Admin, name: str) -> str:
 
 def set_down(root: Root, name: str, wanted: bool) -> None:
     """Make or remove `config/NAME.down`, durably."""
-    _set_flag(root.down(names.queue_name(name)), wanted)
-
-
-def set_pause(root: Root, name: str, wanted: bool) -> None:
-    """Make or remove `config/NAME.pause`, durably."""
-    _set_flag(root.pause(names.queue_name(name)), wanted)
-
-
-def _set_flag(path: Path, wanted: bool) -> None:
+    path = root.down(names.queue_name(name))
     if wanted:
         durable.touch_durable(path)
     else:
         durable.unlink_durable(path)
+
+
+def pause(root: Root, name: str, wanted: Pause) -> None:
+    """Make `config/NAME.pause`, durably; if the queue is paused already and nothing new
+    is said, it stays as it is."""
+    path = root.pause(names.queue_name(name))
+    says_nothing = not wanted.why and wanted.until is None
+    if says_nothing and pause_of(root, name) is not None:
+        return
+    said = {
+        "by": wanted.by,
+        "why": wanted.why,
+        "since": wanted.since,
+        "until": wanted.until,
+    }
+    files.write_state(path, {k: v for k, v in said.items() if v not in ("", None)})
+
+
+def resume(root: Root, name: str) -> None:
+    """Remove `config/NAME.pause`, durably."""
+    durable.unlink_durable(root.pause(names.queue_name(name)))
+
+
+def ends(root: Root) -> dict[str, float]:
+    """Return until when queues are paused, by name; the pauses without end are left out."""
+    until = {}
+    for name in os.listdir(root.config_dir):
+        queue = name.removesuffix(".pause")
+        if queue != name and names.is_queue_name(queue):
+            pause = _read(root.pause(queue))
+            if pause is not None and pause.until is not None:
+                until[queue] = pause.until
+    return until

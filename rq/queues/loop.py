@@ -106,7 +106,7 @@ class Loop:
             self._wakeup.ask()
         elif spool.stuck and self._stuck is None:
             self._stuck = owner.loop.call_later(1.0, self._try_stuck)
-        self._set_alarm(later)
+        self._set_alarm(_sooner(later, owner.admission.goes_on_at))
         if spool.owed:
             self._delivery.start()
 

@@ -61,6 +61,16 @@ class NoticesView(TypedDict):
     succeeded: float | None  # the last success
 
 
+class PauseView(TypedDict):
+    """A pause of a queue."""
+
+    by: str  # "" where nobody has said it
+    why: str
+    since: float | None  # epoch seconds
+    until: float | None  # epoch seconds; None: until somebody resumes it
+    text: str  # all of that, in a sentence
+
+
 class Detail(TypedDict):
     """`detail`: how a queue is."""
 
@@ -69,6 +79,7 @@ class Detail(TypedDict):
     uptime: int  # seconds
     status: str
     admin: str
+    paused: PauseView | None
     oper: str
     reason: str | None
     counts: Counts

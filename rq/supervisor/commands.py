@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, cast
 
+import orjson
+
 import rq
 from rq import __version__, client, config, logs, names, trash, wire
 from rq.access.roles import Role
@@ -32,6 +34,7 @@ from rq.errors import (
     of_call,
 )
 from rq.layout import Root
+from rq.message import fields as message_fields
 from rq.nesting import Json, from_json
 from rq.replies import HelperState, SupervisorStatus
 from rq.states import Child
@@ -56,6 +59,7 @@ class Command:
     handler: Callable[[Commands, str], Awaitable[object]]
     role: Role
     own: bool = False  # for RQ's own user and root alone
+    signed: bool = False  # its argument is a name, or JSON; it is told who asks
     makes: bool = False  # others than these ask it where allow_new_queue says so
 
 
@@ -86,7 +90,10 @@ class Commands:
             raise NotPermitted(
                 "queues cannot be made here: allow_new_queue is not true"
             )
-        return await command.handler(self, arg.decode("utf-8", "replace").strip())
+        text = arg.decode("utf-8", "replace").strip()
+        return await command.handler(
+            self, _signed(text, asker) if command.signed else text
+        )
 
     # ---- about the supervisor
 
@@ -140,13 +147,13 @@ class Commands:
     async def _down(self, name: str) -> Reply:
         return self._set(name, "down", lambda: admin.set_down(self._root, name, True))
 
-    async def _pause(self, name: str) -> Reply:
-        set_to = admin.set_pause
-        return self._set(name, "pause", lambda: set_to(self._root, name, True))
+    async def _pause(self, arg: str) -> Reply:
+        """Pause a queue; the argument is JSON by now, and says who asks."""
+        name, pause = _pause_in(arg)
+        return self._set(name, "pause", lambda: admin.pause(self._root, name, pause))
 
     async def _resume(self, name: str) -> Reply:
-        set_to = admin.set_pause
-        return self._set(name, "resume", lambda: set_to(self._root, name, False))
+        return self._set(name, "resume", lambda: admin.resume(self._root, name))
 
     def _set(self, name: str, verb: str, change: Callable[[], None]) -> Reply:
         if name not in self._table.queues():
@@ -156,7 +163,7 @@ class Commands:
         except OSError as error:
             log.warning("%s", logs.fields(queue=name, wanted=verb, reason=error))
             raise of_call(error)(f"not allowed to {verb}") from None
-        self._send_wake(name)
+        self.send_wake(name)
         return ["ok", name]
 
     async def _restart(self, name: str) -> Reply:
@@ -171,10 +178,10 @@ class Commands:
         if name not in self._table.queues():
             raise NoSuchQueue("invalid queue name")
         self._minder.try_changed()
-        self._send_wake(name)
+        self.send_wake(name)
         return ["ok", name]
 
-    def _send_wake(self, name: str) -> None:
+    def send_wake(self, name: str) -> None:
         """Tell the queue that something changed, without waiting for it."""
         errand = asyncio.get_running_loop().create_task(self._tell(name))
         self._errands.add(errand)
@@ -262,7 +269,7 @@ class Commands:
         "wake_queue": Command(_wake, Role.PRODUCER),
         "up_queue": Command(_up, Role.OPERATOR),
         "down_queue": Command(_down, Role.OPERATOR),
-        "pause_queue": Command(_pause, Role.OPERATOR),
+        "pause_queue": Command(_pause, Role.OPERATOR, signed=True),
         "resume_queue": Command(_resume, Role.OPERATOR),
         "restart_queue": Command(_restart, Role.OPERATOR),
         "create_queue": Command(_create, Role.ADMIN, makes=True),
@@ -272,6 +279,37 @@ class Commands:
         "broker": Command(_broker, Role.ADMIN),
         "shutdown": Command(_shutdown, Role.ADMIN),
     }
+
+
+def _signed(text: str, asker: Asker) -> str:
+    """Return the argument of a command about a queue as JSON that says who asks."""
+    fields = dict(_object(text) or {}) if text.startswith("{") else {"queue": text}
+    return orjson.dumps({**fields, "who": asker.believed(fields.get("who"))}).decode()
+
+
+def _pause_in(arg: str) -> tuple[str, admin.Pause]:
+    """Return the queue that is to be paused, and how."""
+    fields, now = _object(arg) or {}, time.time()
+    pause = admin.Pause(
+        by=str(fields.get("who") or ""),
+        why=message_fields.why(fields.get("why")),
+        since=now,
+        until=_until(fields.get("until"), now),
+    )
+    return str(fields.get("queue") or ""), pause
+
+
+def _until(value: Json, now: float) -> float | None:
+    """Return when a pause ends by itself; None: never."""
+    if value is None:
+        return None
+    try:
+        until = message_fields.due(value)
+    except BadInput:
+        raise BadInput(f"until is not epoch seconds: {value!r:.80}") from None
+    if until <= now:
+        raise BadInput("until is over already: say a time to come")
+    return until
 
 
 def _unusable(root: Root) -> dict[str, str]:

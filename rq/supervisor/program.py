@@ -21,6 +21,7 @@ from rq.supervisor import ancestor, definitions, fingerprint
 from rq.supervisor.children import Kind
 from rq.supervisor.commands import Commands
 from rq.supervisor.minder import Minder
+from rq.supervisor.pauses import Pauses
 from rq.supervisor.table import HELPERS
 
 LOOK_AGAIN = 5.0  # seconds between looks at what no event tells
@@ -148,6 +149,7 @@ class _Program:
         self._minder = Minder(root, settings.grace)
         self._table = self._minder.table
         self._commands = Commands(self._minder, settings, fingerprint.of_source())
+        self._pauses = Pauses(root, self._commands.send_wake)
         self._ready_fd = ready_fd
         self._signals: list[signal.Signals] = []
         self._stopping = False
@@ -194,7 +196,8 @@ class _Program:
             await self._table.change(seen, self._timeout())
 
     def _timeout(self) -> float:
-        times = [LOOK_AGAIN, self._table.next_wake(), self._beat or None]
+        wakes = self._table.next_wake(), self._pauses.away()
+        times = [LOOK_AGAIN, *wakes, self._beat or None]
         return min(seconds for seconds in times if seconds is not None)
 
     def _pass(self) -> bool:
@@ -204,6 +207,7 @@ class _Program:
         if self._commands.stop_asked and not self._stopping:
             self._begin_stop("shutdown")
         self._minder.try_changed()
+        self._pauses.look()
         done = self._stopping and self._continue_stop()
         self._minder.step()
         self._tell()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from datetime import UTC
 
 import falcon
 import orjson
 from falcon.asgi import Request, Response
 
-from rq import names
+from rq import moments, names
 from rq.access.roles import Principal, Role
 from rq.config import read_json, secrets
 from rq.errors import BadInput, NoSuchQueue, NotPermitted, RQError, WrongState
@@ -175,7 +177,8 @@ class Queues:
         if not given or len(given) == len(_ADMIN):
             raise BadInput(f"say one of {', '.join(f'{verb}=1' for verb in _ADMIN)}")
         self._must_exist(name)
-        reply = await self._site.owners.supervisor(f"{given[0]}_queue", name)
+        about = _pause(req, name, form) if given[0] == "pause" else name
+        reply = await self._site.owners.supervisor(f"{given[0]}_queue", about)
         text = f"{name} {_NOW[given[0]]}"
         say(self._site, req, resp, form, reply, f"/q/{name}", text)
 
@@ -202,6 +205,17 @@ def _named(name: str) -> str:
     if names.is_queue_name(name):
         return name
     raise NoSuchQueue(f"there is no queue {name!r:.80}")
+
+
+def _pause(req: Request, name: str, form: forms.Form) -> dict[str, object]:
+    """Return what a form says of a pause."""
+    until = form.get("until").strip()
+    return {
+        "queue": name,
+        "why": form.get("why").strip(),
+        "until": moments.until(until, time.time(), UTC) if until else None,
+        "who": messages.who(req),
+    }
 
 
 def _why_not_made(error: RQError, wanted: Mapping[str, object]) -> RQError:

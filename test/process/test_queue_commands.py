@@ -114,7 +114,7 @@ def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
 def test_a_paused_queue_does_everything_but_start(paused):
     assert paused.ask("status") == ["PAUSE"]
     msg_id = paused.send(param1=DONE)
-    assert "The queue is paused." in paused.get(msg_id)["story"]["why"]
+    assert "The queue is paused since " in paused.get(msg_id)["story"]["why"]
     assert paused.state(msg_id) == "que"
 
 

@@ -300,7 +300,7 @@ def test_a_message_that_waits_again_says_what_it_waits_for_and_why(queue):
     message = resend(queue)
     assert "It is due in" in message["story"]["why"]
     pause(queue)
-    assert "The queue is paused." in queue.get(message["msg_id"])["story"]["why"]
+    assert "The queue is paused since" in queue.get(message["msg_id"])["story"]["why"]
 
 
 def test_the_log_of_a_cut_attempt_says_how_it_ended(queue):

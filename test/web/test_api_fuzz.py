@@ -182,6 +182,8 @@ RECIPES = {
     "getDocument": lambda world: {},
     "listQueues": lambda world: {},
     "getQueue": of_queue(),
+    "pauseQueue": of_queue(body={"why": "no", "until": 4e9}, media_type=JSON),
+    "resumeQueue": of_queue(),
     "sendMessage": of_queue(
         body={"param1": "x"}, media_type=JSON, headers={"Idempotency-Key": "k"}
     ),

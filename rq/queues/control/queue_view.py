@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from dataclasses import asdict
 
-from rq import visible
+from rq import visible, waits
 from rq.queues.attempts.attempt import Attempt
 from rq.queues.attempts.batch import Batch
 from rq.queues.attempts.lease import Lease
@@ -14,7 +15,7 @@ from rq.queues.control import message_view
 from rq.queues.delivery import owed
 from rq.queues.maintenance.stall import Stall
 from rq.queues.owner.owner import Owner
-from rq.replies import Counts, Detail, Elsewhere, Held, Running, WorkerView
+from rq.replies import Counts, Detail, Elsewhere, Held, PauseView, Running, WorkerView
 from rq.scripts.worker import Worker
 from rq.states import COUNTED, State
 
@@ -43,6 +44,7 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "uptime": int(time.monotonic() - owner.began),
         "status": owner.status,
         "admin": str(owner.admission.admin),
+        "paused": _paused(owner),
         "oper": "SCRIPTERROR" if owner.script.error else "UP",
         "reason": owner.script.error or owner.health.config or owner.health.checkpoint,
         "counts": {**counts(owner), "errack": spool.counts.of(State.DISMISSED)},
@@ -74,6 +76,11 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "seq": spool.durable_seq,
         "checkpoint_seq": checkpoint_seq,
     }
+
+
+def _paused(owner: Owner) -> PauseView | None:
+    pause = owner.admission.pause
+    return None if pause is None else waits.pause_view(**asdict(pause))
 
 
 def elsewhere(owner: Owner) -> Elsewhere | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import asdict
 
 from rq import elsewhere, waits
-from rq.config.admin import Admin, in_words, needed
+from rq.config.admin import Admin, needed
 from rq.errors import BadInput, NoSuchMessage, Unread
 from rq.message import JsonObject
 from rq.queues.maintenance import stall
@@ -102,8 +103,10 @@ def _why_none(owner: Owner) -> str | None:
     """Return why no message of the queue starts; None: they may."""
     if owner.admission.restored:
         return "Its queue's directory was copied or restored."
+    if (pause := owner.admission.pause) is not None:
+        return waits.paused(**asdict(pause)).text
     if owner.admission.admin is not Admin.UP:
-        return f"The queue is {in_words(owner.admission.admin)}."
+        return f"The queue is {owner.admission.admin}."
     if owner.script.error is not None and owner.config.pull is None:
         return f"The script cannot be started: {owner.script.error}."
     return None

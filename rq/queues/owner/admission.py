@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rq.config.admin import Admin, admin_status
+from rq.config.admin import Admin, Pause, admin_status, pause_of
 from rq.errors import Closed, DiskFailed, NoRoom, RQError
 from rq.queues.owner.disk_room import DiskRoom
 from rq.queues.owner.settings import Settings
@@ -23,13 +23,29 @@ class Admission:
         self._spool = spool
         self._room = DiskRoom(spool.dir_fd, settings.main)
         self._admin: Admin | None = None
+        self._pause: Pause | None = None
 
     @property
     def admin(self) -> Admin:
         """What the operator wants; read from the files once a turn."""
         if self._admin is None:
-            self._admin = admin_status(self._root, self._name)
+            now = self._spool.clock()
+            self._admin = admin_status(self._root, self._name, now)
+            is_paused = self._admin is Admin.PAUSE
+            self._pause = pause_of(self._root, self._name, now) if is_paused else None
         return self._admin
+
+    @property
+    def pause(self) -> Pause | None:
+        """By whom, why and until when the queue is paused; None: it is not."""
+        return self._pause if self.admin is Admin.PAUSE else None
+
+    @property
+    def goes_on_at(self) -> float | None:
+        """When the pause that was read last is over, in epoch seconds; None: never, or
+        it is over. The files are not read for this."""
+        until = None if self._pause is None else self._pause.until
+        return until if until is not None and until > self._spool.clock() else None
 
     def forget_admin(self) -> None:
         """Read anew what the operator wants when that is asked for next."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, TypedDict
 
 from falcon.asgi import Request
 
+from rq import client, waits
 from rq.access.roles import Principal, Role
 from rq.config import secrets
+from rq.config.admin import pause_of
 from rq.kinds import Kind
-from rq.replies import Detail
+from rq.message.fields import LATEST
+from rq.replies import Detail, PauseView
 from rq.web import views
 from rq.web.answers import sees_secrets
 from rq.web.api.operation import OF_OWNERS, Operation
+from rq.web.api.shapes import Limits
+from rq.web.messages import who
 from rq.web.site import Site
 
 
@@ -51,6 +57,42 @@ async def get_queue(site: Site, req: Request, body: None, name: str) -> Queue:
     return {"name": name, "detail": detail, "config": config}
 
 
+class Pause(TypedDict, total=False):
+    """How a queue is paused."""
+
+    why: Annotated[str, "shown to all; at most 500 characters"]
+    until: Annotated[
+        float | None,
+        Limits(least=0, most=LATEST),
+        "epoch seconds; it goes on by itself",
+    ]
+
+
+class Paused(TypedDict):
+    """Whether a queue is paused, and how."""
+
+    name: str
+    paused: PauseView | None
+
+
+async def pause_queue(site: Site, req: Request, body: Pause, name: str) -> Paused:
+    about = {**body, "queue": name, "who": who(req)}
+    client.demanded(await site.owners.supervisor("pause_queue", about))
+    return await site.pools.file(_paused, site, name)
+
+
+async def resume_queue(site: Site, req: Request, body: None, name: str) -> Paused:
+    client.demanded(await site.owners.supervisor("resume_queue", name))
+    return await site.pools.file(_paused, site, name)
+
+
+def _paused(site: Site, name: str) -> Paused:
+    pause = pause_of(site.root, name)
+    view = None if pause is None else waits.pause_view(**asdict(pause))
+    return {"name": name, "paused": view}
+
+
+_OF_PAUSE = (*OF_OWNERS, Kind.REFUSED)
 ROWS = (
     Operation(
         operation_id="listQueues",
@@ -74,5 +116,27 @@ ROWS = (
         reply=Queue,
         failures=OF_OWNERS,
         handler=get_queue,
+    ),
+    Operation(
+        operation_id="pauseQueue",
+        method="POST",
+        path="/queues/{name}/pause",
+        role=Role.OPERATOR,
+        summary="Let a queue take messages and start none.",
+        request=Pause,
+        reply=Paused,
+        failures=_OF_PAUSE,
+        handler=pause_queue,
+    ),
+    Operation(
+        operation_id="resumeQueue",
+        method="POST",
+        path="/queues/{name}/resume",
+        role=Role.OPERATOR,
+        summary="Let a queue start messages again.",
+        request=None,
+        reply=Paused,
+        failures=_OF_PAUSE,
+        handler=resume_queue,
     ),
 )

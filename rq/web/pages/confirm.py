@@ -26,7 +26,7 @@ class Question:
     path: str = ""  # after the address of the queue or the message
     field: tuple[str, str] | None = None
     danger: bool = False
-    # Lines that a person may fill in: name, label, and what type of input.
+    # Lines that a person may fill in: name, label, and an example.
     asks: tuple[tuple[str, str, str], ...] = ()
     home: bool = False  # comes back to the queue: the message will be gone
 
@@ -50,6 +50,7 @@ OF_QUEUE = {
         button="Pause",
         path="/adminoper",
         field=("pause", "1"),
+        asks=(("why", "Why", ""), ("until", "Until, in UTC", "18:00, +2h")),
     ),
     "down": Question(
         title="Take this queue down?",
@@ -102,7 +103,7 @@ OF_MESSAGE = {
         sentence="It waits, however long it is due, until somebody releases it.",
         button="Hold",
         field=("_method", "hold"),
-        asks=(("why", "Why", "text"),),
+        asks=(("why", "Why", ""),),
     ),
     "release": Question(
         title="Release this message?",

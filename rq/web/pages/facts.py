@@ -11,11 +11,11 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from rq import disk, health, names
-from rq.config.admin import admin_status
+from rq import disk, health, names, waits
+from rq.config.admin import admin_status, pause_of
 from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.replies import (
@@ -121,7 +121,7 @@ def queue_row(
     if not isinstance(detail, RQError):
         ours = {"name": name, "answers": True, "built_in": name in BUILT_IN}
         return cast(QueueRow, {**detail, **ours})
-    admin = str(admin_status(site.root, name))
+    admin, pause = str(admin_status(site.root, name)), pause_of(site.root, name)
     silent = child.get("state") or UNKNOWN
     row = {
         "name": name,
@@ -130,6 +130,7 @@ def queue_row(
         "child": dict(child),
         "status": admin if admin != "UP" else silent,
         "admin": admin,
+        "paused": None if pause is None else waits.pause_view(**asdict(pause)),
         "oper": UNKNOWN,
         "reason": child.get("reason") or _silence(name, detail),
         "counts": {},
