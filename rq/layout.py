@@ -159,6 +159,11 @@ class Root:
         return self.path / "broker"
 
     @property
+    def broker_socket(self) -> Path:
+        """Where the broker answers RQ's own user and root."""
+        return self.path / "config" / "broker.sock"
+
+    @property
     def broker_config(self) -> Path:
         return self.path / "config" / "broker.json"
 

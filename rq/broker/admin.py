@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rq import __version__, passwords
+from rq.broker import queue_list
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
-from rq.broker.resp import OK, Status, Value
+from rq.resp import OK, Status, Value
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 BEFORE_AUTH = frozenset({b"AUTH", b"HELLO", b"QUIT"})
 Args = list[bytes]
 Function = Callable[["Server", Connection, Args], Value | Blocked]
+_MOST_ROWS = 1000  # that are shown at a time
 _WRONG = "WRONGPASS invalid username-password pair or user is disabled."
 
 
@@ -278,6 +281,27 @@ def cluster(server: Server, connection: Connection, args: Args) -> Value:
     raise Refusal("ERR Wrong CLUSTER subcommand or number of arguments")
 
 
+def broker(server: Server, connection: Connection, args: Args) -> Value:
+    """BROKER QUEUES, BROKER CLIENTS: what RQ's own pages and verbs show."""
+    match [word.upper() for word in args]:
+        case [b"QUEUES"]:
+            rows = queue_list.rows(server.node, server.store.clock.now())
+            return [list(row) for row in islice(rows, _MOST_ROWS)]
+        case [b"CLIENTS"]:
+            others = (
+                each for each in server.connections.values() if each != connection
+            )
+            return [_of_client(server, each) for each in islice(others, _MOST_ROWS)]
+    raise Refusal("ERR BROKER subcommand must be one of QUEUES, CLIENTS")
+
+
+def _of_client(server: Server, connection: Connection) -> Value:
+    age = int(server.store.clock.now() - connection.began)
+    waits = int(connection.waits)
+    last = connection.last_command
+    return [connection.number, connection.name, connection.address, age, waits, last]
+
+
 def debug(server: Server, connection: Connection, args: Args) -> Value:
     """DEBUG FLUSHALL: remove all jobs and queues."""
     if not connection.is_trusted:
@@ -315,6 +339,7 @@ TABLE: Mapping[bytes, AdminCommand] = {
     b"COMMAND": AdminCommand(command, -1),
     b"INFO": AdminCommand(info, -1),
     b"CONFIG": AdminCommand(config, -2),
+    b"BROKER": AdminCommand(broker, -2),
     b"CLUSTER": AdminCommand(cluster, -2),
     b"DEBUG": AdminCommand(debug, -2),
     b"SHUTDOWN": AdminCommand(shutdown, -1),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from typing import Protocol
 
 from rq.broker.dialects.call import Blocked
-from rq.broker.resp import Command, Failure, Parser, ProtocolError, Value, encode
 from rq.logs import fields
+from rq.resp import Command, Failure, Parser, ProtocolError, Value, encode
 
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
 
@@ -34,6 +35,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, number: int, sock: socket.socket, commands: Commands) -> None:
         self.number = number
         self.sock = sock
+        self.address = _address(sock)
         self.version = 2  # of the protocol
         self.name = ""
         self.may_come_in = False
@@ -151,3 +153,13 @@ class Connection(asyncio.Protocol):
 
 def _is_http(command: Command) -> bool:
     return len(command) == 3 and command[2].startswith(b"HTTP/")
+
+
+def _address(sock: socket.socket) -> str:
+    """Return who is at the other end, as HOST:PORT; of a Unix socket its kind."""
+    if sock.family == socket.AF_UNIX:
+        return "unix"
+    with contextlib.suppress(OSError):
+        host, port, *_ = sock.getpeername()
+        return f"{host}:{port}"
+    return "gone"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from rq.broker.resp import Failure
+from rq.resp import Failure
 
 RANDOM = 18  # bytes of an id that are drawn
 _LENGTH = 40

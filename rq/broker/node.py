@@ -30,8 +30,8 @@ from rq.broker.jobs import (
 )
 from rq.broker.lines import Event
 from rq.broker.reliable import ReliableQueues
-from rq.broker.resp import NIL_ARRAY, Value
 from rq.broker.waiters import Waiters
+from rq.resp import NIL_ARRAY, Value
 
 JITTER = 0.25  # seconds: copies of a job do not act in the same moment
 IDLE = 300.0  # seconds until an empty queue is forgotten

@@ -11,12 +11,12 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import SystemRandom
 
-from rq import durable, helper, logs
+from rq import client, durable, helper, logs
 from rq.broker.node import Node
 from rq.broker.server import Server
 from rq.broker.store import Place, open_store
@@ -42,7 +42,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         chosen = broker_settings.read(started.root.broker_config)
         place = Place(started.root.broker)
-        return run(place, chosen, started.say_ready, started.life_fd)
+        own = client.listen(started.root.broker_socket)
+        return run(place, chosen, started.say_ready, started.life_fd, own)
     except (BadConfig, Damaged) as error:
         return _refuse(started, str(error), DO_NOT_RESTART)
     except (RQError, OSError) as error:
@@ -64,18 +65,21 @@ def run(
     chosen: BrokerConfig,
     say_ready: Callable[[], None],
     life_fd: int | None = None,
+    own: socket.socket | None = None,
 ) -> int:
-    """Run a node until TERM, SHUTDOWN, or the end of whoever holds `life_fd`. RQError,
-    OSError: it cannot run, and why."""
+    """Run a node until TERM, SHUTDOWN, or the end of whoever holds `life_fd`; `own`: a
+    listening socket for our own user. RQError, OSError: it cannot run, and why."""
     broker_settings.check_door(chosen)
     place.path.mkdir(mode=0o750, parents=True, exist_ok=True)
-    asyncio.run(_serve(place, chosen, say_ready, life_fd))
+    sockets = [*listen(chosen), *([own] if own is not None else [])]
+    asyncio.run(_serve(place, chosen, sockets, say_ready, life_fd))
     return 0
 
 
 async def _serve(
     place: Place,
     chosen: BrokerConfig,
+    sockets: Sequence[socket.socket],
     say_ready: Callable[[], None],
     life_fd: int | None,
 ) -> None:
@@ -85,7 +89,7 @@ async def _serve(
         store = open_store(place, node, threads)
         server = Server(node, store, chosen, loop)
         try:
-            for sock in listen(chosen):
+            for sock in sockets:
                 server.listen(sock)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, _end, server)

@@ -18,12 +18,13 @@ from rq.broker.connection import Connection
 from rq.broker.dialects import bananaq, disque_jobs, disque_queues, redisrq
 from rq.broker.dialects.call import Blocked, Call, Command, Refusal
 from rq.broker.node import Node
-from rq.broker.resp import Failure, Value
 from rq.broker.store import Store
 from rq.config.broker import BrokerConfig
 from rq.errors import DiskFailed
 from rq.logs import fields
+from rq.proc import peers
 from rq.proc.listening import Listener
+from rq.resp import Failure, Value
 
 _TABLE: Mapping[bytes, Command] = {
     **disque_jobs.TABLE,
@@ -90,8 +91,10 @@ class Server:
             connection.close()
 
     def _is_named(self, sock: socket.socket) -> bool:
-        """Whether a client needs no password: nobody has set one, and the kernel says
-        that it is of our own user, or root."""
+        """Whether a client needs no password: the kernel says that it is of our own user,
+        or root, and it uses the Unix socket, or nobody has set a password."""
+        if sock.family == socket.AF_UNIX:
+            return admin.is_own(peers.peer_of(sock).uid)
         if self.settings.password:
             return False
         return admin.is_own(kernel.owner_of_peer(sock))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from rq.broker.resp import Value
+from rq.resp import Value
 
 Want = TypeVar("Want")  # what it is that a client waits for
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 from rq import passwords
-from rq.cli import FAILED, OK, passwd, place, term
+from rq.cli import FAILED, OK, broker_views, passwd, place, term
 from rq.config import broker as config
 from rq.config import files
 from rq.config.broker import BrokerConfig
@@ -28,6 +28,8 @@ def broker(root: Root, words: list[str]) -> int:
         return _disable(root)
     if args.what == "run":
         return _run(args)
+    if args.what in broker_views.VERBS:
+        return broker_views.show(root, args)
     return _status(root, as_json=args.json)
 
 
@@ -50,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds.add_parser("disable", help="stop the broker; its jobs stay on disk")
     status = kinds.add_parser("status", help="whether it runs, and where")
     term.json_option(status)
+    broker_views.options(kinds)
     run = kinds.add_parser(
         "run", help="run one node in the foreground, without a supervisor"
     )

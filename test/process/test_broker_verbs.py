@@ -67,6 +67,39 @@ def test_it_is_enabled_before_rq_is_up_and_wants_the_password_that_was_set(daemo
     client.close()
 
 
+def test_what_it_holds_is_shown(daemon):
+    assert verb(daemon, "queues").returncode == 6
+    port = free_port()
+    daemon.start()
+    assert verb(daemon, "enable", "--port", str(port)).returncode == 0
+    client = Client(port)
+    job_id = client.ask("ADDJOB", b"odd\xff\xe2\x80\xae", "hello", 0)
+    client.ask("RQ.PUSH", "orders", "one", "two")
+    client.ask("QADD", "events", 60, "x")
+    rows = json.loads(verb(daemon, "queues", "--json").stdout)
+    assert [(row["name"], row["dialect"], row["waits"]) for row in rows] == [
+        ("events", "bananaq", 1),
+        ("odd\\xff\u202e", "disque", 1),
+        ("orders", "redisrq", 2),
+    ]
+    assert "odd\\xff<U+202E>" in verb(daemon, "queues").stdout
+    client.ask("ADDJOB", "mail", "hi there", 0)
+    peeked = json.loads(verb(daemon, "peek", "mail", "--json").stdout)
+    assert [row["body"] for row in peeked] == ["hi there"]
+    shown = json.loads(verb(daemon, "show", job_id, "--json").stdout)
+    assert (shown["state"], shown["body"]) == ("queued", "hello")
+    assert verb(daemon, "show", job_id[:-1]).returncode == 2
+    assert verb(daemon, "pause", "mail", "in").stdout == "mail is paused: in\n"
+    assert client.ask("ADDJOB", "mail", "x", 0).startswith("PAUSED")
+    others = json.loads(verb(daemon, "clients", "--json").stdout)
+    assert [row["last"] for row in others] == ["addjob"]
+    assert client.ask("ACKJOB", job_id) == 1
+    done = verb(daemon, "show", job_id)
+    assert done.returncode == 3
+    assert "it is done, or never was" in done.stderr
+    client.close()
+
+
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [

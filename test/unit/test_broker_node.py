@@ -13,7 +13,7 @@ from rq.broker import groups, jobs, lines, reliable
 from rq.broker.dialects import bananaq, disque_jobs, disque_queues, redisrq
 from rq.broker.dialects.call import Blocked, Call, Refusal
 from rq.broker.node import Node
-from rq.broker.resp import NIL_ARRAY, Status
+from rq.resp import NIL_ARRAY, Status
 
 TABLES = {
     **disque_jobs.TABLE,

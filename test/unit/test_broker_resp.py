@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.broker import resp
-from rq.broker.resp import NIL_ARRAY, Failure, Parser, ProtocolError, Status
+from rq import resp
+from rq.resp import NIL_ARRAY, Failure, Parser, ProtocolError, Status
 
 WORDS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
 

@@ -186,6 +186,8 @@ PAGES = {
     "/timers.json": "viewer",
     "/timers/{timer}": "viewer",
     "/system": "viewer",
+    "/broker": "viewer",
+    "/broker.json": "viewer",
     "/system.json": "viewer",
     "/history": "viewer",
     "/history.json": "viewer",

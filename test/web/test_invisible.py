@@ -56,6 +56,7 @@ PAGES = (
     "/system",
     "/history",
     "/relay",
+    "/broker",
 )
 
 

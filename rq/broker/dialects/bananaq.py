@@ -18,8 +18,8 @@ from rq.broker.dialects.call import (
 )
 from rq.broker.groups import Came, Done, Flushed
 from rq.broker.node import Getting
-from rq.broker.resp import OK, Value
 from rq.broker.waiters import Waiter
+from rq.resp import OK, Value
 
 _SECONDS = 30.0  # that a group has for an event, unless it says others
 _LONGEST = 10.0 * 365 * 86400  # seconds that a number may mean

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rq.broker import ids
 from rq.broker.node import Node
-from rq.broker.resp import Failure, Value
+from rq.resp import Failure, Value
 
 _LARGEST = 2**63
 

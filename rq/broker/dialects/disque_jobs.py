@@ -19,8 +19,8 @@ from rq.broker.dialects.call import (
 )
 from rq.broker.jobs import Job, State
 from rq.broker.node import job_answer
-from rq.broker.resp import NIL_ARRAY, Status, Value
 from rq.broker.waiters import Waiter
+from rq.resp import NIL_ARRAY, Status, Value
 
 TTL = 86_400
 _MOST_RETRY = 300

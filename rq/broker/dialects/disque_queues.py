@@ -12,7 +12,7 @@ from rq.broker import ids
 from rq.broker.dialects.call import SYNTAX, Call, Command, Refusal, Table, whole
 from rq.broker.jobs import Job, Queue, State
 from rq.broker.node import job_answer
-from rq.broker.resp import NIL_ARRAY, Status, Value
+from rq.resp import NIL_ARRAY, Status, Value
 
 _COUNT = 100  # of a scan, unless it says another
 _MOST = 1000  # of a scan that a client asks for in one go

@@ -9,8 +9,8 @@ from rq.broker import reliable
 from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal, Table
 from rq.broker.dialects.call import whole as number_in
 from rq.broker.reliable import Acked, Popped, ReliableQueue
-from rq.broker.resp import Value
 from rq.broker.waiters import Waiter
+from rq.resp import Value
 
 _EMPTY = "EMPTYKEY"
 _USE_POP = (

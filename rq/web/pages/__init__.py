@@ -6,6 +6,7 @@ from rq.access.roles import Role
 from rq.transfers import QUEUE
 from rq.web import livelog
 from rq.web.pages.assets import Assets
+from rq.web.pages.broker import BrokerPage
 from rq.web.pages.bulk import BulkPage
 from rq.web.pages.confirm import Confirm
 from rq.web.pages.deliveries import OwedQuestions
@@ -38,6 +39,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     for name, handler in (
         ("/timers", timers.of_all),
         ("/system", System(site).on_get),
+        ("/broker", BrokerPage(site).on_get),
     ):
         routes.get(name, handler, Role.VIEWER)
         routes.get(f"{name}.json", handler, Role.VIEWER)

@@ -79,8 +79,9 @@ def places(site: Site, principal: Principal | None) -> list[tuple[str, str]]:
     relay = [("/relay", "Relay")] if there else []
     if principal is not None and principal.is_limited:
         return [("/", "Overview"), *relay]
+    broker = [("/broker", "Broker")] if site.root.broker_config.is_file() else []
     rest = [("/history", "History"), ("/timers", "Timers"), ("/system", "System")]
-    return [("/", "Overview"), *relay, *rest]
+    return [("/", "Overview"), *relay, *broker, *rest]
 
 
 def back(req: Request) -> str:
