@@ -42,7 +42,8 @@ def test_a_message_that_cannot_be_read_yet_is_taken_back_at_a_later_look(owner):
         for msg_id in ids
     ]
     waiting = []
-    attempts, backlog = Attempts(), SimpleNamespace(add=waiting.append)
+    attempts = Attempts()
+    backlog = SimpleNamespace(add=waiting.append, exclusion_key=lambda _: None)
     slots = Slots(owner.queue.path / "lease", owner.opened.lease_prefix, 1)
     wakeup = SimpleNamespace(ask=lambda: None)
     ghosts = LeftProcesses(owner.opened, attempts, backlog, slots, wakeup)
@@ -68,7 +69,7 @@ def test_no_message_is_sent_round_again_beside_a_process_that_does_not_end(monke
         owner = SimpleNamespace(
             loop=asyncio.get_running_loop(),
             opened=SimpleNamespace(lease_prefix="q/"),
-            main=SimpleNamespace(grace=0.0),
+            settings=SimpleNamespace(grace=0.0),
         )
         retry.refuse_left("a", await retry.end_last_attempts(owner, ["a"]))
 
