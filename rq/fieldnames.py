@@ -60,7 +60,7 @@ OF_CONFIG = frozenset({"umask", "no_new_privs"})
 DROPPED = frozenset(
     {"status", "state", "path", "_attachments", "_method", "child_pid", "story"}
 )
-FIELDS = SAID_BY_SENDERS | OWN | DROPPED | {"cloned_from"}
+FIELDS = SAID_BY_SENDERS | OWN | DROPPED | {"cloned_from", "parent_result"}
 
 # What steering a message will be called; until RQ knows it, nobody may rely on it.
 RESERVED = frozenset(

@@ -26,6 +26,7 @@ class Verb(StrEnum):
     LATER = "later"
     FORWARD = "forward"
     DUP = "dup"
+    RESULT = "result"
 
 
 SINGLE = b"msg"  # how a line about one message of a batch begins

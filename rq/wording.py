@@ -34,6 +34,7 @@ SHOWN_APART = frozenset(
     }
 )
 _PLAIN = {
+    "result": "result",
     "cause": "cause",
     "exit": "exit status",
     "signal": "signal",

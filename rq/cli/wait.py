@@ -36,6 +36,11 @@ def wait(root: Root, words: list[str]) -> int:
     parser.add_argument(
         "--timeout", metavar="TIME", help="wait no longer than 90 (seconds), 10m or 1h"
     )
+    parser.add_argument(
+        "--result",
+        action="store_true",
+        help="print the result that was said of each, a line each",
+    )
     term.json_option(parser)
     args = parser.parse_args(words)
     timeout = None if args.timeout is None else moments.duration(args.timeout)
@@ -45,12 +50,33 @@ def wait(root: Root, words: list[str]) -> int:
         if args.json:
             term.print_json(
                 [
-                    {"queue": queue, "msg_id": msg_id, "state": state}
+                    {
+                        "queue": queue,
+                        "msg_id": msg_id,
+                        "state": state,
+                        **_result(reader, queue, msg_id),
+                    }
                     for (queue, msg_id), state in ended.items()
                 ]
             )
         tell(reader, ended, quiet=args.json)
+        if args.result and not args.json:
+            _print_results(reader, ended)
     return exit_code(ended)
+
+
+def _print_results(reader: owner.Reader, ended: dict[Target, State | None]) -> None:
+    for queue, msg_id in ended:
+        print(term.plain(_result(reader, queue, msg_id).get("result", "")))
+
+
+def _result(reader: owner.Reader, queue: str, msg_id: str) -> dict[str, str]:
+    """Return the result that was said of a message, if there is one."""
+    try:
+        result = reader.message(queue, msg_id).get("result", {})
+    except RQError:
+        return {}
+    return {"result": result["result"]} if "result" in result else {}
 
 
 def until_ended(

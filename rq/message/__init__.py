@@ -59,6 +59,7 @@ class Message:
     orig_msg_id: str | None = None
     force_remote: bool = False
     cloned_from: str | None = None
+    parent_result: str | None = None  # of the attempt that sent it on
     dup: str | None = None
     dups: tuple[str, ...] = ()
     held: JsonObject | None = None  # by, why, since: it does not start
@@ -123,6 +124,7 @@ _OPTIONAL = (
     "orig_msg_id",
     "force_remote",
     "cloned_from",
+    "parent_result",
     "dup",
     "dups",
     "held",
@@ -212,6 +214,7 @@ _CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
     "orig_msg_id": checks.text,
     "force_remote": lambda fields, name: bool(fields[name]),
     "cloned_from": checks.text,
+    "parent_result": checks.variable,
     "dup": checks.text,
     "dups": checks.texts,
     "held": lambda fields, name: checks.held(fields[name]),

@@ -182,6 +182,17 @@ def unique_key(fields: JsonObject, name: str) -> str | None:
     raise BadMessage(f"{name} is not 1 to {KEY_LIMIT} printable characters")
 
 
+def variable(fields: JsonObject, name: str) -> str | None:
+    """Return a text that an environment variable can hold, RQ_ and its name."""
+    value = fields.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise BadMessage(f"{name} is not text: {value!r:.80}")
+    check_param(name, value)
+    return value
+
+
 def texts(fields: JsonObject, name: str) -> tuple[str, ...]:
     """Return a list of texts."""
     value = fields.get(name) or ()

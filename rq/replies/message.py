@@ -78,6 +78,7 @@ class Result(TypedDict, total=False):
     cpu_us: int
     max_rss: int  # KiB
     outcome: str
+    result: str  # a value that was said, for programs
     tries: int  # that `retry` allows
     batch: str
     lease: LeaseView

@@ -75,6 +75,8 @@ def of_message(
     for param, variable in _PARAMS:
         value = message.params.get(param)
         values[variable] = "" if value is None else param_text(value)
+    if message.parent_result is not None:
+        values["RQ_PARENT_RESULT"] = message.parent_result
     if message.force_remote:
         values["RQ_FORCE_REMOTE"] = "1"
     return values

@@ -22,10 +22,14 @@ class Said:
     dest: str | None = None  # where a copy goes
     unreadable: str | None = None
     by: str | None = None  # who cancelled it
+    result: str | None = None  # a value for programs; the last one counts
     over: Over | None = None  # the limit for which it was ended
 
     def hear(self, report: Report) -> None:
         """Take one report."""
+        if report.verb is Verb.RESULT:
+            self.result = report.text
+            return
         self.text = report.text
         if report.verb not in COMPLETIONS or self.word is not None:
             return

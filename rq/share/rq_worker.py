@@ -43,6 +43,10 @@ class Message:
         """Tell how far it is."""
         _say("run", text)
 
+    def result(self, text: str) -> None:
+        """Say its result, a value for programs; the last one counts."""
+        _say("result", text)
+
     def done(self, text: str = "") -> None:
         _end("done", text)
 

@@ -21,6 +21,7 @@ class Facts(TypedDict, total=False):
 
     cause: str
     outcome: str
+    result: str  # a value that was said, for programs
     tries: int  # that `retry` allows, if it has decided
     text: str
     exit: int | None

@@ -54,6 +54,7 @@ STATUS_FIELDS: dict[str, Callable[[object], bool]] = {
     "cpu_us": _is_number,
     "max_rss": _is_number,
     "outcome": _is_text,
+    "result": _is_text,
     "tries": is_whole,
     "batch": _is_text,
     "pid": _is_number,

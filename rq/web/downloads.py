@@ -176,7 +176,7 @@ def send_file(
     if req.method == "HEAD":
         os.close(fd)
         return
-    resp.stream = _stream(site, fd, start, end)
+    resp.stream = pieces(site, fd, start, end)
 
 
 def parse_range(header: str, size: int) -> tuple[int, int] | None:
@@ -236,7 +236,7 @@ def _not_newer(text: str | None, mtime: float) -> bool:
     return datetime.fromtimestamp(int(mtime), UTC) <= since
 
 
-async def _stream(site: Site, fd: int, start: int, end: int) -> AsyncIterator[bytes]:
+async def pieces(site: Site, fd: int, start: int, end: int) -> AsyncIterator[bytes]:
     """Read a file in pieces, on a thread: a cold disk must not stop all others."""
     try:
         while start < end:

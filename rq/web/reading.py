@@ -10,7 +10,7 @@ from rq import offline
 from rq.config.admin import Admin, admin_status
 from rq.errors import NoSuchMessage, RQError
 from rq.kinds import PASSING
-from rq.replies import MessageRow, MessageView
+from rq.replies import AttemptsView, MessageRow, MessageView
 from rq.spool import counts_at_stop, folders
 from rq.states import State
 from rq.web import views
@@ -63,6 +63,16 @@ def _from_disk(site: Site, name: str, msg_id: str) -> Message:
     left_out = {"queue"} if view["_attachments"] else {"queue", "_attachments"}
     kept = {key: value for key, value in view.items() if key not in left_out}
     return cast(Message, {**kept, SILENT: why_silent(site, name)})
+
+
+async def attempts(site: Site, name: str, msg_id: str) -> AttemptsView:
+    """Return what is kept of the attempts on a message; NoSuchMessage when there is none."""
+    try:
+        return await views.attempts(site.owners, name, msg_id)
+    except RQError as error:
+        if error.kind not in _NOBODY:
+            raise
+        return await site.pools.file(offline.attempts_of, site.root, name, msg_id)
 
 
 async def state(site: Site, name: str, msg_id: str) -> str:

@@ -8,6 +8,7 @@ from typing import cast
 from rq import client
 from rq.errors import RQError
 from rq.replies import (
+    AttemptsView,
     Detail,
     LeasesView,
     MessageRow,
@@ -66,6 +67,12 @@ async def message(owners: Owners, queue: str, msg_id: str) -> MessageView:
     """Return all that is known of a message."""
     request = {"msg_id": msg_id}
     return cast(MessageView, await owners.demand(queue, "get_message", request))
+
+
+async def attempts(owners: Owners, queue: str, msg_id: str) -> AttemptsView:
+    """Return what is kept of the attempts on a message."""
+    request = {"msg_id": msg_id}
+    return cast(AttemptsView, await owners.demand(queue, "get_attempts", request))
 
 
 async def rows(

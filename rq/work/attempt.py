@@ -198,6 +198,7 @@ class Attempt:
             "token": self.token,
             "word": None if said.word is None else str(said.word),
             "text": said.text,
+            "result": said.result,
             "delay": said.delay or None,
             "dest": said.dest,
             "waits_for": said.waits_for,

@@ -103,7 +103,11 @@ def test_each_variable_that_a_script_is_given_has_its_row():
     spark = {"master": "local", "conf": {}}
     base = environment.fixed(CHECKOUT, config, QueueConfig(script="x", spark=spark))
     message = Message(
-        msg_id="20260102.0304.05.006.7", dest="q", due=0, force_remote=True
+        msg_id="20260102.0304.05.006.7",
+        dest="q",
+        due=0,
+        force_remote=True,
+        parent_result="x",
     )
     given = {
         **environment.for_script(base, "/x", ""),

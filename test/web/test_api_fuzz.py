@@ -190,6 +190,8 @@ RECIPES = {
     "sendMessages": of_queue(body=b'{}\n{"due": "x"}\n', media_type=LINES),
     "listMessages": first_of_two,
     "getMessage": about("err"),
+    "listAttempts": about("err"),
+    "getLog": about("err"),
     "runMessage": about("que"),
     "holdMessage": about("que", body={"why": "no"}, media_type=JSON),
     "releaseMessage": about("que"),

@@ -90,6 +90,14 @@ class Attempt:
         return self.said.text or (batch.text if batch else "")
 
     @property
+    def result(self) -> str | None:
+        """The value that was said of its message, for programs; else that of its batch."""
+        batch = self.work.batch_said
+        if self.said.result is not None or batch is None:
+            return self.said.result
+        return batch.result
+
+    @property
     def run_seconds(self) -> float:
         return time.monotonic() - self.work.began
 

@@ -24,7 +24,7 @@ from rq.errors import (
     of_call,
 )
 from rq.layout import Root, folder
-from rq.message import Attachment, JsonObject, Message
+from rq.message import MESSAGE_LIMIT, Attachment, JsonObject, Message, to_keep
 from rq.nesting import Json
 from rq.queues.attempts.outcome import Outcome
 from rq.queues.owner.owner import Owner
@@ -34,9 +34,17 @@ from rq.spool.record import More, OutEntry
 from rq.states import FINAL, Event, Role, State
 
 RELAY = "relay"
+_MORE = 1024  # bytes that the receiver adds to a message
 _NOT_COPIED = ("msg_id", "attempt", "attachments", "dup", "dups", "cloned_from")
 # A dup is a new message: what was asked of the old one in these is not passed on.
-_NOT_DUPED = (*_NOT_COPIED, "force_remote", "count", "due", "dest")
+_NOT_DUPED = (
+    *_NOT_COPIED,
+    "force_remote",
+    "count",
+    "due",
+    "dest",
+    "parent_result",
+)
 
 
 # ---- a copy with its attachments, into this queue
@@ -141,11 +149,22 @@ def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:
     return {k: v for k, v in message.to_json().items() if k not in without}
 
 
+def _tell_result(copy: dict[str, Json], result: str | None) -> None:
+    """Let a copy know the result of its parent, unless it would be too large with it."""
+    if result:
+        known = {**copy, "parent_result": result}
+        if len(to_keep(known)) <= MESSAGE_LIMIT - _MORE:
+            copy.update(known)
+
+
 # ---- dup: a copy into any queue of this root
 
 
-async def dup(owner: Owner, message: Message, request: pipe.Dup) -> str:
-    """Copy a running message to another queue; return the full id of the copy.
+async def dup(
+    owner: Owner, message: Message, request: pipe.Dup, result: str | None = None
+) -> str:
+    """Copy a running message to another queue; return the full id of the copy, which
+    knows the `result` that was said so far.
 
     The texts of its errors are what the script reads.
     """
@@ -154,6 +173,7 @@ async def dup(owner: Owner, message: Message, request: pipe.Dup) -> str:
     copy["dest"] = request.dest
     copy["due"] = owner.spool.clock() + request.delay
     copy["count"] = 0
+    _tell_result(copy, result)
     try:
         return await _send_copy(owner, name, copy, message)
     except (Unreachable, NoSuchQueue):
@@ -223,23 +243,30 @@ async def take_copy_from(owner: Owner, request: JsonObject) -> str:
 # ---- forward: done, and a copy goes on
 
 
-def forwarded(settings: Settings, message: Message, dest: str, now: float) -> OutEntry:
-    """Return the entry of the outbox that hands a message on, attachments included."""
-    return moved(settings, message, dest, now)
+def forwarded(
+    settings: Settings, message: Message, dest: str, now: float, result: str | None
+) -> OutEntry:
+    """Return the entry of the outbox that hands a message on, attachments included, with
+    the `result` that was said of it."""
+    return moved(settings, message.with_(parent_result=result), dest, now)
 
 
 def moved(settings: Settings, message: Message, dest: str, due: float) -> OutEntry:
     """As `forwarded`, of a message that is to run there at `due`."""
     full_id = settings.main.full_id(settings.name, message.msg_id)
     origin = message.orig_msg_id or full_id
-    return owed_copy(message.with_(orig_msg_id=origin), dest, due)
+    first = message.with_(orig_msg_id=origin)
+    return owed_copy(first, dest, due, message.parent_result)
 
 
-def owed_copy(message: Message, dest: str, due: float) -> OutEntry:
+def owed_copy(
+    message: Message, dest: str, due: float, result: str | None = None
+) -> OutEntry:
     """Return the entry of the outbox that copies a message to a queue, attachments
-    included, to run there at `due`."""
+    included, to run there at `due`; it knows the `result` of its parent."""
     copy = _copied(message, _NOT_DUPED)
     copy.update(dest=dest, due=due, count=0)
+    _tell_result(copy, result)
     out: OutEntry = {"dest": RELAY if names.is_remote(dest) else dest, "message": copy}
     files = bool(message.attachments) or names.is_ancestors(message.msg_id)
     return {**out, "files": True} if files else out

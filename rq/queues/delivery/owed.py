@@ -79,7 +79,8 @@ def owes(
     it is handed on."""
     more = spool.owed_by(message, facts, printed)
     if decided.dest:
-        copy = copies.forwarded(settings, message, decided.dest, spool.clock())
+        now, result = spool.clock(), facts.get("result")
+        copy = copies.forwarded(settings, message, decided.dest, now, result)
         more["out"] = [*more.get("out", ()), copy]
     return more
 
@@ -156,6 +157,9 @@ def _moment(seconds: float) -> str:
 def _cut(story: _Story) -> _Story:
     """Return the most important fields of a story that is too long for an environment."""
     text = story["outcome"].get("text", "")
+    outcome: Facts = {**story["outcome"], "text": text[:_TEXT]}
+    if "result" in outcome:
+        outcome["result"] = outcome["result"][:_TEXT]
     return {
         "msg_id": story["msg_id"],
         "id": story["id"],
@@ -164,7 +168,7 @@ def _cut(story: _Story) -> _Story:
         "attempt": story["attempt"],
         "times": story["times"],
         "status": story["status"][:_TEXT],
-        "outcome": {**story["outcome"], "text": text[:_TEXT]},
+        "outcome": outcome,
         "cut": True,
     }
 

@@ -66,11 +66,14 @@ class Ends:
         if message is None:
             return self._where(lease)
         _check_size(message, finish)
-        owes = [self._copy(message, dup) for dup in finish.dups]
+        result = finish.said.result
+        owes = [self._copy(message, dup, result) for dup in finish.dups]
         decided = self._decide(lease, finish, message)
         facts = _facts(lease, decided)
         if finish.run_us is not None:
             facts["run_us"] = finish.run_us
+        if finish.said.result is not None:
+            facts["result"] = finish.said.result
         facts["exit"], facts["signal"] = finish.exit, finish.signal
         facts["cpu_us"], facts["max_rss"] = finish.cpu_us, finish.max_rss
         self._fire(
@@ -119,11 +122,11 @@ class Ends:
         decided = outcome.by_rule(decided, rule, finish.said.word, how, message)
         return owed.check_target(self._owner.root, decided)
 
-    def _copy(self, message: Message, dup: said.Dup) -> OutEntry:
+    def _copy(self, message: Message, dup: said.Dup, result: str | None) -> OutEntry:
         owner = self._owner
         copies.target(owner.root, dup.dest)
         due = owner.spool.clock() + dup.delay
-        return copies.owed_copy(message, dup.dest, due)
+        return copies.owed_copy(message, dup.dest, due, result)
 
     def release(self, lease: Lease, why: str) -> State:
         """Give a message back that its holder does not want; uncounted, some times."""

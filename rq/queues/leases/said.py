@@ -24,6 +24,7 @@ _ARGUMENTS = ("word", "delay", "dest", "waits_for", "dups", "files", "exit", "si
               "unreadable", "over")  # fmt: skip
 MOST_SECONDS = 9_999_999_999.0  # of a delay, as in the pipe
 MOST_DUPS = 100
+MOST_RESULT = LINE_LIMIT - len("result ")  # bytes
 _PRINTED = 200  # characters
 _MOST_NUMBER = 2**53
 MOST_WHY = 1000  # characters
@@ -127,6 +128,7 @@ def _said(request: JsonObject) -> Said:
     if word not in (*_WORDS, None):
         raise BadInput(f"word is {word!r:.60}; say one of {', '.join(_WORDS)}")
     said = Said(text=text_of(request.get("text")))
+    said.result = _result(request.get("result"))
     said.word = None if word is None else Verb(str(word))
     said.delay = arguments.seconds(request, "delay", 0.0, 0.0, MOST_SECONDS)
     said.unreadable = text_of(request.get("unreadable")) or None
@@ -148,6 +150,18 @@ def _over(request: JsonObject) -> Over | None:
         raise BadInput(f"over is {over!r:.60}; say one of {', '.join(limits.OVER)}")
     text = text_of(request.get("over_text"))
     return Over(Cause(str(over)), text or f"killed: over its {over}")
+
+
+def _result(value: Json) -> str | None:
+    """Return a value for programs, as the pipe would take it."""
+    if value is None:
+        return None
+    if isinstance(value, str) and len(value.encode(errors="replace")) > MOST_RESULT:
+        raise TooLarge(
+            f"result has {len(value.encode(errors='replace'))} bytes, at most "
+            f"{MOST_RESULT} can be taken; hand larger ones in as a file"
+        )
+    return text_of(value)
 
 
 def _dest(value: Json) -> str:

@@ -134,6 +134,8 @@ def _facts(attempt: Attempt, decided: Outcome) -> Facts:
         facts["log"] = part
     if attempt.claim.worker is not None:
         facts["worker"] = attempt.slot.number
+    if (result := attempt.result) is not None:
+        facts["result"] = result
     if decided.tries is not None:
         facts["tries"] = decided.tries
     return facts if batch_id is None else {**facts, "batch": batch_id}

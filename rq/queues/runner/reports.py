@@ -26,7 +26,7 @@ class Reports:
         spool: Spool,
         loop: asyncio.AbstractEventLoop,
         tasks: Tasks,
-        dup: Callable[[Message, pipe.Dup], Awaitable[str]],
+        dup: Callable[[Message, pipe.Dup, str | None], Awaitable[str]],
         on_answered: Callable[[Attempt], None],
     ) -> None:
         """`dup` copies a running message, and returns the full id of the copy;
@@ -77,12 +77,14 @@ class Reports:
         attempt.questions += 1
         if attempt.questions >= QUESTIONS:
             attempt.script.pause()
-        self._tasks.spawn(self._answer_dup(attempt, question))
+        self._tasks.spawn(self._answer_dup(attempt, question, attempt.result))
 
-    async def _answer_dup(self, attempt: Attempt, question: pipe.Dup) -> None:
+    async def _answer_dup(
+        self, attempt: Attempt, question: pipe.Dup, result: str | None
+    ) -> None:
         try:
             self._spool.settle(attempt.msg_id)  # others read its folder
-            full_id = await self._copy(attempt.message, question)
+            full_id = await self._copy(attempt.message, question, result)
             attempt.script.tell(pipe.dup_reply(True, full_id))
         except (RQError, OSError) as error:
             attempt.script.tell(pipe.dup_reply(False, str(error)))

@@ -116,6 +116,7 @@ class Finish:
 
     word: Annotated[Words | None, "null: the exit status decides"] = None
     text: Annotated[str, "for people"] = ""
+    result: Annotated[str | None, "a value for programs, of at most 64 KiB"] = None
     delay: Annotated[
         float | None, Limits(least=0, most=_LONGEST_DELAY), "of resend and later"
     ] = None

@@ -11,6 +11,7 @@ from falcon.asgi import Request
 from rq.access.roles import Role
 from rq.web.api import (
     actions,
+    attempts,
     bulk,
     bulks,
     lease_bytes,
@@ -53,6 +54,7 @@ ROWS: tuple[Operation, ...] = (
     ),
     *queues.ROWS,
     *messages.ROWS,
+    *attempts.ROWS,
     *bulk.ROWS,
     *actions.ROWS,
     *bulks.ROWS,
