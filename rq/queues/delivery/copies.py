@@ -152,9 +152,9 @@ def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:
 def _tell_result(copy: dict[str, Json], result: str | None) -> None:
     """Let a copy know the result of its parent, unless it would be too large with it."""
     if result:
-        known = {**copy, "parent_result": result}
-        if len(to_keep(known)) <= MESSAGE_LIMIT - _MORE:
-            copy.update(known)
+        whole = {**copy, "parent_result": result}
+        if len(to_keep(whole)) <= MESSAGE_LIMIT - _MORE:
+            copy.update(whole)
 
 
 # ---- dup: a copy into any queue of this root

@@ -14,12 +14,13 @@ import falcon
 from falcon.asgi import Request, Response
 
 from rq import names, visible
+from rq.errors import NoSuchMessage
 from rq.layout import ATTACH, JOB, STDIO_LOG
-from rq.spool import folders
+from rq.spool import attempts_kept, folders
 from rq.spool.folders import File
-from rq.web import livelog, logevents, logwatch
+from rq.web import livelog, logevents, logwatch, reading
 from rq.web.pages import page
-from rq.web.pages.message import facts_of, view_of
+from rq.web.pages.message import attempts_of, facts_of, view_of
 
 if TYPE_CHECKING:
     from rq.web.site import Site
@@ -42,6 +43,9 @@ class LogPages:
         if page.wants_json(req):
             await self.twin(req, resp, name, msg_id)
             return
+        if number := _whole(req, "attempt", 0):
+            await self._attempt(req, resp, name, msg_id, number)
+            return
         await self._show(req, resp, name, msg_id, "log.html")
 
     async def _show(
@@ -60,8 +64,39 @@ class LogPages:
             "size": size,
             "tail": await self._site.pools.file(plain_text, file, start),
             "find": req.get_param("find", default="")[:200],
+            "attempts": await attempts_of(self._site, name, message),
         }
         await page.show(req, resp, self._site, template, values)
+
+    async def _attempt(
+        self, req: Request, resp: Response, name: str, msg_id: str, number: int
+    ) -> None:
+        """Show what one attempt has printed."""
+        message = await facts_of(self._site, name, msg_id)
+        rows = (await reading.attempts(self._site, name, names.msg_id(msg_id)))[
+            "attempts"
+        ]
+        part = attempts_kept.part_of(rows, number)
+        if part is None:
+            raise NoSuchMessage(attempts_kept.why_none(rows, number))
+        file = self._file(name, msg_id, JOB, part.file)
+        end = _size(file) if part.end is None else part.end
+        start = max(part.begin, end - FIRST)
+        tail = await self._site.pools.file(plain_text, file, start, end)
+        api = f"/api/v1/queues/{name}/messages/{message['msg_id']}"
+        values = {
+            "facts": {"file": part.file, "size": end - part.begin},
+            "queue_name": name,
+            "msg_id": msg_id,
+            "file": f"attempt {number}",
+            "size": end - part.begin,
+            "start": start - part.begin,
+            "raw": self._site.url(f"{api}/log?attempt={number}"),
+            "tail": tail,
+            "attempts": {"attempts": rows, "left_out": 0},
+            "number": number,
+        }
+        await page.show(req, resp, self._site, "tail.html", values)
 
     async def twin(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         """Answer where the log is and how large; with `find`, where a text is in it."""
@@ -181,10 +216,11 @@ def _size(file: File | None) -> int:
         return 0 if fd is None else os.fstat(fd).st_size
 
 
-def plain_text(file: File | None, start: int) -> str:
+def plain_text(file: File | None, start: int, end: int | None = None) -> str:
     """Return a piece of a log for browsers without scripts: no escapes, no colours."""
     with _opened(file) as fd:
-        data = b"" if fd is None else os.pread(fd, FIRST, start)
+        most = FIRST if end is None else min(FIRST, max(0, end - start))
+        data = b"" if fd is None else os.pread(fd, most, start)
     return visible.uncoloured(data.decode("utf-8", "replace"))
 
 

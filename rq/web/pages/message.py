@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from falcon.asgi import Request, Response
 
 from rq import names, wording
 from rq.causes import Cause
-from rq.errors import NoSuchMessage
+from rq.errors import NoSuchMessage, RQError
 from rq.message import PARAMS
+from rq.replies import AttemptsView
 from rq.web import progress, reading
 from rq.web.pages import page
 from rq.web.pages.queue import check_queue
@@ -65,8 +67,18 @@ class MessagePage:
             "message": message,
             "queue_name": name,
             "view": view_of(message),
+            "attempts": await attempts_of(self._site, name, message),
         }
         await page.show(req, resp, self._site, "message.html", values)
+
+
+async def attempts_of(site: Site, name: str, message: Message) -> AttemptsView:
+    """Return what is kept of the attempts on a message that was tried before; nothing of
+    one that has gone meanwhile."""
+    if int(message.get("attempt") or 0) > 1:
+        with contextlib.suppress(RQError):
+            return await reading.attempts(site, name, message["msg_id"])
+    return {"attempts": [], "left_out": 0}
 
 
 async def facts_of(site: Site, name: str, msg_id: str) -> Message:

@@ -238,7 +238,7 @@ def _holds(row: ListedRow, wanted: str) -> bool:
 def listed(queue: QueueRow, tab: str, row: MessageRow, now: float) -> ListedRow:
     """Return a message's row with what a reader needs beside the owner's facts."""
     text = str(row["status"]).partition(" - ")[2]
-    text = wording.in_list(tab, text)
+    text = row.get("next_attempt") or wording.in_list(tab, text)
     created = names.created(row["msg_id"])
     more = {
         "tab": tab,
