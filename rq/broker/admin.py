@@ -11,11 +11,12 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from rq import __version__, passwords
+from rq import __version__
 from rq.broker import queue_list
 from rq.broker.connection import Connection
 from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
-from rq.resp import OK, Status, Value
+from rq.errors import TooOften
+from rq.resp import OK, Failure, Status, Value
 
 if TYPE_CHECKING:
     from rq.broker.server import Server
@@ -47,19 +48,41 @@ def is_own(uid: int | None) -> bool:
 # ---- who comes in
 
 
-def auth(server: Server, connection: Connection, args: Args) -> Value:
+def auth(server: Server, connection: Connection, args: Args) -> Value | Blocked:
     """Give the password."""
     if len(args) > 2:
         raise Refusal(SYNTAX)
     if not server.settings.password:
         raise Refusal("ERR Client sent AUTH, but no password is set")
-    if not passwords.fits(args[-1].decode(errors="replace"), server.settings.password):
-        raise Refusal("ERR invalid password")
-    connection.may_come_in = connection.is_trusted = True
-    return OK
+    wrong = Failure("ERR invalid password")
+    return _let_in(server, connection, args[-1], lambda right: OK if right else wrong)
 
 
-def hello(server: Server, connection: Connection, args: Args) -> Value:
+def _let_in(
+    server: Server,
+    connection: Connection,
+    password: bytes,
+    answer: Callable[[bool], Value],
+) -> Value | Blocked:
+    """Let a client in if it knows the password, and give it the answer to that."""
+
+    def decided(is_right: bool) -> Value:
+        if is_right:
+            connection.may_come_in = connection.is_trusted = True
+        return answer(is_right)
+
+    def later(is_right: bool) -> None:
+        connection.answer_waiting(decided(is_right))
+
+    now = server.store.clock.now()
+    try:
+        is_right = server.door.knock(password, connection.address, now, later)
+    except TooOften as error:
+        raise Refusal(f"ERR {error}") from None
+    return Blocked() if is_right is None else decided(is_right)
+
+
+def hello(server: Server, connection: Connection, args: Args) -> Value | Blocked:
     """Without arguments Disque's: which nodes there are; else the handshake of Redis."""
     if not args:
         if not connection.may_come_in:
@@ -68,7 +91,20 @@ def hello(server: Server, connection: Connection, args: Args) -> Value:
     version = whole(args[0])
     if version not in (2, 3):
         raise Refusal("NOPROTO unsupported protocol version")
-    _handshake(server, connection, args[1:])
+    name, password = _handshake(args[1:])
+
+    def greeting() -> Value:
+        connection.name = connection.name if name is None else name
+        connection.version = version
+        return _greeting(connection)
+
+    if password is not None and server.settings.password:
+        wrong = Failure(_WRONG)
+        return _let_in(
+            server, connection, password, lambda right: greeting() if right else wrong
+        )
+    if password is not None:
+        raise Refusal(_WRONG)
     if not connection.may_come_in:
         raise Refusal(
             "NOAUTH HELLO must be called with the client already authenticated, "
@@ -76,11 +112,14 @@ def hello(server: Server, connection: Connection, args: Args) -> Value:
             "authenticate the client and select the RESP protocol version at the same "
             "time"
         )
-    connection.version = version
+    return greeting()
+
+
+def _greeting(connection: Connection) -> Value:
     return {
         "server": "rq",
         "version": __version__,
-        "proto": version,
+        "proto": connection.version,
         "id": connection.number,
         "mode": "standalone",
         "role": "master",
@@ -88,20 +127,21 @@ def hello(server: Server, connection: Connection, args: Args) -> Value:
     }
 
 
-def _handshake(server: Server, connection: Connection, words: Args) -> None:
+def _handshake(words: Args) -> tuple[str | None, bytes | None]:
+    """Return the name and the password that HELLO gives."""
+    name: str | None = None
+    password: bytes | None = None
     while words:
         option = words.pop(0).upper()
         if option == b"AUTH" and len(words) >= 2:
-            try:
-                auth(server, connection, [words.pop(0), words.pop(0)])
-            except Refusal:
-                raise Refusal(_WRONG) from None
+            _, password = words.pop(0), words.pop(0)
         elif option == b"SETNAME" and words:
-            connection.name = _name(words.pop(0))
+            name = _name(words.pop(0))
         else:
             raise Refusal(
                 f"ERR Syntax error in HELLO option '{option.decode('latin-1')}'"
             )
+    return name, password
 
 
 def _nodes(server: Server, connection: Connection) -> Value:

@@ -87,7 +87,7 @@ async def _serve(
     with ThreadPoolExecutor(2, "broker") as threads:
         node = Node(node_id(place), SystemRandom())
         store = open_store(place, node, threads)
-        server = Server(node, store, chosen, loop)
+        server = Server(node, store, chosen, loop, threads)
         try:
             for sock in sockets:
                 server.listen(sock)

@@ -11,12 +11,14 @@ import logging
 import socket
 import time
 from collections.abc import Mapping
+from concurrent.futures import Executor
 
 from rq.access import kernel
 from rq.broker import admin
 from rq.broker.connection import Connection
 from rq.broker.dialects import bananaq, disque_jobs, disque_queues, redisrq
 from rq.broker.dialects.call import Blocked, Call, Command, Refusal
+from rq.broker.door import Door
 from rq.broker.node import Node
 from rq.broker.store import Store
 from rq.config.broker import BrokerConfig
@@ -49,10 +51,12 @@ class Server:
         store: Store,
         settings: BrokerConfig,
         loop: asyncio.AbstractEventLoop,
+        threads: Executor,
     ) -> None:
         self.node = node
         self.store = store
         self.settings = settings
+        self.door = Door(settings.password, threads)
         self.connections: dict[int, Connection] = {}
         self.commands = 0  # since the start
         self.began = time.time()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from harness.broker import Client
+from harness.broker import Client, command
 from harness.cli import rq
 from harness.ports import free_port
 from harness.waiting import wait_until
@@ -16,6 +16,14 @@ pytestmark = pytest.mark.process
 
 def verb(daemon, *words, **options):
     return rq("broker", *words, root=daemon.root.path, **options)
+
+
+def killed_and_back(daemon, port):
+    """Kill the broker; return a client when the supervisor has started it again."""
+    pid = daemon.kill("broker")
+    wait_until(lambda: daemon.child("broker")["pid"] != pid)
+    daemon.until_up("broker")
+    return wait_until(lambda: Client(port))
 
 
 def test_it_is_enabled_used_killed_and_disabled(daemon):
@@ -28,10 +36,7 @@ def test_it_is_enabled_used_killed_and_disabled(daemon):
     client = Client(port)
     job_id = client.ask("ADDJOB", "mail", "hello", 0).encode()
     client.close()
-    pid = daemon.kill("broker")
-    wait_until(lambda: daemon.child("broker")["pid"] != pid)
-    daemon.until_up("broker")
-    client = wait_until(lambda: Client(port))
+    client = killed_and_back(daemon, port)
     assert client.ask("GETJOB", "FROM", "mail") == [[b"mail", job_id, b"hello"]]
     client.close()
     told = json.loads(verb(daemon, "status", "--json").stdout)
@@ -62,7 +67,18 @@ def test_it_is_enabled_before_rq_is_up_and_wants_the_password_that_was_set(daemo
     assert client.ask("PING").startswith("NOAUTH")
     assert client.ask("AUTH", "wrong") == "ERR invalid password"
     assert client.ask("HELLO", 3, "AUTH", "default", "x").startswith("WRONGPASS")
-    assert client.ask("AUTH", secret) == "OK"
+    for _ in range(20):
+        refused = client.ask("AUTH", "x")
+    assert refused.startswith("ERR Too many wrong logins")
+    assert client.ask("AUTH", secret).startswith("ERR Too many wrong logins")
+    assert verb(daemon, "queues").returncode == 0
+    client.close()
+    client = killed_and_back(daemon, port)
+    client.socket.sendall(command("AUTH", secret) + command("PING", "in"))
+    assert (client.answer(), client.answer()) == ("OK", b"in")
+    other = Client(port)
+    assert other.ask("HELLO", 3, "AUTH", "default", secret)[b"proto"] == 3
+    other.close()
     assert client.ask("PING") == "PONG"
     client.close()
 
