@@ -194,6 +194,58 @@ def too_late(
 # ---- what is said
 
 
+_SIZES = frozenset({"memory", "log_bytes"})
+_LABELS = {
+    "cpu_seconds": "processor time",
+    "open_files": "open files",
+    "log_bytes": "log",
+}
+
+
+def in_words(given: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return limits for people; a deadline is a time, or seconds after `due`.
+
+    >>> in_words({"memory": 536870912, "timeout": 600, "open_files": 64})
+    [('timeout', '10 min'), ('memory', '512 MiB'), ('open files', '64')]
+    """
+    return [
+        (_LABELS.get(name, name), _in_words(name, value))
+        for name in (*NAMES, "deadline")
+        if isinstance(value := given.get(name), int | float)
+    ]
+
+
+def of_view(message: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return the limits that a message shows, for people; while it may run, also those of
+    its queue."""
+    both = message.get("_limits")
+    return in_words({**message, **both} if isinstance(both, Mapping) else message)
+
+
+def _in_words(name: str, value: float) -> str:
+    if name in _SIZES:
+        return _size(value)
+    if name in ("open_files", "processes"):
+        return str(value)
+    if name == "deadline" and value > LONGEST:
+        return f"{wording.moment(value)} UTC"
+    after = " after it is due" if name == "deadline" else ""
+    return f"{wording.duration(value)}{after}"
+
+
+def _size(size_bytes: float) -> str:
+    return wording.size(size_bytes).replace(".0 ", " ")
+
+
+def from_words(pair: str) -> tuple[str, str]:
+    """Return the name and the value of `timeout=10m`; ValueError when it is no limit."""
+    name, equals, value = pair.partition("=")
+    if not equals or name not in (*CHECKS, "deadline"):
+        names = ", ".join((*CHECKS, "deadline"))
+        raise ValueError(f"{pair!r:.60}: say NAME=VALUE, where NAME is one of {names}")
+    return name, value
+
+
 def killed(ran: float, why: str) -> str:
     return f"killed after {wording.duration(ran)}: {why}"
 
@@ -227,7 +279,7 @@ def over_resources(limits: Limits, used: Used) -> Over | None:
     if used.exit == 0:
         return None
     if limits.memory is not None and _was_short(limits.memory, used):
-        allowed = wording.size(limits.memory).replace(".0 ", " ")
+        allowed = _size(limits.memory)
         return Over(Cause.MEMORY, killed(used.ran, f"over its {allowed}"))
     if limits.cpu_seconds is not None and _was_busy(limits.cpu_seconds, used):
         allowed = wording.duration(limits.cpu_seconds)

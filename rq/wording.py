@@ -25,6 +25,7 @@ SHOWN_APART = frozenset(
         "result",
         "story",
         "_attachments",
+        "_limits",
         "attachments",
         "due",
         "count",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rq import command, config, elsewhere, names
+from rq import command, config, elsewhere, limits, names
 from rq.access import gate
 from rq.cli import OK, place, term
 from rq.command import Command
@@ -42,7 +42,10 @@ command there; without a command each runs a script of its own:
   rq queue new thumbs --pull -- convert {param1} -resize 200x200 -- {param2}
   rq queue new crawl --pull
 """
-_USAGE = "rq queue new NAME [--pull] [--append] [--workers N] [-- COMMAND [ARG …]]"
+_USAGE = (
+    "rq queue new NAME [--pull] [--append] [--workers N] [--limit NAME=VALUE …] "
+    "[-- COMMAND [ARG …]]"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +58,16 @@ class NewQueue:
     workers: int  # messages at the same time here
     env_vars: Mapping[str, str] = field(default_factory=dict)
     tells: Mapping[str, object] = field(default_factory=dict)  # settings of notices
+    limits: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, object]:
         """Return what its config.json says."""
         if self.runs is None:
-            return {"pull": {}}
+            return {"pull": {}, **self.limits}
         shared = {"pull": {"share_script": True}} if self.pull else {}
         env = {"env_vars": dict(self.env_vars)} if self.env_vars else {}
         limits = {"num_workers": self.workers, "success": settings.EXIT}
-        return {**limits, **env, **shared, **self.tells}
+        return {**limits, **env, **shared, **self.tells, **self.limits}
 
 
 def options(kinds: term.Verbs) -> None:
@@ -92,6 +96,13 @@ def options(kinds: term.Verbs) -> None:
         metavar="N",
         help="how many messages run at the same time here (1; with --pull none)",
     )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of its scripts: timeout=10m, memory='512 MiB', heartbeat=60, log_bytes=…",
+    )
 
 
 def make(root: Root, parser: argparse.ArgumentParser, words: list[str]) -> int:
@@ -116,13 +127,14 @@ def make(root: Root, parser: argparse.ArgumentParser, words: list[str]) -> int:
 def _wanted(root: Root, args: argparse.Namespace, words: list[str] | None) -> NewQueue:
     """Return the queue that is asked for; BadInput says why it cannot be meant."""
     name = names.queue_name(args.name)
+    bounds = _limits(args.limit)
     if words is None and args.pull:
         if args.append or args.workers:
             raise BadInput(
                 "--append and --workers are about a command, and there is none: put it "
                 f"at the end, rq queue new {name} --pull -- COMMAND [ARG …]"
             )
-        return NewQueue(name=name, runs=None, pull=True, workers=0)
+        return NewQueue(name=name, runs=None, pull=True, workers=0, limits=bounds)
     given = Command(tuple(words or ()), args.append)
     command.check(given)
     workers = args.workers or (0 if args.pull else 1)
@@ -133,7 +145,16 @@ def _wanted(root: Root, args: argparse.Namespace, words: list[str] | None) -> Ne
             f"{given.words[0]} is a path from here, and the workers are elsewhere: say "
             "the program's name, or its full path on their machines"
         )
-    return NewQueue(name=name, runs=given, pull=args.pull, workers=workers)
+    return NewQueue(
+        name=name, runs=given, pull=args.pull, workers=workers, limits=bounds
+    )
+
+
+def _limits(pairs: list[str]) -> dict[str, str]:
+    try:
+        return dict(limits.from_words(pair) for pair in pairs)
+    except ValueError as error:
+        raise BadInput(f"--limit {error}") from None
 
 
 def _resolved(root: Root, given: Command) -> Command:

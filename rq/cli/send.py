@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from rq import client, moments, names
+from rq import client, limits, moments, names
 from rq.cli import ancestor, owner, place, term
 from rq.cli.named_files import FRESH, Files
 from rq.errors import BadInput, NotUnique, RQError
@@ -88,11 +88,20 @@ def _fields(args: argparse.Namespace) -> dict[str, Json]:
     given: dict[str, Json] = {
         **{name: getattr(args, name) for name in _GIVEN},
         **dict(_param(pair) for pair in args.p),
+        **dict(_limit(pair) for pair in args.limit),
         "due": None if args.due is None else moments.due(args.due, time.time()),
         "post_run_webhook": args.webhook,
     }
     present = {name: value for name, value in given.items() if value is not None}
     return {"dest": args.queue, **present}
+
+
+def _limit(pair: str) -> tuple[str, Json]:
+    try:
+        name, value = limits.from_words(pair)
+    except ValueError as error:
+        raise BadInput(f"--limit {error}") from None
+    return name, moments.due(value, time.time()) if name == "deadline" else value
 
 
 def _param(pair: str) -> tuple[str, str]:
@@ -180,6 +189,13 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="0 to 9: of the messages that are due 9 starts first (0)",
+    )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of its script: timeout=10m, memory='512 MiB', deadline=+1h …",
     )
     parser.add_argument(
         "--webhook",

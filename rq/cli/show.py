@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from rq import wording
+from rq import limits, wording
 from rq.cli import ids, output, owner, place, term
+from rq.fieldnames import LIMITS
 from rq.layout import Root
 from rq.message import PARAMS
 from rq.replies import AttachmentView, AttemptRow, AttemptsView, MessageView
 
-_SHOWN_APART = wording.SHOWN_APART | {"queue", "removed_at", *PARAMS}
+_SHOWN_APART = wording.SHOWN_APART | {"queue", "removed_at", *PARAMS} | LIMITS
 
 
 def show(root: Root, words: list[str]) -> int:
@@ -94,6 +95,7 @@ def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
     if again := message.get("next_attempt"):
         yield "next", again["text"]
     yield "retries", f"{message.get('count', 0)} of {message.get('max_count', 0)}"
+    yield from limits.of_view(message)
     for name, value in fields.items():
         if name not in _SHOWN_APART:
             yield name, value

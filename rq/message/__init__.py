@@ -33,6 +33,7 @@ SAID_BY_RQ = frozenset(
         "acknowledged",
         "_txn",
         "_attachments",
+        "_limits",
         "removed_at",
         "_restored",
         "_silent",

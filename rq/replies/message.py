@@ -138,5 +138,6 @@ class MessageView(TypedDict, total=False):
     next_attempt: NextAttempt
     acknowledged: bool
     _attachments: Mapping[str, AttachmentView]
+    _limits: Mapping[str, float]  # of its next attempt, or of the one that runs
     _txn: str  # the open transaction that it belongs to
     _restored: str  # why its queue waits for a person

@@ -95,6 +95,7 @@ class Detail(TypedDict):
     stalled_by: str | None
     num_workers: int
     slots_used: int
+    limits: Mapping[str, float]  # of its attempts
     running: Sequence[Running]
     held: Sequence[Held]
     gathering: int

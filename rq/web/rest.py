@@ -49,7 +49,8 @@ _NOW = {
     "up": "is taken up",
 }
 _ADMIN = tuple(_NOW)
-_NEW_QUEUE = ("name", "script", "num_workers", "exec_prefix")
+_LIMITS = ("timeout", "heartbeat", "memory", "log_bytes")
+_NEW_QUEUE = ("name", "script", "num_workers", "exec_prefix", *_LIMITS)
 _MOST_LISTED = 10_000
 _PARAM_LISTS = ("coalesce_params", "blocking_params")
 

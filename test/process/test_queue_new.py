@@ -257,3 +257,12 @@ def test_help_says_how(daemon):
     )
     assert done.returncode == 0
     assert "{param1} to {param4} become the message's parameters" in done.stdout
+
+
+def test_limits_are_settings_of_the_new_queue(daemon):
+    words = ["--limit", "timeout=10m", "--limit", "memory=512 MiB"]
+    new(daemon, "limited", *words, "--", daemon.tell)
+    config = json.loads((daemon.root.path / "commands/limited/config.json").read_text())
+    assert (config["timeout"], config["memory"]) == ("10m", "512 MiB")
+    assert "limit" in refused(daemon, "other", "--limit", "speed=9", "--", daemon.tell)
+    assert "timeout" in refused(daemon, "x", "--limit", "timeout=0", "--", daemon.tell)

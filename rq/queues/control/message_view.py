@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import cast
 
-from rq import names, next_attempt
+from rq import limits, names, next_attempt
 from rq.causes import story
 from rq.errors import BadMessage
 from rq.layout import folder
@@ -29,7 +29,7 @@ from rq.replies import (
     StoryView,
 )
 from rq.spool import attempts_kept
-from rq.states import State
+from rq.states import LIVE, State
 from rq.wording import duration
 
 LEASED = "leased"  # the phase of an attempt elsewhere
@@ -96,6 +96,8 @@ def message(owner: Owner, msg_id: str) -> MessageView:
         view["_attachments"] = _attachments(owner, content, view["path"])
     if state is State.QUE and (again := _next_attempt(view)) is not None:
         view["next_attempt"] = again
+    if state in LIVE and (bounds := _limits(owner, content)):
+        view["_limits"] = bounds
     view["story"] = _story(owner, msg_id, state, view)
     kept = owner.config.retention
     removed_at = retention.removed_at(kept, owner.spool, msg_id, state)
@@ -119,6 +121,12 @@ def attempts(owner: Owner, msg_id: str) -> AttemptsView:
     running = _result(owner, msg_id, attempt) if at_work else None
     path = spool.place(msg_id) or folder(state, msg_id)
     return attempts_kept.listed(path, spool.dir_fd, running)
+
+
+def _limits(owner: Owner, message: Message) -> dict[str, float]:
+    """Return what limits an attempt on a message; nothing where only `grace` is said."""
+    held = limits.of(owner.settings.limits, message.limits)
+    return held.given() if held.is_any else {}
 
 
 def _sent_fields(message: Message) -> JsonObject:

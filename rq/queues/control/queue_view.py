@@ -62,6 +62,7 @@ def detail(owner: Owner, stall: Stall, checkpoint_seq: int) -> Detail:
         "stalled_by": None if stalled is None else stalled[0],
         "num_workers": owner.config.num_workers,
         "slots_used": owner.config.num_workers - owner.slots_free,
+        "limits": _limits(owner),
         "running": _all_running(owner),
         "held": _held(owner),
         "gathering": len(owner.backlog.gathering),
@@ -89,6 +90,13 @@ def elsewhere(owner: Owner) -> Elsewhere | None:
     if pull is None and not len(owner.leases):
         return None
     return owner.remote_workers.facts(0 if pull is None else pull["max"])
+
+
+def _limits(owner: Owner) -> dict[str, float]:
+    """Return what limits the attempts of a queue; nothing where only `grace` is said."""
+    base, deadline = owner.settings.limits, owner.config.deadline
+    given = base.given() if base.is_any else {}
+    return given if deadline is None else {**given, "deadline": deadline}
 
 
 def _held(owner: Owner) -> list[Held]:

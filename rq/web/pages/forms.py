@@ -52,6 +52,10 @@ _NOTHING: Mapping[str, object] = {
     "num_workers": "",
     "exec_prefix": "",
     "pull": "",
+    "timeout": "",
+    "heartbeat": "",
+    "memory": "",
+    "log_bytes": "",
     "coalesce_params": [],
     "blocking_params": [],
 }

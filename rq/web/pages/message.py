@@ -14,6 +14,7 @@ from falcon.asgi import Request, Response
 from rq import names, wording
 from rq.causes import Cause
 from rq.errors import NoSuchMessage, RQError
+from rq.fieldnames import LIMITS
 from rq.message import PARAMS
 from rq.replies import AttemptsView
 from rq.web import progress, reading
@@ -43,6 +44,7 @@ _SHOWN_APART = wording.SHOWN_APART | {
     "acknowledged",
     "removed_at",
     *_HELD,
+    *LIMITS,
     *PARAMS,
 }
 

@@ -12,7 +12,7 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rq import __version__, visible
+from rq import __version__, limits, visible
 from rq.config.settings import RootConfig
 from rq.web import progress
 from rq.web.pages import plots, sparklines
@@ -50,6 +50,8 @@ def environment(site: Addresses) -> Environment:
     templates.filters.update(
         duration=duration,
         span=span,
+        limits=limits.in_words,
+        limits_of_view=limits.of_view,
         took=plots.took,
         moment=moment,
         iso=iso,
