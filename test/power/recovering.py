@@ -16,7 +16,7 @@ from power.tale import ANY, NOWHERE, Seen, in_small, read_may
 from rq.errors import RQError
 from rq.layout import ATTACH, folder
 from rq.proc import lease_holders
-from rq.spool import check, folders
+from rq.spool import attempts_kept, check, folders
 from rq.states import COUNTED, State
 
 BACK = 2_000_000_000.0  # when power is back: whatever was claimed has been due
@@ -154,6 +154,7 @@ def _recover(owner: Owner) -> Recovered:
         _same(found, look(owner, found), "a second recovery")
         owner.apply()
         _check(owner, found)
+        _check_attempts(owner, found)
         _same(found, look(owner, found), "settling")
         owner.stop()
         _check_stopped(owner, found)
@@ -167,6 +168,21 @@ def _recover(owner: Owner) -> Recovered:
         with contextlib.suppress(OSError):
             owner.crash()
     return found
+
+
+def _check_attempts(owner: Owner, found: Recovered) -> None:
+    """How each retry of a waiting message came about is kept, whole."""
+    for msg_id in folders.list_state(owner.queue, State.QUE):
+        path = f"{folder(State.QUE, msg_id)}"
+        message = owner.spool.read(msg_id)
+        kept = attempts_kept.listed(path, owner.spool.dir_fd)["attempts"]
+        if len(kept) < min(message.count, message.attempt):
+            found.troubles.append(
+                f"{msg_id}: {message.count} retries, {len(kept)} attempts are kept"
+            )
+        for name in folders.names_in(owner.queue, f"{path}/attempts"):
+            if folders.read_json(f"{path}/attempts/{name}", owner.spool.dir_fd) is None:
+                found.troubles.append(f"{msg_id}: {name} is not whole")
 
 
 def _same(found: Recovered, again: dict[str, Seen], by: str) -> None:
