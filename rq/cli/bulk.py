@@ -39,6 +39,7 @@ WORDS = {
     "ack": Words("Mark {} as seen?", "marked as seen"),
     "unack": Words("Mark {} as not seen?", "no longer marked as seen"),
     "due": Words("Let {} run at that time?", "given another time"),
+    "priority": Words("Give {} that priority?", "given another priority"),
     "move": Words("Move {} to the other queue?", "moved"),
 }
 

@@ -1,4 +1,4 @@
-"""Verbs that say where and when messages go on: move, due, unack."""
+"""Verbs that say where and when messages go on: move, due, priority, unack."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rq import moments
 from rq.cli import change, owner, term
 from rq.errors import WrongState
 from rq.layout import Root
+from rq.message.rank import LEAST, MOST
 from rq.nesting import Json
 from rq.states import State
 
@@ -62,6 +63,34 @@ def _due(root: Root, queue: str, msg_id: str, *, to: float) -> str:
     change.demand_state(root, (queue, msg_id), (State.QUE,), only)
     _ask(root, queue, msg_id, "set_message", due=to)
     return f"is due at {term.moment(to)}"
+
+
+def priority(root: Root, words: list[str]) -> int:
+    """Let waiting messages run before or after others."""
+    parser = change.parser_of_many(
+        "priority",
+        "Set the priority of messages that wait: of those that are due, 9 starts first.",
+        State.QUE,
+    )
+    parser.add_argument(
+        "--to",
+        required=True,
+        type=int,
+        choices=range(LEAST, MOST + 1),
+        metavar="N",
+        help=f"{LEAST} to {MOST}; messages have {LEAST} unless they are sent with another",
+    )
+    args = _parsed(parser, words)
+    return change.each_or_all(
+        root, parser, args, lambda *target: _priority(*target, to=args.to)
+    )
+
+
+def _priority(root: Root, queue: str, msg_id: str, *, to: int) -> str:
+    only = "messages that wait have a priority"
+    change.demand_state(root, (queue, msg_id), (State.QUE,), only)
+    _ask(root, queue, msg_id, "set_message", priority=to)
+    return f"has priority {to}"
 
 
 def unack(root: Root, words: list[str]) -> int:

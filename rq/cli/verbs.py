@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "ack": ("change:ack", "mark failed messages as seen"),
     "unack": ("steer:unack", "take that back"),
     "due": ("steer:due", "let waiting messages run at another time"),
+    "priority": ("steer:priority", "let waiting messages run before or after others"),
     "move": ("steer:move", "let messages go on in another queue"),
     "bulk": ("bulk:bulk", "ls | cancel: requests that change many messages"),
     "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),

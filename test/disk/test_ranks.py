@@ -129,3 +129,50 @@ def test_a_file_whose_priority_is_none_has_the_least(owner):
     spool = owner.open()
     assert priorities(spool) == {IDS[0]: 0}
     assert spool.read(IDS[0]).priority == 0
+
+
+# ---- equal messages
+
+
+def submitted(backlog, spool, *fields):
+    for msg_id, more in zip(IDS, fields, strict=False):
+        submit(spool, msg_id, param1="same" if msg_id != IDS[3] else "other", **more)
+        backlog.add(msg_id, spool.read(msg_id))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_equal_messages_have_the_highest_priority_and_the_earliest_due(
+    owner, restarted, order
+):
+    """The one that is due is no more urgent than the fourth, which is older."""
+    coalesced = config(coalesce_params=(1,))
+    backlog, spool = Backlog(owner.spool, coalesced), owner.spool
+    both = [{"due": 100.0}, {"due": 3e9, "priority": 5}]
+    first, second = (both[number] for number in order)
+    older = {"due": 50.0, "priority": 3}
+    submitted(backlog, spool, first, second, {"due": 200.0}, older)
+    if restarted:
+        spool = restart(owner, "checkpoint")
+        backlog = Backlog(spool, coalesced)
+    leader = IDS[order.index(0)]
+    assert backlog.next_due(2e9)[0] == leader
+    assert set(backlog.riders_for(leader)) == {*IDS[:3]} - {leader}
+
+
+@pytest.mark.parametrize("how", ["gone", "changed"])
+def test_equal_messages_have_their_own_priority_when_the_urgent_one_has_left(
+    owner, how
+):
+    spool = owner.spool
+    backlog = Backlog(spool, config(coalesce_params=(1,)))
+    urgent, older = {"due": 3e9, "priority": 5}, {"due": 50.0, "priority": 3}
+    submitted(backlog, spool, {"due": 100.0}, urgent, {"due": 200.0}, older)
+    if how == "gone":
+        backlog.remove(IDS[1])
+        spool.fire(IDS[1], Event.DISCARD, Role.CREATOR)
+    else:
+        backlog.steer(IDS[1], priority=1)
+    assert backlog.next_due(2e9)[0] == IDS[3]
+    spool.claim(IDS[3], 0)
+    assert backlog.next_due(2e9)[0] == IDS[0]

@@ -137,6 +137,10 @@ def test_messages_move_to_another_queue_and_get_another_time(root, failed):
     ok(root, "wait", *failed)
     (root / "good").touch()
     late = ok(root, "send", "later", "--id-only", "--due", "1d").strip()
+    said = ok(root, "priority", "--to", "7", f"later/{late}")
+    assert said == f"later/{late} has priority 7\n"
+    ok(root, "priority", "--to", "8", "--queue", "later", "--yes")
+    assert json.loads(ok(root, "show", late, "--json"))["priority"] == 8
     said = ok(root, "due", "--at", "2d", "--queue", "later", "--yes")
     assert "given another time" in said
     assert "is due at" in ok(root, "due", late, "--at", "+0")

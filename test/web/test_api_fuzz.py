@@ -193,6 +193,7 @@ RECIPES = {
     "listAttempts": about("err"),
     "getLog": about("err"),
     "runMessage": about("que"),
+    "setMessage": about("que", body={"priority": 3}, media_type=JSON),
     "holdMessage": about("que", body={"why": "no"}, media_type=JSON),
     "releaseMessage": about("que"),
     "retryMessage": about("err"),

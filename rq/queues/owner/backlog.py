@@ -37,7 +37,7 @@ class Backlog:
         self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
         self.busy_keys = Places(config.most_of_key)
         self.gathering = Gathering(_NO_BATCHES)  # messages that wait for a batch
-        self._ranks = Ranks(spool, config)
+        self._ranks = Ranks(spool, config, self._groups)
         self._rate = StartRate(spool, config.rate)
         self.waiting = self._new_waiting()
         self._fill()
@@ -51,14 +51,14 @@ class Backlog:
     def _fill(self) -> None:
         """Take all messages in que into the schedule and into groups."""
         que = self._schedule()
-        self._groups = Groups()
+        self._groups.clear()
         compared = self._spool.compares
         self._spool.compares = self._config.coalesce_params
         if not self._config.coalesce_params:
             return
         for msg_id, entry in sorted(que, key=lambda pair: pair[1].seq):
             if entry.key is not None and compared == self._spool.compares:
-                self._groups.add(entry.key, msg_id)  # its file need not be read
+                self._join(entry.key, msg_id, entry)  # its file need not be read
             else:
                 self._group(msg_id, entry)
 
@@ -155,6 +155,9 @@ class Backlog:
         self.gathering.remove(msg_id)
         self._ranks.hurried.discard(msg_id)
         self.put_back(msg_id)
+        entry = self._spool.entry(msg_id)
+        if entry.key is not None:
+            self._join(entry.key, msg_id, entry)
 
     def _check_steerable(self, msg_id: str) -> Entry:
         entry = self._spool.entry_of(msg_id)
@@ -321,7 +324,7 @@ class Backlog:
             if entry is not None and entry.state is State.QUE:
                 entry.rider_of = None
                 if entry.key is not None:
-                    self._groups.add(entry.key, rider)
+                    self._join(entry.key, rider, entry)
         self.waiting.part(leader)
 
     # ---- what the schedule asks
@@ -333,7 +336,25 @@ class Backlog:
             return  # claim will move it to err
         entry.key = coalesce.key(params, self._config.coalesce_params)
         if entry.key is not None:
-            self._groups.add(entry.key, msg_id)
+            self._join(entry.key, msg_id, entry)
+
+    def _join(self, group: str, msg_id: str, entry: Entry) -> None:
+        """Put a message into its group. All have the highest priority of one of them,
+        and so the first that is due runs with that."""
+        before = self._groups.priority(group)
+        self._groups.add(group, msg_id, entry.rank.priority)
+        highest = self._groups.priority(group)
+        if highest:
+            self._raise(msg_id)
+        if highest > before:
+            for other in self._groups.others(group, msg_id, MOST_RIDERS):
+                self._raise(other)
+
+    def _raise(self, msg_id: str) -> None:
+        entry = self._spool.entry(msg_id)
+        rank = self._ranks.raised(entry)
+        if rank is not None:
+            self.waiting.add(Item(entry.due, entry.seq, msg_id), rank)
 
     def _leader_of(self, msg_id: str) -> str | None:
         return self._spool.entry(msg_id).rider_of

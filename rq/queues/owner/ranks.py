@@ -13,6 +13,7 @@ from rq.errors import BadMessage, NoSuchMessage, Unread
 from rq.message import JsonObject, Message
 from rq.message.rank import MOST, NO_KEY, PLAIN, UNKNOWN, Rank, prior, rank
 from rq.queues.schedule import coalesce
+from rq.queues.schedule.coalesce import Groups
 from rq.queues.schedule.item import Item
 from rq.spool import Spool
 from rq.spool.entry import Entry
@@ -24,8 +25,10 @@ _HURRIED = MOST + 1  # the priority of messages that a person wants to run now
 class Ranks:
     """The ranks of the messages of a queue."""
 
-    def __init__(self, spool: Spool, config: QueueConfig) -> None:
+    def __init__(self, spool: Spool, config: QueueConfig, groups: Groups) -> None:
+        """`groups`: equal messages, which have the highest priority of one of them."""
         self._spool = spool
+        self._groups = groups
         self.hurried: set[str] = set()  # messages that a person wants to run now
         self._of_key, self._of_fair = config.limited_params, config.fair_params
 
@@ -54,7 +57,14 @@ class Ranks:
     def _stands_at(self, msg_id: str, entry: Entry, priority: int) -> bool:
         if priority == _HURRIED:
             return msg_id in self.hurried
-        return entry.rank.priority == priority
+        own = entry.rank.priority
+        return priority in (own, self._groups.priority(entry.key))
+
+    def raised(self, entry: Entry) -> Rank | None:
+        """Return the rank that a message has by its group; None: no other than its own."""
+        highest = self._groups.priority(entry.key)
+        own = entry.rank
+        return prior(highest, own) if highest > own.priority else None
 
     def fill(self, que: list[tuple[str, Entry]]) -> None:
         """Bring the ranks of messages up to the settings in force; those that take turns

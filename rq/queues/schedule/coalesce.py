@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
@@ -24,17 +25,43 @@ class Groups:
     """Waiting messages by key."""
 
     def __init__(self) -> None:
-        self._members: dict[str, dict[str, None]] = {}
+        self._members: dict[str, dict[str, int]] = {}  # with their priorities
+        # How many of each priority above 0, of groups that have some.
+        self._urgent: dict[str, Counter[int]] = {}
 
-    def add(self, group: str, msg_id: str) -> None:
-        self._members.setdefault(group, {})[msg_id] = None
+    def add(self, group: str, msg_id: str, priority: int = 0) -> None:
+        """Add a message, or change its priority."""
+        members = self._members.setdefault(group, {})
+        self._forget(group, members.get(msg_id, 0))
+        members[msg_id] = priority
+        if priority:
+            self._urgent.setdefault(group, Counter())[priority] += 1
 
     def remove(self, group: str, msg_id: str) -> None:
         members = self._members.get(group)
         if members is not None:
-            members.pop(msg_id, None)
+            self._forget(group, members.pop(msg_id, 0))
             if not members:
                 del self._members[group]
+
+    def _forget(self, group: str, priority: int) -> None:
+        if not priority:
+            return
+        urgent = self._urgent[group]
+        urgent[priority] -= 1
+        if not urgent[priority]:
+            del urgent[priority]
+        if not urgent:
+            del self._urgent[group]
+
+    def priority(self, group: str | None) -> int:
+        """Return the highest priority of a group, which all of it has."""
+        urgent = None if group is None else self._urgent.get(group)
+        return 0 if urgent is None else max(urgent)
+
+    def clear(self) -> None:
+        self._members.clear()
+        self._urgent.clear()
 
     def others(self, group: str, msg_id: str, most: int) -> list[str]:
         """Return up to `most` members of a group but `msg_id`, in the order they came."""

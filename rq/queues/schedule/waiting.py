@@ -53,8 +53,9 @@ class Waiting:
         """Add many at once."""
         self._order.fill(items)
 
-    def add(self, item: Item) -> None:
-        self._order.add(item, self._rank_of(item.msg_id))
+    def add(self, item: Item, rank: Rank | None = None) -> None:
+        """Add a message; `rank`: one more place, beside the one by its own rank."""
+        self._order.add(item, rank or self._rank_of(item.msg_id))
 
     def __len__(self) -> int:
         """Return how many may run as soon as they are due, and those that are dropped

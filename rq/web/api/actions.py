@@ -10,8 +10,11 @@ from falcon.asgi import Request
 from rq import client
 from rq.access.roles import Role
 from rq.kinds import Kind
+from rq.message.fields import LATEST
+from rq.message.rank import LEAST, MOST
 from rq.web.api import messages
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Operation
+from rq.web.api.shapes import Limits
 from rq.web.messages import check_target, checked, who
 from rq.web.site import Site
 
@@ -52,6 +55,15 @@ class _Action:
     request: type | None = None
 
 
+class Change(TypedDict, total=False):
+    """When a message runs; at least one of them."""
+
+    priority: Annotated[
+        int, Limits(least=LEAST, most=MOST), "of those that are due 9 starts first"
+    ]
+    due: Annotated[float, Limits(least=0, most=LATEST), "epoch seconds"]
+
+
 class Hold(TypedDict, total=False):
     """How a message is held."""
 
@@ -60,6 +72,9 @@ class Hold(TypedDict, total=False):
 
 _ACTIONS = (
     _Action("run", "run_message", "Run a waiting message before all others."),
+    _Action(
+        "set", "set_message", "Change when a waiting message runs.", request=Change
+    ),
     _Action("retry", "retry_message", "Run a message in err again."),
     _Action("hold", "hold_message", "Let a waiting message wait.", request=Hold),
     _Action("release", "release_message", "Let a message go on that is held."),
@@ -76,7 +91,7 @@ _ACTIONS = (
 
 def _handler(command: str) -> Handler:
     async def act(
-        site: Site, req: Request, body: Hold | None, name: str, msg_id: str
+        site: Site, req: Request, body: Hold | Change | None, name: str, msg_id: str
     ) -> Acted:
         given = {**(body or {}), **_seen(req)}
         request = {"msg_id": checked(msg_id), "who": who(req), **given}
