@@ -8,13 +8,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import orjson
+
 from rq import beneath
 from rq.layout import ATTEMPTS, JOB, STATUS, STDIO_LOG
 from rq.next_attempt import how
+from rq.pipe import LINE_LIMIT
 from rq.replies import AttemptRow, AttemptsView, Result
-from rq.spool import attempt_files, folders
+from rq.spool import attempt_files
 from rq.spool.status import believed
 
+_MOST = 1024 * 1024  # bytes of a file: a script may have written it
+_TEXT = 2000  # characters of what was said, in a list
 _FILE = re.compile(r"([1-9]\d{0,9})\.json", re.ASCII)
 _SET_ASIDE = re.compile(r"stdio\.([1-9]\d{0,9})\.log", re.ASCII)
 
@@ -54,18 +59,21 @@ def _read(path: str, dir_fd: int) -> dict[int, Result]:
 
 def _believed(path: str, dir_fd: int) -> Result:
     try:
-        return believed(folders.read_json(path, dir_fd) or {})
-    except OSError:
+        value = orjson.loads(beneath.read(path, dir_fd, _MOST))
+    except (OSError, orjson.JSONDecodeError):
         return {}
+    return believed(value) if isinstance(value, dict) else {}
 
 
 def _row(
     number: int, result: Result, logs: Collection[str], ends: dict[str, int]
 ) -> AttemptRow:
     """Return a row of the list; `ends` is where in each log the attempt before ended."""
-    text = result.get("job_status", "")
-    row = cast("AttemptRow", {**result, "attempt": number, "text": text})
-    row["how"] = how(result) if "outcome" in result else "at work"
+    row = cast("AttemptRow", {**result, "attempt": number})
+    row["text"] = str(row.pop("job_status", ""))[:_TEXT]
+    row["how"] = how(result)[:_TEXT] if "outcome" in result else "at work"
+    if "result" in row:
+        row["result"] = row["result"][:LINE_LIMIT]
     file = log_of(number, logs)
     if file is None:
         return row

@@ -136,6 +136,41 @@ def test_one_that_runs_is_told_with_its_part_of_the_log(queue):
     assert row["how"].startswith("cancelled by")
 
 
+def test_a_script_that_fills_their_place_holds_nobody_up(queue):
+    act = (
+        "mkdir -p ../attempts; cd ../attempts; seq -f %g.json 100 9999 | xargs touch; "
+    )
+    act += "head -c 3000000 /dev/zero >7.json; cd - >/dev/null; echo run on >&3; "
+    msg_id = queue.send(param1=act + "sleep 60")
+    wait_until(lambda: "on" in queue.get(msg_id)["status"])
+    rows = attempts(queue, msg_id)
+    assert [row["attempt"] for row in rows] == [1]
+    queue.ok("cancel_message", {"msg_id": msg_id})
+    assert queue.ended(msg_id)["state"] == "err"
+
+
+@pytest.mark.parametrize("point", ["journal:written", "move:before-rename"])
+@pytest.mark.parametrize("after", ["1", "2"])
+def test_a_kill_loses_none_that_has_ended(tmp_path, point, after):
+    setting = {"on": ["exit", "crash"], "wait": 0}
+    with running_queue(tmp_path, retry=setting) as queue:
+        act = f'[ "$RQ_COUNT" = {after} ] && {{ echo run on >&3; '
+        act += 'until [ -e "$RQ_ROOT/go" ]; do sleep 0.02; done; }; '
+        act += '[ "$RQ_COUNT" -ge 4 ] && { echo done >&3; exit; }; exit 75'
+        msg_id = queue.send(param1=act)
+        wait_until(lambda: "on" in queue.get(msg_id)["status"])
+        queue.crash_at(point)
+        (tmp_path / "go").touch()
+        wait_until(lambda: not queue.alive)
+        queue.start()
+        shown = queue.ended(msg_id)
+        assert shown["state"] == "done"
+        rows = attempts(queue, msg_id)
+        numbers = [row["attempt"] for row in rows]
+        assert numbers == list(range(1, shown["attempt"] + 1))
+        assert set(files(queue, msg_id)) == set(numbers)
+
+
 def test_one_that_a_crash_has_lost_tells_so(tmp_path):
     with running_queue(tmp_path) as queue:
         act = 'echo "this is $RQ_COUNT"; [ "$RQ_COUNT" = 1 ] && { echo done >&3; exit; }; '

@@ -111,16 +111,27 @@ def _next_attempt(view: MessageView) -> NextAttempt | None:
     return next_attempt.of(view["result"], count, max_count, view["due"])
 
 
-def attempts(owner: Owner, msg_id: str) -> AttemptsView:
-    """Return what is kept of the attempts on a message, with the one that runs."""
-    spool, attempt = owner.spool, owner.attempts.of(msg_id)
-    state = spool.state_of(msg_id)
+async def attempts(owner: Owner, msg_id: str) -> AttemptsView:
+    """Return what is kept of the attempts on a message, with the one that runs. A script
+    may have filled its folder: it is read in a thread."""
+    run, pool = owner.loop.run_in_executor, owner.pools.looks
+    while True:
+        path = _settled(owner, msg_id)
+        attempt = owner.attempts.of(msg_id)
+        at_work = attempt is not None or owner.leases.of(msg_id) is not None
+        running = _result(owner, msg_id, attempt) if at_work else None
+        fd = owner.spool.dir_fd
+        view = await run(pool, attempts_kept.listed, path, fd, running)
+        if path == _settled(owner, msg_id):  # else the folder was moved meanwhile
+            return view
+
+
+def _settled(owner: Owner, msg_id: str) -> str:
+    """Return where the folder of a message lies, if it can where it belongs."""
+    state = owner.spool.state_of(msg_id)
     with contextlib.suppress(OSError):
-        spool.settle(msg_id)
-    at_work = attempt is not None or owner.leases.of(msg_id) is not None
-    running = _result(owner, msg_id, attempt) if at_work else None
-    path = spool.place(msg_id) or folder(state, msg_id)
-    return attempts_kept.listed(path, spool.dir_fd, running)
+        owner.spool.settle(msg_id)
+    return owner.spool.place(msg_id) or folder(state, msg_id)
 
 
 def _limits(owner: Owner, message: Message) -> dict[str, float]:

@@ -65,10 +65,14 @@ def get_message(ctx: Context, arg: bytes) -> Ok[MessageView]:
         raise Torn(f"msg couldn't be read: {error.reason}") from None
 
 
-def get_attempts(ctx: Context, arg: bytes) -> Ok[AttemptsView]:
+def get_attempts(ctx: Context, arg: bytes) -> Awaitable[Ok[AttemptsView]]:
     """Answer what is kept of the attempts on a message."""
     _, msg_id = with_id(arg)
-    return "ok", message_view.attempts(ctx.owner, msg_id)
+    return _attempts(ctx.owner, msg_id)
+
+
+async def _attempts(owner: Owner, msg_id: str) -> Ok[AttemptsView]:
+    return "ok", await message_view.attempts(owner, msg_id)
 
 
 def get_message_state(ctx: Context, arg: bytes) -> Ok[str]:
