@@ -121,6 +121,13 @@ def failed_before(owner):
     return msg_id
 
 
+def dismissed_before(owner):
+    """Acknowledged, before the checkpoint."""
+    msg_id = then(failed_before, Event.DISMISS, Role.CREATOR)(owner)
+    owner.checkpoint()
+    return msg_id
+
+
 def running_before(owner):
     """Running since before the checkpoint."""
     msg_id = claimed(new)(owner)
@@ -191,6 +198,19 @@ ROWS = {
     "err, folder in run": Row(ended(old, Event.FAIL, "said_err"), RUN, ERR),
     "dismissed, folder in err": Row(
         then(failed_before, Event.DISMISS, Role.CREATOR), ERR, DISMISSED
+    ),
+    "dismissed, reopened, folder in dismissed": Row(
+        then(dismissed_before, Event.REOPEN, Role.CREATOR), DISMISSED, ERR
+    ),
+    "moved, folder in err": Row(
+        then(failed_before, Event.MOVE, Role.CREATOR), ERR, RELAYED
+    ),
+    "moved, folder in dismissed": Row(
+        then(dismissed_before, Event.MOVE, Role.CREATOR), DISMISSED, RELAYED
+    ),
+    "moved, folder in que": Row(then(old, Event.MOVE, Role.CREATOR), QUE, RELAYED),
+    "moved, new, folder nowhere": Row(
+        then(new, Event.MOVE, Role.CREATOR), None, RELAYED, rebuilt=True
     ),
     "done, folder nowhere": Row(ended(new), None, DONE, rebuilt=True),
     "done, folder lost": Row(ended(old), None, None, reported=True),

@@ -186,14 +186,19 @@ def delivered(act: Act) -> None:
 
 
 def passed(act: Act) -> None:
-    """Messages are forwarded and doubled to another queue."""
+    """Messages are forwarded, doubled and moved to another queue."""
     here, there = act.start("a", "b")
     for token, script in (("fwd", "echo forward b >&3"), ("dup", DUP)):
         act.may(there, token, NOWHERE, "que", "run", "done")
         mark({"passed": {f"a/{token}": f"b/{token}"}})
         msg_id = act.submit(here, token, script, "done")
         act.until(here, token, msg_id, "done")
-    wait_until(lambda: len(there.ids()) == 2, PATIENCE)
+    act.may(there, "mv", NOWHERE, "que", "run", "done")
+    mark({"passed": {"a/mv": "b/mv"}})
+    msg_id = act.submit(here, "mv", "echo done >&3", "relayed", due=4e9)
+    assert here.ask("move_message", {"msg_id": msg_id, "to": "b"})[0] == "ok"
+    act.must(here, "mv", "relayed")
+    wait_until(lambda: len(there.ids()) == 3, PATIENCE)
     act.kill(here)
     act.kill(there)
 

@@ -204,6 +204,32 @@ def removed(tale: Tale) -> None:
     tale.apply()
 
 
+def steered(tale: Tale) -> None:
+    """What has failed is acknowledged, called back, and moved to another queue."""
+    ids = [tale.submit() for _ in range(4)]
+    tale.commit()
+    for one in ids[:3]:
+        tale.start(one)
+    for one in ids[:3]:
+        tale.end(one, Event.FAIL)
+    tale.apply()
+    tale.dismiss(ids[0])
+    tale.dismiss(ids[1])
+    tale.commit()
+    tale.reopen(ids[0])
+    tale.commit()
+    tale.spool.settle_all()
+    tale.checkpoint()
+    tale.move(ids[0])
+    tale.move(ids[1])
+    tale.move(ids[3])
+    tale.commit()
+    tale.dismiss(ids[2])
+    tale.commit()
+    tale.reopen(ids[2])
+    tale.apply()
+
+
 def rode(tale: Tale) -> None:
     """Messages that are equal end together, by one line."""
     lead, first, second, other = (tale.submit() for _ in range(4))
@@ -395,6 +421,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         lagged,
         sealed,
         removed,
+        steered,
         rode,
         deposited,
         restarted,

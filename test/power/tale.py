@@ -326,6 +326,16 @@ class Tale:
         self.may_be(msg_id, state="dismissed")
         self.spool.fire(msg_id, Event.DISMISS, Role.CREATOR)
 
+    def reopen(self, msg_id: str) -> None:
+        self.may_be(msg_id, state="err")
+        self.spool.fire(msg_id, Event.REOPEN, Role.CREATOR)
+
+    def move(self, msg_id: str) -> None:
+        """Let a message go on in another queue."""
+        self.may_be(msg_id, state="relayed")
+        facts = {"cause": "moved", "text": "moved by anna", "outcome": "relayed"}
+        self.spool.fire(msg_id, Event.MOVE, Role.CREATOR, facts=facts)
+
     def delete(self, msg_id: str) -> None:
         self.may_be(msg_id, state=NOWHERE, key="")
         self.spool.fire(msg_id, Event.DISCARD, Role.CREATOR)

@@ -93,6 +93,25 @@ def test_each_action_goes_on(queue, action):
     queue.prove(gone=tuple(queue.promised) if action == "delete" else ())
 
 
+@pytest.mark.slow
+def test_what_is_moved_arrives_once(queue):
+    """Whatever of the move, or of the delivery, the kill comes after."""
+    other = queue.site.queue("other").start()
+    asked = {"action": "move", "filter": {"state": "err"}, "to": "other"}
+    queue.crash(
+        "journal:written#40",
+        lambda: queue.ask("bulk", asked) and wait_for_the_end(queue),
+    )
+    queue.start()
+    assert ended(queue)["changed"] == MANY
+    assert changed(queue, "move") == Counter(queue.promised)
+    wait_until(lambda: queue.ok("owed", {}) == [], 60)
+    came = [line["message"] for line in other.events() if line["ev"] == "commit"]
+    origins = Counter(message["orig_msg_id"].rpartition("/")[2] for message in came)
+    assert origins == Counter(queue.promised)
+    queue.prove()
+
+
 def test_a_list_without_its_line_has_no_effect(queue):
     queue.crash("bulk:listed", lambda: begin(queue, "delete"))
     assert len(lists(queue)) == 1
