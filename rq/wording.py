@@ -193,6 +193,8 @@ def results(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     [('exit status', '0'), ('worker', 'ann/blue')]
     """
     facts = {name: value for name, value in result.items() if value is not None}
+    if "finished" in facts:
+        facts.pop("pid", None)  # it is gone: attempts are told with theirs
     rows = [
         (label, str(facts[name])) for name, label in _PLAIN.items() if name in facts
     ]
