@@ -77,6 +77,10 @@ class Root:
         return self.path / "timers" / "sock"
 
     @property
+    def timers_journal(self) -> Path:
+        return self.path / "config" / "timers.journal"
+
+    @property
     def timers_state(self) -> Path:
         return self.path / "config" / "timers.state"
 

@@ -14,6 +14,8 @@ from rq.cli.timer_import import Wish
 from rq.errors import BadConfig, Unreachable
 from rq.layout import Root
 from rq.replies import TimerRow, TimersStatus
+from rq.timers.past import Past
+from rq.timers.state import read_state
 from rq.wording import duration
 
 _DEEDS: Mapping[str, tuple[Callable[[Root, list[str]], None], str]] = {
@@ -112,16 +114,15 @@ def _from_folder(root: Root) -> list[TimerRow]:
     except FileNotFoundError:
         return []
     try:
-        fired = config.read_json(root.timers_state).get("timers") or {}
+        fired = read_state(root)
     except BadConfig:
         fired = {}
     return [_from_file(link, fired) for link in links]
 
 
-def _from_file(link: Path, fired: Mapping[str, Mapping[str, float]]) -> TimerRow:
+def _from_file(link: Path, fired: Mapping[str, Past]) -> TimerRow:
     name = link.name.partition(".")[0]
-    past = fired.get(name) or {}
-    row: TimerRow = {"name": name, "last": past.get("last")}
+    row: TimerRow = {"name": name, "last": fired.get(name, Past()).last}
     try:
         data = config.read_json(link)
         message = data.get("msg")

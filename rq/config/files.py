@@ -20,6 +20,11 @@ def write_state(path: Path, data: object) -> None:
     durable.write_durable(path, text.encode() + b"\n")
 
 
+def write_state_bytes(path: Path, data: bytes) -> None:
+    """Replace a JSON file durably, by its bytes."""
+    durable.write_durable(path, data)
+
+
 def write_secret(path: Path, text: str) -> None:
     """Replace a file that nobody else may read, durably."""
     durable.write_durable(path, text.encode(), 0o600)

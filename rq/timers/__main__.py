@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> int:
     try:
         started = helper.start("timers", argv)
-        held = Timers(started.root, read_state(started.root.timers_state))
+        held = Timers(started.root, read_state(started.root))
     except (RQError, OSError) as error:
         sys.stderr.write(f"rq-timers: {error}\n")
         return 1
@@ -78,6 +78,7 @@ def _pass(timers: Sending) -> None:
     timers.held.watch_clock(now)
     timers.held.look(time.monotonic(), now)
     timers.held.leave_out(now)
+    timers.save_errors(time.monotonic())
     timers.held.save()
     for timer in timers.ready(now):
         timers.begin(timer, now)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import asdict, dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
 
 from rq import config
-from rq.config import files
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
 from rq.timers.past import Past, not_ahead, with_rule
 from rq.timers.rule import Timer
+from rq.timers.state import State
 from rq.timers.timer import parse, refusal
 from rq.timers.when import without_missed
 
 GONE_FOR = 2.0  # seconds that a file must be gone before its timer is forgotten
-
-_Kept: TypeAlias = tuple[dict[str, Past], dict[str, str]]
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +31,10 @@ class Timers:
     broken: int = 0  # timers that were and whose file is wrong now
     gone_since: dict[str, float] = field(default_factory=dict)
     stamps: dict[str, config.Stamp] = field(default_factory=dict)
-    kept: _Kept | None = None
+    state: State = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = State(self.root)
 
     # ---- the directory
 
@@ -118,14 +118,12 @@ class Timers:
             self.past[name] = replace(self.past[name], **changes)  # type: ignore[arg-type]
 
     def save(self) -> None:
-        """Keep what outlives a restart, and what `status` shows, when it changed."""
-        now = dict(self.past), self.all_errors()
-        if now == self.kept:
-            return
-        past, errors = now
-        rows = {name: asdict(each) for name, each in past.items()}
-        files.write_state(self.root.timers_state, {"timers": rows, "errors": errors})
-        self.kept = now
+        """Keep what outlives a restart, when it changed."""
+        self.state.save(self.past, self.all_errors())
+
+    def save_errors(self) -> None:
+        """Keep what `rq status` shows, when it changed."""
+        self.state.save_errors(self.past, self.all_errors())
 
     def all_errors(self) -> dict[str, str]:
         """Return what is wrong, with files and with sending."""

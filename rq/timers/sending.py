@@ -20,6 +20,7 @@ from rq.timers.past import Fire, Past, noted
 from rq.timers.rule import Overlap, Timer
 from rq.timers.when import counts_from, due, nominal
 
+_ERRORS = 3.0  # seconds between two writes for the sake of errors
 LOOK = 1.0  # seconds between looks at the directory and at the clock
 SENT, RUN = (
     "sent",
@@ -41,6 +42,8 @@ class Sending:
     failed: int = 0
     busy: dict[str, asyncio.Task[object]] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _saving: asyncio.Task[None] | None = None
+    _errors_saved: float = 0.0  # of a clock that nobody sets
 
     def ready(self, now: float) -> list[Timer]:
         """Return the timers to fire now."""
@@ -128,11 +131,11 @@ class Sending:
         past = self._past(timer)
         begun = nominal(timer, past, now)
         if past.begun is None:
-            why = await self._in_the_way(timer, past)
+            why = await self._in_the_way(timer, past, begun)
             if why:
                 return self._is_over(timer, begun, now, Fire(begun, now, why))
             self.held.note(timer.name, begun=begun)
-        self.held.save()
+        await self._saved()
         url = await self._send(timer, timer.key(begun))
         self.sent += 1
         accepted = min(names.created(outcomes.place(url)[1]), time.time())
@@ -143,6 +146,24 @@ class Sending:
         begun = self._past(timer).begun or now
         result = self._is_over(timer, begun, now, Fire(begun, now, f"refused: {error}"))
         log.info("timer %s: %s", timer.name, result)
+
+    async def _saved(self) -> None:
+        """Wait until all that is noted is on disk; fires of one moment share a write."""
+        if self._saving is None:
+            self._saving = asyncio.get_running_loop().create_task(self._save())
+        await asyncio.shield(self._saving)
+
+    async def _save(self) -> None:
+        await asyncio.sleep(0)  # those that were begun with it note theirs first
+        self._saving = None
+        self.held.save()
+
+    def save_errors(self, elapsed: float) -> None:
+        """Let others read what is wrong, now and then; `elapsed` are seconds of a clock
+        that nobody sets."""
+        if elapsed - self._errors_saved >= _ERRORS or not self._errors_saved:
+            self._errors_saved = elapsed
+            self.held.save_errors()
 
     def _is_over(self, timer: Timer, begun: float, at: float, fire: Fire) -> str:
         result = f"{fire.said} {fire.msg}".rstrip()
@@ -158,15 +179,19 @@ class Sending:
         )
         return result
 
-    async def _in_the_way(self, timer: Timer, past: Past) -> str:
+    async def _in_the_way(self, timer: Timer, past: Past, begun: float) -> str:
         """Return why a fire is left out: an earlier message has not ended. With
-        `replace` that is taken out, and Refused tells to try again once it has ended."""
+        `replace` that is taken out, and Refused tells to try again once it has ended.
+
+        A clock that was put back brings the time of a fire again, whose key names the
+        message that it has sent: that is not in its own way."""
         if timer.overlap is Overlap.QUEUE:
             return ""
         states = await outcomes.states_of(self.held.root, past.fires)
         fires = outcomes.with_states(self._past(timer).fires, states)
         self.held.note(timer.name, fires=fires)
-        live = outcomes.live(states)
+        own = {fire.msg for fire in fires if fire.nominal == begun}
+        live = {m: s for m, s in outcomes.live(states).items() if m not in own}
         if not live:
             return ""
         msg = next(iter(live))

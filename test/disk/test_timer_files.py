@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 from harness.limits import no_descriptors
@@ -16,11 +17,12 @@ from rq.timers.sending import Sending
 
 def test_what_timers_did_is_not_forgotten_by_who_cannot_read_it_now(tmp_path):
     # They would fire anew, all of them, and what was known be written over.
-    kept = tmp_path / "timers.json"
-    kept.write_text(json.dumps({"timers": {"daily": {"last": 1000.0}}}))
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    root.timers_state.write_text(json.dumps({"timers": {"daily": {"last": 1000.0}}}))
     with no_descriptors(), pytest.raises(CannotRead, match="Too many open files"):
-        state.read_state(kept)
-    assert state.read_state(kept)["daily"].last == 1000.0
+        state.read_state(root)
+    assert state.read_state(root)["daily"].last == 1000.0
 
 
 def test_a_timer_that_cannot_be_read_now_is_read_at_the_next_look(
@@ -68,7 +70,12 @@ def test_what_a_timer_has_done_is_read_as_it_was_kept(tmp_path):
     fires = tuple(Fire(float(n), n + 0.5, "sent", f"http://h/q/q/{n}") for n in (1, 2))
     held = Timers(root, {"t": Past(last=2.0, rule="x", paused=3.0, fires=fires)})
     held.save()
-    assert state.read_state(root.timers_state) == held.past
+    assert state.read_state(root) == held.past
+
+
+def sizes(root):
+    files = (root.timers_state, root.timers_journal)
+    return [(one.stat().st_ino, one.stat().st_size) for one in files]
 
 
 def test_what_did_not_change_is_not_written_again(tmp_path):
@@ -76,9 +83,80 @@ def test_what_did_not_change_is_not_written_again(tmp_path):
     root.config_dir.mkdir()
     held = Timers(root, {"t": Past(last=2.0)})
     held.save()
-    root.timers_state.unlink()
+    first = sizes(root)
     held.save()
-    assert not root.timers_state.exists()
+    assert sizes(root) == first
     held.note("t", last=3.0)
     held.save()
-    assert state.read_state(root.timers_state)["t"].last == 3.0
+    assert state.read_state(root)["t"].last == 3.0
+    assert sizes(root)[0] == first[0]
+
+
+def test_a_fire_writes_as_much_however_many_timers_there_are(tmp_path):
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    held = Timers(root, {f"t{n}": Past(last=1.0, rule="x") for n in range(1000)})
+    held.save()
+    before = root.timers_journal.stat().st_size
+    held.note("t7", begun=2.0)
+    held.save()
+    assert root.timers_journal.stat().st_size - before < 100
+    assert state.read_state(root) == held.past
+
+
+def test_a_journal_that_has_grown_is_begun_anew_with_all_that_was_done(tmp_path):
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    held = Timers(root, {"t": Past(), "gone": Past(last=1.0)})
+    held.save()
+    first = root.timers_state.read_bytes()
+    for n in range(300):
+        held.note("t", last=float(n), result=f"sent {n}" + "x" * 1000)
+        held.past.pop("gone", None)
+        held.save()
+    assert root.timers_state.read_bytes() != first
+    assert root.timers_journal.stat().st_size < 270_000
+    assert state.read_state(root) == held.past
+    assert set(held.past) == {"t"}
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40])
+def test_a_line_that_was_cut_is_none_and_those_before_it_count(tmp_path, cut):
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    held = Timers(root, {"t": Past(last=1.0)})
+    held.save()
+    held.note("t", last=2.0)
+    held.save()
+    held.note("t", last=3.0)
+    held.save()
+    whole = root.timers_journal.read_bytes()
+    root.timers_journal.write_bytes(whole[:-cut])
+    assert state.read_state(root)["t"].last == 2.0
+
+
+def test_a_journal_of_another_state_has_nothing_to_add(tmp_path):
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    held = Timers(root, {"t": Past(last=1.0)})
+    held.save()
+    held.note("t", last=2.0)
+    held.save()
+    journal = root.timers_journal.read_bytes()
+    again = Timers(root, {"t": Past(last=9.0)})
+    again.save()
+    root.timers_journal.write_bytes(journal)  # a kill came before the new one
+    assert state.read_state(root)["t"].last == 9.0
+
+
+def test_after_a_write_that_failed_all_is_written_anew(tmp_path):
+    root = Root(tmp_path)
+    root.config_dir.mkdir()
+    held = Timers(root, {"t": Past(last=1.0)})
+    held.save()
+    os.close(held.state._journal._fd)  # type: ignore[union-attr]
+    held.note("t", last=2.0)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        held.save()
+    held.save()
+    assert state.read_state(root)["t"].last == 2.0

@@ -8,11 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from harness.checkout import CHECKOUT
 from harness.kills import Site
-from rq import config
+from rq.timers.state import read_state
 
 
 @contextlib.contextmanager
@@ -47,8 +48,7 @@ def write(
 def past(site: Site, name: str = "daily") -> dict[str, Any]:
     """Return what a timer has done, as its file says."""
     with contextlib.suppress(Exception):
-        found: dict[str, Any] = config.read_json(site.root.timers_state)["timers"][name]
-        return found
+        return asdict(read_state(site.root)[name])
     return {}
 
 

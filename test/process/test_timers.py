@@ -12,8 +12,9 @@ from harness.cli import rq
 from harness.supervisor import annoy, connect
 from harness.waiting import wait_until
 
-from rq import client, config, names, wire
+from rq import client, names, wire
 from rq.config import files
+from rq.timers.state import read_state
 
 pytestmark = pytest.mark.process
 
@@ -103,8 +104,7 @@ def test_a_removed_timer_is_forgotten(shared):
     path = write(shared, "t")
     wait_until(lambda: fired(shared, "q") == 1)
     path.unlink()
-    state = shared.root.timers_state
-    wait_until(lambda: config.read_json(state)["timers"] == {})
+    wait_until(lambda: read_state(shared.root) == {})
     assert ask(shared, "get_timers") == []
     write(shared, "t")
     wait_until(lambda: fired(shared, "q") == 2)
@@ -262,8 +262,7 @@ def test_what_is_no_queue_is_tried_again_later_and_shown(shared, said):
         sock.shutdown(socket.SHUT_RDWR)
         talker.join(60)
     assert row(shared, "t")["result"] == "failed"
-    kept = shared.root.timers_state
-    wait_until(lambda: config.read_json(kept)["timers"]["t"]["failures"] >= 1)
+    wait_until(lambda: read_state(shared.root)["t"].failures >= 1)
 
 
 def babble(sock, said):

@@ -23,11 +23,22 @@ def site(tmp_path):
         yield site
 
 
-@pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, nth, place):
+# All that is written first, the state and its journal; then what each fire appends.
+WRITES = [
+    *(
+        f"durable:{place}-rename#{nth}"
+        for nth in (1, 2)
+        for place in ("before", "after")
+    ),
+    *(f"journal:{place}-sync#{nth}" for nth in (1, 2) for place in ("before", "after")),
+    *(f"append:before-write#{nth}" for nth in (1, 2)),
+]
+
+
+@pytest.mark.parametrize("point", WRITES)
+def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, point):
     write(site)
-    with timers(site, f"durable:{place}-rename#{nth}") as process:
+    with timers(site, point) as process:
         assert process.wait(60) == -signal.SIGKILL
     with timers(site):
         wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
@@ -36,15 +47,17 @@ def test_a_kill_at_each_write_of_the_state_doubles_and_loses_nothing(site, nth, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.parametrize("nth", [1, 2, 3, 4, 5, 6])
-def test_a_kill_while_fires_are_made_up_for_doubles_and_loses_none(site, nth, place):
+@pytest.mark.parametrize(
+    "point",
+    [*WRITES, *(f"journal:{p}-sync#{n}" for n in (3, 4) for p in ("before", "after"))],
+)
+def test_a_kill_while_fires_are_made_up_for_doubles_and_loses_none(site, point):
     write(site, cron="0 * * * *", catch_up="all")
     hour = time.time() // 3600 * 3600
     made_up = [hour - 7200, hour - 3600, hour]
     state = {"rule": "0 * * * * UTC", "over": hour - 3 * 3600}
     site.root.timers_state.write_text(json.dumps({"timers": {"daily": state}}))
-    with timers(site, f"durable:{place}-rename#{nth}") as process:
+    with timers(site, point) as process:
         assert process.wait(60) == -signal.SIGKILL
     with timers(site):
         wait_until(lambda: (past(site).get("last") or 0) >= hour, 60)
@@ -55,7 +68,7 @@ def test_a_kill_while_fires_are_made_up_for_doubles_and_loses_none(site, nth, pl
 
 def test_the_fires_after_a_kill_are_other_messages(site):
     write(site, period=60)
-    with timers(site, "durable:before-rename#3") as process:
+    with timers(site, "append:before-write#2") as process:
         assert process.wait(60) == -signal.SIGKILL
     begun = past(site)["begun"]
     site.root.timers_state.write_text(

@@ -34,9 +34,8 @@ def first_runs(site, **settings):
 
 def due_again(site):
     """Let the time of the next fire have come."""
-    saved = json.loads(site.root.timers_state.read_text())
-    saved["timers"]["daily"]["last"] = time.time() - 90000
-    site.root.timers_state.write_text(json.dumps(saved))
+    saved = {**past(site), "last": time.time() - 90000}
+    site.root.timers_state.write_text(json.dumps({"timers": {"daily": saved}}))
 
 
 def test_skip_leaves_a_fire_out_while_the_earlier_message_runs_and_says_so(site):
@@ -84,6 +83,25 @@ def test_replace_ends_the_earlier_message_before_it_sends_the_next(site):
     assert ends[0]["seq"] < claims[0]["seq"]
     site.go()
     queue.until(second, "done")
+
+
+def test_replace_does_not_remove_a_message_for_itself_when_the_clock_is_put_back(site):
+    # The fire of an hour comes twice then, and its key names the message of the first.
+    site.queues["q"].pause()
+    hour = time.time() // 3600 * 3600
+    state = {"rule": "0 * * * * UTC", "over": hour - 60}
+    site.root.timers_state.write_text(json.dumps({"timers": {"daily": state}}))
+    write(site, cron="0 * * * *", overlap="replace")
+    with timers(site):
+        wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
+    first = site.queues["q"].ids()
+    put_back = {**past(site), "last": hour - 60, "over": hour - 60, "result": ""}
+    site.root.timers_state.write_text(json.dumps({"timers": {"daily": put_back}}))
+    with timers(site):
+        wait_until(lambda: past(site).get("result", "").startswith("sent"), 60)
+    assert site.queues["q"].ids() == first
+    assert len(first) == 1
+    assert [one["nominal"] for one in past(site)["fires"]] == [hour]
 
 
 def test_replace_removes_one_that_waits(site):
