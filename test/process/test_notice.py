@@ -196,6 +196,16 @@ def test_the_first_success_after_an_err_is_told(tmp_path):
         assert len(post.raw()) == 2
 
 
+def test_the_first_success_after_an_err_is_told_after_a_stop(tmp_path):
+    with telling(tmp_path, on_err=OPS, on_recovered=OPS) as (post, notice, queue):
+        queue.run(param1=FAIL)
+        queue.restart()
+        queue.run(param1=FINE)
+        until_told(post, 2)
+        nothing_more(queue, notice)
+        assert len(post.raw()) == 2
+
+
 def test_what_a_script_prints_is_mailed_as_cron_does(tmp_path):
     with telling(tmp_path, on_output=OPS) as (post, notice, queue):
         queue.run(param1="echo first; echo second >&2; echo done >&3")
