@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import resource
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from rq.cli import OK, place, ports, term
 from rq.config import mail
 from rq.errors import BadConfig
 from rq.layout import Root
+from rq.proc import cgroups
 from rq.scripts import obeyed
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def doctor(root: Root, words: list[str]) -> int:
     for name, value in [*_disk_lines(system), *_speed_lines(speed)]:
         print(f"{name:<14} {value}")
     print(f"{'promise':<14} {system.promise}")
+    print(f"{'limits':<14} {_limits(root)}")
     for line in warnings:
         print(f"{term.colour('warning:', 'yellow')} {line}")
     if not warnings:
@@ -121,6 +124,22 @@ def _settings(root: Root) -> Iterator[str]:
         holder = ports.holder(settings.addr, settings.port)
         if holder is not None:
             yield f"port {settings.port}, which the web needs, is taken by {holder}"
+
+
+def _limits(root: Root) -> str:
+    """Say what keeps the limits `memory` and `processes` of scripts."""
+    running = place.is_running(root)
+    pid = place.supervisor_status(root).get("pid") if running else None
+    group = cgroups.delegated("self" if pid is None else pid)
+    if group is not None:
+        return (
+            f"memory and processes of a script together, by control groups in {group}"
+        )
+    counted = "not of root" if os.geteuid() == 0 else "of all processes of RQ's user"
+    return (
+        "memory of each process (RLIMIT_AS), processes by RLIMIT_NPROC, "
+        f"{counted}: no control group is delegated to RQ (bin/rq.service does that)"
+    )
 
 
 def _machine() -> Iterator[str]:

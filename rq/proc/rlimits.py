@@ -4,28 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 from rq.limits import Limits
+from rq.proc import cgroups
+from rq.proc.cgroups import Group
 
 _PROC = Path("/proc")
 _LOOKS = 8  # generations of children that may have been started before the limits held
 
 
-def apply(pid: int, limits: Limits) -> None:
+def apply(pid: int, limits: Limits) -> Group | None:
     """Limit a process that was started just now, and its children: a script may have
-    started some in the moment before its limits held."""
+    started some in the moment before its limits held. Return its control group, if it
+    has one, which keeps the limits of memory and processes then."""
+    group = cgroups.hold(_generations([pid]), limits)
+    if group is not None:
+        limits = replace(limits, memory=None, processes=None)
     ours = _resources(limits)
-    pids = [pid]
+    for number in _generations([pid]):
+        if group is not None:
+            group.add(number)
+        for what, (soft, hard) in ours.items():
+            _limit(number, what, soft, hard)
+    return group
+
+
+def _generations(pids: list[int]) -> list[int]:
+    """Return processes and what they have started."""
+    every: list[int] = []
     for _ in range(_LOOKS):
-        for number in pids:
-            for what, (soft, hard) in ours.items():
-                _limit(number, what, soft, hard)
+        every += pids
         pids = [child for number in pids for child in _children(number)]
         if not pids:
-            return
+            break
+    return every
 
 
 def _resources(limits: Limits) -> dict[int, tuple[int, int]]:
@@ -70,9 +85,3 @@ def peak_of(max_rss: int | None) -> int | None:
         return None
     ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return max_rss * 1024 if max_rss > ours else None
-
-
-def counts_all_of_user() -> bool:
-    """Whether the number of processes is limited at all without a cgroup: of root it is
-    not, and of others all their processes count."""
-    return os.geteuid() != 0

@@ -23,6 +23,7 @@ from rq.layout import LEASE_FD
 from rq.limits import NONE, Limits
 from rq.logs import fields
 from rq.proc import processes, rlimits, spawn
+from rq.proc.cgroups import Group
 from rq.proc.family import Family, wait_for_group
 from rq.scripts.run_as import AS_RQ, RunAs
 
@@ -69,6 +70,8 @@ class Script:
         self._unsent = b""
         self._paused = False
         self._reader = self._writer = -1
+        self.oom_kills = 0  # known when it has ended
+        self._group: Group | None = None
         self._family = plan.family
         self.pid = self._start(plan)
         self._family.began(self.pid)
@@ -108,7 +111,7 @@ class Script:
             os.close(write)
             os.close(read)
         if plan.limits.of_processes:
-            rlimits.apply(pid, plan.limits)
+            self._group = rlimits.apply(pid, plan.limits)
         if plan.nice:
             spawn.be_nice(pid, plan.nice)
         os.set_blocking(self._reader, False)
@@ -217,6 +220,8 @@ class Script:
 
     def hang_up(self) -> None:
         """Let the script read the end of what it is sent."""
+        if self._group is not None and self.termination is not None:
+            self._group.remove()
         if self._writer < 0:
             return
         if self._unsent:
@@ -260,6 +265,8 @@ class Script:
         if termination is None:
             return
         self.termination = termination
+        if self._group is not None:
+            self.oom_kills = self._group.oom_kills
         self._family.ended(self.pid)
         self._loop.remove_reader(self.pidfd)
         self._loop.remove_reader(self._reader)

@@ -103,8 +103,11 @@ class TimeLimits:
             self._set(min(moments))
 
 
-def over_resources(limits: Limits, how: Termination, ran: float) -> Over | None:
-    """Return which limit that the kernel keeps has ended a script; None: none has."""
+def over_resources(
+    limits: Limits, how: Termination, ran: float, oom_kills: int = 0
+) -> Over | None:
+    """Return which limit that the kernel keeps has ended a script; None: none has.
+    `oom_kills`: processes of its control group that were ended for want of memory."""
     if not limits.of_processes:
         return None
     used = Used(
@@ -113,5 +116,6 @@ def over_resources(limits: Limits, how: Termination, ran: float) -> Over | None:
         ran=ran,
         cpu=None if how.cpu_us is None else how.cpu_us / 1e6,
         peak=rlimits.peak_of(how.max_rss),
+        oom_kills=oom_kills,
     )
     return rules.over_resources(limits, used)

@@ -193,7 +193,12 @@ class Attempt:
         how, said = self.termination, self.said
         assert how is not None
         if said.over is None:
-            said.over = over_resources(self.limits, how, self.run_seconds)
+            said.over = over_resources(
+                self.limits,
+                how,
+                self.run_seconds,
+                0 if self._script is None else self._script.oom_kills,
+            )
         fields: dict[str, Json] = {
             "token": self.token,
             "word": None if said.word is None else str(said.word),

@@ -154,7 +154,9 @@ class BatchRun:
         how = batch.work.script.termination
         if how is not None and batch.said.over is None:
             took = time.monotonic() - batch.began
-            batch.said.over = over_resources(batch.limits, how, took)
+            batch.said.over = over_resources(
+                batch.limits, how, took, batch.work.script.oom_kills
+            )
         for attempt in batch:
             batch.finish(attempt)
         events = {self._decide(batch, attempt).event for attempt in batch}

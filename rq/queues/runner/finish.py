@@ -39,7 +39,9 @@ class Finisher:
         assert how is not None
         if attempt.said.over is None:
             ran = attempt.run_seconds
-            attempt.said.over = over_resources(attempt.limits, how, ran)
+            attempt.said.over = over_resources(
+                attempt.limits, how, ran, attempt.script.oom_kills
+            )
         decided = outcome.decide(
             attempt.said, how.exit, how.signal, message.count, message.max_count
         )
