@@ -108,21 +108,20 @@ class Group:
             self._place.rmdir()
 
 
-def hold(pids: list[int], limits: Limits, base: Path | None = None) -> Group | None:
-    """Put a script that was started just now, and what it has started, into a group with
-    its limits; None where there are no groups, or it needs none."""
+def hold(pid: int, limits: Limits, base: Path | None = None) -> Group | None:
+    """Put a process that has no children yet into a group with its limits; None where
+    there are no groups, or it needs none."""
     if limits.memory is None and limits.processes is None:
         return None
     base = base or _base()
     if base is None:
         return None
-    place = base / f"rq-script-{os.getpid()}-{pids[0]}"
+    place = base / f"rq-script-{os.getpid()}-{pid}"
     group = Group(place)
     try:
         place.mkdir(exist_ok=True)
         group.limit(limits)
-        for pid in pids:
-            group.add(pid)
+        group.add(pid)
     except OSError as error:
         log.warning(
             "a script gets no control group; its limits are those of single processes: "

@@ -6,41 +6,21 @@ import contextlib
 import math
 import resource
 from dataclasses import replace
-from pathlib import Path
 
 from rq.limits import Limits
 from rq.proc import cgroups
 from rq.proc.cgroups import Group
 
-_PROC = Path("/proc")
-_LOOKS = 8  # generations of children that may have been started before the limits held
-
 
 def apply(pid: int, limits: Limits) -> Group | None:
-    """Limit a process that was started just now, and its children: a script may have
-    started some in the moment before its limits held. Return its control group, if it
-    has one, which keeps the limits of memory and processes then."""
-    group = cgroups.hold(_generations([pid]), limits)
+    """Limit a process that has no children yet. Return its control group, if it has one,
+    which keeps the limits of memory and processes then."""
+    group = cgroups.hold(pid, limits)
     if group is not None:
         limits = replace(limits, memory=None, processes=None)
-    ours = _resources(limits)
-    for number in _generations([pid]):
-        if group is not None:
-            group.add(number)
-        for what, (soft, hard) in ours.items():
-            _limit(number, what, soft, hard)
+    for what, (soft, hard) in _resources(limits).items():
+        _limit(pid, what, soft, hard)
     return group
-
-
-def _generations(pids: list[int]) -> list[int]:
-    """Return processes and what they have started."""
-    every: list[int] = []
-    for _ in range(_LOOKS):
-        every += pids
-        pids = [child for number in pids for child in _children(number)]
-        if not pids:
-            break
-    return every
 
 
 def _resources(limits: Limits) -> dict[int, tuple[int, int]]:
@@ -66,16 +46,6 @@ def _limit(pid: int, what: int, soft: int, hard: int) -> None:
         if most != resource.RLIM_INFINITY:
             soft, hard = min(soft, most), min(hard, most)
         resource.prlimit(pid, what, (soft, hard))
-
-
-def _children(pid: int) -> list[int]:
-    """Return the children of a process, where the kernel tells them."""
-    try:
-        return [
-            int(n) for n in (_PROC / f"{pid}/task/{pid}/children").read_text().split()
-        ]
-    except OSError:
-        return []
 
 
 def peak_of(max_rss: int | None) -> int | None:

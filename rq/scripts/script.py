@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -25,8 +26,11 @@ from rq.logs import fields
 from rq.proc import processes, rlimits, spawn
 from rq.proc.cgroups import Group
 from rq.proc.family import Family, wait_for_group
+from rq.scripts import program_file
 from rq.scripts.run_as import AS_RQ, RunAs
 
+# Becomes the script once its limits hold: until then it waits for a line.
+_GATE = ("/bin/sh", "-c", 'read -r _ <&4 && exec "$@"', "sh")
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 _PAGE = 4096  # bytes that are heard in one turn: as lines of one they take long
 _READ = 64 * 1024
@@ -91,7 +95,7 @@ class Script:
             give((write, read, plan.lease), plan.run_as)
             pid = spawn.spawn(
                 spawn.Start(
-                    argv=[*plan.run_as.words, *plan.argv],
+                    argv=_words(plan),
                     env=plan.env,
                     directory=plan.directory,
                     null=plan.null,
@@ -112,6 +116,7 @@ class Script:
             os.close(read)
         if plan.limits.of_processes:
             self._group = rlimits.apply(pid, plan.limits)
+            os.write(self._writer, b"\n")  # to _GATE
         if plan.nice:
             spawn.be_nice(pid, plan.nice)
         os.set_blocking(self._reader, False)
@@ -282,6 +287,19 @@ def give(fds: Iterable[int], run_as: RunAs) -> None:
     if run_as.ids is not None:
         for fd in fds:
             os.fchown(fd, *run_as.ids)
+
+
+def _words(plan: Plan) -> list[str]:
+    """Return what is started; OSError when the gate could not become the script: it would
+    not tell in time."""
+    words = [*plan.run_as.words, *plan.argv]
+    if not plan.limits.of_processes:
+        return words
+    program = plan.argv[0]
+    os.stat(program)
+    if why := program_file.unfit(program):
+        raise OSError(errno.ENOEXEC, why, program)
+    return [*_GATE, *words]
 
 
 def _held(fd: int) -> int | None:

@@ -56,7 +56,7 @@ def test_nothing_is_found_where_nothing_is_told(tmp_path):
 
 
 def test_a_script_gets_a_group_with_its_limits(tmp_path):
-    group = cgroups.hold([4711], SOME, tmp_path)
+    group = cgroups.hold(4711, SOME, tmp_path)
     [place] = tmp_path.iterdir()
     assert (place / "memory.max").read_text() == str(2**28)
     assert (place / "pids.max").read_text() == "20"
@@ -64,8 +64,8 @@ def test_a_script_gets_a_group_with_its_limits(tmp_path):
     assert group.oom_kills == 0
     (place / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
     assert group.oom_kills == 2
-    assert cgroups.hold([4711], Limits(timeout=5.0), tmp_path) is None
+    assert cgroups.hold(4711, Limits(timeout=5.0), tmp_path) is None
 
 
 def test_where_no_group_can_be_made_there_is_none(tmp_path):
-    assert cgroups.hold([4711], SOME, tmp_path / "nowhere") is None
+    assert cgroups.hold(4711, SOME, tmp_path / "nowhere") is None

@@ -39,7 +39,7 @@ def failed(queue, script, cause, **fields):
 
 def done(queue, script, **fields):
     message = run(queue, script, **fields)
-    assert message["state"] == "done", message
+    assert message["state"] == "done", message["result"]
 
 
 # ---- time
@@ -235,3 +235,12 @@ def test_a_torrent_of_output_hurts_nobody(queue):
     text = log_of(queue, msg_id)
     assert text.rstrip().splitlines()[-2] == b"last words"
     assert len(text) < (8 << 20) + 1000
+
+
+def test_a_script_that_is_not_there_is_waited_for_as_without_limits(tmp_path):
+    with running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", open_files=64) as queue:
+        queue.script.rename(tmp_path / "away")
+        msg_id = queue.send()
+        wait_until(lambda: queue.get(msg_id)["result"].get("cause") == "script")
+        (tmp_path / "away").rename(queue.script)
+        assert queue.ended(msg_id)["state"] == "done"
