@@ -241,6 +241,7 @@ def test_a_script_that_is_not_there_is_waited_for_as_without_limits(tmp_path):
     with running_queue(tmp_path, "#!/bin/sh\necho done >&3\n", open_files=64) as queue:
         queue.script.rename(tmp_path / "away")
         msg_id = queue.send()
-        wait_until(lambda: queue.get(msg_id)["result"].get("cause") == "script")
+        wait_until(lambda: queue.ok("detail")["reason"])
+        assert queue.state(msg_id) == "que"
         (tmp_path / "away").rename(queue.script)
         assert queue.ended(msg_id)["state"] == "done"
