@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rq.config.checks import QUEUE
+from rq.config.settings import QueueConfig
 from rq.journal.writer import Journal
 from rq.layout import QueueDir
 from rq.message import Message, from_request
+from rq.queues.owner import uniqueness
 from rq.spool import Opened, Spool, check, checkpoint, door, open_spool
 from rq.spool.check import close_cleanly
 from rq.states import Event, Role
@@ -100,8 +104,18 @@ class Owner:
 
     def open(self) -> Spool:
         """Recover the queue and own it."""
-        self._opened = open_spool(self.queue, clock=self.clock, grace=0.1)
+        config = self._config()
+        keys = uniqueness.keys(config)
+        self._opened = open_spool(self.queue, clock=self.clock, grace=0.1, keys=keys)
+        uniqueness.Uniqueness(self._opened.spool, config)
         return self._opened.spool
+
+    def _config(self) -> QueueConfig:
+        """Return the setting `unique`, if the queue has a config."""
+        if not self.queue.config.exists():
+            return QueueConfig()
+        given = json.loads(self.queue.config.read_text()).get("unique", {})
+        return QueueConfig(unique=QUEUE["unique"](given))
 
     def crash(self) -> None:
         """Forget everything, as kill -9 does: only what was written stays."""

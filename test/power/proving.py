@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ from power import recovering
 from power.disk import Disk, Mark, Named, NotWhole
 from power.recovering import Promises, Recovered
 from power.states import Choice, Model, States, Tree, levels
-from power.stories import FAULTS
+from power.stories import FAULTS, SETTINGS
 from power.trace import record
 
 from rq.journal import history, mark
@@ -42,6 +43,8 @@ def recorded(story: str, scratch: Path) -> Disk:
     """Run a story under strace and return what it did to the disk."""
     root = scratch / "root"
     (root / "queue" / "q").mkdir(parents=True)
+    if story in SETTINGS:
+        (root / "queue/q/config.json").write_text(json.dumps(SETTINGS[story]))
     disk = Disk(root)
     ran = record(STORIES, story, root, scratch=scratch, inject=FAULTS.get(story, ()))
     assert ran.status == 0, ran.output

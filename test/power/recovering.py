@@ -31,6 +31,7 @@ class Recovered:
     owed: dict[str, str] = field(default_factory=dict)  # to another queue: its key
     decided: dict[str, str] = field(default_factory=dict)  # key of a transaction
     handed: list[str] = field(default_factory=list)  # will be handed over once more
+    known: dict[str, str] = field(default_factory=dict)  # a key: its message
     troubles: list[str] = field(default_factory=list)  # wrong whatever was promised
 
 
@@ -42,9 +43,10 @@ class Promises:
     together: dict[str, dict[str, str]] = field(default_factory=dict)
     passed: dict[str, str] = field(default_factory=dict)  # done here: a copy there
     decided: dict[str, str] = field(default_factory=dict)  # transaction: how it stands
+    known: dict[str, list[str]] = field(default_factory=dict)  # a key: whose it may be
 
     def copy(self) -> Promises:
-        every = (self.may, self.together, self.passed, self.decided)
+        every = (self.may, self.together, self.passed, self.decided, self.known)
         return Promises(*(dict(one) for one in every))
 
     def take(self, said: dict[str, Any]) -> None:
@@ -57,6 +59,7 @@ class Promises:
         self.together |= said.get("together", {})
         self.passed |= said.get("passed", {})
         self.decided |= said.get("decided", {})
+        self.known |= said.get("known", {})
 
     def broken(self, recovered: Recovered) -> Iterator[str]:
         """Say in words what was promised and is not so."""
@@ -67,6 +70,9 @@ class Promises:
         for key, standing in self.decided.items():
             if (known := recovered.decided.get(key)) != standing:
                 yield f"transaction {key} was {standing}, and is {known}"
+        for key, may in self.known.items():
+            if (whose := recovered.known.get(key, "")) not in may:
+                yield f"{key} is of {whose!r}, allowed: {may}"
 
     def _messages(self, recovered: Recovered) -> Iterator[str]:
         for msg_id, may in self.may.items():
@@ -150,6 +156,7 @@ def _recover(owner: Owner) -> Recovered:
         found.seen = look(owner, found)
         found.owed = _owed(owner)
         found.decided = _decided(owner)
+        found.known = _known(owner)
         owner.again()
         _same(found, look(owner, found), "a second recovery")
         owner.apply()
@@ -162,6 +169,8 @@ def _recover(owner: Owner) -> Recovered:
         if not owner.opened.clean:
             found.troubles.append("a stop was not clean")
         _same(found, look(owner, found), "a stop")
+        if _known(owner) != found.known:
+            found.troubles.append(f"keys were {found.known}, are {_known(owner)}")
     except (RQError, OSError, ValueError, KeyError, AssertionError) as error:
         found.troubles.append(f"it cannot be recovered: {error!r}")
     finally:
@@ -195,7 +204,11 @@ def _same(found: Recovered, again: dict[str, Seen], by: str) -> None:
 def look(owner: Owner, found: Recovered) -> dict[str, Seen]:
     """See every message, by what the spool knows and by what lies on disk."""
     spool, seen, tokens = owner.spool, {}, {}
-    keys = {accepted[0]: key for key, accepted in spool.keys.items()}
+    keys = {
+        accepted.msg_id: key
+        for key, accepted in spool.keys.items()
+        if not accepted.joined
+    }
     listed = {
         msg_id for state in COUNTED for msg_id in folders.list_state(owner.queue, state)
     }
@@ -227,6 +240,15 @@ def _owed(owner: Owner) -> dict[str, str]:
 def _decided(owner: Owner) -> dict[str, str]:
     txns = owner.spool.txns
     return {key: str(txns.by_id[one].standing) for key, one in txns.by_key.items()}
+
+
+def _known(owner: Owner) -> dict[str, str]:
+    """Return the messages of keys that have joined one, and those that were accepted
+    last under a unique key."""
+    keys = owner.spool.keys.items()
+    joined = {f"joined {key}": one.msg_id for key, one in keys if one.joined}
+    last = {f"last {key}": one.msg_id for key, one in owner.spool.uniques.last.items()}
+    return joined | last
 
 
 def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:

@@ -311,6 +311,46 @@ def decided(tale: Tale) -> None:
     tale.checkpoint()
 
 
+def joined(tale: Tale) -> None:
+    """Messages join others, take their place, and keep equal ones out for a time."""
+    first = tale.submit_as("a")
+    tale.join(first, "k/1")
+    tale.commit()
+    tale.start(first)
+    tale.end(first)
+    tale.join(first, "k/2")
+    tale.commit()
+    waiting, other = tale.submit(), tale.submit()
+    tale.commit()
+    tale.replace(waiting)
+    tale.apply()
+    second = tale.replace(other)
+    tale.submit_as("a")
+    tale.write_index()
+    removed = tale.submit_as("b")
+    tale.commit()
+    tale.checkpoint()
+    tale.known("last =b", "")
+    tale.delete(removed)
+    tale.apply()
+    tale.join(second, "k/3")
+    txn = tale.open_txn("txn")
+    member = tale.prepare_in(txn, unique_key="c")
+    tale.prepare_in(txn, unique_key="d")
+    tale.commit()
+    tale.known("last =c", member)
+    tale.decide(txn, member)
+    tale.commit()
+    tale.start(member)
+    tale.commit()
+    tale.end(member)
+    tale.apply()
+    tale.checkpoint()
+    tale.crash_and_start()
+    tale.submit_as("c")
+    tale.commit()
+
+
 def leased(tale: Tale) -> None:
     """Messages are leased; leases go on over checkpoints, crashes and a stop, and end."""
     ids = [tale.submit() for _ in range(5)]
@@ -391,6 +431,8 @@ def folders_failed(tale: Tale) -> None:
     tale.checkpoint()
 
 
+# Settings of the queue, written before the story begins.
+SETTINGS = {"joined": {"unique": {"scope": "window", "seconds": 3600}}}
 # Faults, in strace's words.
 FAULTS = {
     "journal_failed": ("fdatasync:error=EIO:when=3",),
@@ -426,6 +468,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         deposited,
         restarted,
         decided,
+        joined,
         leased,
         journal_failed,
         killed_in_doubt,

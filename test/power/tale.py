@@ -95,6 +95,8 @@ class Tale:
         self.may: dict[str, list[Seen]] = {}
         self.running: dict[str, Message] = {}
         self._fresh: set[str] = set()  # what was said and not yet promised
+        self._known: dict[str, str] = {}  # a key: whose it is
+        self._new_keys: set[str] = set()
         self._deposited: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -120,7 +122,16 @@ class Tale:
             self.may[msg_id] = self.may[msg_id][-1:]
             said[msg_id] = [asdict(one) for one in self.may[msg_id]]
             self._fresh.discard(msg_id)
-        mark({"may": said})
+        known = {key: [self._known[key]] for key in self._new_keys}
+        self._new_keys.clear()
+        mark({"may": said, "known": known})
+
+    def known(self, key: str, msg_id: str) -> None:
+        """Say whose a key may be from now on."""
+        before = self._known.get(key, "")
+        self._known[key] = msg_id
+        self._new_keys.add(key)
+        mark({"known": {key: [before, msg_id]}})
 
     def together(self, name: str, *ids: str) -> None:
         """Say that these have moved on together or not at all."""
@@ -133,6 +144,31 @@ class Tale:
         msg_id = self.spool.new_id()
         self.may_be(msg_id, state="que", key=more.get("key", ""))
         self.spool.submit(self.message(msg_id, param2=filler), **more)
+        return msg_id
+
+    def submit_as(self, unique_key: str, prepared: str = "") -> str:
+        """Accept a message that keeps equal ones out for a time."""
+        msg_id = prepared or self.spool.new_id()
+        self.may_be(msg_id, state="que")
+        self.known(f"last ={unique_key}", msg_id)
+        self.spool.submit(self.message(msg_id, unique_key=unique_key))
+        return msg_id
+
+    def join(self, msg_id: str, key: str) -> None:
+        """Let what was sent under a key join a message."""
+        self.known(f"joined {key}", msg_id)
+        self.spool.join(msg_id, key, "")
+
+    def replace(self, old: str) -> str:
+        """Let a message take the place of one that waits."""
+        msg_id = self.spool.new_id()
+        self.may[msg_id] = [Seen()]
+        self.together(f"replacement of {old}", old, msg_id)
+        self.may_be(old, state=NOWHERE)
+        self.may_be(msg_id, state="que")
+        self.spool.submit(self.message(msg_id))
+        facts = {"cause": "replaced", "text": f"message {msg_id}", "outcome": "discard"}
+        self.spool.fire(old, Event.DISCARD, Role.CREATOR, facts=facts)
         return msg_id
 
     def message(self, msg_id: str, **fields: Any) -> Message:
@@ -170,10 +206,10 @@ class Tale:
         self.spool.commit()
         return one
 
-    def prepare_in(self, one: Transaction) -> str:
+    def prepare_in(self, one: Transaction, **fields: Any) -> str:
         msg_id = self.spool.new_id()
         self.may_be(msg_id, state="prep", txn=one.txn_id)
-        self.spool.prepare_in(one.txn_id, self.message(msg_id))
+        self.spool.prepare_in(one.txn_id, self.message(msg_id, **fields))
         return msg_id
 
     def decide(self, one: Transaction, *chosen: str) -> None:
@@ -423,6 +459,7 @@ class Tale:
             self.spool.keys,
             self.spool.txns,
             ended=self.spool.ended_leases,
+            uniques=self.spool.uniques,
         )
         return index.Writing(self.owner.queue, lines)
 

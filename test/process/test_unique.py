@@ -71,7 +71,6 @@ def test_a_joined_key_gets_the_same_id_after_the_end_and_kill_9(tmp_path):
         assert joined == (first, "joined")
         queue.crash()
         queue.start()
-        assert send(queue, _key="shop/1") == joined
         (tmp_path / "go").touch()
         queue.ended(first)
         queue.ok("delete_message", {"msg_id": first})
@@ -119,6 +118,23 @@ def test_a_message_in_run_stands_under_both_also_after_kill_9(tmp_path):
         (tmp_path / "go").touch()
         queue.ended(first)
         assert send(queue)[1:] == ()
+
+
+LEASES = "#!/bin/sh\nexit 1\n"
+
+
+def test_the_scope_running_stands_after_kill_9(tmp_path):
+    setting = {"params": [1], "scope": "running"}
+    with running_queue(
+        tmp_path, LEASES, unique=setting, num_workers=0, pull={}
+    ) as queue:
+        first, *_ = send(queue)
+        queue.ok("lease", {"seconds": 600})
+        assert queue.state(first) == "run"
+        queue.crash()
+        queue.start()
+        second = send(queue)
+        assert second == (first, "joined")
 
 
 @pytest.mark.parametrize("end", ["restart", "crash"])
