@@ -116,7 +116,8 @@ def _alike(seen: Seen, promised: Seen) -> bool:
         return False
     if seen.state == "que":
         wanted = (promised.count, promised.attempt, promised.due, promised.held)
-        return (seen.count, seen.attempt, seen.due, seen.held) == wanted
+        known = (seen.count, seen.attempt, seen.due, seen.held)
+        return (*known, seen.priority) == (*wanted, promised.priority)
     return True
 
 
@@ -262,7 +263,8 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
     if entry is not None and state is State.QUE:
         known = (entry.count, entry.attempt, entry.due, entry.held)
         held_there = message.held is not None
-        if known != (message.count, message.attempt, message.due, held_there):
+        by_file = (message.count, message.attempt, message.due, held_there)
+        if (*known, entry.rank.priority) != (*by_file, message.priority):
             raise RQError(f"memory says {known}, the file {message}")
     txn, held = spool.txns.of(msg_id), spool.leases.get(msg_id)
     return Seen(
@@ -275,6 +277,7 @@ def _see(owner: Owner, msg_id: str, state: State, key: str) -> Seen:
         "" if txn is None else txn.txn_id,
         "" if held is None else held.token,
         message.held is not None,
+        message.priority,
     )
 
 

@@ -109,6 +109,30 @@ def held(tale: Tale) -> None:
     tale.commit()
 
 
+def ranked(tale: Tale) -> None:
+    """A person changes priorities, before and after a checkpoint and an attempt."""
+    ids = [tale.submit() for _ in range(4)]
+    tale.commit()
+    tale.steer(ids[0], 5)
+    tale.steer(ids[1], 9)
+    tale.commit()
+    tale.checkpoint()
+    tale.write_index()
+    tale.steer(ids[1], 0)
+    tale.steer(ids[2], 3)
+    tale.commit()
+    tale.start(ids[2])
+    tale.commit()
+    tale.apply()
+    tale.steer(ids[3], 1)
+    tale.reschedule(ids[3], 1.0)
+    tale.resend(ids[2])
+    tale.commit()
+    tale.checkpoint()
+    tale.steer(ids[0], 6)
+    tale.commit()
+
+
 def checkpointed(tale: Tale) -> None:
     """Checkpoints come between, and what follows them changes what they cover."""
     ids = [tale.submit() for _ in range(4)]
@@ -459,6 +483,7 @@ STORIES: dict[str, Callable[[Tale], None]] = {
         ran,
         hurried,
         held,
+        ranked,
         checkpointed,
         lagged,
         sealed,

@@ -57,6 +57,7 @@ class Seen:
     txn: str = ""  # the open transaction that holds it
     lease: str = ""  # digest of the token that holds it
     held: bool = False  # by a person
+    priority: int = 0
 
 
 @contextlib.contextmanager
@@ -349,6 +350,11 @@ class Tale:
     def reschedule(self, msg_id: str, due: float) -> None:
         self.may_be(msg_id, due=due)
         self.spool.reschedule(msg_id, due)
+
+    def steer(self, msg_id: str, priority: int) -> None:
+        """Change a priority."""
+        self.may_be(msg_id, priority=priority)
+        self.spool.reschedule(msg_id, priority=priority)
 
     def hold(self, msg_id: str) -> None:
         self.may_be(msg_id, held=True)
