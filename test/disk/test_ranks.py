@@ -6,7 +6,9 @@ from harness.spool import a_message
 from rq.config.settings import QueueConfig
 from rq.message.rank import rank
 from rq.queues.owner.backlog import Backlog
-from rq.spool import checkpoint, index
+from rq.queues.owner.keeps import keeps
+from rq.queues.schedule.keeps import Keeps, Reason
+from rq.spool import checkpoint, index, past_claims
 from rq.states import Event, Role, State
 
 IDS = [f"20270115.0800.00.000.{n}" for n in range(1, 5)]
@@ -129,6 +131,22 @@ def test_a_file_whose_priority_is_none_has_the_least(owner):
     spool = owner.open()
     assert priorities(spool) == {IDS[0]: 0}
     assert spool.read(IDS[0]).priority == 0
+
+
+def test_starts_that_cannot_be_read_are_followed_by_a_pause(owner, monkeypatch):
+    def lacks(*_):
+        raise OSError(24, "Too many open files")
+
+    submit(owner.spool, IDS[0])
+    settings = {"per": "minute", "number": 6, "burst": 6}
+    monkeypatch.setattr(past_claims, "claims", lacks)
+    now = owner.clock.now
+    backlog = Backlog(owner.spool, config(rate=settings))
+    assert backlog.next_due(now) == (None, now + 10)
+    assert keeps(backlog, IDS[0], owner.spool.entry(IDS[0]), now) == Keeps(
+        Reason.RATE, now + 10
+    )
+    assert backlog.next_due(now + 10) == (IDS[0], None)
 
 
 # ---- equal messages

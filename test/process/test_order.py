@@ -210,3 +210,14 @@ def test_a_message_starts_when_its_token_is_there(make):
     resume(queue)
     queue.ended(ids[-1])
     assert time.monotonic() - began >= 1.0
+
+
+def test_messages_go_into_batches_by_priority(make):
+    queue = make(batch={"max": 2, "wait": 60})
+    plain = [queue.send() for _ in range(2)]
+    urgent = [queue.send(priority=3) for _ in range(2)]
+    resume(queue)
+    wait_until(lambda: any(queue.get(i)["state"] != "que" for i in plain))
+    first = [queue.get(msg_id)["result"] for msg_id in (*urgent, *plain)]
+    batches = [result["batch"].rpartition(".")[0] for result in first]
+    assert batches == [urgent[0]] * 2 + [plain[0]] * 2
