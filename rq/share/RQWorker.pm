@@ -35,6 +35,7 @@ sub next_message {
 
 sub run     { shift; _say('run', @_) }
 sub done    { shift; _say('done', @_) }
+sub result  { shift; _say('result', @_) }
 sub relayed { shift; _say('relayed', @_) }
 sub err     { shift; _say('err', @_) }
 sub resend  { my (undef, $seconds, $reason) = @_; _say('resend', "$seconds-" . ($reason // '')) }

@@ -27,6 +27,7 @@ class Message {
   }
   run(text) { say("run", text); }
   done(text = "") { say("done", text); }
+  result(text) { say("result", text); }
   relayed(text = "") { say("relayed", text); }
   err(text = "") { say("err", text); }
   resend(seconds, reason = "") { say("resend", `${seconds}-${reason}`); }

@@ -21,6 +21,7 @@ module RQWorker
 
     def run(text) = say("run", text)
     def done(text = "") = say("done", text)
+    def result(text) = say("result", text)
     def relayed(text = "") = say("relayed", text)
     def err(text = "") = say("err", text)
     def resend(seconds, reason = "") = say("resend", "#{seconds}-#{reason}")

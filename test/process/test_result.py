@@ -82,6 +82,13 @@ def test_a_copy_of_an_attempt_without_one_knows_none(queue):
     assert "parent_result" not in copy
 
 
+def test_the_result_of_another_message_is_not_there(queue):
+    tell = 'echo "done ${RQ_PARENT_RESULT-none}" >&3'
+    first = queue.run(param1=tell, parent_result="of its parent")
+    assert first["result"]["job_status"] == "of its parent"
+    assert queue.run(param1=tell)["result"]["job_status"] == "none"
+
+
 def test_results_of_leases(tmp_path):
     with running_queue(tmp_path, num_workers=0, pull={}) as queue:
         msg_id = queue.send()

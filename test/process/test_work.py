@@ -30,6 +30,7 @@ def test_all_that_a_script_says_travels(host, agent):
         "none": "echo last words; exit 3",
         "copy": "echo 'dup 5-X-other' >&3; read a <&4; echo \"$a\"; " + QUIET,
         "unread": "echo 'resend soon' >&3",
+        "value": "echo 'result 41' >&3; echo 'result 42' >&3; " + QUIET,
     }
     cases = "\n".join(f"{name}) {text};;" for name, text in says.items())
     agent.runs(f"case $RQ_PARAM1 in\n{cases}\nesac")
@@ -45,6 +46,7 @@ def test_all_that_a_script_says_travels(host, agent):
     assert host.logs[tokens["copy"]].startswith(b"ok ")
     assert end["unread"]["word"] == "err"
     assert end["unread"]["unreadable"]
+    assert (end["value"]["word"], end["value"]["result"]) == ("done", "42")
 
 
 def test_no_more_is_leased_than_the_slots_can_take(host, agent):
