@@ -7,14 +7,14 @@ from rq import wording
 from rq.replies import NextAttempt, Result
 from rq.wording import duration, moment
 
-# Ends that a message comes back from by itself.
-_COMES_BACK = frozenset({"retry", "requeue"})
+# The outcome of an attempt that its message comes back from by itself, and waits; after
+# `requeue` it is due at once.
+_COMES_BACK = frozenset({"retry"})
 _WHY = {
     "crash": "RQ ended while it ran",
     "host": "the machine restarted while it ran",
     "no_word": "it never reported how it ended",
     "stop": "a stop of its queue",
-    "operator": "somebody put it back",
 }
 
 _WELL = frozenset({"done", "relayed"})
