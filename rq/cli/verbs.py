@@ -30,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "unack": ("steer:unack", "take that back"),
     "due": ("steer:due", "let waiting messages run at another time"),
     "priority": ("steer:priority", "let waiting messages run before or after others"),
+    "edit": ("edit:edit", "send a message again, with other fields"),
     "move": ("steer:move", "let messages go on in another queue"),
     "bulk": ("bulk:bulk", "ls | cancel: requests that change many messages"),
     "queue": ("queue:queue", "ls | new | pause | resume | down | up | restart: queues"),

@@ -59,6 +59,8 @@ CHANGES = {
     "hold": ("hold_message", "message", Role.OPERATOR),
     "release": ("release_message", "message", Role.OPERATOR),
     "ack": ("ack_errs", "message", Role.OPERATOR),
+    "unack": ("reopen_message", "message", Role.OPERATOR),
+    "move": ("move_message", "message", Role.OPERATOR),
 }
 # What a browser reads when it is done; of the others it reads the reply.
 _DONE = {
@@ -70,6 +72,8 @@ _DONE = {
     "hold": "is held",
     "release": "is released",
     "ack": "is acknowledged",
+    "unack": "needs a person again",
+    "move": "goes on in the other queue",
 }
 CLEANER = "cleaner"
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
@@ -173,7 +177,10 @@ class Messages:
         if wants_json(form) and not is_id(msg_id):
             say_reply(resp, wire.failure(_unknown(command), with_kind=True))
             return
-        more = {field: form.get(field) for field in ("_key", "why") if form.has(field)}
+        said = ("_key", "why", "to")
+        more = {field: form.get(field) for field in said if form.has(field)}
+        if method == "move":
+            check_target(req, form.get("to"))
         reply = await self._ask(req, name, command, msg_id, **more)
         here = f"/q/{name}/{checked(msg_id)}"
         there = f"/q/{name}" if then == "queue" else here

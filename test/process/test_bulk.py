@@ -301,3 +301,28 @@ def test_what_it_is_to_be_done_with_is_checked(queue, action, to):
     asked = {"action": action, "filter": {"state": "que"}, "to": to}
     word, text = queue.ask("bulk", asked)
     assert (word, "'to'" in text) == ("fail", True), text
+
+
+def test_a_message_is_sent_again_with_other_fields_and_names_the_old_one(site, queue):
+    [bad] = failed(queue, 1)
+    (site.root.path / "good").touch()
+    changes = {"param2": "mended", "param1": None}
+    url = queue.ok("edit_message", {"msg_id": bad, "changes": changes})
+    new = url.rpartition("/")[2]
+    shown = queue.until(new, "done")
+    assert (shown["param2"], shown.get("param1"), shown["cloned_from"]) == (
+        "mended",
+        None,
+        bad,
+    )
+    assert queue.show(bad)["acknowledged"]
+    queue.prove()
+
+
+@pytest.mark.parametrize("changes", [None, {}, {"dest": "x"}, {"attempt": 3}, [1]])
+def test_what_cannot_be_edited_is_refused(queue, changes):
+    [bad] = failed(queue, 1)
+    word, _ = queue.ask("edit_message", {"msg_id": bad, "changes": changes})
+    assert word == "fail"
+    assert queue.ask("num_messages")["que"] == 0
+    assert "acknowledged" not in queue.show(bad)

@@ -158,3 +158,16 @@ def test_messages_move_to_another_queue_and_get_another_time(root, failed):
 def test_where_and_when_have_to_be_said(root, failed, words, said):
     done = rq(*words, root=root)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_message_is_edited_and_sent_again(root, failed, monkeypatch):
+    said = ok(root, "edit", failed[0], "--param1", "paper")
+    assert said.startswith(f"work/{failed[0]} is sent again as ")
+    monkeypatch.setenv("EDITOR", "sed -i s/disk/tape/")
+    monkeypatch.delenv("VISUAL", raising=False)
+    ok(root, "edit", failed[1])
+    monkeypatch.setenv("EDITOR", "true")
+    assert "nothing is sent" in ok(root, "edit", failed[2])
+    monkeypatch.setenv("EDITOR", "false")
+    assert rq("edit", failed[2], root=root).returncode == 2
+    assert counts(root)["err"] >= 10

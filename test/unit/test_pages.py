@@ -96,7 +96,7 @@ def test_the_life_of_a_message_has_its_stations(state, kinds):
         ("run", {}, ("cancel",)),
         ("run", {"batch": "1.1", "messages": 5, "left": 1}, ("cancel",)),
         ("run", {"batch": "1.1", "messages": 5, "left": 2}, ("cancel_batch",)),
-        ("que", {"batch": "1.1"}, ("run_now", "hold", "delete")),
+        ("que", {"batch": "1.1"}, ("run_now", "hold", "move", "delete")),
     ],
 )
 def test_one_of_many_in_a_batch_cannot_be_cancelled_alone(state, result, verbs):

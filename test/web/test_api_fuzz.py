@@ -201,6 +201,7 @@ RECIPES = {
     "cancelBatch": about("batch"),
     "dismissMessage": about("err"),
     "reopenMessage": seen,
+    "editMessage": about("err", body={"changes": {"param1": "x"}}, media_type=JSON),
     "moveMessage": about("que", body={"to": "done"}, media_type=JSON),
     "deleteMessage": about("done"),
     "commitMessage": about("prep"),

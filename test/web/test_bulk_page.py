@@ -96,3 +96,18 @@ def test_no_state_and_no_action_are_made_up(web):
     asked = twin(web, "?state=nope&action=destroy")["form"]
     assert (asked["state"], asked["action"]) == ("err", "")
     assert twin(web, "?state=done&action=retry")["choice"] is None
+
+
+def test_one_message_is_called_back_and_moved_from_its_page(queue, web):
+    failed(queue, 1, "x")
+    [row] = queue.ok("list", {"state": "err", "limit": 1})
+    path = f"/q/t/{row['msg_id']}"
+    assert f"{path}/confirm/move" in page(web, path)
+    web.post(path, {"_method": "ack", "x_format": "json"})
+    assert f"{path}/confirm/unack" in page(web, path)
+    question = web.get(f"{path}/confirm/unack", Accept="application/json").json
+    assert web.post(question["post"], question["fields"]).status == 303
+    assert queue.ask("num_messages")["err"] == 1
+    assert 'name="to"' in page(web, f"{path}/confirm/move")
+    refused = web.post(path, {"_method": "move", "to": "nowhere", "x_format": "json"})
+    assert refused.json[0] == "fail"

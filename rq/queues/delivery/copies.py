@@ -132,8 +132,14 @@ def _not_copied(error: OSError | BadInput | NotWhole) -> RQError:
     return of_call(error)(text)
 
 
-async def clone(owner: Owner, msg_id: str) -> str:
-    """Accept a copy of a message that has ended; return its full id."""
+async def clone(
+    owner: Owner,
+    msg_id: str,
+    changes: Mapping[str, Json] | None = None,
+    key: str | None = None,
+) -> str:
+    """Accept a copy of a message that has ended, with `changes` of its fields (None: it
+    is left out); return its full id. Of those with one `key` the first is taken."""
     state = owner.spool.state_of(msg_id)
     if state not in FINAL:
         raise WrongState(f"cannot clone message in {state} state")
@@ -141,8 +147,11 @@ async def clone(owner: Owner, msg_id: str) -> str:
     message = owner.spool.read(msg_id)
     request = _copied(message, _NOT_COPIED)
     request.update(count=0, cloned_from=msg_id, due=message.due)
+    for name, value in (changes or {}).items():
+        request[name] = value
+    request = {name: value for name, value in request.items() if value is not None}
     source = owner.queue.path / folder(state, msg_id)
-    return await take_copy(owner, request, source, message.attachments)
+    return await take_copy(owner, request, source, message.attachments, key)
 
 
 def _copied(message: Message, without: tuple[str, ...]) -> dict[str, Json]:

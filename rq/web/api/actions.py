@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, NotRequired, TypedDict
 
@@ -132,6 +133,25 @@ async def move(
     return {"msg_id": msg_id, "text": str(text)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edits:
+    """The fields of a message that are other in the new one; null: it is left out."""
+
+    changes: Mapping[str, object]
+
+
+async def edit(site: Site, req: Request, body: Edits, name: str, msg_id: str) -> Answer:
+    """Send a message that has ended again, with other fields."""
+    await messages.check_copy(site, req, name, checked(msg_id))
+    request: dict[str, object] = {"msg_id": msg_id, "who": who(req), **_seen(req)}
+    if key := req.get_header(messages.KEY.name):
+        request["_key"] = key
+    changed = {**request, "changes": body.changes}
+    return messages.sent(
+        site, str(await site.owners.demand(name, "edit_message", changed))
+    )
+
+
 async def clone(site: Site, req: Request, body: None, name: str, msg_id: str) -> Answer:
     """Send a copy of a message that has ended."""
     await messages.check_copy(site, req, name, checked(msg_id))
@@ -169,6 +189,20 @@ ROWS = (
         failures=_FAILURES,
         handler=move,
         headers=(MATCH,),
+    ),
+    Operation(
+        operation_id="editMessage",
+        method="POST",
+        path=f"{messages.PLACE}/{{msg_id}}/edit",
+        role=Role.OPERATOR,
+        summary="Send a message that has ended again, with other fields; it is seen then.",
+        request=Edits,
+        reply=messages.Sent,
+        failures=(*_FAILURES, Kind.NO_ROOM, Kind.TOO_LARGE),
+        handler=edit,
+        status=201,
+        headers=(MATCH, messages.KEY),
+        reply_headers=(messages.LOCATION,),
     ),
     Operation(
         operation_id="cloneMessage",

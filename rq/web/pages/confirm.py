@@ -140,6 +140,20 @@ OF_MESSAGE = {
         button="Acknowledge",
         field=("_method", "ack"),
     ),
+    "unack": Question(
+        title="Take the acknowledgement back?",
+        sentence="The message counts again as needing attention.",
+        button="Take it back",
+        field=("_method", "unack"),
+    ),
+    "move": Question(
+        title="Move this message to another queue?",
+        sentence="It goes on there, with its parameters and attachments. Here it counts "
+        "as relayed, and keeps its log.",
+        button="Move",
+        field=("_method", "move"),
+        asks=(("to", "Queue", "text"),),
+    ),
     "clone": Question(
         title="Clone this message?",
         sentence="A new message with the same parameters and attachments is sent to "

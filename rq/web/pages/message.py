@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 # Which verbs a message in a state can take, the likeliest first.
 ACTIONS: dict[str, tuple[str, ...]] = {
     "prep": ("commit", "delete"),
-    "que": ("run_now", "hold", "delete"),
+    "que": ("run_now", "hold", "move", "delete"),
     "held": ("release", "delete"),
     "run": ("cancel",),
     "done": ("clone", "delete"),
     "relayed": ("clone", "delete"),
-    "err": ("retry", "ack", "clone", "delete"),
-    "errack": ("retry", "clone", "delete"),
+    "err": ("retry", "ack", "move", "clone", "delete"),
+    "errack": ("retry", "unack", "move", "clone", "delete"),
 }
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(

@@ -1,0 +1,74 @@
+"""`rq edit`: a message that has ended is sent again, with other fields."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from rq.cli import OK, change, ids, owner, place, term
+from rq.errors import BadInput
+from rq.fieldnames import PARAMS
+from rq.layout import Root
+from rq.nesting import Json, from_json
+
+_EDITABLE = (*PARAMS, "max_count", "priority", "src")
+
+
+def edit(root: Root, words: list[str]) -> int:
+    """Send a message again that has ended, after an edit."""
+    parser = term.parser(
+        "edit",
+        "Send a message that has ended again, with other fields: a new message, which "
+        "names it, with its attachments. One that has failed is marked as seen. Without "
+        "--paramN, $EDITOR opens its fields as JSON.",
+    )
+    parser.add_argument("id", metavar="ID", help=term.ID)
+    for name in PARAMS:
+        parser.add_argument(f"--{name}", metavar="VALUE", help="in place of what it is")
+    args = parser.parse_args(words)
+    place.demand_running(root)
+    with owner.Reader(root) as reader:
+        queue, msg_id = ids.resolve(reader, args.id)
+    given = {name: getattr(args, name) for name in PARAMS}
+    changes: Mapping[str, Json] = {k: v for k, v in given.items() if v is not None}
+    changes = changes or _edited(root, queue, msg_id)
+    if not changes:
+        print("nothing was changed, and nothing is sent")
+        return OK
+    request = {**change.request(msg_id), "changes": changes}
+    url = str(owner.demand(root, queue, "edit_message", request))
+    print(f"{queue}/{msg_id} is sent again as {url.rpartition('/')[2]}")
+    return OK
+
+
+def _edited(root: Root, queue: str, msg_id: str) -> Mapping[str, Json]:
+    """Return the fields that a person has changed in an editor; None: it is gone."""
+    reply = owner.demand(root, queue, "get_message", {"msg_id": msg_id})
+    message = cast(Mapping[str, Json], reply)
+    before = {name: message[name] for name in _EDITABLE if name in message}
+    after = _in_editor(before)
+    changes = {
+        name: value for name, value in after.items() if value != before.get(name)
+    }
+    return {**changes, **{name: None for name in before if name not in after}}
+
+
+def _in_editor(fields: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return what a person makes of some fields."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory(prefix="rq-edit-") as directory:
+        path = Path(directory) / "message.json"
+        path.write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+        done = subprocess.run([*shlex.split(editor), str(path)], check=False)
+        if done.returncode:
+            raise BadInput(f"{editor} ended with {done.returncode}: nothing is sent")
+        edited = from_json(path.read_text(), "what was edited")
+    if not isinstance(edited, dict):
+        raise BadInput("what was edited is not a JSON object: nothing is sent")
+    return edited
