@@ -192,3 +192,14 @@ def test_a_group_gives_the_others_in_the_order_they_came():
     groups.remove("unknown", "x")
     assert groups.others("k", "a", 9) == ["b"]
     assert groups.others("unknown", "x", 9) == []
+
+
+def test_after_very_many_have_gone_it_is_looked_at_again_at_once():
+    gone = {f"a{number}" for number in range(1200)}
+    items = [Item(1.0, number, f"a{number}") for number in range(1201)]
+    queue = waiting(*items, gone=gone)
+    assert not queue.has_due(10.0)  # that is not known yet
+    assert queue.look_from(10.0) == 10.0
+    assert queue.has_due(10.0)
+    assert take(queue, 10.0) == ("a1200", None)
+    assert queue.look_from(10.0) is None

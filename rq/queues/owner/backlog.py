@@ -213,7 +213,7 @@ class Backlog:
 
     def next_look(self, now: float) -> float | None:
         """Return when a message may start; None: none waits but for another."""
-        look = now if self.waiting.has_due(now) else self.waiting.next_look()
+        look = self.waiting.look_from(now)
         return None if look is None else max(look, self.rate_until(now))
 
     def rate_until(self, now: float) -> float:

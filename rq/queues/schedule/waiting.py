@@ -184,18 +184,28 @@ class Waiting:
     # ---- looking
 
     def has_due(self, now: float) -> bool:
-        """Whether a message may start now that waits for no other."""
+        """Whether a message may start now that waits for no other; False while that is
+        not known, because very many have gone."""
+        return bool(self._looks_due(now))
+
+    def _looks_due(self, now: float) -> bool | None:
+        """As `has_due`; None: that is not known after this look."""
         for _ in range(_LOOKS):
             first = self._order.first(now)
             if first is None:
                 return False
             if not self._put_away(first):
                 return True
-        return False  # many have gone: nobody knows yet
+        return None
+
+    def look_from(self, now: float) -> float | None:
+        """Return when a message may start: now, or later; None when nothing waits but for
+        another message."""
+        return self.next_look() if self._looks_due(now) is False else now
 
     def next_look(self) -> float | None:
         """Return when a message may start that is not due yet, or not tried yet; None when
-        nothing waits but for another message."""
+        there is none."""
         soonest, look = self._soonest(), self._holds.next_look()
         dues = [soonest.due] if soonest is not None else []
         return min(dues if look is None else [*dues, look], default=None)
