@@ -7,7 +7,7 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import cast
 
@@ -28,8 +28,10 @@ from rq.replies import (
 )
 from rq.spool import attempts_kept, folders, script_files
 from rq.states import State
+from rq.waits import Reason, Why
 from rq.wording import duration
 
+SILENT = "nobody answers for it"
 _NEEDS_PROCESS = (
     "Let its queue run again (`rq status` says what is wrong); the message then starts by "
     "itself."
@@ -44,7 +46,8 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
         raise NoSuchMessage(f"there is no message {msg_id} in queue {queue}")
     message = folders.read_message(directory, state, msg_id)
     status = folders.read_status(directory, state, msg_id)
-    waiting = _waiting(root, queue, message.due, time.time(), silent)
+    why = _waiting(root, queue, message, time.time(), silent)
+    waiting = why.text
     facts = {
         **status,
         "id": msg_id,
@@ -56,7 +59,7 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
         "unseen": waiting,
     }
     fields = message.to_json()
-    view = {
+    view: dict[str, object] = {
         "queue": queue,
         **{name: fields[name] for name in fields if name not in SAID_BY_RQ},
         "path": f"queue/{queue}/{folder(state, msg_id)}",
@@ -67,6 +70,8 @@ def message(root: Root, queue: str, msg_id: str, silent: str) -> MessageView:
         "story": story(state, facts).to_json(),
         "_attachments": _attachments(directory, state, msg_id, fields),
     }
+    if state is State.QUE:
+        view["_why"] = why.to_json()
     if state is State.DISMISSED:
         view["acknowledged"] = True
     again = _next_attempt(message, status) if state is State.QUE else None
@@ -113,23 +118,27 @@ def counts(queue: QueueDir) -> dict[str, int]:
 
 
 def rows(
-    queue: QueueDir, state: State, limit: int, after: str = ""
+    queue: QueueDir, state: State, limit: int, after: str = "", silent: str = SILENT
 ) -> list[MessageRow]:
     """Return the newest messages of a state, a short object each; `after`: only those
-    older than that id."""
+    older than that id; `silent`: why their owner does not say it."""
     ids = folders.list_state(queue, state, limit, after)
-    return [_row(queue, state, msg_id) for msg_id in ids]
+    return [_row(queue, state, msg_id, silent) for msg_id in ids]
 
 
-def _waiting(root: Root, queue: str, due: float, now: float, silent: str) -> str:
+def _waiting(root: Root, queue: str, message: Message, now: float, silent: str) -> Why:
     """Return why a message waits whose queue does not answer."""
     if admin_status(root, queue) is Admin.DOWN:
-        return "The queue is DOWN."
+        return Why(reason=Reason.DOWN, text="The queue is DOWN.")
+    if message.held is not None:
+        return waits.held(message.held)
     if (pause := pause_of(root, queue)) is not None:
-        return f"The queue is {waits.pause(**asdict(pause))}, and {silent}."
-    if due > now:
-        return f"It is due in {duration(due - now)}, and {silent}."
-    return f"{silent[0].upper()}{silent[1:]}."
+        text = f"The queue is {waits.pause(**asdict(pause))}, and {silent}."
+        return replace(waits.paused(**asdict(pause)), text=text)
+    if message.due > now:
+        text = f"It is due in {duration(message.due - now)}, and {silent}."
+        return Why(reason=Reason.DUE, text=text, until=message.due)
+    return Why(reason=Reason.SILENT, text=f"{silent[0].upper()}{silent[1:]}.")
 
 
 def shown_state(state: State) -> str:
@@ -169,14 +178,14 @@ def _digests(place: Path, name: str) -> AttachmentView:
         return {"sha256": sha256, "md5": md5, "size": size, "path": ""}
 
 
-def _row(queue: QueueDir, state: State, msg_id: str) -> MessageRow:
+def _row(queue: QueueDir, state: State, msg_id: str, silent: str) -> MessageRow:
     try:
         message = folders.read_message(queue, state, msg_id)
     except (RQError, OSError):
         return {"queue": queue.name, "state": str(state), "msg_id": msg_id}
     status = folders.read_status(queue, state, msg_id)
     again = _next_attempt(message, status) if state is State.QUE else None
-    row = {
+    row: dict[str, object] = {
         "queue": queue.name,
         "state": shown_state(state),
         "msg_id": msg_id,
@@ -187,4 +196,8 @@ def _row(queue: QueueDir, state: State, msg_id: str) -> MessageRow:
         **({} if again is None else {"next_attempt": again["text"]}),
         **message.params,
     }
+    if state is State.QUE:
+        root = Root(queue.path.parent.parent)
+        why = _waiting(root, queue.name, message, time.time(), silent)
+        row["waiting"], row["why"] = why.text, why.to_json()
     return cast(MessageRow, row)

@@ -10,15 +10,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rq.replies import PauseView
-from rq.wording import moment
+from rq.replies import PauseView, WhyView
+from rq.wording import duration, moment
 
 
 class Reason(StrEnum):
     """What a message waits for."""
 
-    HELD = "held"
-    PAUSED = "paused"
+    PREP = "prep"  # its creator, who has not committed it
+    TXN = "txn"  # the commit of its transaction
+    HELD = "held"  # somebody holds it
+    RIDES = "rides"  # the end of an equal one
+    RESTORED = "restored"  # a decision: its queue was copied or restored
+    PAUSED = "paused"  # its queue
+    DOWN = "down"  # its queue
+    SILENT = "silent"  # its queue's process, which does not answer
+    SCRIPT = "script"  # a script that can be started
+    DISK = "disk"  # the disk, or its journal
+    DUE = "due"  # the moment when it is due
+    KEY = "key"  # messages with an equal key
+    OUTSIDE = "outside"  # a host, or what else its script has named
+    RATE = "rate"  # the rate of its queue
+    LEASE = "lease"  # a worker elsewhere
+    SLOT = "slot"  # a slot
+    BATCH = "batch"  # more messages of its batch
+    START = "start"  # a process, which cannot be started just now, or is not ready
+    NEXT = "next"  # nothing: it is the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +46,34 @@ class Why:
     text: str
     until: float | None = None
     by: str | None = None
+
+    def to_json(self) -> WhyView:
+        """Return it as it is told."""
+        return {
+            "reason": str(self.reason),
+            "text": self.text,
+            "until": self.until,
+            "by": self.by,
+        }
+
+
+def prepared(txn: str | None) -> Why:
+    """Return why a message waits that is being prepared, perhaps in a transaction."""
+    if txn is None:
+        return Why(reason=Reason.PREP, text="Its creator has not committed it yet.")
+    text = f"It belongs to transaction {txn}, which has not been committed yet."
+    return Why(reason=Reason.TXN, text=text, by=txn)
+
+
+def due(at: float, now: float, because: str = "") -> Why:
+    """Return why a message waits that is not due yet; `because`: the end of the
+    sentence.
+
+    >>> due(600.0, 0.0).text
+    'It is due in 10 min (1970-01-01 00:10:00 UTC).'
+    """
+    text = f"It is due in {duration(at - now)} ({moment(at)} UTC){because}."
+    return Why(reason=Reason.DUE, text=text, until=at)
 
 
 def held(hold: Mapping[str, object]) -> Why:

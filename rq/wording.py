@@ -20,6 +20,7 @@ SHOWN_APART = frozenset(
         "state",
         "status",
         "held",
+        "_why",
         "phase",
         "path",
         "result",

@@ -12,6 +12,7 @@ from rq.cli import owner, place, state_counts, term
 from rq.layout import Root
 from rq.replies import MessageRow
 from rq.states import State
+from rq.waits import Reason
 
 _LIVE = (State.RUN, State.QUE, State.PREP, State.ERR)
 _CHOICES = [str(s) for s in State if s not in (State.NOWHERE, State.GONE)]
@@ -22,6 +23,8 @@ def ls(root: Root, words: list[str]) -> int:
     if args.count:
         return _count(root, args)
     states = [State(name) for name in args.state] or list(_LIVE)
+    if args.why:
+        states = [State.QUE]
     with owner.Reader(root) as reader:
         rows = [
             row
@@ -32,7 +35,7 @@ def ls(root: Root, words: list[str]) -> int:
     if args.json:
         term.print_json(rows)
     elif rows:
-        _table(rows)
+        _table_of_why(rows) if args.why else _table(rows)
         _hint_of_more(args.limit, rows)
     else:
         where = f"queue {args.queue}" if args.queue else "any queue"
@@ -82,10 +85,26 @@ def _status(row: MessageRow) -> str:
     if "next_attempt" in row:
         return row["next_attempt"]
     said = str(row.get("status", "")).partition(" - ")[2]
-    text = wording.in_list(row["state"], said)
+    text = _why(row) or wording.in_list(row["state"], said)
     if "leased_by" in row:
         return f"[{row['leased_by']}] {text}"
     return f"[batch of {row['messages']}] {text}" if "batch" in row else text
+
+
+def _why(row: MessageRow) -> str:
+    """Return why a message waits, unless its due time says it."""
+    why = row.get("why")
+    return "" if why is None or why["reason"] == Reason.DUE else why["text"]
+
+
+def _table_of_why(rows: Sequence[MessageRow]) -> None:
+    term.table(
+        ("QUEUE", "ID", "WHY"),
+        [
+            (row["queue"], row["msg_id"], row["why"]["text"] if "why" in row else "")
+            for row in rows
+        ],
+    )
 
 
 def _due(row: MessageRow, now: float) -> str:
@@ -99,7 +118,7 @@ def _hint_of_more(limit: int, rows: Sequence[MessageRow]) -> None:
     listed = Counter((row["queue"], row["state"]) for row in rows)
     cut = [f"{queue} {state}" for (queue, state), n in listed.items() if n >= limit]
     if cut:
-        place.note(f"only the newest {limit} of: {', '.join(cut)} (--limit N)")
+        place.note(f"only {limit} of: {', '.join(cut)} (--limit N)")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,6 +134,11 @@ def _parser() -> argparse.ArgumentParser:
         choices=_CHOICES,
         metavar="STATE",
         help="one of " + ", ".join(_CHOICES),
+    )
+    parser.add_argument(
+        "--why",
+        action="store_true",
+        help="why those that wait do, what runs next first",
     )
     parser.add_argument(
         "--count", action="store_true", help="only how many there are in each state"

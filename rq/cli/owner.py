@@ -15,6 +15,7 @@ from rq.nesting import Json
 from rq.replies import AttemptsView, Detail, MessageRow, MessageView
 from rq.states import State
 
+_IN_TURN = 1000  # messages that are listed in the order in which they run
 Reply = Sequence[Json]  # "ok" or "fail", and what follows from that
 
 
@@ -156,22 +157,26 @@ class Reader:
         return detail.get("stuck") if detail is not None else None
 
     def messages(self, queue: str, state: State, limit: int) -> list[MessageRow]:
-        """Return the newest messages of a state, a short object each."""
+        """Return the newest messages of a state, a short object each; of those that wait
+        what runs next, in that order."""
         rows = self._listed(queue, state, limit)
         if rows is None:
             from rq import offline
 
-            return offline.rows(self.root.queue(queue), state, limit)
+            silent, path = self._why_silent(), self.root.queue(queue)
+            return offline.rows(path, state, limit, silent=silent)
         return [{"queue": queue, "state": str(state), **row} for row in rows]
 
     def _listed(self, queue: str, state: State, limit: int) -> list[MessageRow] | None:
         """Return what the owner lists, None when it does not; a long list comes in parts."""
         request: dict[str, object] = {"state": str(state), "limit": limit}
-        reply = self.answer(queue, "list", request)
+        in_turn = state is State.QUE and limit <= _IN_TURN
+        order = {"order": "next"} if in_turn else {}
+        reply = self.answer(queue, "list", {**request, **order})
         if not is_ok(reply):
             return None
         rows = list(cast(Sequence[MessageRow], reply[1]))
-        while is_ok(reply) and reply[2:] and rows and len(rows) < limit:
+        while is_ok(reply) and reply[2:] and not in_turn and rows and len(rows) < limit:
             rest = {"limit": limit - len(rows), "after": rows[-1]["msg_id"]}
             reply = self.answer(queue, "list", {**request, **rest})
             rows += cast(Sequence[MessageRow], reply[1]) if is_ok(reply) else []
@@ -198,10 +203,12 @@ class Reader:
         error = wire.failure_in(reply, f"{queue}/{msg_id}: ")
         if error is not None and error.kind is not Kind.DOWN:
             raise error
-        why = place.is_running(self.root) and "its process does not answer"
-        return offline.message(
-            self.root, queue, msg_id, why or "RQ is not running; it starts with `rq up`"
-        )
+        return offline.message(self.root, queue, msg_id, self._why_silent())
+
+    def _why_silent(self) -> str:
+        if place.is_running(self.root):
+            return "its process does not answer"
+        return "RQ is not running; it starts with `rq up`"
 
     def attempts(self, queue: str, msg_id: str) -> AttemptsView:
         """Return what is kept of the attempts on a message."""

@@ -18,6 +18,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "send": ("send:send", "send a message to a queue"),
     "ls": ("listing:ls", "list messages"),
     "show": ("show:show", "what happened to a message, why, and what to do"),
+    "why": ("why:why", "what waiting messages wait for, and what to do"),
     "logs": ("output:logs", "what a message's script has written; -f follows it"),
     "wait": ("wait:wait", "wait until messages have ended"),
     "run": ("change:run", "run waiting messages now, before they are due"),

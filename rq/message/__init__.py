@@ -32,6 +32,7 @@ SAID_BY_RQ = frozenset(
         "phase",
         "acknowledged",
         "_txn",
+        "_why",
         "_attachments",
         "_limits",
         "removed_at",

@@ -26,6 +26,7 @@ from rq.replies.message import (
     Result,
     Standing,
     StoryView,
+    WhyView,
 )
 from rq.replies.processes import (
     ChildView,
@@ -100,6 +101,7 @@ __all__ = [
     "TimerView",
     "TimersStatus",
     "TransactionView",
+    "WhyView",
     "WordResult",
     "WorkerView",
 ]

@@ -16,6 +16,15 @@ class BatchView(TypedDict):
     left: int
 
 
+class WhyView(TypedDict):
+    """Why a message waits."""
+
+    reason: str
+    text: str
+    until: float | None  # epoch seconds
+    by: str | None  # a message, or who holds or has paused it
+
+
 class MessageRow(TypedDict, total=False):
     """A message in a list."""
 
@@ -27,6 +36,7 @@ class MessageRow(TypedDict, total=False):
     attempt: int
     status: str
     waiting: str
+    why: WhyView
     next_attempt: str
     txn: str
     batch: str
@@ -139,5 +149,6 @@ class MessageView(TypedDict, total=False):
     acknowledged: bool
     _attachments: Mapping[str, AttachmentView]
     _limits: Mapping[str, float]  # of its next attempt, or of the one that runs
+    _why: WhyView  # it waits
     _txn: str  # the open transaction that it belongs to
     _restored: str  # why its queue waits for a person

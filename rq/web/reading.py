@@ -16,6 +16,7 @@ from rq.states import State
 from rq.web import views
 from rq.web.site import Site
 
+NEXT = "next"  # an order of messages that wait
 SILENT = "_silent"  # a field of what the folders say: why nobody else was asked
 _NOBODY = PASSING  # then its folders are read: the owner has told nothing
 
@@ -57,7 +58,7 @@ async def message(site: Site, name: str, msg_id: str) -> Message:
 
 def _from_disk(site: Site, name: str, msg_id: str) -> Message:
     view: Mapping[str, object] = offline.message(
-        site.root, name, msg_id, "nobody answers for it"
+        site.root, name, msg_id, offline.SILENT
     )
     # The address says the queue.
     left_out = {"queue"} if view["_attachments"] else {"queue", "_attachments"}
@@ -91,10 +92,19 @@ async def state(site: Site, name: str, msg_id: str) -> str:
 
 
 async def rows(
-    site: Site, name: str, state: State, limit: int, after: str = ""
+    site: Site,
+    name: str,
+    state: State,
+    limit: int,
+    after: str = "",
+    order: str = "",
 ) -> list[MessageRow]:
-    """Return the newest messages of a state; `after`: only those older than that id."""
+    """Return the newest messages of a state; `after`: only those older than that id.
+    `order` NEXT: those that run next, if nothing comes after them."""
     try:
+        if order and not after:
+            request = {"state": str(state), "limit": limit, "order": order}
+            return (await views.rows(site.owners, name, request))[0]
         return await _listed(site, name, state, limit, after)
     except RQError as error:
         if error.kind not in _NOBODY:

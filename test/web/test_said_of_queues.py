@@ -27,7 +27,7 @@ def test_a_message_in_a_queue_that_is_paused_does_not_start_by_itself(tmp_path):
         assert story["why"].startswith("The queue is paused since ")
         assert story["todo"] == "`rq queue resume t` lets it go on."
         assert "starts by itself" not in web.page(f"/q/t/{msg_id}")
-        assert of(web, "que") == {msg_id: "the queue is paused"}
+        assert of(web, "que") == {msg_id: story["why"]}
         queue.root.pause("t").unlink()
         queue.ask("wake")
         queue.ended(msg_id)

@@ -26,6 +26,8 @@ from rq.states import COUNTED, HASHED, State
 
 LIMIT = 20
 MOST = 10_000
+NEXT = "next"  # an order: what runs next comes first
+MOST_NEXT = 1000  # that are listed so, in one go
 LIST_BYTES = 4 * 1024 * 1024  # of an answer, which then ends early
 QUICK = 2000  # live messages that are looked at in one go
 
@@ -173,7 +175,12 @@ async def listed(owner: Owner, request: JsonObject) -> tuple[list[MessageRow], b
     state = State(name)
     after = request.get("after")
     before = names.msg_id(after) if after else ""
-    ids = await _ids(owner, state, arguments.limit(request, LIMIT, MOST), before)
+    limit = arguments.limit(request, LIMIT, MOST)
+    in_turn = request.get("order") == NEXT and state is State.QUE and not before
+    if in_turn and limit is not None and limit <= MOST_NEXT:
+        ids = owner.backlog.in_order(limit)
+    else:
+        ids = await _ids(owner, state, limit, before)
     rows: list[MessageRow] = []
     size = 0
 
@@ -209,7 +216,8 @@ def _row(owner: Owner, msg_id: str) -> MessageRow | None:
     if (lease := owner.leases.of(msg_id)) is not None:
         row["leased_by"] = lease.by
     if entry is not None and entry.state is State.QUE:
-        row["waiting"] = waiting_view.why_waiting(owner, msg_id)
+        why = waiting_view.why_waiting(owner, msg_id)
+        row["waiting"], row["why"] = why.text, why.to_json()
         result = owner.spool.status(msg_id) if row["attempt"] else {}
         again = next_attempt.of(result, row["count"], message.max_count, row["due"])
         if again is not None:

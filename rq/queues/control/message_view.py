@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import cast
 
-from rq import limits, names, next_attempt
+from rq import limits, names, next_attempt, waits
 from rq.causes import story
 from rq.errors import BadMessage
 from rq.layout import folder
@@ -260,16 +260,23 @@ def _story(owner: Owner, msg_id: str, state: State, view: MessageView) -> StoryV
         facts["held"] = owner.attempts.holder_of(msg_id)
         facts["leased"] = _leased(owner, msg_id)
     if state is State.QUE:
-        facts["waiting"] = waiting_view.why_waiting(owner, msg_id)
+        why = waiting_view.why_waiting(owner, msg_id)
+        facts["waiting"], view["_why"] = why.text, why.to_json()
         facts["needs"] = waiting_view.what_it_needs(owner, msg_id)
-    if (txn := owner.spool.txns.of(msg_id)) is not None:
+    txn = owner.spool.txns.of(msg_id)
+    if txn is not None:
         facts["txn"] = txn.txn_id
+    if state is State.PREP:
+        prepared = waits.prepared(None if txn is None else txn.txn_id)
+        view["_why"] = prepared.to_json()
     explained = story(state, facts)
     stuck = owner.spool.why_stuck(msg_id)
     if stuck is not None:
-        why = f"{explained.why} Its folder cannot be brought where it belongs: {stuck}."
+        text = (
+            f"{explained.why} Its folder cannot be brought where it belongs: {stuck}."
+        )
         todo = "See what holds the folder (a mount, a flag, the disk); RQ tries again."
-        explained = replace(explained, why=why, todo=todo)
+        explained = replace(explained, why=text, todo=todo)
     return explained.to_json()
 
 

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from rq import elsewhere, waits
+from rq.causes import Cause
 from rq.config.admin import Admin, needed
 from rq.errors import BadInput, NoSuchMessage, Unread
 from rq.message import JsonObject
 from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
 from rq.spool.entry import Entry
-from rq.wording import duration, moment
+from rq.waits import Reason, Why
+from rq.wording import duration, reason
 
 _NAMED = 3
 
 
-def why_waiting(owner: Owner, msg_id: str) -> str:
-    """Return in a sentence why a message in que has not started."""
+def why_waiting(owner: Owner, msg_id: str) -> Why:
+    """Return why a message in que has not started."""
     entry = owner.spool.entry(msg_id)
     if entry.held:
         return _why_held(owner, msg_id)
     if entry.rider_of is not None:
-        return (
+        text = (
             f"It is equal to {entry.rider_of}, which runs for both (coalesce_params)."
         )
+        return Why(reason=Reason.RIDES, text=text, by=entry.rider_of)
     return _why_not_yet(owner, msg_id, entry)
 
 
-def _why_not_yet(owner: Owner, msg_id: str, entry: Entry) -> str:
+def _why_not_yet(owner: Owner, msg_id: str, entry: Entry) -> Why:
     if (stopped := _why_none(owner)) is not None:
         return stopped
-    away = entry.due - owner.spool.clock()
-    if away > 0:
-        return f"It is due in {duration(away)} ({moment(entry.due)} UTC)."
+    now = owner.spool.clock()
+    if entry.due > now:
+        return waits.due(entry.due, now, _who_told(owner, msg_id, entry))
     key = None
     with contextlib.suppress(Unread):
         key = owner.backlog.exclusion_key(msg_id)
@@ -44,14 +48,31 @@ def _why_not_yet(owner: Owner, msg_id: str, entry: Entry) -> str:
     held = owner.backlog.waiting.held_for(msg_id)
     if held is not None:
         name, until = held
-        away = max(0.0, until - owner.spool.clock())
-        return f"It waits for {name}, which is tried again in {duration(away)}."
+        away = max(0.0, until - now)
+        text = f"It waits for {name}, which is tried again in {duration(away)}."
+        return Why(reason=Reason.OUTSIDE, text=text, until=until, by=name)
     return _why_rate(owner) or _why_next(owner, msg_id)
 
 
-def _why_key(owner: Owner, key: str) -> str:
-    """Return in a sentence which messages run with the key of another."""
+def _who_told(owner: Owner, msg_id: str, entry: Entry) -> str:
+    """Return that an attempt has told a message to wait, as the end of a sentence."""
+    result = owner.spool.status(msg_id) if entry.attempt else {}
+    if result.get("cause") not in (Cause.RESEND, Cause.LATER):
+        return ""
+    said = reason(str(result.get("job_status") or ""))
+    return f": attempt {entry.attempt} has told it to wait" + (
+        f", {said.rstrip('.')}" if said else ""
+    )
+
+
+def _why_key(owner: Owner, key: str) -> Why:
+    """Return which messages run with the key of another."""
     running = owner.backlog.busy_keys.who(key)
+    text = _running_with_key(owner, running)
+    return Why(reason=Reason.KEY, text=text, by=running[0])
+
+
+def _running_with_key(owner: Owner, running: Sequence[str]) -> str:
     if not owner.config.concurrency:
         return f"{running[0]} is running, with equal blocking_params."
     ids = ", ".join(running[:_NAMED])
@@ -60,25 +81,26 @@ def _why_key(owner: Owner, key: str) -> str:
     return f"{ids}{more} {are} running, with an equal key (concurrency)."
 
 
-def _why_held(owner: Owner, msg_id: str) -> str:
-    """Return in a sentence who holds a message, since when, and why."""
+def _why_held(owner: Owner, msg_id: str) -> Why:
+    """Return who holds a message, since when, and why."""
     held: JsonObject = {}
     with contextlib.suppress(BadInput, NoSuchMessage, Unread):
         held = owner.spool.read(msg_id).held or {}
-    return waits.held(held).text
+    return waits.held(held)
 
 
-def _why_rate(owner: Owner) -> str:
-    """Return in a sentence which rate keeps a message; "": none does."""
+def _why_rate(owner: Owner) -> Why | None:
+    """Return which rate keeps a message; None: none does."""
     rate, now = owner.config.rate, owner.spool.clock()
-    away = owner.backlog.rate_until(now) - now
-    if away <= 0:
-        return ""
+    until = owner.backlog.rate_until(now)
+    if until <= now:
+        return None
     messages = "message" if rate["number"] == 1 else "messages"
-    return (
+    text = (
         f"The queue starts {rate['number']:,} {messages} per {rate['per']} (rate); the "
-        f"next one in {duration(away)}."
+        f"next one in {duration(until - now)}."
     )
+    return Why(reason=Reason.RATE, text=text, until=until)
 
 
 def _only_elsewhere(owner: Owner) -> bool:
@@ -99,16 +121,22 @@ def _why_not_leased(owner: Owner) -> str:
     return f"{said[0].upper()}{said[1:]}."
 
 
-def _why_none(owner: Owner) -> str | None:
+def _why_none(owner: Owner) -> Why | None:
     """Return why no message of the queue starts; None: they may."""
     if owner.admission.restored:
-        return "Its queue's directory was copied or restored."
+        text = "Its queue's directory was copied or restored."
+        return Why(reason=Reason.RESTORED, text=text)
     if (pause := owner.admission.pause) is not None:
-        return waits.paused(**asdict(pause)).text
+        return waits.paused(**asdict(pause))
     if owner.admission.admin is not Admin.UP:
-        return f"The queue is {owner.admission.admin}."
+        text = f"The queue is {owner.admission.admin}."
+        return Why(reason=Reason.DOWN, text=text)
     if owner.script.error is not None and owner.config.pull is None:
-        return f"The script cannot be started: {owner.script.error}."
+        text = f"The script cannot be started: {owner.script.error}."
+        return Why(reason=Reason.SCRIPT, text=text)
+    failed = owner.admission.disk_failed or owner.spool.journal_failed
+    if failed:
+        return Why(reason=Reason.DISK, text=f"The disk does not take writes: {failed}.")
     return None
 
 
@@ -142,36 +170,40 @@ def what_it_needs(owner: Owner, msg_id: str) -> str:
     return ""
 
 
-def _why_next(owner: Owner, msg_id: str) -> str:
+def _why_next(owner: Owner, msg_id: str) -> Why:
     if _only_elsewhere(owner):
-        return _why_not_leased(owner)
+        return Why(reason=Reason.LEASE, text=_why_not_leased(owner))
     if owner.config.num_workers == 0:
-        return "num_workers is 0, so nothing runs."
+        return Why(reason=Reason.SLOT, text="num_workers is 0, so nothing runs.")
     return _why_free(owner, msg_id)
 
 
-def _why_free(owner: Owner, msg_id: str) -> str:
+def _why_free(owner: Owner, msg_id: str) -> Why:
     if owner.slots_free <= 0:
         number = owner.config.num_workers
         which = "The only slot is" if number == 1 else f"All {number} slots are"
         pulls = owner.config.pull is not None
         more = f" {_why_not_leased(owner)}" if pulls else ""
-        return f"{which} taken (num_workers).{more}"
+        text = f"{which} taken (num_workers).{more}"
+        first = next((attempt.msg_id for attempt in owner.attempts), None)
+        return Why(reason=Reason.SLOT, text=text, by=first)
     if msg_id in owner.backlog.gathering:
         return _why_gathering(owner, msg_id)
     if owner.script.lack is not None:
-        return f"No process could be started just now: {owner.script.lack}."
+        text = f"No process could be started just now: {owner.script.lack}."
+        return Why(reason=Reason.START, text=text)
     if stall.lacks_worker(owner):
-        return stall.why_no_worker(owner)
-    return "It is the next to start."
+        return Why(reason=Reason.START, text=stall.why_no_worker(owner))
+    return Why(reason=Reason.NEXT, text="It is the next to start.")
 
 
-def _why_gathering(owner: Owner, msg_id: str) -> str:
+def _why_gathering(owner: Owner, msg_id: str) -> Why:
     there, quota, starts = owner.backlog.gathering.about(msg_id)
     away = starts - owner.spool.clock()
     if there >= quota or away <= 0:
-        return "Its batch is the next to start."
-    return (
+        return Why(reason=Reason.NEXT, text="Its batch is the next to start.")
+    text = (
         f"Its batch starts when {quota} messages are there (now {there}), or in "
         f"{duration(away)}."
     )
+    return Why(reason=Reason.BATCH, text=text, until=starts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain, islice
 from typing import Unpack
 
 from rq.config.settings import QueueConfig
@@ -35,6 +36,7 @@ class Backlog:
         spool.deadline = config.deadline
         self._groups = Groups()
         self._riders: dict[str, dict[str, None]] = {}  # leader: its riders
+        self._held: dict[str, None] = {}  # messages that somebody holds
         self.busy_keys = Places(config.most_of_key)
         self.gathering = Gathering(_NO_BATCHES)  # messages that wait for a batch
         self._ranks = Ranks(spool, config, self._groups)
@@ -67,6 +69,7 @@ class Backlog:
         in_que = list(self._spool.in_state(State.QUE))
         self._ranks.fill(in_que)
         que = [(msg_id, entry) for msg_id, entry in in_que if not entry.held]
+        self._held = {msg_id: None for msg_id, entry in in_que if entry.held}
         now = self._spool.clock()
         for _, entry in que:
             if entry.due > now:
@@ -104,6 +107,7 @@ class Backlog:
         entry.rider_of = None
         self._ranks.add(msg_id, entry, message)
         if entry.held:
+            self._held[msg_id] = None
             return
         self.put_back(msg_id)
         if self._config.coalesce_params:
@@ -118,6 +122,7 @@ class Backlog:
         """Forget a message that leaves que."""
         self.gathering.remove(msg_id)
         self._ranks.hurried.discard(msg_id)
+        self._held.pop(msg_id, None)
         entry = self._spool.entry_of(msg_id)
         if entry is None:
             return
@@ -174,6 +179,7 @@ class Backlog:
             return False
         self._spool.hold(msg_id, hold, **more)
         self.remove(msg_id)  # it rides with no other, and is in no batch
+        self._held[msg_id] = None
         return True
 
     def release(self, msg_id: str, who: str, **more: Unpack[More]) -> bool:
@@ -181,6 +187,7 @@ class Backlog:
         if not self._waiting_entry(msg_id, "released").held:
             return False
         self._spool.release(msg_id, who, **more)
+        self._held.pop(msg_id, None)
         self.add(msg_id)
         return True
 
@@ -193,6 +200,16 @@ class Backlog:
         return self._spool.entry(msg_id)
 
     # ---- what runs next
+
+    def in_order(self, most: int) -> list[str]:
+        """Return up to `most` waiting messages in the order in which they run, as far as
+        that is known now; those that are held come last."""
+        waiting = self.waiting.in_order(self._spool.clock())
+        everyone = chain(self.gathering, filter(self._is_free, waiting), self._held)
+        return list(islice(dict.fromkeys(islice(everyone, most + MOST_RIDERS)), most))
+
+    def _is_free(self, msg_id: str) -> bool:
+        return self._is_in_que(msg_id) and msg_id not in self.gathering
 
     def next_due(self, now: float) -> tuple[str | None, float | None]:
         """Return (message to claim now, None) or (None, when to look again); Unread: its

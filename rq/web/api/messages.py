@@ -88,6 +88,10 @@ class Listing:
 
     state: States = "que"
     limit: Annotated[int, Limits(least=1, most=MOST_LISTED)] = 100
+    order: Annotated[
+        Literal["newest", "next"],
+        "`next`: of que those that run next, in that order, on one page",
+    ] = "newest"
     cursor: Annotated[str, "`next` of the page before; the first page, if absent"] = ""
 
 
@@ -131,6 +135,10 @@ def sent(site: Site, url: str, *, joined: bool = False) -> Answer:
 
 async def list_messages(site: Site, req: Request, body: Listing, name: str) -> Messages:
     after = names.msg_id(body.cursor) if body.cursor else ""
+    state = State(body.state)
+    if body.order == reading.NEXT and state is State.QUE:
+        first = await reading.rows(site, name, state, body.limit, order=body.order)
+        return {"messages": first, "next": None}
     rows = await reading.rows(site, name, State(body.state), body.limit + 1, after)
     listed = rows[: body.limit]
     return {
@@ -217,7 +225,7 @@ ROWS = (
         method="GET",
         path=PLACE,
         role=Role.VIEWER,
-        summary="List the messages of a state, the newest first.",
+        summary="List the messages of a state, the newest first, or what runs next.",
         request=Listing,
         reply=Messages,
         failures=OF_OWNERS,

@@ -21,6 +21,7 @@ from rq.replies import (
     MessageRow,
 )
 from rq.states import State
+from rq.waits import Reason
 from rq.web import deliveries, progress, reading, views
 from rq.web.answers import sees_secrets
 from rq.web.pages import facts, notices, page, workers
@@ -46,6 +47,7 @@ TABS = {
 _FIRST = {"run": 20, "err": 10, "que": 10, "prep": 5, "done": 15, "relayed": 10}
 _PAGE = 50
 _SEARCHED = 500
+_NEWEST = "99991231.2359.59.999.9"  # an id behind which all are
 
 
 class ListedRow(MessageRow, total=False):
@@ -170,18 +172,22 @@ class QueuePage:
         """Return the lists to show; one, long, when a tab is open or when searching."""
         limits = _limits(row["counts"], tab, searching=bool(wanted))
         lists = await asyncio.gather(
-            *(self._list(row, tab, limit, after) for tab, limit in limits.items())
+            *(
+                self._list(row, tab, limit, after, searching=bool(wanted))
+                for tab, limit in limits.items()
+            )
         )
         return [
-            _section(row, tab, limit, rows, wanted)
+            _section(row, tab, after, limit, rows, wanted)
             for (tab, limit), rows in zip(limits.items(), lists, strict=True)
         ]
 
     async def _list(
-        self, row: QueueRow, tab: str, limit: int, after: str
+        self, row: QueueRow, tab: str, limit: int, after: str, *, searching: bool
     ) -> list[MessageRow]:
         state = State(TABS[tab][0])
-        return await reading.rows(self._site, row["name"], state, limit, after)
+        order = reading.NEXT if state is State.QUE and not searching else ""
+        return await reading.rows(self._site, row["name"], state, limit, after, order)
 
 
 def _limits(counts: Counts, tab: str, *, searching: bool) -> dict[str, int]:
@@ -215,10 +221,15 @@ def _cursor(text: str) -> str:
 
 
 def _section(
-    row: QueueRow, tab: str, limit: int, messages: list[MessageRow], wanted: str
+    row: QueueRow,
+    tab: str,
+    after: str,
+    limit: int,
+    messages: list[MessageRow],
+    wanted: str,
 ) -> Section:
     now = time.time()
-    rows = [listed(row, tab, message, now) for message in messages]
+    rows = [listed(tab, message, now) for message in messages]
     if wanted:
         rows = [row for row in rows if _holds(row, wanted.lower())]
     return Section(
@@ -226,8 +237,15 @@ def _section(
         title=TABS[tab][1],
         count=row["counts"].get(tab),
         rows=rows,
-        next=messages[-1]["msg_id"] if len(messages) == limit else "",
+        next="" if len(messages) < limit else _goes_on(tab, after or wanted, messages),
     )
+
+
+def _goes_on(tab: str, newest: str, messages: list[MessageRow]) -> str:
+    """Return behind which id a list goes on; `newest`: it is one of the newest, or of
+    a search. What runs next is on one page; from there
+    on all that wait are listed, the newest first."""
+    return _NEWEST if tab == "que" and not newest else messages[-1]["msg_id"]
 
 
 def _holds(row: ListedRow, wanted: str) -> bool:
@@ -235,14 +253,14 @@ def _holds(row: ListedRow, wanted: str) -> bool:
     return any(wanted in text.lower() for text in texts)
 
 
-def listed(queue: QueueRow, tab: str, row: MessageRow, now: float) -> ListedRow:
+def listed(tab: str, row: MessageRow, now: float) -> ListedRow:
     """Return a message's row with what a reader needs beside the owner's facts."""
     text = str(row["status"]).partition(" - ")[2]
     text = row.get("next_attempt") or wording.in_list(tab, text)
     created = names.created(row["msg_id"])
     more = {
         "tab": tab,
-        "text": text or (waiting(queue, row, now) if tab == "que" else ""),
+        "text": (waiting(row) if tab == "que" else "") or text,
         "created": created,
         "age": max(0.0, now - created),
         "due_in": float(row["due"]) - now,
@@ -251,21 +269,10 @@ def listed(queue: QueueRow, tab: str, row: MessageRow, now: float) -> ListedRow:
     return cast(ListedRow, {**row, **more})
 
 
-def waiting(queue: QueueRow, row: MessageRow, now: float) -> str:
-    """Return why a message waits, as its owner says it."""
-    if queue.get("restored"):
-        return str(row.get("waiting") or "")
-    if queue["admin"] != "UP":
-        return (
-            "the queue is paused" if queue["admin"] == "PAUSE" else "the queue is down"
-        )
-    if not queue["answers"]:
-        return "the queue's process does not answer"
-    if queue["oper"] != "UP":
-        return "the script cannot be started"
-    if float(row["due"]) > now:
-        return ""  # its due time says it
-    return str(row.get("waiting") or "")
+def waiting(row: MessageRow) -> str:
+    """Return why a message waits, unless its due time says it."""
+    why = row.get("why")
+    return "" if why is None or why["reason"] == Reason.DUE else why["text"]
 
 
 def _config(site: Site, name: str, *, open_to: bool) -> list[tuple[str, object]]:

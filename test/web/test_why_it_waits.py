@@ -1,0 +1,135 @@
+"""Why a message waits: the socket, the API, the page and the command line agree."""
+
+import json
+
+import pytest
+from harness.cli import rq
+from harness.waiting import wait_until
+from harness.web_server import served
+
+from rq.waits import Reason
+
+pytestmark = pytest.mark.process
+FAR = 4e9
+HELD_UP = {"num_workers": 1}
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("why")) as web:
+        yield web
+
+
+def whys(web, queue, msg_id):
+    """Return what each of them says of a message."""
+    api = f"/api/v1/queues/{queue}/messages"
+    row = next(r for r in web.get(f"{api}?order=next").json["messages"]
+               if r["msg_id"] == msg_id)  # fmt: skip
+    sections = web.get(f"/q/{queue}/queue.json?state=que").json["sections"]
+    shown = next(r for s in sections for r in s["rows"] if r["msg_id"] == msg_id)
+    root = web.daemon.root.path
+    told = json.loads(rq("why", f"{queue}/{msg_id}", "--json", root=root).stdout)
+    listed = json.loads(rq("ls", queue, "--why", "--json", root=root).stdout)
+    return [
+        web.daemon.ask_queue(queue, "get_message", {"msg_id": msg_id})[1]["_why"],
+        web.get(f"{api}/{msg_id}").json["_why"],
+        row["why"],
+        shown["why"],
+        told[0],
+        next(r["why"] for r in listed if r["msg_id"] == msg_id),
+    ]
+
+
+def check(web, queue, msg_id, reason, by=None, stable=True):
+    said = whys(web, queue, msg_id)
+    assert {one["reason"] for one in said} == {reason}
+    assert {one["by"] for one in said} == {by}
+    if stable:
+        assert len({one["text"] for one in said}) == 1, said
+    return said[0]
+
+
+def test_a_held_message(web):
+    name = web.queue("echo done >&3")
+    msg_id = web.send(name, due=FAR)
+    asked = {"msg_id": msg_id, "why": "disk swap", "who": "ann"}
+    web.daemon.ask_queue(name, "hold_message", asked)
+    by = web.daemon.ask_queue(name, "get_message", {"msg_id": msg_id})[1]["held"]["by"]
+    check(web, name, msg_id, Reason.HELD, by)
+    row = rq("why", msg_id, root=web.daemon.root.path).stdout
+    assert "`rq release" in row
+    assert "disk swap" in row
+
+
+def test_one_that_is_not_due(web):
+    name = web.queue("echo done >&3")
+    why = check(web, name, web.send(name, due=FAR), Reason.DUE, stable=False)
+    assert why["until"] == FAR
+
+
+def test_one_of_a_queue_that_is_paused(web):
+    name = web.queue("echo done >&3")
+    asked = {"queue": name, "why": "disk swap", "until": FAR, "who": "ann"}
+    web.daemon.ask("pause_queue", json.dumps(asked))
+    wait_until(lambda: web.daemon.ask_queue(name, "status") == ["PAUSE"])
+    msg_id = web.send(name)
+    by = web.daemon.ask_queue(name, "detail")[1]["paused"]["by"]
+    why = check(web, name, msg_id, Reason.PAUSED, by)
+    assert why["text"].endswith("UTC: disk swap.")
+    page = web.page(f"/q/{name}")
+    assert "disk swap" in page
+    assert "disk swap" in web.page("/")
+    assert "disk swap" in rq("status", root=web.daemon.root.path).stdout
+
+
+def test_one_without_a_slot_and_one_behind_a_key(web):
+    name = web.queue("exec sleep 600", num_workers=1)
+    first = web.send(name)
+    wait_until(lambda: web.state(name, first) == "run", 30)
+    check(web, name, web.send(name), Reason.SLOT, first)
+    name = web.queue("exec sleep 600", num_workers=2, blocking_params=[1])
+    first = web.send(name, param1="a")
+    wait_until(lambda: web.state(name, first) == "run", 30)
+    check(web, name, web.send(name, param1="a"), Reason.KEY, first)
+
+
+def test_one_for_which_the_rate_has_no_room(web):
+    name = web.queue("echo done >&3", rate={"number": 1, "per": "hour", "burst": 1})
+    first = web.send(name)
+    wait_until(lambda: web.state(name, first) == "done", 30)
+    why = check(web, name, web.send(name), Reason.RATE, stable=False)
+    assert why["until"]
+
+
+def test_one_in_a_queue_without_slots_for_whom_nobody_asks(web):
+    name = web.queue("exit 1", num_workers=0, pull={})
+    check(web, name, web.send(name), Reason.LEASE, stable=False)
+
+
+def test_one_whose_script_is_missing(web):
+    name = web.queue("echo done >&3")
+    script = web.daemon.root.queue(name).path / "gone"
+    config = web.daemon.root.queue(name).config
+    config.write_text(
+        json.dumps({**json.loads(config.read_text()), "script": str(script)})
+    )
+    web.daemon.ask_queue(name, "wake")
+    msg_id = web.send(name)
+    wait_until(lambda: web.daemon.ask_queue(name, "status") == ["SCRIPTERROR"], 30)
+    check(web, name, msg_id, Reason.SCRIPT)
+
+
+def test_what_waits_is_listed_in_the_order_in_which_it_runs(web):
+    name = web.queue("echo done >&3", num_workers=0)
+    late = web.send(name, due=FAR)
+    low, high = web.send(name), web.send(name, priority=7)
+    held = web.send(name, hold="disk swap", priority=9)
+    order = [high, low, late, held]
+    api = f"/api/v1/queues/{name}/messages"
+    assert [r["msg_id"] for r in web.get(f"{api}?order=next").json["messages"]] == order
+    newest = web.get(api).json["messages"]
+    assert [r["msg_id"] for r in newest] == sorted(order, reverse=True)
+    (section,) = web.get(f"/q/{name}/queue.json?state=que").json["sections"]
+    assert [r["msg_id"] for r in section["rows"]] == order
+    rows = rq("ls", name, "--state", "que", "--json", root=web.daemon.root.path).stdout
+    assert [r["msg_id"] for r in json.loads(rows)] == order
