@@ -101,12 +101,13 @@ def test_a_lease_ends_at_its_timeout_whatever_is_renewed(pulled):
     assert "over its timeout" in message["story"]["why"]
 
 
-def test_a_restarted_queue_knows_when_a_lease_is_over(tmp_path):
+@pytest.mark.parametrize("end", ["stop", "crash"])
+def test_a_restarted_queue_knows_when_a_lease_is_over(tmp_path, end):
     with running_queue(tmp_path, num_workers=0, pull={"seconds": 60}) as queue:
         msg_id = queue.send(timeout=1)
         [taken] = lease(queue)
         say(queue, "start", taken)
-        queue.crash()
+        getattr(queue, end)()
         queue.start()
         assert queue.ended(msg_id)["result"]["cause"] == "timeout"
 
