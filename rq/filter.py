@@ -14,7 +14,7 @@ from rq.states import COUNTED, State
 TEXT_LIMIT = 4096  # characters of a text that is looked for
 _TIMES = ("before", "after")
 OLDER = "older"  # as people say it: 90 (seconds), 10m, 2d
-_TEXTS = ("cause", "text", *PARAMS)
+_TEXTS = ("cause", "text", "key", *PARAMS)
 NAMES = ("state", *_TIMES, *_TEXTS)
 _STATES = ", ".join(map(str, COUNTED))
 
@@ -24,6 +24,7 @@ class Traits:
     """What a filter looks at in a message of its state."""
 
     params: Mapping[str, str] = field(default_factory=dict)  # as a script gets them
+    key: str = ""  # its unique_key
     cause: str = ""  # of its last end, or of its last return into que
     text: str = ""  # what was said then
     since: float = 0.0  # epoch seconds of that
@@ -38,12 +39,13 @@ class Filter:
     after: float | None = None  # … or not earlier
     cause: str | None = None
     text: str | None = None  # a part of what was said, in any case of letters
+    key: str | None = None  # the whole unique_key
     params: Mapping[str, str] = field(default_factory=dict)  # whole values
 
     @property
     def wants_message(self) -> bool:
         """Whether the fields of a message decide."""
-        return bool(self.params)
+        return bool(self.params) or self.key is not None
 
     @property
     def wants_status(self) -> bool:
@@ -59,6 +61,7 @@ class Filter:
             "after": self.after,
             "cause": self.cause,
             "text": self.text,
+            "key": self.key,
             **self.params,
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -80,6 +83,8 @@ def matches(wanted: Filter, traits: Traits) -> bool:
     if wanted.cause is not None and traits.cause != wanted.cause:
         return False
     if wanted.text is not None and wanted.text.lower() not in traits.text.lower():
+        return False
+    if wanted.key is not None and traits.key != wanted.key:
         return False
     params = wanted.params.items()
     return all(traits.params.get(name, "") == value for name, value in params)
@@ -106,6 +111,7 @@ def from_json(fields: Json, now: float | None = None) -> Filter:
         after=_moment(given, "after"),
         cause=_text(given, "cause"),
         text=_text(given, "text"),
+        key=_text(given, "key"),
         params={name: _text(given, name) or "" for name in PARAMS if name in given},
     )
 

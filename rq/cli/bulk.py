@@ -20,7 +20,7 @@ from rq.replies import BulkChoice, BulkView
 from rq.states import State
 
 _PAUSE = 0.2  # seconds between looks at how far it is
-_GIVEN = ("cause", "text", *PARAMS)
+_GIVEN = ("cause", "text", "key", *PARAMS)
 _SHORT = 1.0  # seconds that are too short for a line of progress
 
 
@@ -59,6 +59,7 @@ def options(parser: argparse.ArgumentParser, default: State | None = None) -> No
     )
     group.add_argument("--cause", metavar="WORD", help="with this cause")
     group.add_argument("--text", metavar="TEXT", help="whose last words contain TEXT")
+    group.add_argument("--key", metavar="KEY", help="with this unique_key")
     for name in PARAMS:
         group.add_argument(f"--{name}", metavar="VALUE", help=argparse.SUPPRESS)
     group.add_argument(

@@ -21,7 +21,7 @@ from rq.web.messages import check_target, who
 from rq.web.routes import Routes
 from rq.web.site import Site
 
-FILTER = ("older", "cause", "text", "param1", "param2", "param3", "param4")
+FILTER = ("older", "cause", "text", "key", "param1", "param2", "param3", "param4")
 STATES = ("que", "run", "err", "dismissed", "done", "relayed", "prep")
 WITH = frozenset({"move", "due", "priority", "hold"})  # what they need is in `to`
 

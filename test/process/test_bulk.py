@@ -326,3 +326,28 @@ def test_what_cannot_be_edited_is_refused(queue, changes):
     assert word == "fail"
     assert queue.ask("num_messages")["que"] == 0
     assert "acknowledged" not in queue.show(bad)
+
+
+def test_those_with_a_unique_key_are_meant(site):
+    queue = site.queue("keyed", unique={"params": [], "scope": "queued"}).start()
+    ids = [queue.submit(due=4e9, unique_key=key) for key in ("a", "b")]
+    view = ended(queue, begun(queue, "delete", state="que", key="a"))
+    assert (view["messages"], view["changed"]) == (1, 1)
+    assert queue.state(ids[1]) == "que"
+    queue.prove(gone=(ids[0],))
+
+
+def test_two_bulks_at_once_share_no_message(site, queue):
+    """The second leaves alone what the first has changed."""
+    ids = failed(queue, 6)
+    first = begun(queue, "ack")
+    second = queue.ask(
+        "bulk", {"action": "delete", "filter": {"state": "err"}, "who": "bea"}
+    )[1]["bulk"]
+    changed = [ended(queue, bulk)["changed"] for bulk in (first, second)]
+    assert sum(changed) == 6
+    gone = [
+        one for one in ids if queue.ask("get_message", {"msg_id": one})[0] == "fail"
+    ]
+    assert len(gone) == changed[1]
+    queue.prove(gone=tuple(gone))

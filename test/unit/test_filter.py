@@ -16,6 +16,7 @@ MESSAGE = Traits(
     cause="script",
     text="Timeout of host a",
     since=100.0,
+    key="sky",
 )
 
 
@@ -35,6 +36,8 @@ def test_a_filter_of_a_state_alone_means_all_of_it():
     [
         ({"param1": "blue"}, True),
         ({"param1": "blu"}, False),
+        ({"key": "sky"}, True),
+        ({"key": "sk"}, False),
         ({"param2": "blue"}, False),
         ({"param2": ""}, True),
         ({"param1": "blue", "cause": "crash"}, False),
@@ -93,3 +96,21 @@ def test_a_filter_survives_its_json(fields):
 
 def test_its_examples_are_true():
     assert doctest.testmod(filters).failed == 0
+
+
+def test_an_age_is_a_moment_where_it_is_known_what_time_it_is():
+    wanted = from_json({"state": "err", "older": "2d"}, 1_000_000.0)
+    assert wanted.before == 1_000_000.0 - 2 * 86400
+    assert from_json(wanted.to_json()) == wanted
+    assert not from_json({"state": "err", "key": "x"}).wants_status
+    assert from_json({"state": "err", "key": "x"}).wants_message
+
+
+@pytest.mark.parametrize(
+    "fields", [{"older": 5}, {"older": "soon"}, {"older": "1d", "before": 1.0}]
+)
+def test_an_age_that_makes_no_sense_is_refused(fields):
+    with pytest.raises(BadInput):
+        from_json({"state": "err", **fields}, 1.0)
+    with pytest.raises(BadInput, match="no field older"):
+        from_json({"state": "err", "older": "1d"})

@@ -35,12 +35,14 @@ def is_meant(spool: Spool, wanted: Filter, msg_id: str) -> bool:
 
 
 def _traits(spool: Spool, wanted: Filter, msg_id: str) -> Traits:
-    params = spool.read(msg_id).params if wanted.wants_message else {}
+    message = spool.read(msg_id) if wanted.wants_message else None
+    params = message.params if message else {}
     status = spool.status(msg_id) if wanted.wants_status else {}
     entry = spool.entry_of(msg_id)
     since = entry.since if entry is not None else names.created(msg_id)
     return Traits(
         params={name: param_text(value) for name, value in params.items()},
+        key=(message and message.unique_key) or "",
         cause=status.get("cause", ""),
         text=status.get("job_status", ""),
         since=since if wanted.state in LIVE else status.get("finished", since),

@@ -36,6 +36,7 @@ class MessageFilter:
     after: Annotated[float | None, "epoch seconds: or not earlier"] = None
     cause: _Text = None
     text: Annotated[_Text, "a part of what was said last"] = None
+    key: Annotated[_Text, "the unique_key"] = None
     param1: _Text = None
     param2: _Text = None
     param3: _Text = None
