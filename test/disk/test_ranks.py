@@ -6,8 +6,6 @@ from harness.spool import a_message
 from rq.config.settings import QueueConfig
 from rq.message.rank import rank
 from rq.queues.owner.backlog import Backlog
-from rq.queues.owner.keeps import keeps
-from rq.queues.schedule.keeps import Keeps, Reason
 from rq.spool import checkpoint, index, past_claims
 from rq.states import Event, Role, State
 
@@ -143,9 +141,7 @@ def test_starts_that_cannot_be_read_are_followed_by_a_pause(owner, monkeypatch):
     now = owner.clock.now
     backlog = Backlog(owner.spool, config(rate=settings))
     assert backlog.next_due(now) == (None, now + 10)
-    assert keeps(backlog, IDS[0], owner.spool.entry(IDS[0]), now) == Keeps(
-        Reason.RATE, now + 10
-    )
+    assert backlog.rate_until(now) == now + 10
     assert backlog.next_due(now + 10) == (IDS[0], None)
 
 
