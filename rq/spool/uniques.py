@@ -51,6 +51,9 @@ class Members:
             if not there:
                 del self._of[key]
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._of
+
     def first(self, key: str) -> str | None:
         """Return the message that came first; None if there is none."""
         there = self._of.get(key)
@@ -147,6 +150,10 @@ class Uniques:
         if state is State.QUE:
             return self.waiting
         return self.running if state is State.RUN else None
+
+    def is_free(self, key: str) -> bool:
+        """Whether nobody has a key, nor had it of late: much quicker than asking who."""
+        return not (key in self.waiting or key in self.running or key in self.last)
 
     def accepted(self, key: str, msg_id: str, at: float) -> None:
         """Remember who was accepted last."""

@@ -112,8 +112,9 @@ class Uniqueness:
         if rule is None:
             return
         seen: dict[str, str] = {}
+        entry, is_free = self._spool.entry, self._spool.uniques.is_free
         for msg_id in ids:
-            key = self._spool.entry(msg_id).unique
+            key = entry(msg_id).unique
             if not key:
                 continue
             other = seen.setdefault(key, msg_id)
@@ -123,6 +124,8 @@ class Uniqueness:
                     "this queue takes one of those (unique): leave one out",
                     other,
                 )
+            if is_free(key):
+                continue
             stands = self._stands(rule, key)
             if stands is not None:
                 raise self._not_unique(stands, f"accepted with message {msg_id}")
