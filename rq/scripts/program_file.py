@@ -32,7 +32,9 @@ def unfit(program: str) -> str:
 def _unfit_interpreter(program: str) -> str:
     """Return what is wrong with the first line of a script."""
     try:
-        with open(program, "rb") as file:
+        # Its user may put a fifo into its place at any moment.
+        fd = os.open(program, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
             first = file.readline(_LONGEST_FIRST)
     except OSError:  # it may be started and not be read
         return ""

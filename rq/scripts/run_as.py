@@ -11,6 +11,7 @@ import functools
 import grp
 import os
 import pwd
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,16 @@ from rq.users import User
 Ids = tuple[int, int]  # of a user and its group
 _PLACES = ("/usr/bin/setpriv", "/bin/setpriv", "/usr/sbin/setpriv", "/sbin/setpriv")
 _UMASK = 'umask "$0" && exec "$@"'
+# Names that the kernel, the loader or the C library of setpriv might act on are called
+# otherwise while it is root, and get their names back when it is not.
+_LATER = (
+    'for rq_n in $RQ_LATER; do eval "$rq_n=\\$RQ_LATER_$rq_n; export $rq_n"; '
+    'unset "RQ_LATER_$rq_n"; done; unset RQ_LATER rq_n; exec "$@"'
+)
+_HARMLESS = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR"})
+_OF_SHELLS = frozenset({"PPID", "UID", "EUID", "SHELLOPTS", "BASHOPTS"})  # read only
+_LANGUAGES = ("LANG", "LC_")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _READ_RUN, _RUN = 0o5, 0o1
 _LARGEST = 2**32 - 2
 
@@ -39,6 +50,26 @@ class RunAs:
     def ids(self) -> Ids | None:
         """The user and group that its files belong to; None: RQ's own."""
         return None if self.user is None else (self.user.uid, self.user.gid)
+
+    def start(
+        self, argv: list[str], env: Mapping[str, str]
+    ) -> tuple[list[str], Mapping[str, str]]:
+        """Return the words and the environment by which `argv` is started with `env`."""
+        later = sorted(name for name in env if _acts(name, env[name]))
+        if self.user is None or not later:
+            return [*self.words, *argv], env
+        kept = {name: env[name] for name in env if name not in later}
+        kept |= {f"RQ_LATER_{name}": env[name] for name in later}
+        kept["RQ_LATER"] = " ".join(later)
+        return [*self.words, "/bin/sh", "-c", _LATER, "sh", *argv], kept
+
+
+def _acts(name: str, value: str) -> bool:
+    """Whether a program of root might do something for a variable that a script has."""
+    if name.startswith(_LANGUAGES):  # a path leads to files that are read
+        return "/" in value
+    is_known = name in _HARMLESS or name in _OF_SHELLS or name.startswith("RQ_")
+    return not is_known and _NAME.fullmatch(name) is not None
 
 
 AS_RQ = RunAs()

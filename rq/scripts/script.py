@@ -93,10 +93,11 @@ class Script:
             raise
         try:
             give((write, read, plan.lease), plan.run_as)
+            argv, env = _words(plan)
             pid = spawn.spawn(
                 spawn.Start(
-                    argv=_words(plan),
-                    env=plan.env,
+                    argv=argv,
+                    env=env,
                     directory=plan.directory,
                     null=plan.null,
                     log=plan.output,
@@ -289,17 +290,17 @@ def give(fds: Iterable[int], run_as: RunAs) -> None:
             os.fchown(fd, *run_as.ids)
 
 
-def _words(plan: Plan) -> list[str]:
-    """Return what is started; OSError when the gate could not become the script: it would
+def _words(plan: Plan) -> tuple[list[str], Mapping[str, str]]:
+    """Return what is started, and its environment; OSError when the gate could not become the script: it would
     not tell in time."""
-    words = [*plan.run_as.words, *plan.argv]
+    words, env = plan.run_as.start(plan.argv, plan.env)
     if not plan.limits.of_processes:
-        return words
+        return words, env
     program = plan.argv[0]
     os.stat(program)
     if why := program_file.unfit(program):
         raise OSError(errno.ENOEXEC, why, program)
-    return [*_GATE, *words]
+    return [*_GATE, *words], env
 
 
 def _held(fd: int) -> int | None:

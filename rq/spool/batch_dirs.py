@@ -18,6 +18,7 @@ from rq import beneath, durable
 from rq.errors import is_busy
 from rq.layout import BATCH, BATCH_FILE, JOB, STDIO_LOG, QueueDir, folder
 from rq.proc.processes import Holder
+from rq.spool import handed_over
 from rq.spool.folders import FILE_LIMIT
 from rq.spool.handed_over import Ids
 from rq.spool.store import Spool
@@ -26,20 +27,22 @@ from rq.states import State
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-def begin(spool: Spool, batch_id: str, ids: Ids | None = None) -> tuple[str, int]:
-    """Make the directory of a batch, perhaps for another user and group; return its path
-    in the queue, and a descriptor."""
+def begin(spool: Spool, batch_id: str) -> tuple[str, int]:
+    """Make the directory of a batch; return its path in the queue, and a descriptor."""
     path = f"{BATCH}/{batch_id}"
     with contextlib.suppress(FileExistsError):
         durable.make_dir(path, spool.dir_fd)
-    if ids is not None:
-        durable.give(path, ids, 0o700, spool.dir_fd)
+    handed_over.take_back(path, spool.dir_fd)
     return path, beneath.open_place(path, spool.dir_fd)
 
 
-def describe(spool: Spool, batch_id: str, body: bytes) -> None:
-    """Write what the script reads of its messages."""
-    durable.replace(f"{BATCH}/{batch_id}/{BATCH_FILE}", body, spool.dir_fd)
+def describe(spool: Spool, batch_id: str, body: bytes, ids: Ids | None = None) -> None:
+    """Write what the script reads of its messages. If it runs as another user and group,
+    the directory is theirs from then on, and no name in it can be trusted."""
+    path = f"{BATCH}/{batch_id}"
+    durable.replace(f"{path}/{BATCH_FILE}", body, spool.dir_fd)
+    if ids is not None:
+        handed_over.hand_batch(path, BATCH_FILE, ids, spool.dir_fd)
 
 
 def share_log(

@@ -88,6 +88,19 @@ def _is_free(name: str, place: int) -> bool:
     return False
 
 
+def take_back(path: str, dir_fd: int) -> None:
+    """Let a directory of a batch be ours, whomever an earlier start has given it to."""
+    if os.geteuid() == 0:
+        ours = (0, os.getegid())
+        durable.give(path, ours, durable.DIR_MODE, dir_fd)
+
+
+def hand_batch(path: str, name: str, ids: Ids, dir_fd: int) -> None:
+    """Give a user the directory of a batch, and its group the file in it to read."""
+    os.chown(f"{path}/{name}", 0, ids[1], dir_fd=dir_fd, follow_symlinks=False)
+    durable.give(path, ids, _OWN_DIR, dir_fd)
+
+
 def lend(attach: str, names: Iterable[str], gid: int, dir_fd: int) -> None:
     """Let a group read attachments of a message, each a file that no other message has:
     RQ's content would else be read, under another name, by whoever may read this one."""

@@ -178,7 +178,7 @@ class Batches:
         """Make the folders of all its messages; then start."""
         spool = self.owner.spool
         ids = self.owner.identity.now.ids
-        path, directory = batch_dirs.begin(spool, batch.batch_id, ids)
+        path, directory = batch_dirs.begin(spool, batch.batch_id)
         output = self._parts.launcher.log(path, directory)
         try:
             await self._lend(batch)
@@ -187,7 +187,9 @@ class Batches:
                 text = "the queue stopped before its batch had started"
                 self._give_back(batch, Abort(Event.REQUEUE, Cause.STOP, text))
             elif len(batch):
-                batch_dirs.describe(spool, batch.batch_id, self._described(batch))
+                self._parts.launcher.check_still(ids)
+                described = self._described(batch)
+                batch_dirs.describe(spool, batch.batch_id, described, ids)
                 self._start(batch, f"{spool.queue.path}/{path}", output)
             else:
                 self._give_back(batch, Abort(Event.REQUEUE, Cause.SPAWN, ""))

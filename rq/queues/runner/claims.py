@@ -41,7 +41,7 @@ class Claims:
             not_before = self._file.not_before(now, self._pool.free > 0)
             if not_before is not None:
                 return not_before
-            if self._persistent and not self._pool.has_free(self._file.identity):
+            if self._persistent and not self._pool.has_free(self._identity):
                 return self._pool.want(now)
             try:
                 msg_id, later = owner.backlog.next_due(now)
@@ -54,6 +54,11 @@ class Claims:
             if owner.spool.group_full:
                 return now
         return None
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        """What another worker is started for: another script, or another user."""
+        return (*self._file.identity, self._owner.identity.now)
 
     def _nothing_due(self, later: float | None) -> float | None:
         if later is None:

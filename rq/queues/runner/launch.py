@@ -50,6 +50,7 @@ class Launcher:
 
     def spawn(self, attempt: Attempt, on_exit: Callable[[Attempt], None]) -> None:
         """Start a script for a message."""
+        self.check()
         owner, msg_id = self._owner, attempt.msg_id
         path = f"{folder(State.RUN, msg_id)}/{JOB}"
         directory = self._opened(msg_id)
@@ -84,7 +85,8 @@ class Launcher:
         return self._ids is not None and bool(message.attachments)
 
     async def lend(self, message: Message) -> None:
-        """Let the group of its script read the attachments of a claimed message."""
+        """Let the group of its script read the attachments of a claimed message; OSError
+        when they cannot be made ready, or are for another one by now."""
         owner, ids = self._owner, self._ids
         if ids is None or not message.attachments:
             return
@@ -96,10 +98,24 @@ class Launcher:
             list(message.attachments),
             ids[1],
         )
+        self.check_still(ids)
+
+    def check(self) -> None:
+        """OSError when no script may start as the config, which may have changed since
+        the claim, says now."""
+        if why := self._owner.identity.why_not():
+            raise PermissionError(errno.EPERM, why)
+
+    def check_still(self, ids: Ids | None) -> None:
+        """As `check`, of a start that was made ready for user and group `ids`."""
+        self.check()
+        if ids != self._ids:
+            raise PermissionError(errno.EPERM, "its user was changed meanwhile")
 
     def program(self) -> Program:
         """Return the script of the queue as it is started now."""
         owner = self._owner
+        self.check()
         return Program(
             path=self._file.path,
             argv_prefix=owner.settings.argv_prefix,
