@@ -291,8 +291,8 @@ def give(fds: Iterable[int], run_as: RunAs) -> None:
 
 
 def _words(plan: Plan) -> tuple[list[str], Mapping[str, str]]:
-    """Return what is started, and its environment; OSError when the gate could not become the script: it would
-    not tell in time."""
+    """Return what is started, and its environment; OSError when the gate could not become
+    the script: it would not tell in time."""
     words, env = plan.run_as.start(plan.argv, plan.env)
     if not plan.limits.of_processes:
         return words, env
