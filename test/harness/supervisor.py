@@ -21,6 +21,7 @@ from harness.waiting import wait_until
 from rq import wire
 from rq.config import files
 from rq.layout import Root
+from rq.timers.state import read_state
 
 SCRIPT = "#!/bin/sh\necho done ok >&3\n"
 
@@ -161,7 +162,7 @@ class Daemon:
         status = self.ask("status")
         scandir, timers = status["scandir"], status["timers"]
         errors = [*scandir.get("errors", ()), *timers.get("errors", ())]
-        return not (self.ask("queues") or errors or timers.get("timers"))
+        return not (self.ask("queues") or errors or read_state(self.root))
 
     # ---- definitions and timers
 
