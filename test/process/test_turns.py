@@ -210,6 +210,7 @@ ASKED = {
         {"state": "err"}, {"state": "done", "filter": "x"}, {"state": "errack"},
     ],
     "list": [
+        {"state": "que", "order": "next", "limit": 1000},
         {"state": "que", "limit": 0}, {"state": "err", "limit": 0}, {"state": "run"},
         {"state": "prep"}, {"state": "done"},
     ],

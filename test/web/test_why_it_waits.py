@@ -119,6 +119,25 @@ def test_one_whose_script_is_missing(web):
     check(web, name, msg_id, Reason.SCRIPT)
 
 
+def test_one_of_a_queue_that_is_down_and_one_that_is_held_there(web):
+    name = web.queue("echo done >&3", num_workers=0)
+    held, other = web.send(name, hold="disk swap"), web.send(name)
+    assert f"/q/{name}/{held}/confirm/release" in web.page(f"/q/{name}?state=que")
+    wait_until(lambda: not web.daemon.ask_queue(name, "detail")[1]["lag"], 30)
+    web.daemon.ask("down_queue", name)
+    wait_until(lambda: web.daemon.ask_queue(name, "status") == ["DOWN"])
+    root = web.daemon.root.path
+    for msg_id in (held, other):
+        shown = web.get(f"/q/{name}/{msg_id}.json").json["_why"]
+        (told,) = json.loads(rq("why", f"{name}/{msg_id}", "--json", root=root).stdout)
+        sections = web.get(f"/q/{name}/queue.json?state=que").json["sections"]
+        (row,) = (r for s in sections for r in s["rows"] if r["msg_id"] == msg_id)
+        assert {shown["text"], told["text"], row["why"]["text"]} == {
+            "The queue is DOWN."
+        }
+        assert {shown["reason"], told["reason"], row["why"]["reason"]} == {Reason.DOWN}
+
+
 def test_what_waits_is_listed_in_the_order_in_which_it_runs(web):
     name = web.queue("echo done >&3", num_workers=0)
     late = web.send(name, due=FAR)
