@@ -454,3 +454,26 @@ def test_a_relayed_message_that_is_rejected_ends_in_err(tmp_path):
         ended = pair.relayed(pair.send(param1="a"))
         assert ended["state"] == "err"
         assert stands in ended["result"]["job_status"]
+
+
+# ---- copies
+
+
+def test_a_clone_joins_and_its_copy_is_discarded(tmp_path):
+    script = "#!/bin/sh\necho done >&3\n"
+    with running_queue(tmp_path, script, unique={"params": [1]}) as queue:
+        file = tmp_path / "a.txt"
+        file.write_text("x")
+        old = prepare(queue)
+        queue.ok("attach_message", {"msg_id": old, "pathname": str(file)})
+        queue.ok("commit_message", {"msg_id": old})
+        queue.ended(old)
+        queue.configure(num_workers=0, unique={"params": [1]})
+        queue.restart()
+        stands, *_ = send(queue)
+        assert short(queue.ok("clone_message", {"msg_id": old})) == stands
+        assert queue.ask("num_messages")["prep"] == 0
+        queue.configure(unique={"params": [1], "conflict": "reject"})
+        queue.restart()
+        assert stands in queue.refused("clone_message", {"msg_id": old})
+        assert queue.ask("num_messages")["prep"] == 0
