@@ -231,6 +231,7 @@ def test_what_failed_and_what_waits_goes_on_in_another_queue_once(site, queue, o
     for msg_id in (*bad, waiting):
         shown = queue.show(msg_id)
         assert shown["state"] == "relayed"
+        assert shown["result"]["cause"] == "moved"
         assert shown["result"]["job_status"] == "moved to other by anna"
         assert shown["story"]["what"] == "It was moved to another queue."
     wait_until(lambda: queue.ok("owed", {}) == [])

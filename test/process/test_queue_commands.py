@@ -104,7 +104,7 @@ def test_a_queue_that_is_down_answers_questions_about_itself_only(down):
     always |= {"owed", "resolve_owed", "restored", "restore"}
     always |= {"show_txn", "list_txns", "show_bulk", "list_bulks"}
     always |= {"lease", "start", "renew", "progress", "log", "file", "finish"}
-    always |= {"release", "leases"}
+    always |= {"release", "leases", "notices"}
     assert down.ask("status") == ["DOWN"]
     for command in COMMANDS.keys() - {"shutdown", "mind"}:
         reply = down.ask(command, {"msg_id": NOBODY, "dest": "t"})
@@ -520,7 +520,7 @@ GARBAGE = [
 LEFT_OUT = {"shutdown", "mind"}
 HARMLESS = {"kinds", "ping", "uptime", "config", "status", "detail", "wake", "num_messages",
             "ack_errs", "seal", "check", "flow", "expire", "open_txn", "list_txns", "owed", "restored",
-            "leases", "log", "progress", "list_bulks"}  # fmt: skip
+            "leases", "log", "progress", "list_bulks", "notices"}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - LEFT_OUT))

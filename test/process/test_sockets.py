@@ -37,7 +37,7 @@ ROLES = {
     "queue": {
         Role.VIEWER: "kinds ping uptime config status detail get_message get_message_state "
         "get_message_status num_messages messages list owed show_txn list_txns "
-        "restored await_end leases show_bulk list_bulks",
+        "restored await_end leases show_bulk list_bulks get_attempts notices",
         Role.PRODUCER: "wake create_message create_messages prep_message single_que "
         "attach_message "
         "delete_attach_message commit_message take_copy open_txn prepare_txn "
@@ -45,14 +45,16 @@ ROLES = {
         Role.WORKER: "lease start renew progress log file finish release",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
         "cancel_message cancel_batch retry_message run_message set_message hold_message "
-        "release_message ack_errs resolve_owed bulk cancel_bulk",
+        "release_message reopen_message move_message ack_errs resolve_owed bulk "
+        "cancel_bulk test_notice",
         Role.ADMIN: "shutdown mind restore",
     },
     "supervisor": {
         Role.VIEWER: "ping uptime version environment queues status",
         Role.PRODUCER: "wake_queue",
         Role.OPERATOR: "up_queue down_queue pause_queue resume_queue restart_queue",
-        Role.ADMIN: "create_queue delete_queue define_queue undefine_queue shutdown",
+        Role.ADMIN: "create_queue delete_queue define_queue undefine_queue broker "
+        "shutdown",
     },
     "timers": {
         Role.VIEWER: "get_timers get_status status timer next",

@@ -381,6 +381,7 @@ def test_a_folder_that_is_rejected_ends_in_err_and_can_be_retried(tmp_path):
         wait_until(lambda: queue.ask("num_messages")["err"] == 1)
         (rejected,) = queue.ask("messages", {"state": "err", "limit": 9})
         assert first in queue.get(rejected)["story"]["why"]
+        assert queue.get(rejected)["result"]["cause"] == "not_unique"
         queue.folder(rejected)  # it has left new/
         assert "not run again" in queue.refused("retry_message", {"msg_id": rejected})
         queue.ok("delete_message", {"msg_id": first})
