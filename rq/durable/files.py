@@ -80,6 +80,7 @@ def _write_over(fd: int, data: bytes) -> bool:
         return False
     while written < len(data):
         written += os.pwrite(fd, data[written:], written)
+    crash_point("overwrite:before-cut")
     if info.st_size > len(data):
         os.ftruncate(fd, len(data))
     return True

@@ -365,7 +365,7 @@ def test_a_resend_that_was_written_keeps_its_time_and_its_count(site, queue, poi
     [
         "journal:written",
         "journal:after-sync",
-        "write:before-rename",
+        "overwrite:before-cut",
         "move:before-rename",
         "move:after-rename",
     ],

@@ -151,9 +151,14 @@ def test_the_example_of_a_queue_with_batches_is_one():
     assert found == {**json.loads(text)["batch"], "wait": 60.0}
 
 
-@pytest.mark.parametrize("place", [REFERENCE, GUIDE])
-def test_the_example_of_a_timer_is_one(tmp_path, place):
-    texts = examples_of("json", "timer", place)
+def test_the_example_of_notices_is_one():
+    [text] = examples_of("json", "notice")
+    told = config.queue_config(json.loads(text), Path("example")).on_output
+    assert told["mail"] == ["me@example.org"]
+
+
+def test_the_example_of_a_timer_is_one(tmp_path):
+    texts = examples_of("json", "timer")
     assert texts
     for text in texts:
         path = tmp_path / "example.json"
@@ -216,7 +221,7 @@ def test_the_example_of_a_job_on_spark_is_python():
 
 def test_every_example_that_is_marked_is_run():
     known = {("sh", "run"), ("python", "run"), ("sh", "script")}
-    known |= {("json", name) for name in ("root", "queue", "timer")}
+    known |= {("json", name) for name in ("root", "queue", "timer", "notice")}
     known |= {("json", name) for name in ("webhooks", "router", "peers", "command")}
     known |= {(language, "worker") for language in ("sh", "python")}
     known |= {(language, "batch") for language in ("sh", "json")}

@@ -201,6 +201,7 @@ _USES = {
     "sh": {"run", "script", "worker", "batch", "web", "http", "tried", "shown"},
     "python": {"run", "worker", "job", "shown"},
     "json": {
+        "notice",
         "root",
         "queue",
         "timer",
