@@ -38,8 +38,11 @@ class Limits:
     @property
     def of_time(self) -> bool:
         """Whether somebody has to look at the script now and then."""
-        times = self.timeout, self.heartbeat, self.log_bytes
-        return any(limit is not None for limit in times)
+        return (
+            self.timeout is not None
+            or self.heartbeat is not None
+            or self.log_bytes is not None
+        )
 
     @property
     def of_processes(self) -> bool:

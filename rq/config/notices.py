@@ -62,6 +62,21 @@ def targets(notice: Notice) -> list[str]:
     return [*mail, *notice["webhook"], *queue]
 
 
+def wanted(
+    own: Callable[[str], Notice | None], default: Callable[[str], Notice | None]
+) -> dict[Matter, Notice]:
+    """Return whom a queue tells of what: `own` gives a setting of it by its name,
+    `default` that of the root, which holds where the queue's says nothing."""
+    by_matter: dict[Matter, Notice] = {}
+    for name, matter in SETTINGS.items():
+        notice = own(name)
+        if notice is None:
+            notice = default(name)
+        if notice and targets(notice):
+            by_matter[matter] = notice
+    return by_matter
+
+
 def sort_of(text: str) -> str:
     """Return what a short form means: mail, webhook or queue.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -43,7 +43,7 @@ SAID_BY_RQ = frozenset(
 MOST_URLS = 20  # each takes the whole story of the end into a line of the journal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: `with_` is faster so
 class Message:
     """A message; `due` is epoch seconds, `count` the retries that were counted."""
 
@@ -106,7 +106,11 @@ class Message:
         return data
 
     def with_(self, **changes: Any) -> Message:
-        return replace(self, **changes)
+        """Return a copy with other values in some fields."""
+        assert changes.keys() <= self.__dict__.keys(), changes
+        other = object.__new__(Message)
+        other.__dict__.update(self.__dict__, **changes)
+        return other
 
 
 def too_large(size: int) -> TooLarge:

@@ -20,7 +20,7 @@ def listed(ctx: Context, arg: bytes) -> Ok[replies.NoticesView]:
 
 def view(settings: Settings, news: News) -> replies.NoticesView:
     """Return whom a queue tells of what, and how that stands."""
-    wanted = notices.all_of(settings)
+    wanted = settings.notices
     own = settings.queue
     return {
         "tells": [_row(own, news, matter, notice) for matter, notice in wanted.items()],

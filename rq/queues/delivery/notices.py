@@ -16,14 +16,12 @@ import orjson
 from rq.causes import Cause
 from rq.config import notices
 from rq.config.notices import Matter, Notice
-from rq.config.settings import QueueConfig, RootConfig
 from rq.message import PARAMS, JsonObject, Message
-from rq.queues.owner.settings import Settings
+from rq.queues.owner.settings import NOTICE, Settings
 from rq.spool import Spool
 from rq.spool.news import Ended, Group, GroupFields, News, NewsFields, Printed
 from rq.spool.record import Facts, More, OutEntry
 
-NOTICE = "notice"  # the queue that brings them to people
 MARK = (
     "x_notice"  # a field of messages that are notices themselves: none is told of them
 )
@@ -31,22 +29,6 @@ _TEXT = 1000  # characters of a text in a story
 _PARAM = 200  # of a param
 _FACTS = ("cause", "outcome", "text", "exit", "signal", "run_us", "max_rss")
 _WELL = frozenset({"done", "relayed"})
-
-
-def whom(main: RootConfig, queue: QueueConfig, matter: Matter) -> Notice | None:
-    """Return whom a queue tells of a matter; None: nobody."""
-    name = f"on_{matter}"
-    own: Notice | None = getattr(queue, name)
-    notice: Notice | None = getattr(main, name) if own is None else own
-    return notice if notice and notices.targets(notice) else None
-
-
-def all_of(settings: Settings) -> dict[Matter, Notice]:
-    """Return whom a queue tells of what; the queue that tells others tells nobody."""
-    if settings.name == NOTICE:
-        return {}
-    each = {matter: whom(settings.main, settings.queue, matter) for matter in Matter}
-    return {matter: notice for matter, notice in each.items() if notice is not None}
 
 
 @dataclass(slots=True)
@@ -113,7 +95,7 @@ class Telling:
 
 def of_end(settings: Settings, ended: Ended) -> More:
     """Return what the end of a message adds to its line."""
-    wanted = all_of(settings)
+    wanted = settings.notices
     if not wanted or MARK in ended.message.extra:
         return {}
     telling = Telling(ended.news, ended.now)
@@ -228,7 +210,7 @@ def look(
 ) -> bool:
     """Tell what has become due; `running` are messages at work and for how many seconds,
     the longest first. Return whether something was news."""
-    wanted, news, now = all_of(settings), spool.news, spool.clock()
+    wanted, news, now = settings.notices, spool.news, spool.clock()
     telling = Telling(news, now)
     for matter, group in news.groups.items():
         notice = wanted.get(cast(Matter, matter))
@@ -301,7 +283,7 @@ def test(settings: Settings, spool: Spool) -> list[str]:
     """Send a notice now to all whom the queue would tell of something; return whom."""
     telling = Telling(spool.news, spool.clock())
     everybody: dict[str, None] = {}
-    for notice in all_of(settings).values():
+    for notice in settings.notices.values():
         new = [each for each in notices.targets(notice) if each not in everybody]
         everybody.update(dict.fromkeys(new))
     story = {"queue": settings.name, "state": "test"}

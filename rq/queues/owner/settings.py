@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import partial
 
 from rq import config, limits
-from rq.config.settings import QueueConfig
+from rq.config import notices
+from rq.config.notices import Matter, Notice
+from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, CannotRead
 from rq.layout import Root
 from rq.queues.owner.health import Health
 from rq.scripts import environment
+
+NOTICE = "notice"  # the queue that brings notices to people
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +34,7 @@ class Settings:
         self.argv_prefix = queue.argv_prefix
         self.grace = self.main.grace if queue.grace is None else queue.grace
         self.limits = limits.stricter(queue.limits, {"grace": self.grace})
+        self.notices = _notices(self.name, self.main, queue)
         self.environment = environment.fixed(self.root.path, self.main, queue)
 
     def read_again(self, health: Health) -> bool | None:
@@ -46,3 +53,12 @@ class Settings:
         self._take(queue)
         log.info("config read again")
         return True
+
+
+def _notices(
+    name: str, main: RootConfig, queue: QueueConfig
+) -> Mapping[Matter, Notice]:
+    """Return whom a queue tells of what; the queue that tells others tells nobody."""
+    if name == NOTICE:
+        return {}
+    return notices.wanted(partial(getattr, queue), partial(getattr, main))
