@@ -16,7 +16,7 @@ from rq.queues.maintenance import stall
 from rq.queues.owner.owner import Owner
 from rq.spool.entry import Entry
 from rq.waits import Reason, Why
-from rq.wording import duration, reason
+from rq.wording import duration
 
 _NAMED = 3
 
@@ -59,10 +59,7 @@ def _who_told(owner: Owner, msg_id: str, entry: Entry) -> str:
     result = owner.spool.status(msg_id) if entry.attempt else {}
     if result.get("cause") not in (Cause.RESEND, Cause.LATER):
         return ""
-    said = reason(str(result.get("job_status") or ""))
-    return f": attempt {entry.attempt} has told it to wait" + (
-        f", {said.rstrip('.')}" if said else ""
-    )
+    return f": attempt {entry.attempt} has told it to wait"
 
 
 def _why_key(owner: Owner, key: str) -> Why:
