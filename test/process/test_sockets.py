@@ -45,7 +45,7 @@ ROLES = {
         Role.WORKER: "lease start renew progress log file finish release",
         Role.OPERATOR: "seal expire check clone_message delete_message destroy_message "
         "cancel_message cancel_batch retry_message run_message set_message hold_message "
-        "release_message reopen_message move_message ack_errs resolve_owed bulk "
+        "release_message reopen_message move_message edit_message ack_errs resolve_owed bulk "
         "cancel_bulk test_notice",
         Role.ADMIN: "shutdown mind restore",
     },

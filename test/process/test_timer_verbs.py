@@ -120,7 +120,7 @@ MAILED = """\
 MAILTO=""
 * * * * *  /bin/ls /
 MAILTO=ops@example.org, root
-* * * * *  /usr/bin/env printf 'out\\%s'; echo 'and err' >&2; exit 3
+* * * * *  /usr/bin/env printf 'out\\%\\%s'; echo 'and err' >&2; exit 3
 """
 
 
