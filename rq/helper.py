@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import sys
 from dataclasses import dataclass
 
 from rq import config, logs
@@ -12,11 +14,14 @@ from rq.errors import Refused
 from rq.layout import Root
 from rq.proc import daemon, descriptors, locks, turnlimit
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Helper:
     """A helper program that has started."""
 
+    name: str
     root: Root
     ready_fd: int | None
     life_fd: int | None  # readable at its end: the supervisor is gone
@@ -25,6 +30,15 @@ class Helper:
         if self.ready_fd is not None:
             os.write(self.ready_fd, b"\n")
             os.close(self.ready_fd)
+
+    def refuse(self, why: str) -> None:
+        """Say in a sentence why it cannot serve: to the supervisor, who shows it, or to
+        the terminal."""
+        log.error("%s", why)
+        if self.ready_fd is not None:
+            os.write(self.ready_fd, f"FATAL {why}\n".encode())
+        else:
+            sys.stderr.write(f"rq-{self.name}: {why}\n")
 
 
 def start(name: str, argv: list[str] | None) -> Helper:
@@ -46,7 +60,7 @@ def start(name: str, argv: list[str] | None) -> Helper:
         raise Refused(
             f"another {name} process serves {root.path}, and only one can: end that first"
         )
-    return Helper(root, options.ready_fd, options.life_fd)
+    return Helper(name, root, options.ready_fd, options.life_fd)
 
 
 def _options(name: str, argv: list[str] | None) -> argparse.Namespace:

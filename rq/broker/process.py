@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import signal
 import socket
@@ -23,7 +22,6 @@ from rq.broker.store import Place, open_store
 from rq.config import broker as broker_settings
 from rq.config.broker import BrokerConfig
 from rq.errors import BadConfig, Damaged, Refused, RQError
-from rq.helper import Helper
 from rq.logs import fields
 
 DO_NOT_RESTART = 3  # only a person can mend it
@@ -45,19 +43,11 @@ def main(argv: list[str] | None = None) -> int:
         own = client.listen(started.root.broker_socket)
         return run(place, chosen, started.say_ready, started.life_fd, own)
     except (BadConfig, Damaged) as error:
-        return _refuse(started, str(error), DO_NOT_RESTART)
+        started.refuse(str(error))
+        return DO_NOT_RESTART
     except (RQError, OSError) as error:
-        return _refuse(started, str(error), 1)
-
-
-def _refuse(started: Helper, text: str, status: int) -> int:
-    """End with a sentence for the supervisor, who shows it."""
-    log.error("%s", text)
-    if started.ready_fd is not None:
-        os.write(started.ready_fd, f"FATAL {text}\n".encode())
-    else:
-        sys.stderr.write(f"rq-broker: {text}\n")
-    return status
+        started.refuse(str(error))
+        return 1
 
 
 def run(

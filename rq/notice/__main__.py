@@ -6,11 +6,8 @@ import http.client
 import json
 import os
 import random
-import signal
 import sys
 import time
-import traceback
-from types import FrameType
 
 import rq
 from rq import client, config, script
@@ -23,36 +20,16 @@ from rq.notice.stories import Story
 from rq.outbound import connection
 from rq.outbound.addresses import Internal
 from rq.pipe import Verb
-from rq.webhook import outcome, settings, signing
+from rq.webhook import outcome, settings, signing, tries
 from rq.webhook.post import post
 
 _ASK = 30.0  # seconds
 
 
-class Late(Exception):
-    """A try has taken too long; not an OSError, so that nothing catches it."""
-
-
-def main() -> int:
-    if "RQ_MSG_ID" in os.environ:  # a process for each message
-        _take()
-        return 0
-    for values in script.messages():
-        os.environ.update(values)
-        _take()
-    return 0
-
-
-def _take() -> None:
-    try:
-        verb, text = _try()
-    except Exception as error:  # noqa: BLE001 - a loop iteration
-        traceback.print_exc()
-        verb, text = Verb.RESEND, f"{type(error).__name__}: {error}"
-    if verb is Verb.RESEND:
-        verb, text = outcome.again(text, script.count(), random.random())
-    print(verb, text, flush=True)  # noqa: T201 - into the log of the message
-    script.say(verb, text)
+def _told() -> tuple[Verb, str]:
+    """Try once; what is tried again waits longer each time."""
+    verb, text = _try()
+    return tries.again(text) if verb is Verb.RESEND else (verb, text)
 
 
 def _try() -> tuple[Verb, str]:
@@ -125,20 +102,18 @@ def _post(root: Root, url: str, story: Story, log: str) -> tuple[Verb, str]:
             "User-Agent": f"RQ/{rq.__version__}",
             **signed,
         }
-        _end_after(chosen.timeout)
-        answer = post(url, data, headers, chosen)
+        with tries.ended_after(chosen.timeout):
+            answer = post(url, data, headers, chosen)
         verb, text = outcome.decide(answer, script.count(), random.random())
         return (verb, text) if verb is not Verb.RESEND else (verb, _reason(text))
     except Internal as error:
         return Verb.ERR, str(error)
-    except Late:
+    except tries.Late:
         return Verb.RESEND, "no answer in time"
     except (OSError, http.client.HTTPException) as error:
         return Verb.RESEND, connection.reason(error)
     except (RQError, ValueError) as error:
         return Verb.RESEND, str(error) or type(error).__name__
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _reason(text: str) -> str:
@@ -146,15 +121,5 @@ def _reason(text: str) -> str:
     return text.partition("-")[2]
 
 
-def _end_after(seconds: float) -> None:
-    """Bound the whole try: an answer may also come a byte at a time."""
-
-    def late(number: int, frame: FrameType | None) -> None:
-        raise Late
-
-    signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tries.run(_told))

@@ -53,25 +53,18 @@ def main(argv: list[str] | None = None) -> int:
         )
         listener = listen(settings)
     except CannotRead as error:  # the next start may read it
-        return _refuse(started, str(error), 1)
+        started.refuse(str(error))
+        return 1
     except BadConfig as error:
-        return _refuse(started, str(error), DO_NOT_RESTART)
+        started.refuse(str(error))
+        return DO_NOT_RESTART
     except (RQError, OSError) as error:
-        return _refuse(started, str(error), 1)
+        started.refuse(str(error))
+        return 1
     # systemd waits for the supervisor's word, not for gunicorn's.
     os.environ.pop("NOTIFY_SOCKET", None)
     _Server(started, settings, rules, listener).run()
     return 0
-
-
-def _refuse(started: Helper, text: str, status: int) -> int:
-    """End with a sentence for the supervisor, who shows it."""
-    log.error("%s", text)
-    if started.ready_fd is not None:
-        os.write(started.ready_fd, f"FATAL {text}\n".encode())
-    else:
-        sys.stderr.write(f"rq-web: {text}\n")
-    return status
 
 
 def listen(settings: RootConfig) -> socket.socket:

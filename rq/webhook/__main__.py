@@ -6,12 +6,9 @@ import http.client
 import json
 import os
 import random
-import signal
 import sys
 import time
-import traceback
 from collections.abc import Mapping
-from types import FrameType
 
 import rq
 from rq import config, script
@@ -20,33 +17,9 @@ from rq.nesting import Json
 from rq.outbound import connection
 from rq.outbound.addresses import Internal
 from rq.pipe import Verb
-from rq.webhook import body, outcome, settings, signing
+from rq.webhook import body, outcome, settings, signing, tries
 from rq.webhook.post import post
 from rq.webhook.settings import Settings
-
-
-class Late(Exception):
-    """The try as a whole has taken too long; not an OSError, so that nothing catches it."""
-
-
-def main() -> int:
-    if "RQ_MSG_ID" in os.environ:  # a process for each message
-        _take()
-        return 0
-    for values in script.messages():
-        os.environ.update(values)
-        _take()
-    return 0
-
-
-def _take() -> None:
-    try:
-        verb, text = _try()
-    except Exception as error:  # noqa: BLE001 - a loop iteration
-        traceback.print_exc()
-        verb, text = _again(f"{type(error).__name__}: {error}")
-    print(verb, text, flush=True)  # noqa: T201 - into the log of the message
-    script.say(verb, text)
 
 
 def _try() -> tuple[Verb, str]:
@@ -59,12 +32,12 @@ def _try() -> tuple[Verb, str]:
         answer = _send(url, story, webhook_id or _own_id(), chosen)
     except Internal as error:
         return Verb.ERR, str(error)
-    except Late:
-        return _again(f"no answer within {chosen.timeout:g} s")
+    except tries.Late:
+        return tries.again(f"no answer within {chosen.timeout:g} s")
     except (OSError, http.client.HTTPException) as error:
-        return _again(connection.reason(error))
+        return tries.again(connection.reason(error))
     except (RQError, ValueError) as error:
-        return _again(str(error) or type(error).__name__)
+        return tries.again(str(error) or type(error).__name__)
     return outcome.decide(answer, script.count(), random.random())
 
 
@@ -77,23 +50,9 @@ def _send(
         kind, data = body.as_json(story)
     signed = signing.headers(webhook_id, int(time.time()), data, chosen.secrets)
     agent = f"RQ/{rq.__version__}"
-    _end_after(chosen.timeout)
-    try:
-        return post(
-            url, data, {"Content-Type": kind, "User-Agent": agent, **signed}, chosen
-        )
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _end_after(seconds: float) -> None:
-    """Bound the whole try: an answer may also come a byte at a time."""
-
-    def late(number: int, frame: FrameType | None) -> None:
-        raise Late
-
-    signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    headers = {"Content-Type": kind, "User-Agent": agent, **signed}
+    with tries.ended_after(chosen.timeout):
+        return post(url, data, headers, chosen)
 
 
 def _story(text: str) -> Mapping[str, Json] | None:
@@ -109,9 +68,5 @@ def _own_id() -> str:
     return "msg_" + os.environ.get("RQ_MSG_ID", "").replace(".", "_")
 
 
-def _again(reason: str) -> tuple[Verb, str]:
-    return outcome.again(reason, script.count(), random.random())
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tries.run(_try))

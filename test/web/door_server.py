@@ -67,7 +67,7 @@ def main() -> None:
         connections=settings.web_connections,
         certificate=tls.of(settings.tls, root.path),
     )
-    started = Helper(root, ready, None)
+    started = Helper("web", root, ready, None)
     Telling(started, settings, rules, server.listen(settings)).run()
 
 

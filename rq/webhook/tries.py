@@ -1,0 +1,61 @@
+"""Tries of a script that tells others: one for each message, bounded in time, and told on
+the pipe and in the log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from rq import script
+from rq.pipe import Verb
+from rq.webhook import outcome
+
+
+class Late(Exception):
+    """The try as a whole has taken too long; not an OSError, so that nothing catches it."""
+
+
+def run(one_try: Callable[[], tuple[Verb, str]]) -> int:
+    """Try each message, as a process of its own or as a worker that stays."""
+    if "RQ_MSG_ID" in os.environ:  # a process for each message
+        _take(one_try)
+        return 0
+    for values in script.messages():
+        os.environ.update(values)
+        _take(one_try)
+    return 0
+
+
+def _take(one_try: Callable[[], tuple[Verb, str]]) -> None:
+    try:
+        verb, text = one_try()
+    except Exception as error:  # noqa: BLE001 - a loop iteration
+        traceback.print_exc()
+        verb, text = again(f"{type(error).__name__}: {error}")
+    print(verb, text, flush=True)  # noqa: T201 - into the log of the message
+    script.say(verb, text)
+
+
+def again(reason: str) -> tuple[Verb, str]:
+    """Return that the next attempt tries again."""
+    return outcome.again(reason, script.count(), random.random())
+
+
+@contextlib.contextmanager
+def ended_after(seconds: float) -> Iterator[None]:
+    """Bound a whole try: an answer may also come a byte at a time. Late: it was over."""
+
+    def late(number: int, frame: FrameType | None) -> None:
+        raise Late
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
