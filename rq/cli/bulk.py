@@ -40,6 +40,8 @@ WORDS = {
     "unack": Words("Mark {} as not seen?", "no longer marked as seen"),
     "due": Words("Let {} run at that time?", "given another time"),
     "priority": Words("Give {} that priority?", "given another priority"),
+    "hold": Words("Hold {} until they are released?", "held"),
+    "release": Words("Let {} go on?", "released"),
     "move": Words("Move {} to the other queue?", "moved"),
 }
 

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from rq.cli import change, owner, term
+from rq.cli import change, owner
 from rq.layout import Root
+from rq.states import State
 
 
 def hold(root: Root, words: list[str]) -> int:
     """Let waiting messages wait until they are released."""
-    parser = term.parser(
-        "hold", "Let waiting messages wait, however long they are due, until `release`."
+    parser = change.parser_of_many(
+        "hold",
+        "Let waiting messages wait, however long they are due, until `release`.",
+        State.QUE,
     )
-    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
     parser.add_argument("--why", default="", metavar="TEXT", help="shown with each")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     args = parser.parse_args(words)
+    args.to = args.why
 
     def act(root: Root, queue: str, msg_id: str) -> str:
         request = {**change.request(msg_id), "why": args.why}
         return _changed(root, queue, "hold_message", request)
 
-    return change.each(root, args, act)
+    return change.each_or_all(root, parser, args, act)
 
 
 def release(root: Root, words: list[str]) -> int:
     """Let messages go on that are held."""
-    parser = term.parser("release", "Let messages go on that are held.")
-    parser.add_argument("ids", nargs="+", metavar="ID", help=term.ID)
-    return change.each(root, parser.parse_args(words), _release)
+    parser = change.parser_of_many(
+        "release", "Let messages go on that are held.", State.QUE
+    )
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    args = parser.parse_args(words)
+    return change.each_or_all(root, parser, args, _release)
 
 
 def _release(root: Root, queue: str, msg_id: str) -> str:

@@ -15,7 +15,16 @@ from rq.web.site import Site
 
 _REFUSED = frozenset({401, 403, 421, 429})
 # Fields that say what was done; no other field of a form is written down.
-_FIELDS = ("_method", "queue_name", "queue[name]", "pause", "resume", "down", "up")
+_FIELDS = (
+    "_method",
+    "action",
+    "queue_name",
+    "queue[name]",
+    "pause",
+    "resume",
+    "down",
+    "up",
+)
 _HUNG_UP = "hung-up"  # in place of a status: the client did not wait for the answer
 _LONGEST = 60  # characters of a field
 

@@ -100,6 +100,10 @@ def test_without_a_terminal_it_wants_yes(root, failed):
         (["cancel", "--batch", "--queue", "work"], "say which: --batch ID..."),
         (["retry", "--queue", "work", "--state", "done", "--yes"], "retry is for"),
         (["retry", "--queue", "work", "--older", "soon"], "not a duration"),
+        (["hold", "--why", "disk swap"], "say which: ID..., or --queue QUEUE"),
+        (["release", "x", "--queue", "work"], "say which: ID..., or --queue QUEUE"),
+        (["hold", "--queue", "work", "--state", "err", "-y"], "hold is for messages"),
+        (["release", "--queue", "work", "--state", "run", "-y"], "release is for"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(root, words, said):
@@ -145,6 +149,68 @@ def test_messages_move_to_another_queue_and_get_another_time(root, failed):
     assert "given another time" in said
     assert "is due at" in ok(root, "due", late, "--at", "+0")
     ok(root, "wait", late)
+
+
+def waiting(root, *params):
+    """Send messages to `later` that are due tomorrow, and would succeed; return ids."""
+    (root / "good").touch()
+    send = ("send", "later", "--id-only", "--due", "1d", "-p1")
+    return [ok(root, *send, param).strip() for param in params]
+
+
+def shown(root, msg_id):
+    return json.loads(ok(root, "show", msg_id, "--json"))
+
+
+def test_all_that_match_are_held_until_they_are_released(root):
+    *two, other = ids = waiting(root, "disk", "disk", "net")
+    match = ("--queue", "later", "--param1", "disk")
+    said = ok(root, "hold", *match, "--dry-run").splitlines()
+    assert said[0] == "later: 2 messages in que would match"
+    asked = rq("hold", *match, root=root)
+    assert (asked.returncode, "say --yes" in asked.stderr) == (2, True)
+    assert "Hold 2 messages until they are released?" in asked.stderr
+    assert not any("held" in shown(root, msg_id) for msg_id in ids)
+    said = ok(root, "hold", *match, "--why", "disk swap", "--yes")
+    assert said == "later: 2 messages held\n"
+    assert [shown(root, msg_id)["held"]["why"] for msg_id in two] == ["disk swap"] * 2
+    ok(root, "due", "--at", "+0", "--queue", "later", "--yes")
+    ok(root, "wait", other)
+    assert [shown(root, msg_id)["state"] for msg_id in two] == ["que", "que"]
+    said = ok(root, "release", "--queue", "later", "--yes")
+    assert said == "later: 2 messages released\n"
+    ok(root, "wait", *two)
+
+
+def test_a_release_of_many_says_how_many_were_not_held(root):
+    one, other = waiting(root, "disk", "net")
+    assert ok(root, "hold", one) == f"later/{one} is held\n"
+    done = rq("release", "--queue", "later", "-y", root=root)
+    assert (done.returncode, done.stdout) == (0, "later: 1 message released\n")
+    assert "1 not changed" in done.stderr
+    assert done.stderr.endswith("stays as it is: msg is not held\n")
+    assert "held" not in shown(root, one)
+    ok(root, "delete", one, other, "--yes")
+
+
+def test_one_message_is_held_with_a_reason_and_released(root):
+    [msg_id] = waiting(root, "disk")
+    said = ok(root, "hold", msg_id, "--why", "disk swap")
+    assert said == f"later/{msg_id} is held\n"
+    assert ok(root, "hold", msg_id) == f"later/{msg_id} is held already\n"
+    held = shown(root, msg_id)["held"]
+    assert (held["why"], bool(held["by"])) == ("disk swap", True)
+    assert ": disk swap" in ok(root, "why", msg_id)
+    done = rq("run", msg_id, root=root)
+    assert (done.returncode, "release it first" in done.stderr) == (4, True)
+    done = rq("hold", msg_id, "--why", "x" * 501, root=root)
+    assert (done.returncode, "at most 500" in done.stderr) == (2, True)
+    assert ok(root, "release", msg_id) == f"later/{msg_id} is released\n"
+    assert ok(root, "release", msg_id) == f"later/{msg_id} is not held\n"
+    ok(root, "run", msg_id)
+    ok(root, "wait", msg_id)
+    done = rq("hold", msg_id, root=root)
+    assert (done.returncode, "only messages that wait" in done.stderr) == (4, True)
 
 
 @pytest.mark.parametrize(

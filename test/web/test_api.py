@@ -321,6 +321,14 @@ def test_who_may_ask_of_some_queues_sees_and_sends_to_no_others(web):
     refused(web.get(API, **nobody), 401, "login_needed")
 
 
+def test_who_may_ask_of_some_queues_may_say_why_many_wait(web):
+    eve = bearer(web, "eve", Role.OPERATOR, "demo")
+    request = {"action": "hold", "filter": {"state": "que"}, "to": "disk swap"}
+    assert post(web, f"{API}/demo/bulk", request, **eve).status == 202
+    request |= {"action": "move", "to": "fails"}
+    refused(post(web, f"{API}/demo/bulk", request, **eve), 403, "other_queue")
+
+
 def test_a_queue_that_is_down_shows_its_messages_and_takes_none(web):
     name = web.queue("echo err no >&3")
     msg_id = sent(web, name)

@@ -152,3 +152,47 @@ def test_what_waits_is_listed_in_the_order_in_which_it_runs(web):
     assert [r["msg_id"] for r in section["rows"]] == order
     rows = rq("ls", name, "--state", "que", "--json", root=web.daemon.root.path).stdout
     assert [r["msg_id"] for r in json.loads(rows)] == order
+
+
+def audited(web):
+    """Return the requests of which the audit log tells, with their answers."""
+    lines = (web.daemon.root.log / "audit.log").read_text().splitlines()
+    return [line.partition("what=")[2] for line in lines]
+
+
+def test_who_lets_messages_wait_is_in_the_audit_log(web):
+    name = web.queue("echo done >&3")
+    msg_id = web.send(name, due=FAR)
+    page, api = f"/q/{name}", f"/api/v1/queues/{name}"
+    before = len(audited(web)) if (web.daemon.root.log / "audit.log").exists() else 0
+    for verb in ("hold", "release"):
+        form = {"_method": verb, "why": "hush", "x_format": "json"}
+        assert web.post(f"{page}/{msg_id}", form).json[0] == "ok"
+        many = {"action": verb, "state": "que", "to": "hush", "x_format": "json"}
+        assert web.post(f"{page}/bulk", many).json[0] == "ok"
+        json_api = {"Content_Type": "application/json"}
+        path = f"{api}/messages/{msg_id}/{verb}"
+        assert web.ask("POST", path, b"{}", **json_api).status == 200
+    for verb in ("pause", "resume"):
+        form = {verb: "1", "why": "hush", "x_format": "json"}
+        assert web.post(f"{page}/adminoper", form).json[0] == "ok"
+        assert web.ask("POST", f"{api}/{verb}", b"{}", **json_api).status == 200
+    assert audited(web)[before:] == [
+        *(
+            line
+            for verb in ("hold", "release")
+            for line in (
+                f'"POST {page}/{msg_id} _method={verb}" answer=200',
+                f'"POST {page}/bulk action={verb}" answer=200',
+                f'"POST {api}/messages/{msg_id}/{verb}" answer=200',
+            )
+        ),
+        *(
+            line
+            for verb in ("pause", "resume")
+            for line in (
+                f'"POST {page}/adminoper {verb}=1" answer=200',
+                f'"POST {api}/{verb}" answer=200',
+            )
+        ),
+    ]

@@ -73,7 +73,7 @@ class BulkViews(TypedDict):
 
 
 async def begin(site: Site, req: Request, body: NewBulk, name: str) -> Answer:
-    if isinstance(body.to, str):
+    if body.action == "move" and isinstance(body.to, str):
         check_target(req, body.to)
     request = {**asdict(body), "who": who(req)}
     view = cast(BulkView, await site.owners.demand(name, "bulk", request))
