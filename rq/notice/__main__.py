@@ -26,7 +26,7 @@ from rq.webhook.post import post
 _ASK = 30.0  # seconds
 
 
-def _told() -> tuple[Verb, str]:
+def _verdict() -> tuple[Verb, str]:
     """Try once; what is tried again waits longer each time."""
     verb, text = _try()
     return tries.again(text) if verb is Verb.RESEND else (verb, text)
@@ -122,4 +122,4 @@ def _reason(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(tries.run(_told))
+    sys.exit(tries.run(_verdict))
