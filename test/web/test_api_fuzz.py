@@ -114,7 +114,9 @@ class World:
 
     def send(self, case, checks):
         response = case.call(base_url=self.base)
-        case.validate_response(response, checks=checks)
+        # A 414 is gunicorn's own: nothing of the request was looked at.
+        if response.status_code != 414:
+            case.validate_response(response, checks=checks)
         return response.status_code
 
 

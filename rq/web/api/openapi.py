@@ -21,6 +21,7 @@ _OF_DOOR = {
     400: "The target or the body cannot be read.",
     404: "There is nothing at this address.",
     405: "The address does not answer this method.",
+    414: "The address is longer than 8,190 bytes.",
 }
 _OF_BODIES = {
     411: "The request lacks its Content-Length.",
