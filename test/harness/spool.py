@@ -111,10 +111,12 @@ class Owner:
         return self._opened.spool
 
     def _config(self) -> QueueConfig:
-        """Return the setting `unique`, if the queue has a config."""
-        if not self.queue.config.exists():
+        """Return the setting `unique`, if the queue has a config; a power cut may have
+        left half of one that a test has written."""
+        try:
+            given = json.loads(self.queue.config.read_text()).get("unique", {})
+        except (FileNotFoundError, ValueError):
             return QueueConfig()
-        given = json.loads(self.queue.config.read_text()).get("unique", {})
         return QueueConfig(unique=QUEUE["unique"](given))
 
     def crash(self) -> None:
