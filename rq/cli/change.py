@@ -20,7 +20,7 @@ _IS = {
     State.QUE: "waits to run",
     State.RUN: "is running",
     State.DONE: "has succeeded",
-    State.RELAYED: "was handed over to another host",
+    State.RELAYED: "was handed over to another queue or host",
     State.ERR: "has failed",
     State.DISMISSED: "has failed",
 }

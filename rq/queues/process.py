@@ -231,7 +231,7 @@ def _serve(
         opened = open_spool(
             queue,
             threads=threads,
-            grace=settings.main.grace,
+            grace=settings.grace,
             owes=owes,
             retry=lambda: settings.queue.retry,
             keys=uniqueness.keys(settings.queue),

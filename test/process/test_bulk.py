@@ -238,6 +238,17 @@ def test_what_failed_and_what_waits_goes_on_in_another_queue_once(site, queue, o
     queue.prove()
 
 
+def test_a_held_message_is_not_moved_to_where_it_would_start(queue, other):
+    msg_id = queue.submit(due=4e9)
+    queue.ok("hold_message", {"msg_id": msg_id, "who": "ann"})
+    wanted = {"msg_id": msg_id, "to": "other"}
+    assert "msg is held: release it" in queue.ask("move_message", wanted)[1]
+    queue.ok("release_message", {"msg_id": msg_id, "who": "ann"})
+    queue.ok("move_message", wanted)
+    assert wait_until(lambda: other.ok("list", {"state": "que", "limit": 9}))
+    queue.prove()
+
+
 def test_attachments_go_along_to_another_queue(site, queue, other):
     msg_id = queue.prepare(due=4e9)
     path = site.root.path / "note"

@@ -168,7 +168,8 @@ def test_nothing_waits_in_an_empty_queue():
         ({"param1": "a"}, {"param1": "b"}, False),
         ({}, {}, True),
         ({}, {"param1": ""}, False),
-        ({"param1": "1"}, {"param1": 1}, False),
+        ({"param1": "1"}, {"param1": 1}, True),  # a script gets the same
+        ({"param1": 1}, {"param1": 1.0}, False),
         ({"param1": "a", "param2": "b"}, {"param1": "ab", "param2": ""}, False),
         ({"param1": ["a"]}, {"param1": ["a"]}, True),
     ],

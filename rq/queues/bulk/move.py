@@ -33,6 +33,8 @@ def move(owner: Owner, msg_id: str, dest: str, who: str, **more: Unpack[More]) -
     if taker is not None:
         raise WrongState(f"msg has still to be handed on to {taker}")
     message, now = owner.spool.read(msg_id), owner.spool.clock()
+    if message.held is not None:
+        raise WrongState("msg is held: release it, then move it")
     due = message.due if state is State.QUE else now
     facts: Facts = {
         "cause": Cause.MOVED,

@@ -8,17 +8,21 @@ from itertools import islice
 
 import orjson
 
+from rq.message import param_text
 from rq.nesting import Json
 
 
 def key(params: Mapping[str, Json], numbers: Sequence[int]) -> str | None:
     """Return what two messages must have in common; None when nothing is compared.
 
-    A missing param equals a missing one.
+    Params are compared as a script gets them: 1 equals "1". A missing one equals a
+    missing one.
     """
     if not numbers:
         return None
-    return orjson.dumps([params.get(f"param{n}") for n in numbers]).decode()
+    given = (params.get(f"param{n}") for n in numbers)
+    texts = [None if value is None else param_text(value) for value in given]
+    return orjson.dumps(texts).decode()
 
 
 class Groups:
