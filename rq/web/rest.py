@@ -20,6 +20,7 @@ from rq.web import (
     bulk_actions,
     deliveries,
     downloads,
+    edits,
     forms,
     messages,
     notice_actions,
@@ -71,6 +72,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     routes.post("/q/{name}/restart", queues.restart, Role.OPERATOR)
     routes.post("/q/{name}/ack_errs", queues.acknowledge, Role.OPERATOR)
     messages.add_routes(routes, site)
+    edits.add_routes(routes, site)
     attachments.add_routes(routes, site)
     downloads.add_routes(routes, site)
     resumable_uploads.add_routes(routes, site)

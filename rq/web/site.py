@@ -33,6 +33,15 @@ class Refilled(Protocol):
         self, req: Request, resp: Response, name: str, form: Form, error: RQError
     ) -> None: ...
 
+    async def edit(
+        self,
+        req: Request,
+        resp: Response,
+        which: tuple[str, str],
+        form: Form,
+        error: RQError,
+    ) -> None: ...
+
     async def queue(
         self, req: Request, resp: Response, form: Form, error: RQError
     ) -> None: ...

@@ -47,6 +47,7 @@ SCREENS = {
     "timer": "/timers/hourly-report",
     "system": "/system",
     "new message": "/q/video-encode/new_message",
+    "edit": "/q/reports/{march}/edit",
     "new queue": "/new_queue",
     "not found": "/q/nowhere",
 }

@@ -46,6 +46,7 @@ PAGES = (
     "/q/hidden/{failed}",
     "/q/hidden/{failed}/log",
     "/q/hidden/{failed}/log?find={name}",
+    "/q/hidden/{failed}/edit",
     "/q/hidden/{failed}/confirm/retry",
     "/q/hidden/{waiting}",
     "/q/hidden/new_message?param1={name}",

@@ -78,6 +78,7 @@ def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) ->
     routes.get("/q/{name}/bulk.json", bulk.on_get, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}", message.on_get, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}/confirm/{verb}", confirm.of_message, Role.OPERATOR)
+    routes.get("/q/{name}/{msg_id}/edit", forms.edit, Role.OPERATOR)
     routes.get("/q/{name}/{msg_id}/log", log.page, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}/log.json", log.twin, Role.VIEWER)
     routes.get("/q/{name}/{msg_id}/follow", log.follow, Role.VIEWER)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 import falcon
 from falcon.asgi import Request, Response
 
-from rq.config import read_json
-from rq.errors import BadConfig, NotPermitted, RQError
+from rq.config import read_json, read_queue
+from rq.errors import BadConfig, NotPermitted, RQError, WrongState
+from rq.states import FINAL, State
+from rq.web import edits
 from rq.web.forms import Form
 from rq.web.pages import page
+from rq.web.pages.message import facts_of
 from rq.web.pages.queue import check_queue
 from rq.web.policy import OF_A_FORM
 from rq.web.statuses import status_of, wants_page
@@ -33,6 +36,16 @@ FIELDS = {
         WHEN,
         "not before",
         "+10m, 1h30m, or 2026-01-02 03:04 in UTC; blank: at once.",
+    ),
+    "mesg_priority": (
+        "priority",
+        "priority",
+        "0 to 9: of those that are due, the highest runs first; blank: 0.",
+    ),
+    "mesg_unique_key": (
+        "unique_key",
+        "unique_key",
+        "Messages with the same one are equal, whatever their params say.",
     ),
     "mesg_post_run_webhook": (
         "post_run_webhook",
@@ -63,7 +76,7 @@ NEW_QUEUE = {**_NOTHING, "num_workers": "1", "exec_prefix": "bash -lc "}
 
 
 class Forms:
-    """GET /q/NAME/new_message and GET /new_queue."""
+    """GET /q/NAME/new_message, GET /q/NAME/ID/edit and GET /new_queue."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -74,6 +87,16 @@ class Forms:
         given["dest"] = given["dest"] or name
         await self.show_message(req, resp, name, given)
 
+    async def edit(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
+        message = await facts_of(self._site, name, msg_id)
+        if State(message["state"]) not in FINAL:
+            raise WrongState(
+                f"Message {msg_id} has not ended, it is in {message['state']}: only one "
+                "that has ended is sent again with other fields."
+            )
+        given = edits.texts(message)
+        await self.show_message(req, resp, name, given, edited=msg_id)
+
     async def show_message(
         self,
         req: Request,
@@ -81,11 +104,16 @@ class Forms:
         name: str,
         given: Mapping[str, str],
         why: str = "",
+        edited: str = "",
     ) -> None:
-        """Show the form of a queue with what is given; `why` it was refused so."""
+        """Show the form of a queue with what is given; `why` it was refused so; which
+        message is `edited`."""
         check_queue(self._site, name)
         form, wrong = self._form(name)
-        inputs = fields(form, given)
+        left_out = {"mesg_dest"} if edited else set[str]()
+        if not given.get("unique_key") and not _is_unique(self._site, name):
+            left_out.add("mesg_unique_key")
+        inputs = [one for one in fields(form, given) if one.key not in left_out]
         values = {
             "facts": {"queue": name, "fields": inputs, "methods": dict(METHODS)},
             "queue_name": name,
@@ -96,6 +124,7 @@ class Forms:
             "method": _text(form, "mesg_status", "label") or "What to do with it",
             "wrong": wrong,
             "why": why,
+            "edited": edited,
         }
         resp.set_header("Content-Security-Policy", OF_A_FORM)
         await page.show(req, resp, self._site, "new_message.html", values)
@@ -137,10 +166,22 @@ class Refill:
     ) -> None:
         nested = form.nested("mesg")
         _must_be_page(req, error, nested)
-        given = {name: text for name, text in nested.items() if isinstance(text, str)}
-        given[WHEN] = form.get(WHEN)
         resp.status = falcon.code_to_http_status(status_of(error))
-        await self._forms.show_message(req, resp, name, given, str(error))
+        await self._forms.show_message(req, resp, name, _given(form), str(error))
+
+    async def edit(
+        self,
+        req: Request,
+        resp: Response,
+        which: tuple[str, str],
+        form: Form,
+        error: RQError,
+    ) -> None:
+        _must_be_page(req, error, form.nested("mesg"))
+        resp.status = falcon.code_to_http_status(status_of(error))
+        name, msg_id = which
+        given, why = _given(form), str(error)
+        await self._forms.show_message(req, resp, name, given, why, edited=msg_id)
 
     async def queue(
         self, req: Request, resp: Response, form: Form, error: RQError
@@ -149,6 +190,13 @@ class Refill:
         _must_be_page(req, error, given)
         resp.status = falcon.code_to_http_status(status_of(error))
         await self._forms.show_queue(req, resp, {**_NOTHING, **given}, str(error))
+
+
+def _given(form: Form) -> dict[str, str]:
+    """Return what was written into the form of a message."""
+    nested = form.nested("mesg").items()
+    given = {name: text for name, text in nested if isinstance(text, str)}
+    return {**given, WHEN: form.get(WHEN)}
 
 
 def _must_be_page(req: Request, error: RQError, given: Mapping[str, object]) -> None:
@@ -184,6 +232,14 @@ def fields(form: Mapping[str, object], given: Mapping[str, str]) -> list[Field]:
         )
         for key, (name, label, note) in FIELDS.items()
     ]
+
+
+def _is_unique(site: Site, name: str) -> bool:
+    """Return whether a queue knows equal messages; no, when its config is wrong."""
+    try:
+        return bool(read_queue(site.root.queue(name)).unique)
+    except BadConfig:
+        return False
 
 
 def _is_hidden(form: Mapping[str, object], key: str) -> bool:

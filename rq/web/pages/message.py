@@ -31,10 +31,10 @@ ACTIONS: dict[str, tuple[str, ...]] = {
     "que": ("run_now", "hold", "move", "delete"),
     "held": ("release", "delete"),
     "run": ("cancel",),
-    "done": ("clone", "delete"),
+    "done": ("edit", "clone", "delete"),
     "relayed": ("clone", "delete"),
-    "err": ("retry", "ack", "move", "clone", "delete"),
-    "errack": ("retry", "unack", "move", "clone", "delete"),
+    "err": ("retry", "edit", "ack", "move", "clone", "delete"),
+    "errack": ("retry", "edit", "unack", "move", "clone", "delete"),
 }
 _ENDS = {"done": ("done", "past"), "relayed": ("relayed", "past")}
 _HELD = frozenset(

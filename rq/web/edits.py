@@ -1,0 +1,107 @@
+"""A message that has ended, sent again with other fields: from its form; for programs:
+`api.actions`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC
+
+import orjson
+from falcon.asgi import Request, Response
+
+from rq import moments, wire
+from rq.access.roles import Role
+from rq.errors import BadInput, RQError
+from rq.fieldnames import PARAMS
+from rq.nesting import Json
+from rq.web import forms, reading
+from rq.web.answers import failure_in, say, say_reply, wants_json
+from rq.web.forms import Form
+from rq.web.messages import check_dest, checked, who
+from rq.web.owners import Reply
+from rq.web.routes import Routes
+from rq.web.site import Site
+
+# What a form edits; the others stay, and how it is due is said anew.
+FIELDS = (*PARAMS, "src", "post_run_webhook", "priority", "unique_key")
+
+
+def add_routes(routes: Routes, site: Site) -> None:
+    """Add what the form of an edit is posted to."""
+    routes.post("/q/{name}/{msg_id}/edit", Edits(site).send, Role.OPERATOR)
+
+
+class Edits:
+    """Messages sent again with other fields."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def send(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
+        """Send it, and bring a browser to the new message; back to its form, with all that
+        was written there, when it is refused."""
+        form = await forms.read(req)
+        message = await reading.message(self._site, name, checked(msg_id))
+        check_dest(req, name, message)
+        try:
+            changed = changes(form, message, time.time())
+            reply = await self._ask(req, name, msg_id, changed)
+        except RQError as error:
+            if wants_json(form):
+                say_reply(resp, wire.failure(error, with_kind=True))
+            else:
+                await self._site.refilled.edit(req, resp, (name, msg_id), form, error)
+            return
+        short = str(reply[1]).rpartition("/")[2]
+        text = f"{msg_id} is sent again, as message {short}"
+        say(self._site, req, resp, form, reply, f"/q/{name}/{short}", text)
+
+    async def _ask(
+        self, req: Request, name: str, msg_id: str, changed: Mapping[str, Json]
+    ) -> Reply:
+        request = {"msg_id": msg_id, "who": who(req), "changes": changed}
+        reply = await self._site.owners.ask(name, "edit_message", request)
+        if error := failure_in(reply):
+            raise error
+        return reply
+
+
+def texts(message: Mapping[str, object]) -> dict[str, str]:
+    """Return the fields of a message as its form shows them.
+
+    >>> texts({"param1": ["x"], "priority": 3, "post_run_webhook": ["http://a", "http://b"]})
+    {'param1': '["x"]', 'post_run_webhook': 'http://a http://b', 'priority': '3'}
+    """
+    return {name: _text(name, message[name]) for name in FIELDS if message.get(name)}
+
+
+def _text(name: str, value: object) -> str:
+    if name == "post_run_webhook" and isinstance(value, list):
+        return " ".join(str(url) for url in value)
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def changes(form: Form, message: Mapping[str, object], now: float) -> dict[str, Json]:
+    """Return the fields that a form makes other than they are; None: one is left out.
+
+    What the form does not hold stays. A browser ends each line with CR and LF.
+    """
+    before, changed = texts(message), dict[str, Json]()
+    for name, given in form.nested("mesg").items():
+        if name not in FIELDS or not isinstance(given, str):
+            raise BadInput(f"mesg[{name:.80}] cannot be edited: send a new message")
+        was = before.get(name, "")
+        if _lines(given) != _lines(was):
+            changed[name] = (given if "\r" in was else _lines(given)) or None
+    if when := form.get("when").strip():
+        changed["due"] = moments.due(when, now, UTC)
+    if not changed:
+        raise BadInput(
+            "nothing was changed: clone the message to send it again as it was"
+        )
+    return changed
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n")
