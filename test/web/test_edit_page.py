@@ -61,6 +61,7 @@ def test_a_failed_message_is_edited_and_sent_again(web, queue):
     bad = ended(web, queue, param1="bad", post_run_webhook=hooks, **others)
     assert f'href="/q/t/{bad}/edit"' in web.page(f"/q/t/{bad}")
     fields = shown(web, bad)
+    assert 'rows="2"' in web.page(f"/q/t/{bad}/edit")  # of param2
     assert fields["mesg[post_run_webhook]"] == " ".join(hooks)
     fields |= {"mesg[param1]": "good", "mesg[param3]": "", "mesg[unique_key]": "k"}
     answer = web.post(f"/q/t/{bad}/edit", fields)

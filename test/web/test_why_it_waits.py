@@ -59,6 +59,7 @@ def test_a_held_message(web):
     row = rq("why", msg_id, root=web.daemon.root.path).stdout
     assert "`rq release" in row
     assert "disk swap" in row
+    assert "</svg>held</span>" in "".join(web.page(f"/q/{name}").split("\n"))
 
 
 def test_one_that_is_not_due(web):

@@ -113,7 +113,7 @@ class Forms:
         left_out = {"mesg_dest"} if edited else set[str]()
         if not given.get("unique_key") and not _is_unique(self._site, name):
             left_out.add("mesg_unique_key")
-        inputs = [one for one in fields(form, given) if one.key not in left_out]
+        inputs = [field for field in fields(form, given) if field.key not in left_out]
         values = {
             "facts": {"queue": name, "fields": inputs, "methods": dict(METHODS)},
             "queue_name": name,
