@@ -36,7 +36,11 @@ def change(monkeypatch, tmp_path, capsys):
             State.PREP,
             "is being prepared: only messages in err can be marked as seen",
         ),
-        ("ack", State.RELAYED, "was handed over to another queue or host: only messages in err"),
+        (
+            "ack",
+            State.RELAYED,
+            "was handed over to another queue or host: only messages in err",
+        ),
         ("run", State.ERR, "has failed: only messages that wait can be run"),
     ],
 )
