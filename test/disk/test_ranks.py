@@ -98,7 +98,7 @@ def test_keys_are_in_the_index_and_no_file_is_read_for_them(owner):
     spool = restart(owner, "checkpoint")
     spool.read = None  # nobody may
     backlog = Backlog(spool, config(**SETTINGS))
-    assert spool.entry(IDS[0]).rank is rank(0, '["a"]', "[0]")
+    assert spool.entry(IDS[0]).rank is rank(0, '["a"]', '["0"]')
     assert backlog.exclusion_key(IDS[3]) == '["a"]'
     assert taken(backlog) == [IDS[1], IDS[3], IDS[0], IDS[2]]
 
