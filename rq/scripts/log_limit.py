@@ -33,12 +33,15 @@ class LogLimit:
     def _head_ends(self) -> int:
         return self.begins + self.most - self._tail
 
-    def thin(self, fd: int, size: int) -> None:
-        """Give back the middle of a file that is open for writing and has so many bytes."""
+    def thin(self, fd: int, size: int) -> bool:
+        """Give back the middle of a file that is open for writing and has so many bytes;
+        False: nothing could be given back."""
         start = max(_up(self._head_ends), self._hole_to)
         end = min(_down(size - self._tail), start + AT_ONCE)
         if end - start >= WORTH and holes.punch(fd, start, end):
             self._hole_to = end
+            return True
+        return False
 
     def is_worth(self, size: int) -> bool:
         """Whether `thin` would do something."""

@@ -1,6 +1,7 @@
 """Limits where a script has more than one message, or is elsewhere: workers that stay,
 batches, leases, agents."""
 
+import base64
 import time
 
 import pytest
@@ -82,6 +83,35 @@ def test_a_lease_tells_its_holder_what_to_keep_to(pulled):
     told = {"timeout": 60.0, "grace": 0.5, "heartbeat": 20.0, "memory": 5 * 2**20}
     assert taken["limits"] == told
     finish(pulled, taken, word="done")
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_of_the_output_of_a_lease_the_head_and_the_tail_are_kept(tmp_path, killed):
+    limits = {"log_bytes": "64 KiB"}
+    pull = {"seconds": 60}
+    with running_queue(tmp_path, num_workers=0, pull=pull, **limits) as queue:
+        msg_id = queue.send()
+        [taken] = lease(queue)
+        say(queue, "start", taken)
+        data, at = "head" + "x" * 999_996, 0
+        for number in range(12):
+            text = data if number < 11 else "y" * 999_996 + "tail"
+            sent = base64.b64encode(text.encode()).decode()
+            said = {"token": taken["token"], "offset": at, "data": sent}
+            at = queue.ok("log", said)["have"]
+        assert at == 12_000_000
+        path = queue.folder(msg_id) / "job/stdio.log"
+        assert path.stat().st_blocks * 512 < 6_000_000, "the middle was given back"
+        if killed:
+            queue.crash()
+            queue.start()
+        finish(queue, taken, word="done")
+        queue.until(msg_id, "done")
+        kept = queue.output(msg_id)
+        assert len(kept) < 70_000
+        assert "\nhead" in kept
+        assert "ytail" in kept
+        assert "bytes are left out here: log_bytes is 65536]" in kept
 
 
 def test_a_lease_ends_at_its_timeout_whatever_is_renewed(pulled):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rq import names
 from rq.errors import BadInput
 from rq.message import Message
+from rq.scripts.log_limit import LogLimit
 from rq.spool import Held
 
 CONFIRM = 10.0  # seconds in which a lease has to be confirmed, at most
@@ -37,6 +38,7 @@ class Lease:
     text: str = ""  # the last progress
     fraction: float | None = None
     logged: int | None = None  # bytes of its log, if it has begun or was looked for
+    log_limit: LogLimit | None = None  # once something of its log was given back
     restored: bool = False  # by a start of the queue: its log may have begun before
     hands_in: bool = False  # files, which lie in the folder of its message
     answers: int = 1  # in how many answers its token stands that were not lost

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from rq import limits
 from rq.config.settings import PULL
 from rq.errors import RQError
 from rq.message import Attachment
@@ -40,7 +41,7 @@ class Desk:
         self._owner = owner
         self._leases = owner.leases
         self.grants = Grants(owner)
-        self._output = Output(owner.spool)
+        self._output = Output(owner.spool, self._most_of_log)
         self._progress = Progress(owner.spool, owner.loop, owner.leases)
         self.results = Results(owner.spool, owner.loop, owner.pools.files)
         self._ends = Ends(owner, self._output, self.results)
@@ -52,6 +53,11 @@ class Desk:
         self._renewed: dict[float, list[Held]] = {}
         grants.restore(owner)
         self._expiry.mind()
+
+    def _most_of_log(self, lease: Lease) -> int | None:
+        """Return how many bytes are kept of what an attempt prints; None: all."""
+        own = {} if lease.message is None else lease.message.limits
+        return limits.of(self._owner.settings.limits, own).log_bytes
 
     # ---- handing out
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rq.errors import WrongOffset
 from rq.layout import JOB, STDIO_LOG, folder
 from rq.queues.attempts.lease import Lease
 from rq.scripts import log as stdio
+from rq.scripts.log_limit import LogLimit
 from rq.spool import Spool, batch_dirs
 from rq.states import State
 
@@ -24,8 +25,10 @@ _DOTS = 1024  # bytes at most, that stand for lost ones
 class Output:
     """Writes the logs of one queue's leases."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: Spool, most: Callable[[Lease], int | None]) -> None:
+        """`most`: bytes that are kept of what an attempt prints; None: all of it."""
         self._spool = spool
+        self._most = most
 
     def write(self, lease: Lease, offset: int, data: bytes, gap: bool) -> int:
         """Append to the log of an attempt; return how many bytes it has now.
@@ -44,7 +47,19 @@ class Output:
                     have,
                 )
             lease.logged = have + _written(fd, data, begin + have)
+            self._thin(lease, fd, begin)
         return lease.logged
+
+    def _thin(self, lease: Lease, fd: int, begin: int) -> None:
+        """Give back the middle of what is too much; offsets count it as before."""
+        most = self._most(lease)
+        if most is None:
+            return
+        if lease.log_limit is None:
+            lease.log_limit = LogLimit(most, begin)
+        size = begin + (lease.logged or 0)
+        while lease.log_limit.is_worth(size) and lease.log_limit.thin(fd, size):
+            pass
 
     def end(
         self, lease: Lease, how: str, took: float, wanted: bool
@@ -58,6 +73,8 @@ class Output:
             with self._opened(lease) as (fd, begin):
                 last = f"{stdio.ended(0, how, took)}\n".encode()
                 at = begin + (lease.logged or 0)
+                if (most := self._most(lease)) is not None:
+                    at = _cut(fd, LogLimit(most, begin))
                 return [lease.held.base, at + _written(fd, last, at)]
         return None
 
@@ -118,3 +135,13 @@ def _written(fd: int, data: bytes, at: int) -> int:
     while done < len(data):
         done += os.pwrite(fd, view[done:], at + done)
     return len(data)
+
+
+def _cut(fd: int, limit: LogLimit) -> int:
+    """Take the middle out of a log whose attempt has ended; return where it ends then."""
+    whole = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        limit.cut(whole)
+        return os.fstat(whole).st_size
+    finally:
+        os.close(whole)
