@@ -523,8 +523,9 @@ class Tale:
         if state is not State.QUE:
             return True
         entry = self.spool.entries[msg_id]
-        known = (entry.count, entry.attempt, entry.due)
-        return known == (seen.count, seen.attempt, seen.due)
+        known = (entry.count, entry.attempt, entry.due, entry.held)
+        promised = (seen.count, seen.attempt, seen.due, seen.held)
+        return (*known, entry.rank.priority) == (*promised, seen.priority)
 
 
 def _recovered(seen: Seen) -> dict[str, Any]:
