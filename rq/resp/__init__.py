@@ -14,6 +14,7 @@ ARGUMENTS_LIMIT = 1024 * 1024  # of one command
 BULK_LIMIT = 64 * 1024 * 1024  # bytes of one argument
 COMMAND_LIMIT = 256 * 1024 * 1024  # bytes of all arguments of one command
 _LENGTH_LIMIT = 32  # bytes of a length with its line end
+_LINES_AHEAD = 16 * 1024  # that are looked at in one go
 _BLANKS = b" \t\r\n\v\f"
 _ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
@@ -81,25 +82,62 @@ class Parser:
         self._bulk = -1  # bytes of its next argument; -1: its length comes first
         self._command: Command = []
         self._size = 0  # bytes of the command so far
+        self._ready: list[Command] = []  # read ahead, the next one last
+        self._ready_bytes = 0
+        self._is_new = False  # bytes came, and nobody has read ahead since
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Take bytes that came."""
         self._data += data
+        self._is_new = True
 
     @property
     def held(self) -> int:
-        """How many bytes are kept that are no whole command yet."""
-        return len(self._data) - self._at + self._size
+        """How many bytes are kept of commands that nobody has taken."""
+        ahead = self._ready_bytes if self._ready else 0
+        return len(self._data) - self._at + self._size + ahead
 
     def next(self) -> Command | None:
         """Return the next whole command; None: more has to come. ProtocolError: what
         comes is none."""
+        if self._is_new and not self._ready and not self._missing:
+            self._read_ahead()
+        if self._ready:
+            return self._ready.pop()
         while (command := self._next()) is not None:
             if command:
                 return command
         del self._data[: self._at]
         self._at = 0
         return None
+
+    def put_back(self, command: Command) -> None:
+        """Let a command that was the next be the next again."""
+        self._ready_bytes = sum(map(len, command)) + (
+            self._ready_bytes if self._ready else 0
+        )
+        self._ready.append(command)
+
+    def _read_ahead(self) -> None:
+        """Read all whole commands at once, by their lines, up to one that is not plain:
+        that, and what follows it, is read with care. Once for all bytes that came: what
+        a client mixes must not be read again and again."""
+        self._is_new = False
+        del self._data[: self._at]
+        self._at = 0
+        lines = bytes(self._data).split(b"\r\n", _LINES_AHEAD)
+        at, last = 0, len(lines) - 1
+        while at < last and (words_in := _plain_count(lines[at])):
+            end = at + 1 + 2 * words_in
+            words = lines[at + 2 : end : 2]
+            lengths = [b"$%d" % len(word) for word in words]
+            if end > last or lines[at + 1 : end : 2] != lengths:
+                break
+            self._ready.append(words)
+            at = end
+        self._ready.reverse()
+        self._ready_bytes = sum(map(len, lines[:at])) + 2 * at
+        del self._data[: self._ready_bytes]
 
     def _next(self) -> Command | None:
         """Return the next command, an empty one for a blank line; None: more must come."""
@@ -167,6 +205,12 @@ class Parser:
         line = bytes(self._data[self._at : end]).removesuffix(b"\r")
         self._at = end + 1
         return split(line)
+
+
+def _plain_count(line: bytes) -> int:
+    """Return how many arguments a line announces; 0: it has not the usual form."""
+    is_plain = line[:1] == b"*" and len(line) < 8 and line[1:].isdigit()
+    return int(line[1:]) if is_plain else 0
 
 
 def _whole(digits: bytes, limit: int, of: str) -> int:
@@ -250,35 +294,37 @@ def encode(value: Value, version: int) -> bytes:
     >>> encode({"proto": 3}, 3)
     b'%1\\r\\n$5\\r\\nproto\\r\\n:3\\r\\n'
     """
+    if isinstance(value, Status):
+        return b"+%b\r\n" % _one_line(value.text)
     out: list[bytes] = []
-    _encode(value, version, out.append)
+    _encode((value,), version, out.append)
     return b"".join(out)
 
 
-def _encode(value: Value, version: int, put: _Put) -> None:
-    if isinstance(value, bytes):
-        put(b"$%d\r\n%b\r\n" % (len(value), value))
-    elif isinstance(value, str):
-        _encode(value.encode(errors="surrogateescape"), version, put)
-    elif isinstance(value, int):
-        put(b":%d\r\n" % value)
-    elif isinstance(value, Mapping | Sequence):
-        _encode_many(value, version, put)
-    else:
-        put(_line(value, version))
+def _encode(values: Iterable[Value], version: int, put: _Put) -> None:
+    for value in values:
+        if isinstance(value, str):
+            value = _bytes(value)
+        if isinstance(value, bytes):
+            put(b"$%d\r\n%b\r\n" % (len(value), value))
+        elif isinstance(value, int):
+            put(b":%d\r\n" % value)
+        elif isinstance(value, (list, Sequence)):  # most are lists, which is quick
+            put(b"*%d\r\n" % len(value))
+            _encode(value, version, put)
+        elif isinstance(value, Mapping):
+            size, kind = (len(value), b"%") if version == 3 else (2 * len(value), b"*")
+            put(b"%b%d\r\n" % (kind, size))
+            _encode(itertools.chain.from_iterable(value.items()), version, put)
+        else:
+            put(_line(value, version))
 
 
-def _encode_many(
-    value: Mapping[str, Value] | Sequence[Value], version: int, put: _Put
-) -> None:
-    items: Iterable[Value] = value
-    size, kind = len(value), b"*"
-    if isinstance(value, Mapping):
-        items = itertools.chain.from_iterable(value.items())
-        size, kind = (size, b"%") if version == 3 else (2 * size, b"*")
-    put(b"%b%d\r\n" % (kind, size))
-    for item in items:
-        _encode(item, version, put)
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="surrogateescape")
 
 
 def _line(value: Status | Failure | NilArray | None, version: int) -> bytes:
@@ -297,69 +343,4 @@ def _nil(value: NilArray | None, version: int) -> bytes:
 
 
 def _one_line(text: str) -> bytes:
-    return text.replace("\r", " ").replace("\n", " ").encode(errors="surrogateescape")
-
-
-class Answers:
-    """Takes bytes that a server of RESP2 sends, and gives whole answers.
-
-    >>> answers = Answers()
-    >>> answers.feed(b"*2\\r\\n$1\\r\\na\\r\\n:1\\r\\n+O")
-    >>> answers.next()
-    [b'a', 1]
-    """
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def feed(self, data: bytes) -> None:
-        """Take bytes that came."""
-        self._data += data
-
-    def next(self) -> Value | Missing:
-        """Return the next answer; MISSING: more has to come."""
-        try:
-            value, end = _answer(self._data, 0)
-        except _Short:
-            return MISSING
-        self._data = self._data[end:]
-        return value
-
-
-class Missing:
-    """There is no whole answer yet."""
-
-
-MISSING = Missing()
-
-
-class _Short(Exception):
-    """The bytes end within an answer."""
-
-
-def _answer(data: bytes, at: int) -> tuple[Value, int]:
-    """Return the answer that begins at a place, and where it ends."""
-    end = data.find(b"\r\n", at)
-    if end < 0:
-        raise _Short
-    kind, rest = data[at : at + 1], data[at + 1 : end]
-    if kind in (b"$", b"*"):
-        return _sized(data, end + 2, kind, int(rest))
-    if kind == b":":
-        return int(rest), end + 2
-    text = rest.decode(errors="replace")
-    return (Failure(text) if kind == b"-" else Status(text)), end + 2
-
-
-def _sized(data: bytes, at: int, kind: bytes, size: int) -> tuple[Value, int]:
-    if size < 0:
-        return None, at
-    if kind == b"$":
-        if len(data) < at + size + 2:
-            raise _Short
-        return data[at : at + size], at + size + 2
-    values: list[Value] = []
-    for _ in range(size):
-        value, at = _answer(data, at)
-        values.append(value)
-    return values, at
+    return _bytes(text.replace("\r", " ").replace("\n", " "))
