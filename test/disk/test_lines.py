@@ -1,4 +1,4 @@
-"""The web's lines to the owners of queues."""
+"""The lines to the owners of queues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from rq.config import files
 from rq.errors import NoSuchQueue
 from rq.layout import Root
-from rq.web.owners import Owners
+from rq.lines.owners import Owners
 
 
 def test_names_of_queues_that_are_not_there_leave_nothing_behind(tmp_path):

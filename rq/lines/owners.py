@@ -18,8 +18,8 @@ import orjson
 from rq import client, names, wire
 from rq.errors import Busy, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
+from rq.lines.line import DEADLINE, Broken, Line, ask_once
 from rq.nesting import Json
-from rq.web.line import DEADLINE, Broken, Line, ask_once
 
 
 class ClientGone(Exception):
@@ -28,7 +28,7 @@ class ClientGone(Exception):
 
 Reply: TypeAlias = Sequence[Json]  # ["ok", VALUE] or ["fail", TEXT]
 
-_STOPS = "the web stops, and this wait with it: ask again"
+_STOPS = "this process stops, and the wait with it: ask again"
 LONG = 3600.0  # of what copies, syncs or reads many files
 _CREATES = frozenset({"create_message", "prep_message", "single_que", "prepare_txn"})
 _LEASES = frozenset({"lease", "start", "renew", "progress", "log", "finish", "release"})
