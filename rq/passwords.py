@@ -29,17 +29,23 @@ def is_hash(text: str) -> bool:
     return text.startswith(f"{_NAME}:")
 
 
+def is_whole(stored: str) -> bool:
+    """Return whether a hash is one, so that a password can be compared with it."""
+    try:
+        _parts(stored)
+    except (ValueError, binascii.Error):
+        return False
+    return True
+
+
 def check_form(user: str, stored: str) -> None:
     """Raise BadConfig when what is stored for a user can never fit."""
     if not stored:
         raise BadConfig(f"basic_auth: the password of {user} is empty")
-    if is_hash(stored):
-        try:
-            _parts(stored)
-        except (ValueError, binascii.Error):
-            raise BadConfig(
-                f"basic_auth: the hash of {user} is damaged; make one with `rq passwd`"
-            ) from None
+    if is_hash(stored) and not is_whole(stored):
+        raise BadConfig(
+            f"basic_auth: the hash of {user} is damaged; make one with `rq passwd`"
+        )
 
 
 def fits(password: str, stored: str | None) -> bool:
@@ -58,12 +64,7 @@ def fits(password: str, stored: str | None) -> bool:
 def _parts(stored: str) -> tuple[int, int, int, bytes, bytes]:
     _, n, r, p, salt, wanted = stored.split(":")
     numbers = int(n), int(r), int(p)
-    if (
-        not 2 <= numbers[0] <= _MOST_N
-        or not 0 < numbers[1] <= 64
-        or not 0 < numbers[2] <= 16
-    ):
-        raise ValueError("out of bounds")
+    _check_bounds(*numbers)
     decoded = (
         base64.b64decode(salt, validate=True),
         base64.b64decode(wanted, validate=True),
@@ -71,6 +72,14 @@ def _parts(stored: str) -> tuple[int, int, int, bytes, bytes]:
     if len(decoded[1]) < 16:
         raise ValueError("too short")
     return *numbers, *decoded
+
+
+def _check_bounds(n: int, r: int, p: int) -> None:
+    """ValueError for what scrypt does not take, or takes too much for."""
+    if not (2 <= n <= _MOST_N and 0 < r <= 64 and 0 < p <= 16):
+        raise ValueError("out of bounds")
+    if n & (n - 1) or 128 * r * (n + p + 2) > _MOST_MEMORY:
+        raise ValueError("no power of two, or too much memory")
 
 
 def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int) -> bytes:

@@ -7,8 +7,10 @@ that process, after a crash or a new start of the machine, it says nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from rq import config
 from rq.access.roles import Principal, Role
@@ -20,6 +22,8 @@ from rq.proc import processes
 
 VARIABLE = "RQ_TOKEN"
 
+log = logging.getLogger(__name__)
+
 
 class AttemptTokens:
     """The tokens of the attempts of one queue, in the process that owns it."""
@@ -29,6 +33,7 @@ class AttemptTokens:
         self._root = root
         self._queue = queue
         self._digests: dict[str, str] = {}  # by message or batch
+        self._over: set[str] = set()  # of attempts that have ended
         self._owner = ""
         _clear(root, queue)
 
@@ -40,14 +45,27 @@ class AttemptTokens:
         digest = self._digests[of] = digest_of(secret)
         files.make_dir(self._root.attempt_tokens)
         about = {"queue": self._queue, "of": of, "owner": self._owner}
-        files.write_cache(self._root.attempt_tokens / digest, about)
+        path = self._root.attempt_tokens / digest
+        try:
+            files.write_cache(path, about)
+        except OSError:
+            _remove(path.with_name(f"{digest}.tmp"))  # no other attempt would do it
+            raise
         return {VARIABLE: secret}
 
     def end(self, of: str) -> None:
         """End the token of an attempt, if it had one."""
         digest = self._digests.pop(of, None)
         if digest is not None:
-            files.remove_upload(self._root.attempt_tokens / digest)
+            self._over.add(digest)
+            self.remove_again()
+
+    def remove_again(self) -> None:
+        """Remove the tokens of attempts that have ended; one that the disk keeps holds up
+        nobody, and is tried again."""
+        for digest in tuple(self._over):
+            if _remove(self._root.attempt_tokens / digest):
+                self._over.discard(digest)
 
 
 def of_attempt(root: Root, secret: str) -> Principal | None:
@@ -81,4 +99,14 @@ def _clear(root: Root, queue: str) -> None:
         return
     for name in os.listdir(root.attempt_tokens):
         if _read(root, name).get("queue") == queue:
-            files.remove_upload(root.attempt_tokens / name)
+            _remove(root.attempt_tokens / name)
+
+
+def _remove(path: Path) -> bool:
+    """Remove the file of a token; False when that cannot be done now."""
+    try:
+        files.remove_upload(path)
+    except OSError as error:
+        log.error("the token of an attempt that has ended cannot be removed: %s", error)
+        return False
+    return True

@@ -184,16 +184,6 @@ def _address(text: str) -> Address | None:
     return address
 
 
-def is_loopback(addr: str) -> bool:
-    """Return whether an address to listen on can be reached from this machine alone."""
-    if addr.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(addr.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 def host_of(header: str) -> str:
     """Return the name in a Host header, without port and brackets."""
     text = header.strip().lower()

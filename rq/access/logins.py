@@ -52,8 +52,8 @@ class User:
 class Logins:
     """Checks names and passwords, and remembers those that were right."""
 
-    def __init__(self, config: RootConfig) -> None:
-        self.users = users(config)
+    def __init__(self, users: Mapping[str, User]) -> None:
+        self.users = users
         self._key = os.urandom(32)
         self._right: OrderedDict[bytes, User] = OrderedDict()
         self._from: OrderedDict[str, None] = OrderedDict()  # where right ones came from

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rq import passwords
-from rq.access import gate, logins, tokens
+from rq.access import logins, tokens
 from rq.config.settings import RootConfig
+from rq.config.values import is_loopback
 from rq.layout import Root
 
 
@@ -20,7 +21,7 @@ def of_config(config: RootConfig) -> list[str]:
         )
     if config.open_without_auth:
         sentences.append(_open(config))
-    is_near = gate.is_loopback(config.addr) or bool(config.tls)
+    is_near = is_loopback(config.addr) or bool(config.tls)
     if not is_near and not config.open_without_auth:
         what = "basic_auth" if users else "tokens"
         sentences.append(
@@ -36,7 +37,7 @@ def _open(config: RootConfig) -> str:
         return "open_without_auth means nothing beside basic_auth: take it out"
     who = (
         "whoever can connect on this machine"
-        if gate.is_loopback(config.addr)
+        if is_loopback(config.addr)
         else f"whoever reaches {config.addr}:{config.port}"
     )
     return f"open_without_auth: {who} can run programs here"

@@ -1,4 +1,4 @@
-"""The certificate of the web, taken anew when its files change."""
+"""The certificate of a server, taken anew when its files change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import ssl
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rq import config
@@ -17,18 +17,42 @@ LOOK = 3.0  # seconds between two looks at the files, at least
 
 log = logging.getLogger(__name__)
 
-Stamps = tuple[config.Stamp | None, config.Stamp | None]
+Stamps = tuple[config.Stamp | None, ...]
+
+
+HTTP = ("http/1.1",)  # what the web speaks
 
 
 class Certificate:
     """A certificate and its key, in two PEM files."""
 
-    def __init__(self, cert: Path, key: Path) -> None:
+    def __init__(
+        self,
+        cert: Path,
+        key: Path,
+        *,
+        whose: str = "the web",
+        speaks: Sequence[str] = HTTP,
+        clients: Path | None = None,
+    ) -> None:
+        """`whose` it is, for the log; `clients`: who signs certificates of clients, which
+        they have to show then."""
         self._cert = cert
         self._key = key
+        self._whose = whose
+        self._speaks = speaks
+        self._clients = clients
         self._seen = self._stamps()
-        self._context = load(cert, key)
+        self._context = self._load()
         self._look_at = 0.0
+
+    def _load(self) -> ssl.SSLContext:
+        context = load(self._cert, self._key)
+        if self._speaks:
+            context.set_alpn_protocols(list(self._speaks))
+        if self._clients is not None:
+            trust(context, self._clients)
+        return context
 
     def context(self) -> ssl.SSLContext:
         """Return what the next connection is to use.
@@ -46,18 +70,21 @@ class Certificate:
 
     def _renew(self, stamps: Stamps) -> None:
         try:
-            renewed = load(self._cert, self._key)
+            renewed = self._load()
         except BadConfig as error:
-            log.warning("the web goes on with the certificate it has: %s", error)
+            log.warning(
+                "%s goes on with the certificate it has: %s", self._whose, error
+            )
             if not isinstance(error, CannotRead):  # else the next look tries again
                 self._seen = stamps
             return
         self._seen = stamps
         self._context = renewed
-        log.warning("the web takes the new certificate %s", self._cert)
+        log.warning("%s takes the new certificate %s", self._whose, self._cert)
 
     def _stamps(self) -> Stamps:
-        return config.stamp(self._cert), config.stamp(self._key)
+        files = (self._cert, self._key, self._clients)
+        return tuple(None if file is None else config.stamp(file) for file in files)
 
 
 def of(setting: Mapping[str, str], root: Path) -> Certificate | None:
@@ -79,7 +106,6 @@ def load(cert: Path, key: Path) -> ssl.SSLContext:
     context.options |= (
         ssl.OP_NO_RENEGOTIATION
     )  # it costs the server more than the client
-    context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(cert, key, lambda: _refuse_password(key))
     except (ssl.SSLError, ValueError) as error:
@@ -91,6 +117,17 @@ def load(cert: Path, key: Path) -> ssl.SSLContext:
     except OSError as error:
         raise _kind(error)(f"tls: {cert} or {key}: {error.strerror}") from None
     return context
+
+
+def trust(context: ssl.SSLContext, clients: Path) -> None:
+    """Let in whoever shows a certificate that these have signed; BadConfig says why they
+    cannot be read."""
+    _check_file("clients", clients)
+    try:
+        context.load_verify_locations(clients)
+    except (ssl.SSLError, ValueError):
+        raise BadConfig(f"tls: clients {clients} holds no certificates") from None
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _check_file(name: str, path: Path) -> int:
