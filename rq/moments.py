@@ -12,6 +12,7 @@ _LONGEST = 1000 * 365 * 86400.0  # seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)", re.ASCII)
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?", re.ASCII)
 _CLOCK = re.compile(r"\d{1,2}:\d{2}", re.ASCII)
+_FORMS = "+10m, epoch seconds or 2026-01-02T03:04"
 _EPOCH = re.compile(r"@?\d{9,11}(?:\.\d+)?", re.ASCII)
 
 
@@ -32,13 +33,15 @@ def duration(text: str) -> float:
 
 
 def due(text: str, now: float, zone: tzinfo | None = None) -> float:
-    """Return the epoch seconds meant by `+10m`, `10m`, an epoch or ISO 8601.
+    """Return the epoch seconds meant by `now`, `+10m`, `10m`, an epoch or ISO 8601.
 
     ISO 8601 that names no zone is a time in `zone`; None is where this program runs.
 
-    >>> due("+10m", 1000.0), due("1h", 1000.0), due("@1700000000", 0.0)
-    (1600.0, 4600.0, 1700000000.0)
+    >>> due("+10m", 1000.0), due("1h", 1000.0), due("@1700000000", 0.0), due("now", 5.0)
+    (1600.0, 4600.0, 1700000000.0, 5.0)
     """
+    if text == "now":
+        return now
     if _EPOCH.fullmatch(text):
         return float(text.removeprefix("@"))
     if _DURATION.fullmatch(text.removeprefix("+")):
@@ -47,9 +50,7 @@ def due(text: str, now: float, zone: tzinfo | None = None) -> float:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
-        raise BadInput(
-            f"not a time: {text!r:.80}; say +10m, epoch seconds or 2026-01-02T03:04"
-        ) from None
+        raise BadInput(f"not a time: {text!r:.80}; say {_FORMS}") from None
 
 
 def until(text: str, now: float, zone: tzinfo | None = None) -> float:
@@ -59,12 +60,13 @@ def until(text: str, now: float, zone: tzinfo | None = None) -> float:
     >>> until("18:00", 0.0, UTC), until("00:00", 60.0, UTC), until("+10m", 1000.0)
     (64800.0, 86400.0, 1600.0)
     """
-    if not _CLOCK.fullmatch(text.strip()):
-        return due(text.strip(), now, zone)
+    clock = text.strip()
     try:
-        at = time.fromisoformat(text.strip().zfill(5))
-    except ValueError:
-        raise BadInput(f"not a time: {text!r:.80}; say 18:00") from None
+        if not _CLOCK.fullmatch(clock):
+            return due(clock, now, zone)
+        at = time.fromisoformat(clock.zfill(5))
+    except (BadInput, ValueError):
+        raise BadInput(f"not a time: {text!r:.80}; say 18:00, {_FORMS}") from None
     today = datetime.fromtimestamp(now, zone).replace(tzinfo=None)
     then = datetime.combine(today.date(), at)
     if then <= today:

@@ -16,6 +16,8 @@ MSG_ID = re.compile(r"\d{8}\.\d{4}\.\d{2}\.\d{3}\.\d{1,20}", re.ASCII)
 ATTACHMENT = re.compile(r"\w[\w .+=,@()-]*")
 ATTACHMENT_BYTES = 200
 REMOTE = re.compile(r"https?://[^/\s]+", re.ASCII)
+PARTS = re.compile("[/?#]")  # what parts a dest
+CLEANER = "cleaner"  # the queue that removes messages
 URL_LIMIT = 8192  # characters
 IDS_PER_MILLISECOND = 1000
 _ID_DIGITS = 13  # of the last part of an id that RQ gave, until 2286
@@ -100,11 +102,34 @@ def is_remote(dest: str) -> bool:
     return REMOTE.match(dest) is not None
 
 
+def leads_to_cleaner(dest: str) -> bool:
+    """Return whether `dest` may lead to the queue that removes messages, wherever it
+    names it: its readers differ.
+
+    >>> [leads_to_cleaner(d) for d in ("cleaner", "http://h/q/cleaner?x", "cleaners")]
+    [True, True, False]
+    """
+    return CLEANER in PARTS.split(dest)
+
+
 def is_url(value: object) -> bool:
     """Return whether `value` is an address that can be a param of a message."""
     if not isinstance(value, str) or not is_remote(value):
         return False
     return len(value) <= URL_LIMIT and value.isprintable() and " " not in value
+
+
+def check_dest(dest: str) -> None:
+    """BadInput when `dest` is to be the URL of a queue and no host can be reached by it.
+
+    >>> check_dest("mail"), check_dest("https://queues.example.org/q/mail")
+    (None, None)
+    """
+    if dest.startswith(("http://", "https://")) and not is_url(dest):
+        raise BadInput(
+            f"{_shortened(dest)} is not the URL of a queue: say "
+            f"http(s)://HOST[:PORT]/q/NAME, without blanks, at most {URL_LIMIT} characters"
+        )
 
 
 def split_url(text: str) -> tuple[str, str | None]:

@@ -21,6 +21,7 @@ from rq.layout import Root
 from rq.message.fields import LATEST, WHY_LIMIT
 
 _MOST = 8192  # bytes of a file that are read
+_SAME_TIME_NS = 1_000_000_000  # two changes so close may have the same times
 
 
 class Admin(StrEnum):
@@ -39,6 +40,39 @@ class Pause:
     why: str = ""
     since: float | None = None
     until: float | None = None
+
+
+class AdminFiles:
+    """What the operator wants of one queue, for who asks all the time: a pause that has
+    not changed is not read again."""
+
+    def __init__(self, root: Root, name: str) -> None:
+        self._down = str(root.down(name))
+        self._path = root.pause(name)
+        self._pause_name = str(self._path)
+        self._state: tuple[int, ...] = ()
+        self._pause: Pause | None = None
+
+    def read(self, now: float) -> tuple[Admin, Pause | None]:
+        """Return what the files say at `now`, in epoch seconds."""
+        if os.path.lexists(self._down):
+            return Admin.DOWN, None
+        pause = self._newest()
+        if pause is None or _is_over(pause, now):
+            return Admin.UP, None
+        return Admin.PAUSE, pause
+
+    def _newest(self) -> Pause | None:
+        try:
+            status = os.stat(self._pause_name)
+        except OSError:
+            return Pause() if os.path.lexists(self._pause_name) else None
+        state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if state != self._state:
+            self._pause = _read(self._path)
+            old = time.time_ns() - status.st_ctime_ns > _SAME_TIME_NS
+            self._state = state if old else ()
+        return self._pause
 
 
 def admin_status(root: Root, name: str, now: float | None = None) -> Admin:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rq import passwords
 from rq.config import read_json
+from rq.config.values import is_loopback
 from rq.errors import BadConfig
 
 PORT = 7711
@@ -24,9 +25,16 @@ class BrokerConfig:
     addr: str = LOOPBACK
     port: int = PORT
     password: str = ""  # a hash; "": none
+    tls: Mapping[str, str] = field(
+        default_factory=dict
+    )  # cert, key, clients: PEM files
+    unixsocket: str = ""  # a path; "": there is none
     maxmemory: int = MAXMEMORY  # bytes of jobs
     maxclients: int = 10_000
     appendfsync: str = FSYNC[0]
+    slowlog_slower: int = 10_000  # microseconds; below 0: none is slow
+    slowlog_length: int = 128  # slow commands that are kept
+    latency_threshold: int = 0  # milliseconds of a spike; 0: none is kept
 
     def to_json(self) -> dict[str, object]:
         """Return the settings that are not default."""
@@ -57,17 +65,14 @@ def checked(given: Mapping[str, object], where: str) -> BrokerConfig:
     return BrokerConfig(**values)  # type: ignore[arg-type]
 
 
-def check_door(settings: BrokerConfig) -> None:
+def check_door(settings: BrokerConfig, *, has_users: bool = False) -> None:
     """BadConfig when anybody who reaches the port could do anything."""
-    if not settings.password and not _is_loopback(settings.addr):
+    has_passwords = bool(settings.password) or has_users
+    if not has_passwords and not is_loopback(settings.addr):
         raise BadConfig(
             f"the broker would listen on {settings.addr} without a password: set one "
             "with `rq broker enable --password`, or let it listen on 127.0.0.1"
         )
-
-
-def _is_loopback(addr: str) -> bool:
-    return addr in ("localhost", "::1", "[::1]") or addr.startswith("127.")
 
 
 def _flag(value: object) -> bool:
@@ -96,9 +101,18 @@ def _whole(least: int, most: int) -> Callable[[object], int]:
 
 def _password(value: object) -> str:
     text = _text(value)
-    if not passwords.is_hash(text):
-        raise ValueError("it is no hash; `rq broker enable --password` makes one")
+    if not passwords.is_hash(text) or not passwords.is_whole(text):
+        raise ValueError(
+            "it is no hash, or a damaged one; `rq broker enable --password` makes one"
+        )
     return text
+
+
+def _tls(value: object) -> dict[str, str]:
+    given = value if isinstance(value, dict) else {"": value}
+    if given and not {"cert", "key"} <= set(given) <= {"cert", "key", "clients"}:
+        raise ValueError('it takes {"cert": PATH, "key": PATH}, and "clients": PATH')
+    return {name: _text(path) for name, path in given.items()}
 
 
 def _fsync(value: object) -> str:
@@ -112,7 +126,12 @@ _CHECKS: dict[str, Callable[[object], object]] = {
     "addr": _text,
     "port": _whole(1, 65535),
     "password": _password,
+    "tls": _tls,
+    "unixsocket": _text,
     "maxmemory": _whole(1, 2**50),
     "maxclients": _whole(1, 1_000_000),
     "appendfsync": _fsync,
+    "slowlog_slower": _whole(-1, 2**50),
+    "slowlog_length": _whole(0, 10_000),
+    "latency_threshold": _whole(0, 2**50),
 }

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from rq import limits, moments
+from rq import limits, moments, names
 from rq.config import notices, retries, starts, unique
 from rq.config.settings import (
     EXIT,
@@ -275,9 +275,17 @@ def _success(value: object) -> str:
     raise ValueError(f"{value!r:.60} is neither {WORD!r} nor {EXIT!r}")
 
 
+def _host(value: object) -> str:
+    """Return a name that full ids can begin with: they are URLs."""
+    text = _text(value)
+    if not names.is_url(f"http://{text}"):
+        raise ValueError(f"{value!r:.60} is no name of a host: it holds blanks")
+    return text
+
+
 ROOT: dict[str, Callable[[object], object]] = {
     "env": _text,
-    "host": _text,
+    "host": _host,
     "port": _whole(1, 65535),
     "addr": _text,
     "tmpdir": _text,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
-from rq import config
 from rq.config import notices
 from rq.config.settings import QueueConfig, RootConfig
-from rq.errors import BadConfig
-from rq.layout import Root
 
 
 def missing(program: str) -> str:
@@ -21,34 +19,14 @@ def missing(program: str) -> str:
     )
 
 
-def warnings(root: Root, main: RootConfig) -> list[str]:
-    """Return a sentence if somebody is to get mail, and none can be sent."""
-    why = missing(main.sendmail)
-    if not why:
-        return []
-    whose = ["config/config.json"] if wants(main) else []
-    whose += [f"queue {name}" for name in _queues(root)]
-    return [f"{why}; {', '.join(whose[:5])} would tell people by mail"] if whose else []
+def warnings(program: str, who: Sequence[str]) -> list[str]:
+    """Return a sentence if somebody (`who` says so) tells people by mail, and none can be
+    sent."""
+    why = missing(program) if who else ""
+    return [f"{why}; {', '.join(who[:5])} would tell people by mail"] if why else []
 
 
 def wants(settings: RootConfig | QueueConfig) -> bool:
     """Whether somebody is told by mail."""
     values = (getattr(settings, name) for name in notices.SETTINGS)
     return any(value is not None and value["mail"] for value in values)
-
-
-def _queues(root: Root) -> list[str]:
-    """Return the queues whose own config tells people by mail; what cannot be read is
-    left out, for others say so."""
-    try:
-        listed = sorted(os.listdir(root.queues))
-    except OSError:
-        return []
-    return [name for name in listed if _queue_wants(root, name)]
-
-
-def _queue_wants(root: Root, name: str) -> bool:
-    try:
-        return wants(config.read_queue(root.queue(name)))
-    except (BadConfig, ValueError):
-        return False

@@ -49,6 +49,10 @@ _PART = f"[^-{_BAD}][^{_BAD}]*"
 _ADDRESS = re.compile(f"{_PART}(?:@{_PART})?")
 _ALSO = {Matter.SLOW: ("seconds", "times"), Matter.QUIET: ("seconds",)}
 _TARGETS = ("mail", "webhook", "queue")
+_NOT_TOLD = {
+    "notice": "brings notices to people",
+    "cleaner": "removes messages",
+}
 
 
 def targets(notice: Notice) -> list[str]:
@@ -60,6 +64,25 @@ def targets(notice: Notice) -> list[str]:
     mail = [f"mail:{', '.join(notice['mail'])}"] if notice["mail"] else []
     queue = [f"queue:{notice['queue']}"] if notice["queue"] else []
     return [*mail, *notice["webhook"], *queue]
+
+
+def has_target(notice: Notice, target: str) -> bool:
+    """Return whether all of a target are among those whom a setting tells.
+
+    >>> notice = _from_short(["a@b", "root@b", "alarm"])
+    >>> [has_target(notice, t) for t in ("mail:root@b", "mail:a@b, c@d", "queue:alarm")]
+    [True, False, True]
+    """
+    kind, _, to = target.partition(":")
+    if kind == "mail":
+        return set(to.split(", ")) <= set(notice["mail"])
+    return target in targets({**notice, "mail": []})
+
+
+def check_queue(name: str) -> None:
+    """ValueError for a queue that is told nothing: it would take a notice for an order."""
+    if name in _NOT_TOLD:
+        raise ValueError(f"queue: {name} {_NOT_TOLD[name]}, it takes no notices")
 
 
 def wanted(
@@ -128,8 +151,7 @@ def _whole(matter: Matter, given: Mapping[str, object]) -> Notice:
         "queue": names.queue_name(queue) if queue else "",
         "every": _number(given.get("every", every), "every", 0.0, 7 * _DAY),
     }
-    if queue == "notice":
-        raise ValueError("queue: notice brings notices to people, it takes none itself")
+    check_queue(notice["queue"])
     if len(notice["mail"]) + len(notice["webhook"]) > MOST_TARGETS:
         raise ValueError(f"it tells more than {MOST_TARGETS}")
     if targets(notice):

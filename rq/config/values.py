@@ -1,7 +1,8 @@
-"""Values that several settings have: whole numbers, objects, numbers of params."""
+"""Values of several settings: whole numbers, objects, addresses, numbers of params."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable
 
@@ -33,3 +34,13 @@ def param_numbers(value: object) -> tuple[int, ...]:
     one_to_four = whole(1, 4)
     given = (number for number in value if number not in ("", None))
     return tuple(sorted({one_to_four(number) for number in given}))
+
+
+def is_loopback(addr: str) -> bool:
+    """Return whether an address to listen on can be reached from this machine alone."""
+    if addr.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(addr.strip("[]")).is_loopback
+    except ValueError:
+        return False

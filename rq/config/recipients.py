@@ -1,0 +1,52 @@
+"""Whether those whom queues tell of how they go can be reached: by mail, or in a queue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from rq import config
+from rq.config import mail, notices
+from rq.config.settings import QueueConfig, RootConfig
+from rq.errors import BadConfig
+from rq.layout import Root
+
+
+def warnings(root: Root, main: RootConfig) -> list[str]:
+    """Return a sentence for each recipient that cannot be reached, as it is now."""
+    queues = dict(_configs(root))
+    who = ["config/config.json"] if mail.wants(main) else []
+    who += [f"queue {name}" for name, own in queues.items() if mail.wants(own)]
+    sentences = mail.warnings(main.sendmail, who)
+    sentences += [f"config/config.json: {why}" for why in lacking(root, main)]
+    for name, own in queues.items():
+        sentences += [f"queue {name}: {why}" for why in lacking(root, own)]
+    return sentences
+
+
+def lacking(root: Root, settings: RootConfig | QueueConfig) -> list[str]:
+    """Return a sentence for each setting that tells a queue which does not exist."""
+    sentences = []
+    for setting in notices.SETTINGS:
+        notice = getattr(settings, setting)
+        name = notice["queue"] if notice else ""
+        if name and not root.queue(name).config.exists():
+            sentences.append(
+                f"{setting} tells queue {name}, which does not exist: make it (`rq queue "
+                f"new {name}`), or change {setting}"
+            )
+    return sentences
+
+
+def _configs(root: Root) -> Iterator[tuple[str, QueueConfig]]:
+    """Give queues and their own configs; what cannot be read is left out, for others say
+    so."""
+    try:
+        names = sorted(os.listdir(root.queues))
+    except OSError:
+        return
+    for name in names:
+        try:
+            yield name, config.read_queue(root.queue(name))
+        except (BadConfig, ValueError):
+            continue
