@@ -6,9 +6,11 @@ import itertools
 
 from rq import durable
 from rq.journal import history
+from rq.journal.line import Header
 from rq.journal.segment_file import (
     Content,
     Segment,
+    bare,
     read_header,
     read_segment,
     sealed_name,
@@ -39,7 +41,7 @@ def seal_last(place: JournalDir, dir_fd: int, journal: str) -> None:
         if (place.history / name).is_dir():  # a kill may have kept it from its sync
             durable.sync_path(place.history / name)
     for segment in reversed(history.segments(place, journal)):
-        content = read_segment(segment)
+        content = read_segment(segment, bare)
         if content is not None and segment.last is None and content.events:
             _seal_anew(place, dir_fd, content)
         if content is not None:
@@ -56,13 +58,26 @@ def seal_left(place: JournalDir, dir_fd: int, journal: str, but: str) -> None:
     for segment, following in itertools.pairwise(every):
         if segment.last is not None or segment.name == but:
             continue
-        content, header = read_segment(segment), read_header(following.path)
-        if content is not None and header is not None:
+        content = read_segment(segment, bare)
+        header = read_header(following.path)
+        if (
+            content is not None
+            and header is not None
+            and not _ends_early(content, header)
+        ):
             content = history.bounded(content, header)
         if content is None or not content.events:
             durable.unlink(f"{JOURNAL}/{segment.name}", dir_fd)
             continue
         _seal_anew(place, dir_fd, content)
+
+
+def _ends_early(content: Content, following: Header) -> bool:
+    """Whether the segments between two are gone: one that could not be sealed when it was
+    full stays while those after it, which nobody needs any more, are removed. Whoever
+    needs them has been told by now."""
+    _, _, last = following["prev"]
+    return content.last_seq < last
 
 
 def _seal_anew(place: JournalDir, dir_fd: int, content: Content) -> None:

@@ -19,6 +19,15 @@ DIGITS = 16
 Pack = Callable[[Line], None]  # makes an event smaller, to be kept in memory
 
 
+def bare(line: Line) -> None:
+    """Leave of an event only what places it in its segment: a `Pack`."""
+    kept = Line(seq=line["seq"], g=line["g"])
+    if "end" in line:
+        kept["end"] = line["end"]
+    line.clear()  # type: ignore[attr-defined]
+    line.update(kept)
+
+
 def segment_name(first: int) -> str:
     """Return the name of the segment whose first event is `first`."""
     return f"{first:0{DIGITS}d}"

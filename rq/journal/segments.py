@@ -20,6 +20,7 @@ SMALLEST = 1024 * 1024  # bytes of a segment
 LARGEST = 64 * 1024 * 1024
 QUICK = 60.0  # seconds; a segment that fills faster makes the next one larger
 NEXT = f"{JOURNAL}/next"
+RESERVE = f"{JOURNAL}/reserve"  # what becomes the next segment on a full disk
 
 _log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Segments:
         author: Author,
         last: Position,
         threads: Executor | None,
+        reserve: int = 0,
     ) -> None:
         self.no_space: str | None = None  # why the next segment cannot be made
         self.followed = False  # the current one takes no more: see `_open`
@@ -84,7 +86,10 @@ class Segments:
         self._ahead: Future[tuple[int, int]] | None = None
         self._next: tuple[int, int] | None = None
         self._retry_at = 0.0
-        self.current = self._open(self._make(SMALLEST), last)
+        self._reserve = reserve  # bytes; 0: none is kept
+        self._keeping: Future[bool] | None = None
+        self._keep_at = 0.0
+        self.current = self._open(self._next_file(SMALLEST), last)
 
     def switch(
         self, needed: int, last: Position, failed: bool = False
@@ -104,6 +109,8 @@ class Segments:
     def close(self, last: Position) -> None:
         """Let the segment, durable up to `last`, become history."""
         self._wait_ahead()
+        if self._keeping is not None:
+            self._keeping.exception()  # waits
         if self._next:
             os.close(self._next[0])
             self._next = None
@@ -167,9 +174,10 @@ class Segments:
             if self._ahead.done():
                 self._wait_ahead()
             return
-        if self._next or time.monotonic() < self._retry_at:
+        if time.monotonic() < self._retry_at or self._threads is None:
             return
-        if self._threads is None:
+        if self._next:
+            self._keep_reserve(self._threads)
             return
         size = self._size
         self._ahead = self._threads.submit(self._make, size)
@@ -182,7 +190,34 @@ class Segments:
             return ahead
         if ahead:
             os.close(ahead[0])
-        return self._make(max(self._size, needed))
+        return self._next_file(max(self._size, needed), needed)
+
+    def _next_file(self, size: int, needed: int = 0) -> tuple[int, int]:
+        """Return a zero-filled file of `size` bytes; on a full disk the reserve, if it
+        holds what is needed."""
+        try:
+            return self._make(size)
+        except OSError as error:
+            if not self._reserve or not is_no_room(error) or self._reserve < needed:
+                raise
+            self.no_space = _why(error)
+            self._retry_at = time.monotonic() + 2.0
+            self._keeping = None
+            try:
+                durable.move(RESERVE, NEXT, self._dir_fd)
+            except FileNotFoundError:
+                raise error from None
+        fd = os.open(NEXT, os.O_RDWR | os.O_CLOEXEC, dir_fd=self._dir_fd)
+        return fd, os.fstat(fd).st_size
+
+    def _keep_reserve(self, threads: Executor) -> None:
+        """See in a thread that there is a reserve."""
+        keeping = self._keeping
+        if keeping is not None and (not keeping.done() or keeping.result()):
+            return
+        if self._reserve and time.monotonic() >= self._keep_at:
+            self._keep_at = time.monotonic() + 2.0
+            self._keeping = threads.submit(_keep, self._reserve, self._dir_fd)
 
     def _make(self, size: int) -> tuple[int, int]:
         return durable.zero_filled(NEXT, size, self._dir_fd), size
@@ -207,6 +242,21 @@ class Segments:
         work()
         done.set_result(None)
         return done
+
+
+def _keep(size: int, dir_fd: int) -> bool:
+    """Make the reserve, if there is none, and return whether there is one; it gets its
+    name when it is whole."""
+    new = f"{RESERVE}.new"
+    try:
+        os.stat(RESERVE, dir_fd=dir_fd)
+    except FileNotFoundError:
+        try:
+            os.close(durable.zero_filled(new, size, dir_fd))
+            durable.move(new, RESERVE, dir_fd)
+        except OSError:  # it is tried again
+            return False
+    return True
 
 
 def _logged(work: Callable[[], None]) -> None:

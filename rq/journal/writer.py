@@ -35,7 +35,9 @@ class Journal:
         author: Author,
         last: Position,
         threads: Executor | None = None,
+        reserve: int = 0,
     ) -> None:
+        """`reserve`: bytes that are kept for when the disk is full; 0: none."""
         self.journal_id = author.journal
         self.start = author.start
         self.seq = last.seq
@@ -49,7 +51,7 @@ class Journal:
         self._lines = self._placed = 0  # lines and bytes of the group that are written
         self.failed: str | None = None  # why the last commit did not succeed
         self.bytes_written = 0  # since the last checkpoint began
-        self._segments = Segments(place, dir_fd, author, last, threads)
+        self._segments = Segments(place, dir_fd, author, last, threads, reserve)
 
     # ---- what it knows
 

@@ -36,6 +36,8 @@ def listed(path: str, dir_fd: int, running: Result | None = None) -> AttemptsVie
     ends: dict[str, int] = {}
     for number in sorted(results):
         row = _row(number, results[number], logs, ends)
+        if _begins_anew(row, rows):
+            _forget_logs(rows)
         rows.append(row)
     return {"attempts": rows, "left_out": max(0, last - len(rows))}
 
@@ -86,6 +88,21 @@ def _row(
     return row
 
 
+def _begins_anew(row: AttemptRow, before: Sequence[AttemptRow]) -> bool:
+    """Whether a log begins with this attempt that others had written to by its name: they
+    had another `job/`, whose content lies beside this one (`handed_over.renew`)."""
+    file = row.get("log_file")
+    last = next((r for r in reversed(before) if r.get("log_file") == file), None)
+    if file is None or last is None:
+        return False
+    return (row["log"][0] or 0) < (last["log"][1] or 0)
+
+
+def _forget_logs(rows: Sequence[AttemptRow]) -> None:
+    for row in rows:
+        row.pop("log_file", None)
+
+
 def logs_in(path: str, dir_fd: int) -> list[str]:
     """Return the logs in the folder of a message."""
     names = beneath.names(f"{path}/{JOB}", dir_fd)
@@ -119,9 +136,9 @@ class Part:
 def part_of(rows: Sequence[Mapping[str, object]], number: int) -> Part | None:
     """Return where the output of an attempt is; None: it has none, or is not kept."""
     for row in rows:
-        log = row.get("log")
-        if row.get("attempt") == number and isinstance(log, list):
-            return Part(str(row["log_file"]), int(log[0] or 0), log[1])
+        log, file = row.get("log"), row.get("log_file")
+        if row.get("attempt") == number and file and isinstance(log, list):
+            return Part(str(file), int(log[0] or 0), log[1])
     return None
 
 
@@ -132,11 +149,18 @@ def why_none(rows: Sequence[Mapping[str, object]], number: int) -> str:
     'nothing is kept of attempt 3; those are 1, 21'
     >>> why_none([{"attempt": 3}], 3), why_none([], 1)
     ('attempt 3 has written nothing', 'there was no attempt yet')
+    >>> why_none([{"attempt": 3, "log": [0, 5]}], 3)
+    'the log of attempt 3 is not in job/ any more; job.1/, beside it, may have it'
     """
     numbers = [row["attempt"] for row in rows]
     if not numbers:
         return "there was no attempt yet"
     if number in numbers:
-        return f"attempt {number} has written nothing"
+        if "log" not in rows[numbers.index(number)]:
+            return f"attempt {number} has written nothing"
+        return (
+            f"the log of attempt {number} is not in job/ any more; job.1/, beside it, may "
+            "have it"
+        )
     kept = ", ".join(map(str, numbers))
     return f"nothing is kept of attempt {number}; those are {kept}"

@@ -148,9 +148,11 @@ def slot_of(lease: str, prefix: str) -> int | None:
 
     >>> slot_of("q/1234/7/1600000000.3", "q/1234/"), slot_of("", "q/1234/")
     (7, None)
+    >>> slot_of("q/1234/²/1600000000.3", "q/1234/")  # a process says what it likes
     """
     number = lease.removeprefix(prefix).partition("/")[0]
-    return int(number) if number.isdigit() else None
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    return int(number) if is_number else None
 
 
 def _on_slot(slot: int | None, running: Mapping[str, int | None]) -> list[str]:

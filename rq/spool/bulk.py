@@ -26,6 +26,7 @@ from rq.spool.record import Record
 from rq.states import Note
 
 MOST_ENDED = 100  # of those that have ended so many are remembered
+STEP = "step"  # `is` of a line that is no event: a message at work was told to end
 _LIST = "bulk-"
 
 
@@ -94,7 +95,7 @@ class Bulks:
     def take(self, record: Record) -> None:
         """Take a line of the journal that is of a bulk; each once, in their order."""
         bulk = self._by_id.get(record["bulk"])
-        if record["ev"] != Note.BULK:
+        if record["ev"] != Note.BULK or record["is"] == STEP:
             if bulk is not None:
                 bulk.at = max(bulk.at, record["at"] + 1)
                 bulk.changed += 1

@@ -1,11 +1,11 @@
-"""The lines that begin and end a bulk."""
+"""The lines of a bulk that are no events of its messages."""
 
 from __future__ import annotations
 
 from rq.message import JsonObject
 from rq.nesting import Json
-from rq.spool.bulk import Bulk, Listed, Standing
-from rq.spool.record import NoteFields
+from rq.spool.bulk import STEP, Bulk, Listed, Standing
+from rq.spool.record import More, NoteFields
 from rq.spool.store import Spool
 from rq.states import Note
 
@@ -34,6 +34,18 @@ def begin(
         first_line["to"] = to
     spool.bulks.take(spool.note(Note.BULK, **first_line))
     return spool.bulks.get(listed.bulk_id)
+
+
+def told_to_end(spool: Spool, msg_id: str, more: More) -> None:
+    """Write down that a bulk has told a message at work to end, which has no event of its
+    own before it does; `more` names the bulk and the place in its list."""
+    line: NoteFields = {
+        "bulk": more["bulk"],
+        "is": STEP,
+        "at": more["at"],
+        "msg": msg_id,
+    }
+    spool.bulks.take(spool.note(Note.BULK, **line))
 
 
 def end(spool: Spool, bulk: Bulk, how: Standing, why: str = "") -> None:

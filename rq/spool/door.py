@@ -178,7 +178,7 @@ def _take(keeper: Keeper, arrival: Arrival) -> None:
     facts = _ended(keeper, message)
     with _at_door(spool, message.msg_id, arrival.name, message.due):
         source: More = {"via": "door", "from": arrival.name}
-        spool.submit(message, **source)
+        spool.submit(message, **_accepted(facts, source))
     _go_on(keeper, message, facts)
 
 
@@ -192,6 +192,12 @@ def _ended(keeper: Keeper, message: Message) -> Facts | None:
     if stands is None:
         return None
     return {"cause": Cause.JOINED, "outcome": "done", "text": f"message {stands}"}
+
+
+def _accepted(facts: Facts | None, source: More) -> More:
+    """Return the fields of a commit. One in whose way an equal message stands begins no
+    window: it would keep others out for which it does not stand."""
+    return source if facts is None else {**source, "unique": ""}
 
 
 def _go_on(keeper: Keeper, message: Message, facts: Facts | None) -> None:
@@ -238,7 +244,8 @@ async def _let_copy_in(keeper: Keeper, arrival: Arrival) -> bool:
     except Exception:
         spool.fire(message.msg_id, Event.DISCARD, Role.CREATOR)
         raise
-    spool.submit(message, via="door", key=arrival.key)
+    source: More = {"via": "door", "key": arrival.key}
+    spool.submit(message, **_accepted(facts, source))
     _go_on(keeper, message, facts)
     return True
 

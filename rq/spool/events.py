@@ -40,7 +40,7 @@ class Events:
         *,
         clock: Callable[[], float],
     ) -> None:
-        self._queue = queue
+        self._name = queue.name
         self._dir_fd = dir_fd
         self._journal = journal
         self._memory = memory
@@ -72,19 +72,18 @@ class Events:
         now = self._clock()
         record: Record = {
             "ts": int(now * 1e6),
-            "queue": self._queue.name,
+            "queue": self._name,
             "msg": msg_id,
             "ev": event,
             "state": target,
             "was": source,
         }
         body, due = _add_content(record, entry, message)
-        rank = entry.rank if message is None else prior(message.priority, entry.rank)
-        if target is State.QUE:
-            _add_turn(record, due, rank)
+        rank = _add_turn(record, entry, message, due)
         if more:
             _add_more(record, more)
-        unique = self._unique(record, entry, message)
+        has_keys = self._memory.uniques.keys is not None
+        unique = self._unique(record, entry, message) if has_keys else None
         status, ended = entry.status, None
         if facts is not None:
             record.update(cast("Record", facts))
@@ -94,7 +93,8 @@ class Events:
         seq = record["seq"] = self._journal.append(record)
         entry.written = False
         entry.body, entry.status, entry.due = body, status, due
-        entry.attempts = attempt_files.add(entry.attempts, ended, status)
+        if ended is not None:
+            entry.attempts = attempt_files.add(entry.attempts, ended, status)
         entry.count, entry.attempt = record["count"], record["attempt"]
         self._follow_key(record, entry, source, unique)
         if message is not None:
@@ -115,12 +115,11 @@ class Events:
         """Return the unique key of a message; say it where a start could not find it
         out: who was accepted may have ended by then."""
         uniques = self._memory.uniques
-        if not uniques.on:
-            return None
         is_new = message is not None and record["state"] in (State.PREP, State.QUE)
         unique = uniques.key(message) if message and is_new else entry.unique
         withdrawn = record["ev"] == Event.DISCARD and record["was"] == State.QUE
-        if uniques.windowed and unique and (withdrawn or record["ev"] == Event.COMMIT):
+        is_told = withdrawn or record["ev"] == Event.COMMIT
+        if uniques.windowed and unique and is_told and "unique" not in record:
             record["unique"] = unique
         return unique
 
@@ -134,7 +133,7 @@ class Events:
         if entry.unique and entry.unique != unique:
             uniques.moved(entry.unique, msg_id, source, State.NOWHERE)
         entry.unique = unique
-        if "unique" in record and record["ev"] == Event.COMMIT:
+        if record.get("unique") and record["ev"] == Event.COMMIT:
             uniques.accepted(record["unique"], msg_id, record["ts"] / 1e6)
 
     def _entry(self, msg_id: str, event: Event) -> tuple[Entry, State]:
@@ -198,7 +197,8 @@ class Events:
         self._memory.counts.moved(source, target)
         if entry.unique:
             self._memory.uniques.moved(entry.unique, msg_id, source, target)
-        self.tell(msg_id, source)
+        for watch in self.watches:
+            watch.setdefault(msg_id, source)
         self._memory.entries[msg_id] = entry
         self._lagging.add(msg_id, entry)
         if self._at_end and target not in LIVE:
@@ -258,7 +258,7 @@ class Events:
         if ended:
             record: Record = {
                 "ts": int(self._clock() * 1e6),
-                "queue": self._queue.name,
+                "queue": self._name,
                 "ev": Event.EXPIRE,
                 "state": target,
                 "was": state,
@@ -293,7 +293,7 @@ class Events:
     def note(self, note: Note, **more: Unpack[NoteFields]) -> Record:
         """Write a line that changes no state of its own; return it."""
         now = int(self._clock() * 1e6)
-        record: Record = {"ts": now, "queue": self._queue.name, "ev": note}
+        record: Record = {"ts": now, "queue": self._name, "ev": note}
         record.update(cast("Record", more))
         record["seq"] = self._journal.append(record)
         return record
@@ -306,6 +306,20 @@ class Events:
         self._memory.news.take(record)
         if out:
             self._owe(record, record["ts"] / 1e6)
+
+
+def _add_turn(
+    record: Record, entry: Entry, message: Message | None, due: float
+) -> Rank:
+    """Say when a message that waits is to run; return its rank."""
+    rank = entry.rank
+    if message is not None and message.priority != rank.priority:
+        rank = prior(message.priority, rank)
+    if record["state"] is State.QUE:
+        record["due"] = due
+        if rank.priority:
+            record["priority"] = rank.priority
+    return rank
 
 
 def _add_content(
@@ -321,12 +335,6 @@ def _add_content(
     record["message"] = orjson.Fragment(body)
     record["count"], record["attempt"] = message.count, message.attempt
     return body, message.due
-
-
-def _add_turn(record: Record, due: float, rank: Rank) -> None:
-    record["due"] = due
-    if rank.priority:
-        record["priority"] = rank.priority
 
 
 def _add_more(record: Record, more: More) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import heapq
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rq import back_off
 from rq.logs import fields
@@ -131,7 +132,7 @@ class Lag:
         until = now + seconds
         self._wake(now)
         self.rests = 0
-        for msg_id in list(_first(self._due, LOOKS)):
+        for msg_id in list(islice(self._due, LOOKS)):
             entry = self.unsettled[msg_id]
             if entry.busy or (entry.state is State.RUN and entry.rests_until > now):
                 self.rests += 1
@@ -190,8 +191,3 @@ class Lag:
             self._gone.remove_one()
         if failed is not None:
             raise failed
-
-
-def _first(table: Mapping[str, object], number: int) -> Iterable[str]:
-    for _, key in zip(range(number), table, strict=False):
-        yield key

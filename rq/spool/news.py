@@ -108,11 +108,15 @@ class News:
 
     def _change(self, change: NewsFields) -> None:
         for matter, values in change.get("groups", {}).items():
-            before = {} if "at" in values else asdict(self.groups.get(matter, Group()))
-            self.groups[matter] = Group(**{**before, **cast("dict[str, Any]", values)})
+            self.groups[matter] = self.changed(matter, values)
         self.failing = change.get("failing", self.failing)
         self.quiet = change.get("quiet", self.quiet)
         self.watched = change.get("watched", self.watched)
+
+    def changed(self, matter: str, values: GroupFields) -> Group:
+        """Return the group of a matter as it is with what a line says of it."""
+        before = {} if "at" in values else asdict(self.groups.get(matter, Group()))
+        return Group(**{**before, **cast("dict[str, Any]", values)})
 
 
 # ---- what the end of a message adds

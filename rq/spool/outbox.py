@@ -18,6 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -198,6 +199,10 @@ class Outbox(MutableMapping[Of, Owed]):
         """Return what is to be tried next for a queue."""
         turn = self._to.get(dest)
         return next(iter(turn)) if turn else None
+
+    def in_turn(self, dest: str, most: int) -> list[Of]:
+        """Return at most so many of what is to be tried for a queue, the next first."""
+        return list(islice(self._to.get(dest, ()), most))
 
     def put_last(self, of: Of) -> None:
         """Let all others for the same queue be tried before an entry."""

@@ -78,7 +78,8 @@ class More(_From, total=False):
     lease: LeaseFields
     key: str  # under which it was accepted
     body: str  # with a key: the digest of what was sent
-    unique: str  # the key under which no equal message is accepted for a while
+    # The key under which no equal message is accepted for a while; "": it is kept out.
+    unique: str
     via: str  # "door", with `from`: its name in new/
     txn: str
     riders: list[str]  # which end with it
