@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from rq import wording
+from rq import retry, wording
 from rq.replies import StoryView
 from rq.states import State
 
@@ -113,7 +113,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.RESEND: Story(
         "Attempt {attempt} ended after {run} and it waits for the next.",
-        "{who} asked to be run again (retry {count} of {max_count}): {reason}",
+        "{who} asked to be run again (retry {count} of {most}): {reason}",
         "Nothing; it runs again by itself. `rq run {id}` does not wait.",
     ),
     Cause.LATER: Story(
@@ -218,12 +218,12 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.CRASH: Story(
         "Attempt {attempt} was lost and it waits for the next.",
-        "RQ itself ended without warning while it ran (retry {count} of {max_count}).",
+        "RQ itself ended without warning while it ran (retry {count} of {most}).",
         "Nothing; it runs again by itself. The log of its queue says more.",
     ),
     Cause.HOST: Story(
         "Attempt {attempt} was lost and it waits for the next.",
-        "The machine restarted while it ran (retry {count} of {max_count}).",
+        "The machine restarted while it ran (retry {count} of {most}).",
         "Nothing; it runs again by itself.",
     ),
     Cause.CRASH_LIMIT: Story(
@@ -235,7 +235,7 @@ STORIES: dict[Cause, Story] = {
     Cause.BATCH: Story(
         "Attempt {attempt} was lost and it waits for the next.",
         "The process of its batch ended before it had reported how this message ended "
-        "(retry {count} of {max_count}): {text}",
+        "(retry {count} of {most}): {text}",
         "Nothing; it runs again by itself. `rq logs {id}` shows the output of the batch.",
     ),
     Cause.CANCELLED: Story(
@@ -250,7 +250,7 @@ STORIES: dict[Cause, Story] = {
     ),
     Cause.LEASE_ENDED: Story(
         "Attempt {attempt} was lost and it waits for the next.",
-        "Its lease ran out (retry {count} of {max_count}): {text}",
+        "Its lease ran out (retry {count} of {most}): {text}",
         "Nothing; it runs again by itself. See that its worker runs, and that it renews "
         "its leases in time.",
     ),
@@ -417,10 +417,19 @@ def _tells(filled: Mapping[str, Any], waiting: str) -> bool:
     return not waiting or bool(filled["text"] and filled["text"] in waiting)
 
 
+def _most(facts: Mapping[str, Any]) -> int | str:
+    """Return the limit of the retries of a message."""
+    max_count = facts.get("max_count")
+    if max_count is None:
+        return "?"
+    return retry.most_retries(facts.get("tries"), max_count)
+
+
 class _Facts(dict[str, Any]):
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__(facts)
         text = self["text"] = str(facts.get("job_status") or "")
+        self["most"] = _most(facts)
         self["other"] = wording.leader(text)
         self["reason"] = wording.reason(text)
         self["later"] = wording.later(text)

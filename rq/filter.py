@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rq import moments
+from rq.causes import Cause
 from rq.errors import BadInput
 from rq.fieldnames import PARAMS
 from rq.nesting import Json
@@ -109,7 +110,7 @@ def from_json(fields: Json, now: float | None = None) -> Filter:
         state=_state(given.get("state")),
         before=_moment(given, "before"),
         after=_moment(given, "after"),
-        cause=_text(given, "cause"),
+        cause=_cause(given),
         text=_text(given, "text"),
         key=_text(given, "key"),
         params={name: _text(given, name) or "" for name in PARAMS if name in given},
@@ -141,6 +142,14 @@ def _moment(given: Mapping[str, Json], name: str) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     raise BadInput(f"{name} of a filter is {value!r:.40}, not seconds since the epoch")
+
+
+def _cause(given: Mapping[str, Json]) -> str | None:
+    """Return a cause; BadInput names those that exist, for another would match nothing."""
+    cause = _text(given, "cause")
+    if not cause or cause in list(Cause):
+        return cause
+    raise BadInput(f"no cause is {cause!r:.40}; say one of {', '.join(sorted(Cause))}")
 
 
 def _text(given: Mapping[str, Json], name: str) -> str | None:

@@ -17,7 +17,7 @@ from rq.proc import daemon, descriptors, locks, turnlimit
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Helper:
     """A helper program that has started."""
 
@@ -30,6 +30,7 @@ class Helper:
         if self.ready_fd is not None:
             os.write(self.ready_fd, b"\n")
             os.close(self.ready_fd)
+            self.ready_fd = None
 
     def refuse(self, why: str) -> None:
         """Say in a sentence why it cannot serve: to the supervisor, who shows it, or to

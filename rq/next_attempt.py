@@ -3,8 +3,8 @@ lists, pages, the command line and JSON."""
 
 from __future__ import annotations
 
-from rq import wording
-from rq.replies import NextAttempt, Result
+from rq import retry, wording
+from rq.replies import MessageView, NextAttempt, Result
 from rq.wording import duration, moment
 
 # The outcome of an attempt that its message comes back from by itself, and waits; after
@@ -53,6 +53,17 @@ def of(result: Result, count: int, max_count: int, due: float) -> NextAttempt | 
         "waits": waits,
         "text": text,
     }
+
+
+def retries(message: MessageView) -> str:
+    """Return how many retries of a message were counted, of how many.
+
+    >>> retries({"count": 4, "max_count": 15, "result": {"tries": 5}})
+    '4 of 4'
+    """
+    tries = message.get("result", {}).get("tries")
+    most = retry.most_retries(tries, message.get("max_count", 0))
+    return f"{message.get('count', 0)} of {most}"
 
 
 def how(result: Result) -> str:

@@ -106,6 +106,16 @@ def most_tries(rule: Retry | None, max_count: int) -> int:
     return max_count if times is None else min(max_count, times + 1)
 
 
+def most_retries(tries: int | None, max_count: int) -> int:
+    """Return the limit of the retries of a message, as people are told it: `times` of the
+    setting where it is what has decided, by the `tries` of the last attempt.
+
+    >>> most_retries(None, 15), most_retries(5, 15), most_retries(2, 2)
+    (15, 4, 2)
+    """
+    return max_count if tries is None or tries >= max_count else tries - 1
+
+
 def wait(rule: Retry, retries: int, msg_id: str, attempt: int) -> float:
     """Return the seconds before the next attempt; `retries` were counted before this.
 

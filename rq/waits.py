@@ -7,7 +7,7 @@ reads the folders of one that is silent) takes these words, so that all agree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rq.replies import PauseView, WhyView
@@ -74,6 +74,18 @@ def due(at: float, now: float, because: str = "") -> Why:
     """
     text = f"It is due in {duration(at - now)} ({moment(at)} UTC){because}."
     return Why(reason=Reason.DUE, text=text, until=at)
+
+
+def and_due(why: Why, at: float, now: float) -> Why:
+    """Return why a message waits for something else, and also for its due if that has not
+    come: what ends the one does not end the other.
+
+    >>> and_due(paused("ann", "", None, None), 600.0, 0.0).text
+    'The queue is paused by ann. It is due in 10 min (1970-01-01 00:10:00 UTC).'
+    """
+    if at <= now:
+        return why
+    return replace(why, text=f"{why.text} {due(at, now).text}")
 
 
 def held(hold: Mapping[str, object]) -> Why:

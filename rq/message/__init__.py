@@ -79,16 +79,18 @@ class Message:
             "max_count": self.max_count,
         }
         fields.update(self.params)
+        values = self.__dict__
         for name in _OPTIONAL:
-            value = getattr(self, name)
-            if value:
+            if value := values[name]:
                 fields[name] = value
         if self.attachments:
             fields["attachments"] = {
                 name: file.to_json() for name, file in self.attachments.items()
             }
-        fields.update(self.limits)
-        fields.update(self.extra)
+        if self.limits:
+            fields.update(self.limits)
+        if self.extra:
+            fields.update(self.extra)
         return fields
 
     def encode(self) -> bytes:
@@ -146,7 +148,7 @@ def from_request(fields: Json, msg_id: str, now: float, origin: str) -> Message:
 
     `origin` is the full id to remember when the message is the first of its chain.
     """
-    if not isinstance(fields, Mapping):
+    if not isinstance(fields, dict):
         raise BadMessage("a message is a JSON object")
     own = {name: fields[name] for name in fields if name not in OWN}
     if not own.get("orig_msg_id"):
@@ -198,17 +200,20 @@ def _from_fields(fields: JsonObject, msg_id: str, now: float) -> Message:
     others: dict[str, Any] = {
         name: _CHECKS[name](fields, name) for name in fields if name in _CHECKS
     }
-    return Message(
+    keys = fields.keys()
+    return _PLAIN.with_(
         msg_id=msg_id,
         dest=checks.text(fields, "dest") or "",
         due=now if due is None or due == "" else checks.due(due),
         params=params,
-        limits={} if fields.keys().isdisjoint(LIMITS) else checks.limits_in(fields),
-        extra={} if fields.keys() <= _KEPT else _extra(fields),
+        attachments=others.pop("attachments", {}),
+        limits={} if keys.isdisjoint(LIMITS) else checks.limits_in(fields),
+        extra={} if keys <= _KEPT else _extra(fields),
         **others,
     )
 
 
+_PLAIN = Message(msg_id="", dest="", due=0.0)  # a copy is made faster than a new one
 _CHECKS: Mapping[str, Callable[[JsonObject, str], object]] = {
     "src": checks.text,
     "count": functools.partial(checks.whole, default=0),

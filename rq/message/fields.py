@@ -216,6 +216,8 @@ def hold(value: Json) -> str | None:
     does not want it."""
     if value is None or isinstance(value, bool):
         return "" if value else None
+    if not isinstance(value, str):
+        raise BadMessage(f"hold is {value!r:.40}: say true, or a text that says why")
     return why(value, "hold")
 
 

@@ -8,12 +8,14 @@ import os
 import random
 import sys
 import time
+from functools import partial
 
 import rq
 from rq import client, config, script
+from rq.config import notices
 from rq.config.mail import missing
 from rq.config.settings import RootConfig
-from rq.errors import BadInput, OutcomeUnknown, RQError, Unreachable
+from rq.errors import BadConfig, BadInput, OutcomeUnknown, RQError, Unreachable
 from rq.layout import Root
 from rq.notice import last_lines, letter, mail, stories
 from rq.notice.stories import Story
@@ -41,7 +43,8 @@ def _try() -> tuple[Verb, str]:
     except (BadInput, ValueError) as error:
         return Verb.ERR, str(error)
     main_config = config.read_root(root)
-    log = last_lines.of(root, story)
+    is_told = _is_told(root, main_config, story, target)
+    log = last_lines.of(root, story) if is_told else ""
     kind, _, to = target.partition(":")
     if kind == "mail":
         return _mail(main_config, to, story, log)
@@ -50,6 +53,20 @@ def _try() -> tuple[Verb, str]:
     if kind in ("http", "https"):
         return _post(root, target, story, log)
     return Verb.ERR, f"param1 is {target!r:.80}: it is mail:…, queue:… or a URL"
+
+
+def _is_told(root: Root, main: RootConfig, story: Story, target: str) -> bool:
+    """Return whether the settings name whom it is for. Whoever may send messages may send
+    one here, and must not be brought a log that they may not read."""
+    try:
+        own = config.read_queue(root.queue(story.queue))
+    except BadConfig:
+        return False
+    wanted = notices.wanted(partial(getattr, own), partial(getattr, main))
+    return any(
+        matter == story.matter and notices.has_target(notice, target)
+        for matter, notice in wanted.items()
+    )
 
 
 def _key() -> str:
@@ -79,6 +96,10 @@ def _hand_on(root: Root, to: str, story: Story, log: str) -> tuple[Verb, str]:
         "x_notice": f"{story.queue}/{story.matter}",
         "_key": f"notice/{_key()}",
     }
+    try:
+        notices.check_queue(to)
+    except ValueError as error:
+        return Verb.ERR, str(error)
     try:
         path = root.queue(to)
         if not path.config.exists():

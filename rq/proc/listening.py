@@ -1,4 +1,4 @@
-"""Takes connections from a listening socket, also when descriptors run out."""
+"""Listens for connections, and takes them also when descriptors run out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,43 @@ import socket
 import time
 from collections.abc import Callable
 
+from rq.errors import BadConfig, Refused
+
 AT_ONCE = 64  # connections that are taken before others on the loop have their turn
 REST = 1.0  # seconds without another try, after a failure
 LOG_EVERY = 60.0  # seconds between two lines about failures
 
+BACKLOG = 2048  # connections that wait to be taken
+
 log = logging.getLogger(__name__)
+
+
+def listen(addr: str, port: int, whose: str) -> socket.socket:
+    """Return a socket that listens and does not block; BadConfig: `addr` is no address.
+    Refused: `whose` cannot listen there now, and why."""
+    try:
+        infos = socket.getaddrinfo(
+            addr.strip("[]") or None,
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+    except (socket.gaierror, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no name of a host"
+        raise BadConfig(f"addr {addr}: {why}") from None
+    family, kind, number, _, address = infos[0]
+    sock = socket.socket(family, kind, number)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise Refused(
+            f"{whose} cannot listen on {addr}:{port}: {error.strerror}"
+        ) from None
+    return sock
 
 
 class Listener:

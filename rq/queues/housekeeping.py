@@ -144,6 +144,7 @@ class Housekeeping:
             self.owner.spool.look_for_space,
             self.runner.pool.retire_worn,
             self.runner.left_processes.look,
+            self.runner.tokens.remove_again,
             self.owner.family.strangers,
             self._seal_hourly,
             self._expire_transactions,

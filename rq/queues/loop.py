@@ -13,7 +13,7 @@ from rq import back_off
 from rq.errors import DiskFailed
 from rq.queues import housekeeping
 from rq.queues.control.clients import Clients
-from rq.queues.delivery.owed import Delivery
+from rq.queues.delivery.delivery import Delivery
 from rq.queues.leases.desk import Desk
 from rq.queues.maintenance.checkpoints import Checkpoints
 from rq.queues.owner.owner import Owner

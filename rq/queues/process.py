@@ -28,6 +28,7 @@ from rq.queues.control.pace import Pace
 from rq.queues.control.replies import Replies
 from rq.queues.control.server import Server
 from rq.queues.delivery import owed
+from rq.queues.delivery.delivery import Delivery
 from rq.queues.housekeeping import Housekeeping
 from rq.queues.leases.desk import Desk
 from rq.queues.loop import Loop
@@ -54,7 +55,7 @@ class Process:
         """`sock` listens for clients."""
         self.owner = owner
         self.runner = runner
-        self._delivery = owed.Delivery(
+        self._delivery = Delivery(
             owner.spool, owner.settings, owner.health, owner.wakeup
         )
         self._connections = Connections(self.orphaned)

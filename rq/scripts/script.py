@@ -117,7 +117,10 @@ class Script:
             os.close(read)
         if plan.limits.of_processes:
             self._group = rlimits.apply(pid, plan.limits)
-            os.write(self._writer, b"\n")  # to _GATE
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # its end is heard as any other's
+                os.write(self._writer, b"\n")  # to _GATE
         if plan.nice:
             spawn.be_nice(pid, plan.nice)
         os.set_blocking(self._reader, False)

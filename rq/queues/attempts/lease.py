@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rq import names
 from rq.errors import BadInput
 from rq.message import Message
+from rq.nesting import Json
 from rq.scripts.log_limit import LogLimit
 from rq.spool import Held
 
@@ -31,6 +33,9 @@ class Lease:
     heard: float  # when its holder was last heard of
     wait_us: int | None
     message: Message | None  # None: it is read again when it is needed
+    own_limits: Mapping[str, Json] | None = (
+        None  # its message's; None: still to be read
+    )
     noted: float  # when the journal was last told that it goes on
     size: int = 0  # bytes of its message, when it was claimed
     queued: float = 0.0  # the moment by which it stands in the order of deadlines

@@ -13,6 +13,7 @@ from rq.queues.bulk import move, retry
 from rq.queues.leases.desk import Desk
 from rq.queues.owner.owner import Owner
 from rq.queues.runner.runner import Runner
+from rq.spool import Spool, bulk_steps
 from rq.spool.record import More
 from rq.states import FINAL, Event, Role, State
 
@@ -106,6 +107,14 @@ def check_state(wanted: Action, state: State) -> None:
         raise BadInput(f"{wanted} is for messages in {may}, not for those in {state}")
 
 
+def is_done(spool: Spool, wanted: Action, msg_id: str) -> bool:
+    """Whether a message that waits is held, or not held, already."""
+    entry = spool.entry_of(msg_id)
+    if entry is None or wanted not in (Action.HOLD, Action.RELEASE):
+        return False
+    return entry.held == (wanted is Action.HOLD)
+
+
 @dataclass(frozen=True, slots=True)
 class Hands:
     """What acts on messages."""
@@ -114,9 +123,9 @@ class Hands:
     runner: Runner
     leases: Desk
 
-    def act(self, deed: Deed, msg_id: str, more: More) -> bool:
-        """Do it to a message; return whether a line of the journal with the fields
-        `more` says so. RQError when it cannot be done now."""
+    def act(self, deed: Deed, msg_id: str, more: More) -> None:
+        """Do it to a message; a line of the journal with the fields `more` says so.
+        RQError when it cannot be done now."""
         owner = self.owner
         match deed.action:
             case Action.RETRY:
@@ -127,13 +136,11 @@ class Hands:
                 event = _EVENTS[deed.action]
                 owner.spool.fire(msg_id, event, Role.CREATOR, **more)
             case Action.CANCEL if owner.spool.find(msg_id) is State.RUN:
-                self._cancel(msg_id, deed.by)
-                return False
+                self._cancel(msg_id, deed.by, more)
             case Action.DELETE | Action.CANCEL:
                 owner.discard(msg_id, **more)
             case _:
                 self._steer(deed, msg_id, more)
-        return True
 
     def _steer(self, deed: Deed, msg_id: str, more: More) -> None:
         """Change when a message in que runs."""
@@ -152,9 +159,11 @@ class Hands:
             case _:
                 raise BadInput(f"{deed.action} cannot be done with {to!r:.40}")
 
-    def _cancel(self, msg_id: str, who: str) -> None:
+    def _cancel(self, msg_id: str, who: str, more: More) -> None:
         if not cancelled(self.runner, self.leases, msg_id, who):
             raise WrongState("msg is in run, and nobody works on it")
+        if "bulk" in more:
+            bulk_steps.told_to_end(self.owner.spool, msg_id, more)
 
 
 _EVENTS = {Action.ACK: Event.DISMISS, Action.UNACK: Event.REOPEN}

@@ -175,8 +175,7 @@ class Worker:
         """Act on a message that is meant."""
         more: More = {"bulk": bulk.bulk_id, "at": number}
         with self._left_as_it_is(bulk, msg_id):
-            if not self._hands.act(_deed(bulk), msg_id, more):
-                bulk.changed += 1
+            self._hands.act(_deed(bulk), msg_id, more)
 
     @contextlib.contextmanager
     def _left_as_it_is(self, bulk: Bulk, msg_id: str) -> Iterator[None]:

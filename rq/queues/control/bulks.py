@@ -10,7 +10,7 @@ from rq.errors import BadInput, Busy, Closed
 from rq.filter import Filter
 from rq.nesting import Json
 from rq.queues.bulk import actions, selection
-from rq.queues.bulk.actions import Deed
+from rq.queues.bulk.actions import Action, Deed
 from rq.queues.control.command import Command, Context, Ok, asker, object_in
 from rq.replies import BulkChoice, BulkView
 from rq.spool import bulk_steps
@@ -31,15 +31,15 @@ def bulk(ctx: Context, arg: bytes) -> Awaitable[_Answer]:
     wanted = filters.from_json(request.get("filter"), ctx.owner.spool.clock())
     actions.check_state(action, wanted.state)
     if request.get("dry_run"):
-        return _counted(ctx, wanted)
+        return _counted(ctx, action, wanted)
     by = asker(ctx, request)
     deed = actions.deed(ctx.owner, action, request.get("to"), by)
     return _begun(ctx, deed, wanted)
 
 
-async def _counted(ctx: Context, wanted: Filter) -> Ok[BulkChoice]:
+async def _counted(ctx: Context, action: Action, wanted: Filter) -> Ok[BulkChoice]:
     number, first = 0, list[str]()
-    async for ids in _chosen(ctx, wanted):
+    async for ids in _chosen(ctx, action, wanted):
         number += len(ids)
         first += ids[: _FIRST - len(first)]
     return "ok", {"messages": number, "ids": first}
@@ -47,7 +47,7 @@ async def _counted(ctx: Context, wanted: Filter) -> Ok[BulkChoice]:
 
 async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
     spool, lines = ctx.owner.spool, bytearray()
-    async for ids in _chosen(ctx, wanted):
+    async for ids in _chosen(ctx, deed.action, wanted):
         lines += "".join(f"{msg_id}\n" for msg_id in ids).encode()
     run, pool = ctx.owner.loop.run_in_executor, ctx.owner.pools.files
     listed = await run(pool, write_list, spool.queue, spool.new_id(), bytes(lines))
@@ -65,12 +65,15 @@ async def _begun(ctx: Context, deed: Deed, wanted: Filter) -> Ok[BulkView]:
     return "ok", view(bulk)
 
 
-async def _chosen(ctx: Context, wanted: Filter) -> AsyncIterator[list[str]]:
-    """Give the messages that are meant; BadInput when they are more than one bulk may
-    have."""
-    number = 0
+async def _chosen(
+    ctx: Context, action: Action, wanted: Filter
+) -> AsyncIterator[list[str]]:
+    """Give the messages that are meant, and not as they would be afterwards; BadInput
+    when they are more than one bulk may have."""
+    number, spool = 0, ctx.owner.spool
     _check_open(ctx)
-    async for ids in selection.chosen(ctx.owner, wanted):
+    async for meant in selection.chosen(ctx.owner, wanted):
+        ids = [msg_id for msg_id in meant if not actions.is_done(spool, action, msg_id)]
         _check_open(ctx)
         number += len(ids)
         if number > MOST:

@@ -25,6 +25,9 @@ from rq.errors import BadInput, Busy, RQError, TooLarge
 REQUEST_LIMIT = 2 * 1024 * 1024  # bytes
 _READ = 256 * 1024
 _MAX_FDS = 16
+_CUT = int(
+    socket.MSG_CTRUNC
+)  # descriptors were lost; a plain number is compared faster
 _ANCILLARY = socket.CMSG_SPACE(_MAX_FDS * 4)
 _BACKLOG = 16 * 1024 * 1024  # bytes of untaken replies, beyond which nobody answers
 _SLICE = 0.01  # seconds for the requests of one asker, before others have their turn
@@ -97,7 +100,7 @@ class Connection:
             self.close()
             return
         fds = _passed(ancillary) if ancillary else []
-        if flags & socket.MSG_CTRUNC or len(fds) + len(self._coming) > _MAX_FDS:
+        if flags & _CUT or len(fds) + len(self._coming) > _MAX_FDS:
             self._refuse_fds(fds)
             return
         self.used = time.monotonic()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Mapping
 from rq import fieldnames
 from rq.access.roles import Role as Access
 from rq.errors import BadInput
+from rq.message import sent
 from rq.nesting import Json
 from rq.queues.control import idempotency
 from rq.queues.control.change import named
@@ -15,7 +16,14 @@ from rq.queues.delivery import copies
 from rq.queues.owner.owner import Owner
 from rq.states import Event, Role, State
 
-_STAY = fieldnames.OWN | {"dest", "count", "orig_msg_id", "force_remote", "cloned_from"}
+_STAY = fieldnames.OWN | {
+    "dest",
+    "count",
+    "orig_msg_id",
+    "force_remote",
+    "cloned_from",
+    "hold",
+}
 
 
 def edit_message(ctx: Context, arg: bytes) -> Awaitable[Ok[str]]:
@@ -46,7 +54,7 @@ def _changes(wanted: Json) -> Mapping[str, Json]:
     for name in wanted:
         if name in _STAY:
             raise BadInput(f"{name} cannot be edited: send a new message")
-    fieldnames.check({name: v for name, v in wanted.items() if v is not None})
+    sent.check({name: v for name, v in wanted.items() if v is not None})
     return wanted
 
 

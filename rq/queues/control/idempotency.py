@@ -81,7 +81,9 @@ def created(owner: Owner, request: dict[str, Json]) -> Accepted:
         return _created_once(owner, request, key)
     request.pop(SAME, None)
     owner.admission.check_open()
-    return _accepted(owner, owner.make(request), {})
+    message = owner.make(request)
+    stands = owner.accept_quietly(message)
+    return Accepted(stands, 0.0, joined=stands != message.msg_id)
 
 
 def _accepted(owner: Owner, message: Message, more: More) -> Accepted:

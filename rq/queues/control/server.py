@@ -113,7 +113,7 @@ class Server:
         except Exception as error:  # noqa: BLE001 - a command is one of the four places
             self._replies.refuse(slot, _failure(error), at_once=command.always)
             return
-        if inspect.isawaitable(reply):
+        if not isinstance(reply, tuple) and inspect.isawaitable(reply):
             slot.connection.hold()
             task = self._owner.loop.create_task(self._later(slot, reply))
             self._tasks.add(task)

@@ -35,9 +35,9 @@ def why_waiting(owner: Owner, msg_id: str) -> Why:
 
 
 def _why_not_yet(owner: Owner, msg_id: str, entry: Entry) -> Why:
-    if (stopped := _why_none(owner)) is not None:
-        return stopped
     now = owner.spool.clock()
+    if (stopped := _why_none(owner)) is not None:
+        return waits.and_due(stopped, entry.due, now)
     if entry.due > now:
         return waits.due(entry.due, now, _who_told(owner, msg_id, entry))
     key = None
@@ -147,7 +147,7 @@ def what_it_needs(owner: Owner, msg_id: str) -> str:
             f"{owner.name}` lets it go on (with `--copy`: as a copy)."
         )
     if owner.admission.admin is not Admin.UP:
-        return needed(owner.admission.admin, owner.name)
+        return needed(owner.admission.admin, owner.name) + _or_now(owner, msg_id)
     if owner.config.pull is not None and _only_elsewhere(owner):
         away = not owner.remote_workers.are_there()
         start = elsewhere.command(owner.url, owner.config.pull)
@@ -165,6 +165,13 @@ def what_it_needs(owner: Owner, msg_id: str) -> str:
             f"log/queue-{owner.name}.log holds what it prints."
         )
     return ""
+
+
+def _or_now(owner: Owner, msg_id: str) -> str:
+    """Return that a message is not due either, after what lets its queue go on."""
+    if owner.spool.entry(msg_id).due <= owner.spool.clock():
+        return ""
+    return f" Then it waits until it is due, or for `rq run {msg_id}`."
 
 
 def _why_next(owner: Owner, msg_id: str) -> Why:

@@ -177,7 +177,11 @@ async def dup(
 
     The texts of its errors are what the script reads.
     """
-    name = _existing(owner.root, request.dest)
+    try:
+        check_sender(owner.settings, request.dest)
+        name = _existing(owner.root, request.dest)
+    except (BadInput, Refused) as error:
+        raise Refused(f"dup failed - {error}") from None
     copy = _copied(message, _NOT_DUPED)
     copy["dest"] = request.dest
     copy["due"] = owner.spool.clock() + request.delay
@@ -191,6 +195,16 @@ async def dup(
         raise Refused(f"dup failed - {error}") from None
 
 
+def check_sender(settings: Settings, dest: str) -> None:
+    """Refused when the scripts of a queue may not send there: one that runs as another
+    user has no right to remove messages, whatever its message says."""
+    if settings.queue.user and names.leads_to_cleaner(dest):
+        raise Refused(
+            f"a script that runs as {settings.queue.user} sends nothing to "
+            f"{names.CLEANER}, which removes messages"
+        )
+
+
 def target(root: Root, dest: str) -> str:
     """Return the queue of this root that takes what is sent to `dest`; NoSuchQueue, or
     Down or Closed when it is not UP."""
@@ -202,6 +216,7 @@ def target(root: Root, dest: str) -> str:
 
 
 def _existing(root: Root, dest: str) -> str:
+    names.check_dest(dest)
     name = RELAY if names.is_remote(dest) else dest
     if not names.is_queue_name(name) or not root.queue(name).path.is_dir():
         raise NoSuchQueue(f"couldn't connect to queue - {name}")

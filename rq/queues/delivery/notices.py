@@ -42,7 +42,7 @@ class Telling:
 
     def say(self, matter: Matter, notice: Notice, story: JsonObject) -> bool:
         """Tell a story of a matter, or count it; return whether it is news."""
-        group = self.news.groups.get(matter)
+        group = self._group(matter)
         every = notice["every"] * 60
         if group and (group.more or not group.is_over(self.now, every)):
             more: GroupFields = {"more": group.more + 1}
@@ -61,8 +61,15 @@ class Telling:
         self._set(matter, {"at": self.now, "more": 0})
         self.send(matter, notice, story)
 
+    def _group(self, matter: str) -> Group | None:
+        """Return how a matter stands after what this line says of it so far."""
+        said = self.change.get("groups", {}).get(matter)
+        groups = self.news.groups
+        return groups.get(matter) if said is None else self.news.changed(matter, said)
+
     def _set(self, matter: str, values: GroupFields) -> None:
-        self.change.setdefault("groups", {})[str(matter)] = values
+        groups = self.change.setdefault("groups", {})
+        groups[str(matter)] = {**groups.get(str(matter), {}), **values}
 
     def send(self, matter: str, notice: Notice, story: JsonObject) -> None:
         """Owe a notice to all whom it is for."""

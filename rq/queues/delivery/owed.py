@@ -1,4 +1,4 @@
-"""What the end of a message owes to other queues, and its delivery.
+"""What the end of a message owes to other queues.
 
 What is owed stands in the line that ends the message, so a crash cannot part the two.
 Each entry is delivered under a key that the receiver remembers, hence once.
@@ -6,37 +6,31 @@ Each entry is delivered under a key that the receiver remembers, hence once.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
-import time
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import NotRequired, TypedDict, cast
 
 import orjson
 
-from rq import back_off, client, names
+from rq import names
 from rq.config.admin import Admin, admin_status
 from rq.config.settings import RootConfig
-from rq.errors import OutcomeUnknown, RQError, Unreachable
+from rq.errors import RQError, Unreachable
 from rq.layout import Root
 from rq.logs import fields
 from rq.message import ENV_STRING_LIMIT, URLS_CUT, Message
 from rq.queues.attempts.outcome import Outcome
-from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.delivery import copies, notices
-from rq.queues.owner.health import Health
 from rq.queues.owner.settings import Settings
 from rq.spool import Spool
 from rq.spool.news import Ended, Printed
-from rq.spool.outbox import Of, Owed
+from rq.spool.outbox import Owed
 from rq.spool.record import Facts, More, OutEntry
 
 WEBHOOK = "webhook"
 IN_DOUBT = 6 * 86400.0  # longer, and the receiver may have forgotten the key
-LOOK = 5.0  # seconds between looks at what could not be delivered
-_REFUSALS = 10  # in a row, before the queue is tried again after a pause
 _TEXT = 2000  # characters of a text in a story that has to be cut
 
 log = logging.getLogger(__name__)
@@ -184,108 +178,7 @@ def _webhook_id(story: _Story, number: int, text: str) -> str:
     return f"msg_{hashlib.sha256(of.encode()).hexdigest()[:32]}"
 
 
-# ---- delivery
-
-
-class Delivery:
-    """Delivers what the outbox owes, each destination at its own pace."""
-
-    def __init__(
-        self, spool: Spool, settings: Settings, health: Health, wakeup: Wakeup
-    ) -> None:
-        self._spool = spool
-        self._root = settings.root
-        self._name = settings.name
-        self._health = health
-        self._wakeup = wakeup
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._held: dict[str, float] = {}  # destination: not before
-        self._failures: dict[str, int] = {}
-        self._newest: Of | None = None
-        self._look_at = 0.0
-
-    def start(self) -> None:
-        """Begin to deliver what became durable; cheap when nothing is new."""
-        owed, now = self._spool.owed, time.monotonic()
-        if owed.newest == self._newest and now < self._look_at:
-            return
-        self._newest, self._look_at = owed.newest, now + LOOK
-        last = owed.last_aside
-        if last is not None and not in_doubt(last, self._spool.clock()):
-            owed.take_up()  # a clock that was ahead has been set back
-        for dest in owed.dests:
-            task = self._tasks.get(dest)
-            if (task is None or task.done()) and now >= self._held.get(dest, 0.0):
-                self._tasks[dest] = asyncio.create_task(self._deliver_all(dest))
-
-    def cancel(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-
-    async def _deliver_all(self, dest: str) -> None:
-        """Deliver what is owed to one queue, as it was owed. What it refuses is tried
-        again after all others; after ten refusals in a row there is a pause."""
-        owed = self._spool.owed
-        refused: set[Of] = set()
-        in_a_row = 0
-        reason: Exception | None = None
-        while in_a_row < _REFUSALS:
-            of = self._next(dest)
-            if of is None or of in refused:
-                break
-            try:
-                await self._deliver(of, owed[of])
-                in_a_row = 0
-                self._failures.pop(dest, None)
-            except (Unreachable, OutcomeUnknown, OSError) as error:
-                reason = error
-                break
-            except RQError as error:
-                in_a_row, reason = in_a_row + 1, error
-                refused.add(of)
-                if of in owed:
-                    owed.put_last(of)
-        if reason is not None:
-            self._hold(dest, reason)
-            return
-        self._health.deliveries.pop(dest, None)
-
-    def _next(self, dest: str) -> Of | None:
-        """Return what a queue gets next, of what is owed by lines that are durable: what
-        a power cut could undo must not be told."""
-        spool = self._spool
-        while (of := spool.owed.first(dest)) is not None:
-            if not in_doubt(spool.owed[of], spool.clock()):
-                return of if of[0] <= spool.durable_seq else None
-            spool.owed.set_aside(of)
-        return None
-
-    def _hold(self, dest: str, reason: Exception) -> None:
-        failures = self._failures[dest] = self._failures.get(dest, 0) + 1
-        self._health.deliveries[dest] = why_not(self._root, dest, reason)
-        pause = back_off.delay(failures, 0.5, 60.0)
-        self._held[dest] = time.monotonic() + pause
-        self._look_at = min(self._look_at, self._held[dest])
-        self._wakeup.ask_in(pause)
-        log.warning(
-            "copies or webhooks cannot be delivered yet; RQ tries again: %s",
-            fields(dest=dest, reason=reason),
-        )
-
-    async def _deliver(self, of: Of, entry: Owed) -> None:
-        spool = self._spool
-        command, request = "create_message", {**entry.message, "_key": entry.key}
-        if entry.files:
-            spool.settle(entry.msg_id)  # its attachments lie where it ended
-            whose = {"queue": self._name, "msg_id": entry.msg_id}
-            command, request = (
-                "take_copy",
-                {"message": entry.message, **whose, "_key": entry.key},
-            )
-        socket = self._root.queue(entry.dest).socket
-        copies.accepted(await client.ask_async(socket, command, request))
-        spool.sent(*of)
-        self._wakeup.ask()
+# ---- its delivery
 
 
 def why_not(root: Root, dest: str, error: Exception | None = None) -> str:
@@ -314,13 +207,14 @@ def doubtful(spool: Spool) -> int:
     )
 
 
-def check_target(root: Root, decided: Outcome) -> Outcome:
+def check_target(settings: Settings, decided: Outcome) -> Outcome:
     """Return the outcome of a message that is to be handed on: err when nobody would
-    take it."""
+    take it, or its script may not send it there."""
     if not decided.dest:
         return decided
     try:
-        copies.target(root, decided.dest)
+        copies.check_sender(settings, decided.dest)
+        copies.target(settings.root, decided.dest)
     except RQError as error:
         return copies.not_forwarded(str(error))
     return decided

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
@@ -56,7 +57,10 @@ class Desk:
 
     def _most_of_log(self, lease: Lease) -> int | None:
         """Return how many bytes are kept of what an attempt prints; None: all."""
-        own = {} if lease.message is None else lease.message.limits
+        if lease.own_limits is None:  # it has outlived its queue's process
+            with contextlib.suppress(RQError):  # its file cannot be used for now
+                lease.own_limits = message.read(self._owner.spool, lease).limits
+        own = lease.own_limits or {}
         return limits.of(self._owner.settings.limits, own).log_bytes
 
     # ---- handing out

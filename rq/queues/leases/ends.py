@@ -120,7 +120,7 @@ class Ends:
         how = (0 if no_script else finish.exit, finish.signal)
         rule = self._owner.config.retry
         decided = outcome.by_rule(decided, rule, finish.said.word, how, message)
-        return owed.check_target(self._owner.root, decided)
+        return owed.check_target(self._owner.settings, decided)
 
     def _copy(self, message: Message, dup: said.Dup, result: str | None) -> OutEntry:
         owner = self._owner

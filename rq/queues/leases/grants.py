@@ -158,7 +158,7 @@ class Grants:
         backlog.gather_riders(msg_id, group)
         backlog.started(line.get("key"), msg_id, spool.clock())
         lease = self._lease(message, wanted, wait_us)
-        lease.size = len(message.encode())
+        lease.size, lease.own_limits = len(message.encode()), message.limits
         if lease.size <= KEPT_BYTES and len(owner.leases) < KEPT:
             lease.message = message
         owner.leases.add(lease)

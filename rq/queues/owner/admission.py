@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rq.config.admin import Admin, Pause, admin_status, pause_of
+from rq.config.admin import Admin, AdminFiles, Pause
 from rq.errors import Closed, DiskFailed, NoRoom, RQError
 from rq.queues.owner.disk_room import DiskRoom
 from rq.queues.owner.settings import Settings
@@ -18,8 +18,7 @@ class Admission:
         self.restored = restored
         self.stopping = False
         self.disk_failed: str | None = None
-        self._root = settings.root
-        self._name = settings.name
+        self._files = AdminFiles(settings.root, settings.name)
         self._spool = spool
         self._room = DiskRoom(spool.dir_fd, settings.main)
         self._admin: Admin | None = None
@@ -29,10 +28,7 @@ class Admission:
     def admin(self) -> Admin:
         """What the operator wants; read from the files once a turn."""
         if self._admin is None:
-            now = self._spool.clock()
-            self._admin = admin_status(self._root, self._name, now)
-            is_paused = self._admin is Admin.PAUSE
-            self._pause = pause_of(self._root, self._name, now) if is_paused else None
+            self._admin, self._pause = self._files.read(self._spool.clock())
         return self._admin
 
     @property

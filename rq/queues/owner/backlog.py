@@ -109,7 +109,8 @@ class Backlog:
         if entry.held:
             self._held[msg_id] = None
             return
-        self.put_back(msg_id)
+        rank = None if msg_id in self._ranks.hurried else entry.rank
+        self.waiting.add(Item(entry.due, entry.seq, msg_id), rank)
         if self._config.coalesce_params:
             self._group(msg_id, entry, message)
 

@@ -20,7 +20,7 @@ from rq.causes import Cause
 from rq.config.admin import Admin
 from rq.config.settings import QueueConfig
 from rq.errors import BadMessage, WrongState
-from rq.message import JsonObject, Message, fields, from_request
+from rq.message import JsonObject, Message, fields, from_request, sent
 from rq.nesting import Json
 from rq.proc.family import Family
 from rq.queues.attempts.leases import Leases
@@ -34,7 +34,7 @@ from rq.queues.owner.health import Health
 from rq.queues.owner.identity import Identity
 from rq.queues.owner.rates import Rates
 from rq.queues.owner.settings import Settings
-from rq.queues.owner.uniqueness import Uniqueness
+from rq.queues.owner.uniqueness import FREE, Uniqueness
 from rq.scripts.script_file import ScriptFile
 from rq.spool import Opened
 from rq.spool.record import Facts, More
@@ -120,7 +120,7 @@ class Owner:
         """Return a new message with its id, sent with `key`; BadMessage when a field is
         wrong, or would have no effect."""
         if not fieldnames.is_handed_on(request, key):
-            fieldnames.check(request)
+            sent.check(request)
             if request.get("unique_key") and not self.uniqueness.on:
                 raise BadMessage(
                     f"unique_key has no effect: queue {self.name} has no setting unique"
@@ -154,14 +154,15 @@ class Owner:
 
     def accept_quietly(self, message: Message, **more: Unpack[More]) -> str:
         """As `accept`, without asking for a turn: others of the same group follow."""
-        way = self.uniqueness.way(message)
+        way = FREE if self.uniqueness.rule is None else self.uniqueness.way(message)
         if way.joins is not None:
             self._join(message.msg_id, way.joins, more)
             return way.joins
         self.spool.submit(message, **more)
         self.backlog.add(message.msg_id, message)
         self.count("accepted")
-        self._replace(way.replaces, message.msg_id)
+        if way.replaces:
+            self._replace(way.replaces, message.msg_id)
         return message.msg_id
 
     def stands_for(self, message: Message) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from rq import config, limits
-from rq.config import notices
+from rq.config import notices, recipients
 from rq.config.notices import Matter, Notice
 from rq.config.settings import QueueConfig, RootConfig
 from rq.errors import BadConfig, CannotRead
@@ -35,7 +35,14 @@ class Settings:
         self.grace = self.main.grace if queue.grace is None else queue.grace
         self.limits = limits.stricter(queue.limits, {"grace": self.grace})
         self.notices = _notices(self.name, self.main, queue)
+        self._complain_of_recipients(queue)
         self.environment = environment.fixed(self.root.path, self.main, queue)
+
+    def _complain_of_recipients(self, queue: QueueConfig) -> None:
+        """Log what is told to nobody: its notices are tried again for days, and fail."""
+        for settings in (queue, self.main) if self.notices else ():
+            for why in recipients.lacking(self.root, settings):
+                log.warning("%s", why)
 
     def read_again(self, health: Health) -> bool | None:
         """Read the queue's config; a bad one leaves the old one in force. Return whether

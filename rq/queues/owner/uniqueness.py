@@ -46,7 +46,7 @@ class Way:
     replaces: Sequence[str] = ()  # it is, and these are removed
 
 
-_FREE = Way()
+FREE = Way()
 
 
 class Uniqueness:
@@ -54,15 +54,15 @@ class Uniqueness:
 
     def __init__(self, spool: Spool, config: QueueConfig) -> None:
         self._spool = spool
-        self._rule = unique.rule(config.unique)
+        self.rule = unique.rule(config.unique)
         self._fill()
 
     def reload(self, config: QueueConfig) -> None:
         """Go on by another rule. It is asked of what comes from now on."""
         rule = unique.rule(config.unique)
-        if rule == self._rule:
+        if rule == self.rule:
             return
-        self._rule, self._spool.uniques.keys = rule, keys(config)
+        self.rule, self._spool.uniques.keys = rule, keys(config)
         try:
             self._fill()
         except Unread as error:
@@ -75,21 +75,21 @@ class Uniqueness:
 
     @property
     def on(self) -> bool:
-        return self._rule is not None
+        return self.rule is not None
 
     # ---- who stands in the way
 
     def way(self, message: Message) -> Way:
         """Return what becomes of a message that is about to be accepted; NotUnique: it
         is refused."""
-        rule = self._rule
+        rule = self.rule
         if rule is None or not (key := self._spool.uniques.key(message)):
-            return _FREE
+            return FREE
         if rule.conflict is Conflict.REPLACE:
             return self._replaces(key, message.msg_id)
         stands = self._stands(rule, key)
         if stands is None or stands == message.msg_id:
-            return _FREE
+            return FREE
         if rule.conflict is Conflict.REJECT:
             raise self._not_unique(stands)
         return Way(joins=stands)
@@ -98,7 +98,7 @@ class Uniqueness:
         """NotUnique when a message that has ended may not go back to que, because an
         equal one stands there. Nobody is replaced: what waits is newer. A window is not
         asked: nothing new is accepted."""
-        rule = self._rule
+        rule = self.rule
         if rule is None or not (key := self._spool.uniques.key(message)):
             return
         stands = None if rule.scope is Scope.WINDOW else self._stands(rule, key)
@@ -108,7 +108,7 @@ class Uniqueness:
     def check_together(self, ids: Sequence[str]) -> None:
         """NotUnique when messages in prep cannot all be accepted: an equal one stands in
         the way of one of them, or two of them are equal. Their keys are known."""
-        rule = self._rule
+        rule = self.rule
         if rule is None:
             return
         seen: dict[str, str] = {}
@@ -132,14 +132,14 @@ class Uniqueness:
 
     def learn(self, msg_id: str) -> None:
         """Know the key of a message in prep. Unread: not for now."""
-        if self._rule is not None:
+        if self.rule is not None:
             spool = self._spool
             entry: Entry = spool.entry(msg_id)
             spool.uniques.key_of(msg_id, entry, spool.read)
 
     def forget(self, key: str, now: float) -> None:
         """Forget who was accepted last under a key, if its window is over."""
-        seconds = 0.0 if self._rule is None else self._rule.seconds
+        seconds = 0.0 if self.rule is None else self.rule.seconds
         self._spool.uniques.forget(key, now, seconds)
 
     def _stands(self, rule: Rule, key: str) -> str | None:

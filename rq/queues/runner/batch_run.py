@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable
 
 from rq import pipe
 from rq.causes import Cause
-from rq.layout import Root
 from rq.logs import fields
 from rq.pipe import Report, Verb
 from rq.queues.attempts import outcome
@@ -20,9 +18,9 @@ from rq.queues.attempts.registry import Attempts
 from rq.queues.concurrency.tasks import in_slices
 from rq.queues.concurrency.wakeup import Wakeup
 from rq.queues.delivery import owed
+from rq.queues.owner.settings import Settings
 from rq.queues.runner import finish
 from rq.queues.runner.parts import Parts
-from rq.retry import Retry
 from rq.scripts.log import last_line
 from rq.scripts.time_limits import over_resources
 from rq.spool import Spool, batch_dirs
@@ -39,16 +37,13 @@ class BatchRun:
 
     def __init__(
         self,
-        root: Root,
+        settings: Settings,
         spool: Spool,
         attempts: Attempts,
         wakeup: Wakeup,
         parts: Parts,
-        retry: Callable[[], Retry | None],
     ) -> None:
-        """`retry` returns the setting as it is now."""
-        self._root = root
-        self._retry = retry
+        self._settings = settings
         self._spool = spool
         self._attempts = attempts
         self._wakeup = wakeup
@@ -124,10 +119,11 @@ class BatchRun:
         )
         how = (ended.exit, ended.signal) if ended else (None, None)
         word = attempt.said.word or batch.said.word
-        decided = outcome.by_rule(decided, self._retry(), word, how, message)
+        rule = self._settings.queue.retry
+        decided = outcome.by_rule(decided, rule, word, how, message)
         if batch.cut_short and decided.cause in _LOST:
             decided = finish.CUT_SHORT
-        return attempt.decide(owed.check_target(self._root, decided))
+        return attempt.decide(owed.check_target(self._settings, decided))
 
     def _finish(self, batch: Batch, attempt: Attempt, decided: Outcome) -> None:
         self._part(batch, attempt.msg_id, decided)

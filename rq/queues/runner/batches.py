@@ -45,12 +45,11 @@ class Batches:
         self._parts = parts
         self._file = parts.file
         self._run = BatchRun(
-            owner.root,
+            owner.settings,
             owner.spool,
             owner.attempts,
             owner.wakeup,
             parts,
-            lambda: owner.config.retry,
         )
         self._claimed: list[Batch] = []
 

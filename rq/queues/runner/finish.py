@@ -54,7 +54,7 @@ class Finisher:
         decided = outcome.by_rule(
             decided, rule, attempt.said.word, how_it_ended, message
         )
-        return attempt.decide(owed.check_target(self._owner.root, decided))
+        return attempt.decide(owed.check_target(self._owner.settings, decided))
 
     def fire(self, attempt: Attempt, decided: Outcome) -> None:
         """End an attempt as decided, with its riders and what it owes."""

@@ -67,7 +67,7 @@ class Runner:
         time_limits = TimeLimits(owner.loop)
         dup = functools.partial(copies.dup, owner)
         reports = Reports(owner.spool, owner.loop, tasks, dup, self._exited)
-        tokens = AttemptTokens(owner.root, owner.name)
+        self.tokens = tokens = AttemptTokens(owner.root, owner.name)
         return Parts(
             tokens=tokens,
             slots=slots,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from rq.message.rank import Rank
@@ -40,7 +41,10 @@ class Order:
             yield from rotation
 
     def add(self, item: Item, rank: Rank) -> None:
-        self._of(rank.priority).add(item, rank.fair or "")
+        rotation = self._by_priority.get(rank.priority)
+        if rotation is None:
+            rotation = self._of(rank.priority)
+        rotation.add(item, rank.fair or "")
 
     def put_first(self, item: Item, rank: Rank) -> None:
         """Put a message back whose turn it still is, of its priority."""
@@ -87,13 +91,10 @@ class Order:
         return min(firsts, default=None, key=_item)
 
     def oldest(self) -> Item | None:
-        """Return the message with the smallest due; the cost grows with the keys."""
+        """Return the message with the smallest due."""
         lines = self._by_priority.values()
-        firsts = [item for rotation in lines for item in rotation.firsts()]
-        firsts += [
-            item for rotation in lines if (item := rotation.soonest()) is not None
-        ]
-        return min(firsts, default=None)
+        firsts = chain.from_iterable((line.oldest(), line.soonest()) for line in lines)
+        return min((item for item in firsts if item is not None), default=None)
 
     # ---- in their order
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 
 from rq.queues.schedule.item import Item, heap_order
 
@@ -28,6 +28,7 @@ class Rotation:
         self._places: OrderedDict[str, None] = OrderedDict()
         # Each key that has no place, with its first message; others count no more.
         self._coming: list[tuple[Item, str]] = []
+        self._placed: list[tuple[Item, str]] = []  # the same of each that has one
 
     def __bool__(self) -> bool:
         return bool(self._heaps)
@@ -44,14 +45,20 @@ class Rotation:
     def add(self, item: Item, key: str) -> None:
         heap = self._heaps.setdefault(key, [])
         heapq.heappush(heap, item)
-        if heap[0] is item and key not in self._places:
+        if heap[0] is not item:
+            return
+        if key in self._places:
+            self._is_placed(item, key)
+        else:
             self._comes(item, key)
 
     def put_first(self, item: Item, key: str) -> None:
         """Put a message back whose turn it still is."""
-        heapq.heappush(self._heaps.setdefault(key, []), item)
+        heap = self._heaps.setdefault(key, [])
+        heapq.heappush(heap, item)
         self._places[key] = None
         self._places.move_to_end(key, last=False)
+        self._is_placed(heap[0], key)
 
     def has_had_turn(self, key: str) -> None:
         """Let the others of a key wait for its next turn."""
@@ -77,6 +84,12 @@ class Rotation:
         self._coming = [(self._heaps[key][0], key) for key in without]
         heapq.heapify(self._coming)
 
+    def _is_placed(self, item: Item, key: str) -> None:
+        heapq.heappush(self._placed, (item, key))
+        if len(self._placed) > 2 * len(self._places) + _SLACK:
+            self._placed = [(self._heaps[key][0], key) for key in self._places]
+            heapq.heapify(self._placed)
+
     def _next_to_come(self) -> tuple[Item, str] | None:
         """Return the key that gets its place next, with its first message."""
         while self._coming:
@@ -93,8 +106,9 @@ class Rotation:
             coming = self._next_to_come()
             if coming is None or coming[0].due > now:
                 return
-            heapq.heappop(self._coming)
-            self._places[coming[1]] = None
+            item, key = heapq.heappop(self._coming)
+            self._places[key] = None
+            self._is_placed(item, key)
 
     # ---- going
 
@@ -134,6 +148,8 @@ class Rotation:
         if not heap:
             del self._heaps[key]
             self._places.pop(key, None)
+        elif key in self._places:
+            self._is_placed(heap[0], key)
         return bool(heap)
 
     # ---- looking
@@ -143,33 +159,78 @@ class Rotation:
         coming = self._next_to_come()
         return None if coming is None else coming[0]
 
-    def firsts(self) -> Iterator[Item]:
-        """Give the first message of each key that has a place."""
-        return (self._heaps[key][0] for key in self._places)
+    def oldest(self) -> Item | None:
+        """Return the message with the smallest due of the keys that have a place."""
+        while self._placed:
+            item, key = self._placed[0]
+            if key in self._places and self._heaps[key][0] is item:
+                return item
+            heapq.heappop(self._placed)
+        return None
 
     def in_order(self, now: float, valid: Callable[[Item], bool]) -> Iterator[Item]:
         """Give those that are due in the order in which they would run; nothing may
-        change meanwhile."""
-        keys = [*self._places, *(key for _, key in self._joining(now))]
+        change meanwhile. The first cost no more however many keys there are."""
+        line: Iterator[Item]
         lines: dict[str, Iterator[Item]] = {}
-        todo = deque(dict.fromkeys(keys))
-        while todo:
-            key = todo.popleft()
+        todo = deque[Iterator[Item]]()
+        for key in chain(self._places, self._joining(now)):
             if key not in lines:
-                lines[key] = filter(valid, _due(self._heaps[key], now))
-            item = next(lines[key], None)
-            if item is not None:
+                lines[key] = line = filter(valid, _due(self._heaps[key], now))
+                for item in islice(line, 1):
+                    yield item
+                    todo.append(line)
+        while todo:
+            line = todo.popleft()
+            for item in islice(line, 1):
                 yield item
-                todo.append(key)
+                todo.append(line)
 
-    def _joining(self, now: float) -> list[tuple[Item, str]]:
-        without = ((self._heaps[k][0], k) for k in self._heaps if k not in self._places)
-        return sorted(pair for pair in without if pair[0].due <= now)
+    def _joining(self, now: float) -> Iterator[str]:
+        """Give the keys that would get their place now."""
+        pairs = takewhile(lambda pair: pair[0].due <= now, self._to_come())
+        return (key for _, key in pairs)
+
+    def _to_come(self) -> Iterator[tuple[Item, str]]:
+        """Give each key without a place, with its first message, by that."""
+        for item, key in heap_order(self._coming):
+            heap = self._heaps.get(key)
+            if heap is not None and heap[0] is item and key not in self._places:
+                yield item, key
 
     def later(self, now: float) -> Iterator[Item]:
-        """Give those that are not due yet, the soonest first."""
-        lines = (_later(heap, now) for heap in self._heaps.values())
-        return heapq.merge(*lines) if len(self._heaps) > 1 else next(lines, iter(()))
+        """Give those that are not due yet, the soonest first. The first cost no more
+        however many keys have none that is due."""
+        begun = _Merged()
+        for key in self._places:
+            begun.add(_later(self._heaps[key], now))
+        keys = set[str]()
+        for item, key in self._to_come():
+            yield from begun.before(item)
+            if key not in keys:
+                keys.add(key)
+                begun.add(_later(self._heaps[key], now))
+        yield from begun.before(None)
+
+
+class _Merged:
+    """Lines of messages, each in its order, as one; a line may be added when it begins."""
+
+    def __init__(self) -> None:
+        self._heads: list[tuple[Item, int, Iterator[Item]]] = []
+        self._number = 0
+
+    def add(self, line: Iterator[Item]) -> None:
+        for item in islice(line, 1):
+            self._number += 1  # tells lines with equal heads apart
+            heapq.heappush(self._heads, (item, self._number, line))
+
+    def before(self, end: Item | None) -> Iterator[Item]:
+        """Give those before an item; None: all."""
+        while self._heads and (end is None or self._heads[0][0] < end):
+            item, _, line = heapq.heappop(self._heads)
+            yield item
+            self.add(line)
 
 
 def _due(heap: list[Item], now: float) -> Iterator[Item]:

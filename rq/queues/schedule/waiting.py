@@ -54,7 +54,8 @@ class Waiting:
         self._order.fill(items)
 
     def add(self, item: Item, rank: Rank | None = None) -> None:
-        """Add a message; `rank`: one more place, beside the one by its own rank."""
+        """Add a message; `rank`: by which it waits, when that is its own and at hand, or
+        for one more place beside that."""
         self._order.add(item, rank or self._rank_of(item.msg_id))
 
     def __len__(self) -> int:
