@@ -5,7 +5,13 @@ by the difference of the time of day, and never back."""
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import cast
+
+CLOCK = "clock"  # a line that tells what the clocks show
+LONG = 86400.0  # seconds between two boots that may be the fault of the time of day
+GRACE = 300.0  # seconds that nothing expires after such a difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +22,19 @@ class Reading:
     wall: float  # the time of day, since the epoch
     up: float  # since the machine has started
     boot: str  # which start of the machine that was
+    # Nothing expires before this time of the broker's clock: see `Clock`.
+    expiry_from: float = 0.0
 
     def to_json(self) -> dict[str, object]:
-        return {"now": self.now, "wall": self.wall, "up": self.up, "boot": self.boot}
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: object) -> Reading:
+        """Return what a line holds; KeyError: it is none of the clocks."""
+        record = cast("Mapping[str, float]", content)
+        boot = cast("Mapping[str, str]", content)["boot"]
+        now, wall, up = record["now"], record["wall"], record["up"]
+        return cls(now, wall, up, boot, record.get("expiry_from", 0.0))
 
 
 def ahead(last: Reading | None, wall: float, up: float, boot: str) -> float:
@@ -37,19 +53,32 @@ def ahead(last: Reading | None, wall: float, up: float, boot: str) -> float:
 
 
 class Clock:
-    """The clock of a broker that runs."""
+    """The clock of a broker that runs.
+
+    When the time of day says that the machine was off for over a day, it may be wrong:
+    nothing expires for a while, in which a person can stop the broker.
+    """
 
     def __init__(self, last: Reading | None, boot: str) -> None:
         self._boot = boot
         self._ahead = ahead(last, time.time(), _up(), boot)
+        self.missed = self.now() - last.now if last is not None else 0.0
+        self.expiry_from = 0.0 if last is None else last.expiry_from
+        if last is not None and last.boot != boot and self.missed > LONG:
+            self.expiry_from = self.now() + GRACE
 
     def now(self) -> float:
         """Return the seconds of the broker's clock."""
-        return _up() + self._ahead
+        return time.clock_gettime(time.CLOCK_BOOTTIME) + self._ahead
+
+    @property
+    def grace(self) -> float:
+        """For how many seconds from now nothing expires."""
+        return max(0.0, self.expiry_from - self.now())
 
     def reading(self) -> Reading:
         """Return what the clocks show."""
-        return Reading(self.now(), time.time(), _up(), self._boot)
+        return Reading(self.now(), time.time(), _up(), self._boot, self.expiry_from)
 
 
 def _up() -> float:

@@ -6,13 +6,23 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
+from collections.abc import Callable
 from typing import Protocol
 
+from rq.access.roles import Principal, Role
 from rq.broker.dialects.call import Blocked
 from rq.logs import fields
 from rq.resp import Command, Failure, Parser, ProtocolError, Value, encode
 
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
+OUTPUT = 128 * 1024 * 1024  # bytes of them at the most; then the client is sent away
+PIECE = 256 * 1024  # bytes that are read at a time
+_WATCHED = 8 * 1024 * 1024  # bytes of what others asked, to whoever watches
+_STRANGE_PIECE = 16 * 1024  # of whoever has not come in
+_STRANGE = 48 * 1024  # bytes that are kept of them, beside a piece
+_FRAME = 16  # bytes around a value, or a number
+_AT_ONCE = 1000  # commands of a client until others have their turn
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +30,16 @@ log = logging.getLogger(__name__)
 class Commands(Protocol):
     """Who obeys the commands of all clients."""
 
+    piece: memoryview  # where bytes lie that have just come, for all clients
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nobody is obeyed now, except the operator."""
+
     def obey(self, connection: Connection, command: Command) -> Value | Blocked: ...
+
+    def note(self, connection: Connection, command: Command) -> None:
+        """Count a command that is obeyed with the one before it."""
 
     def touched(self, connection: Connection) -> None:
         """There are answers, which may not leave yet."""
@@ -28,8 +47,11 @@ class Commands(Protocol):
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
 
+    def turn_now(self) -> None:
+        """All that has come is read: it need not wait for more."""
 
-class Connection(asyncio.Protocol):
+
+class Connection(asyncio.BufferedProtocol):
     """A client."""
 
     def __init__(self, number: int, sock: socket.socket, commands: Commands) -> None:
@@ -38,11 +60,13 @@ class Connection(asyncio.Protocol):
         self.address = _address(sock)
         self.version = 2  # of the protocol
         self.name = ""
-        self.may_come_in = False
-        self.is_trusted = False  # may do what only the operator may
+        self.principal: Principal | None = None  # None: they have to come in first
+        self.is_spared = False  # the operator: not paused, nor one too many
         self.waits = False  # a command of it has no answer yet
-        self.began = 0.0
-        self.last_command = ""
+        self.began = self.used = time.monotonic()
+        self.library: dict[str, str] = {}  # that it uses, as it says
+        self.skips: float = 0  # answers that it does not want
+        self.last_name = b""  # of a command
         self.closing = False
         self.transport: asyncio.Transport | None = None
         self._commands = commands
@@ -50,7 +74,24 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._reads_slowly = False
-        self._is_first = True
+        self._rests = False  # nothing is read of it
+        self._is_sent_away = False
+        self.departures = 0  # how often answers have left
+        self._error: ProtocolError | None = None  # behind the commands that were taken
+
+    def may(self, role: Role) -> bool:
+        """Whether it has come in, and as somebody who may do what `role` may."""
+        return self.principal is not None and self.principal.may(role)
+
+    @property
+    def age(self) -> int:
+        """Seconds since it came."""
+        return int(time.monotonic() - self.began)
+
+    @property
+    def last_command(self) -> str:
+        """The name of the last command, as it is shown."""
+        return self.last_name.decode(errors="replace").lower()[:32]
 
     # ---- its bytes
 
@@ -63,8 +104,12 @@ class Connection(asyncio.Protocol):
         self.transport = None
         self._commands.lost(self)
 
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        size = _STRANGE_PIECE if self.principal is None else PIECE
+        return self._commands.piece[:size]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._parser.feed(self._commands.piece[:nbytes])
         self.go_on()
 
     def pause_writing(self) -> None:
@@ -80,32 +125,70 @@ class Connection(asyncio.Protocol):
     def go_on(self) -> None:
         """Obey the commands that have come, until one waits, or many answers do."""
         try:
-            while self._may_ask and (command := self._parser.next()) is not None:
-                self._obey(command)
+            self._obey_some()
         except ProtocolError as error:
             self.answer(Failure(f"ERR Protocol error: {error}"))
             self.close()
         self._read_or_rest()
 
+    def _obey_some(self) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._may_ask:
+                return
+            if self._error is not None:
+                raise self._error
+            command = self._parser.next()
+            if command is None:
+                if self.principal is None and self._parser.held > _STRANGE:
+                    raise ProtocolError("too many bytes came before AUTH")
+                return
+            self._obey(command)
+        self._commands.touched(self)  # the rest comes in the next turn
+
+    def take_those(self, fit: Callable[[Command], bool], most: int) -> list[Command]:
+        """Take the commands that have come already and `fit`, up to the first that does
+        not, and so many at most."""
+        taken: list[Command] = []
+        try:
+            while len(taken) < most and (command := self._parser.next()) is not None:
+                if not fit(command):
+                    self._parser.put_back(command)
+                    break
+                taken.append(command)
+        except ProtocolError as error:
+            self._error = error
+        for command in taken:
+            self._commands.note(self, command)
+        return taken
+
     @property
     def _may_ask(self) -> bool:
-        stopped = self.closing or self.waits or self._reads_slowly
-        return not stopped and self._out_bytes < HELD
+        stopped = self.closing or self.waits or self._reads_slowly or self._is_paused
+        return not stopped and self._out_bytes < HELD and self.transport is not None
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._commands.is_paused and not self.is_spared
+
+    @property
+    def held(self) -> int:
+        """Bytes that came and are not obeyed yet."""
+        return self._parser.held
 
     def _read_or_rest(self) -> None:
+        if not self._rests and self._may_ask:
+            return  # as most of the time
         if self.transport is None or self.transport.is_closing():
             return
-        if self._may_ask or self._parser.held < HELD:
+        most = _STRANGE if self.principal is None else HELD
+        if not self.closing and (self._may_ask or self._parser.held < most):
             self.transport.resume_reading()
+            self._rests = False
         else:
             self.transport.pause_reading()
+            self._rests = True
 
     def _obey(self, command: Command) -> None:
-        if self._is_first and _is_http(command):
-            log.warning("a browser asked the broker: %s", fields(client=self.number))
-            self.close()
-            return
-        self._is_first = False
         value = self._commands.obey(self, command)
         if isinstance(value, Blocked):
             self.waits = True
@@ -114,15 +197,55 @@ class Connection(asyncio.Protocol):
 
     def answer(self, value: Value) -> None:
         """Give the answer to its command, which leaves when that is promised."""
-        data = encode(value, self.version)
+        if self.skips:
+            self.skips -= 1
+        elif isinstance(value, list) and self.unsent + _weight(value) > OUTPUT:
+            self._send_away()
+        else:
+            self._put(encode(value, self.version))
+
+    def show(self, value: Value) -> None:
+        """Give what it does not wait for; who takes that too slowly is sent away."""
+        if self.unsent > _WATCHED:
+            self._send_away()
+        else:
+            self._put(encode(value, self.version))
+
+    def _put(self, data: bytes) -> None:
         self._out.append(data)
         self._out_bytes += len(data)
         self._commands.touched(self)
 
-    def answer_waiting(self, value: Value) -> None:
-        """Give the answer that it has waited for, and go on with its commands."""
+    @property
+    def unsent(self) -> int:
+        """Bytes of answers that the kernel has not taken."""
+        kept = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        return self._out_bytes + kept
+
+    def _send_away(self) -> None:
+        """End a client whose answers would take too much memory, with none of them."""
+        command = self.last_command
+        log.warning(
+            "a client is sent away, for its answers are over the output limit: %s",
+            fields(client=self.number, address=self.address, command=command),
+        )
+        self.kill()
+
+    def kill(self) -> None:
+        """End at once, without the answers that have not left."""
+        self.closing = self._is_sent_away = True
+        self._out.clear()
+        self._out_bytes = 0
+        if self.transport is not None:
+            self.transport.abort()
+        # Now, not when the transport tells: jobs of this turn were not handed out.
+        self._commands.lost(self)
+
+    def answer_waiting(self, *values: Value) -> None:
+        """Give the answers that it has waited for, and go on with its commands."""
         self.waits = False
-        self.answer(value)
+        for value in values:
+            self.answer(value)
         self.go_on()
 
     # ---- its answers
@@ -133,6 +256,7 @@ class Connection(asyncio.Protocol):
             return
         if self._out:
             self.transport.write(b"".join(self._out))
+            self.departures += 1
             self._out.clear()
             self._out_bytes = 0
         if self.closing:
@@ -142,8 +266,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def has_answers(self) -> bool:
-        """Whether some have not left."""
-        return bool(self._out)
+        """Whether some have not left, or never will."""
+        return bool(self._out) or self._is_sent_away
 
     def close(self) -> None:
         """End when its answers have left."""
@@ -151,8 +275,13 @@ class Connection(asyncio.Protocol):
         self._commands.touched(self)
 
 
-def _is_http(command: Command) -> bool:
-    return len(command) == 3 and command[2].startswith(b"HTTP/")
+def _weight(value: Value) -> int:
+    """Return about how many bytes an answer takes, without encoding it."""
+    if isinstance(value, bytes | str):
+        return len(value) + _FRAME
+    if isinstance(value, list | tuple):
+        return sum(map(_weight, value))
+    return _FRAME
 
 
 def _address(sock: socket.socket) -> str:

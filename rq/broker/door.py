@@ -1,53 +1,84 @@
-"""Who knows the password: wrong guesses are slowed, and the right one is worked out once."""
+"""Who comes in: by the kernel's word, or by a password."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import hmac
-import secrets
-from collections.abc import Callable
-from concurrent.futures import Executor
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from rq import passwords
-from rq.access.guesses import Guesses
+from rq.access import gate, kernel, logins
+from rq.access.logins import Logins, User
+from rq.access.roles import Principal, Role
+from rq.config.settings import RootConfig
+from rq.proc import peers
 
-_NAME = "broker"  # there is one password for all
+DEFAULT = "default"  # the user of whoever gives a password and no name
+
+
+def _own() -> dict[int, Role]:
+    return {0: Role.ADMIN, os.getuid(): Role.ADMIN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """Whom a node knows, beside those who have its password."""
+
+    local: Mapping[int, Role] = field(default_factory=_own)  # by uid, of this machine
+    users: Mapping[str, User] = field(default_factory=dict)  # with passwords
+
+
+def people_of(config: RootConfig) -> People:
+    """Return whom a root knows; BadConfig says what is wrong with one."""
+    local = gate.local_roles(config, os.getuid())
+    return People(local=local, users=logins.users(config))
 
 
 class Door:
-    """Compares passwords with the hash of the right one, off the loop."""
+    """Says who a client is."""
 
-    def __init__(self, stored: str, threads: Executor) -> None:
-        self._stored = stored
-        self._threads = threads
-        self._guesses = Guesses()
-        self._key = secrets.token_bytes(32)  # of the digest, which stays in memory
-        self._right: bytes | None = None  # digest of the right password, once it came
+    def __init__(self, password: str, people: People) -> None:
+        """`password`: a hash; "": there is none."""
+        self._users = people.users
+        self._named = {
+            uid: Principal(name=gate.user_name(uid), role=role)
+            for uid, role in people.local.items()
+        }
+        self.use_password(password)
 
-    def knock(
-        self, password: bytes, address: str, now: float, then: Callable[[bool], None]
-    ) -> bool | None:
-        """Return whether a password is the right one; None: `then` is told so in a
-        while. TooOften: this address has guessed too often."""
-        digest = hmac.digest(self._key, password, hashlib.sha256)
-        if self._right is not None and hmac.compare_digest(digest, self._right):
-            return True
+    def use_password(self, password: str) -> None:
+        """Let in who has this password from now on, and the users."""
+        self.has_password = bool(password)
+        users = dict(self._users)
+        if password:
+            users[DEFAULT] = User(name=DEFAULT, stored=password)
+        self._logins = Logins(users)
+
+    @property
+    def has_users(self) -> bool:
+        """Whether there are users beside who has the password."""
+        return bool(self._users)
+
+    @property
+    def takes_passwords(self) -> bool:
+        """Whether there is anybody who could give one."""
+        return bool(self._logins.users)
+
+    def named(self, sock: socket.socket) -> Principal | None:
+        """Return who is at the other end by the kernel's word, if that is enough: over a
+        Unix socket it is, over loopback where nobody has set a password."""
+        if sock.family == socket.AF_UNIX:
+            uid: int | None = peers.peer_of(sock).uid
+        else:
+            uid = None if self.has_password else kernel.owner_of_peer(sock)
+        return None if uid is None else self._named.get(uid)
+
+    async def check(
+        self, name: str, password: bytes, address: str, now: float
+    ) -> Principal | None:
+        """Return who has this name and password; None: nobody. TooOften: this address
+        has guessed too often."""
         host = address.rpartition(":")[0]
-        self._guesses.take(host, _NAME, now)
-        compared = asyncio.get_running_loop().run_in_executor(
-            self._threads,
-            passwords.fits,
-            password.decode(errors="replace"),
-            self._stored,
-        )
-
-        def answer(compared: asyncio.Future[bool]) -> None:
-            is_right = not compared.cancelled() and compared.result()
-            if is_right:
-                self._right = digest
-                self._guesses.give_back(host, _NAME, now)
-            then(is_right)
-
-        compared.add_done_callback(answer)
-        return None
+        text = password.decode(errors="backslashreplace")
+        user = await self._logins.check(name, text, host, now)
+        return None if user is None else user.principal

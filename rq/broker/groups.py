@@ -7,11 +7,13 @@ gone.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict, SortedSet
+
+from rq.broker.deadlines import Deadline, Deadlines
+from rq.broker.freeing import Freeing
 
 
 class Came(NamedTuple):
@@ -64,6 +66,10 @@ class Last(NamedTuple):
 Event = Came | Got | Done | Flushed | Pointer | Last
 
 
+# An event of a queue is over, or has been with a group for too long.
+Wake = Deadline[tuple[bytes, bytes | None, int]]
+
+
 def text_of(event: Came) -> str:
     """Return the id of an event as clients see it."""
     return f"{event.number}_{event.expires}"
@@ -74,7 +80,7 @@ class Group:
 
     def __init__(self) -> None:
         self.pointer = 0
-        self.in_progress: dict[int, float] = {}  # number: until when
+        self.in_progress: dict[int, Wake] = {}  # number: until when
         self.redo: SortedSet[int] = SortedSet()  # given back, to be given first
 
 
@@ -83,11 +89,16 @@ class EventQueue:
 
     def __init__(self) -> None:
         self.events: SortedDict[int, Came] = SortedDict()
+        self.ends: dict[int, Wake] = {}  # of the events
+        self.body_bytes = 0
         self.groups: dict[bytes, Group] = {}
 
     def group(self, name: bytes) -> Group:
         """Return a group, which looks at the oldest live event first."""
-        return self.groups.setdefault(name, Group())
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = Group()
+        return group
 
     def next_for(self, name: bytes) -> Came | None:
         """Return the event that a group is handed next."""
@@ -122,8 +133,8 @@ class EventQueues:
         self.by_name: dict[bytes, EventQueue] = {}
         self.last = 0
         self.events = self.body_bytes = 0
-        # When an event is over, or a group has had one for too long.
-        self._wakes: list[tuple[float, bytes, bytes | None, int]] = []
+        self.freeing = Freeing()
+        self._wakes: Deadlines[tuple[bytes, bytes | None, int]] = Deadlines()
 
     # ---- looking
 
@@ -133,16 +144,25 @@ class EventQueues:
 
     def next_due(self) -> float | None:
         """Return when `settle` may have something to do."""
-        return self._wakes[0][0] if self._wakes else None
+        return self._wakes.next()
 
     # ---- changing
+
+    def expire_from(self, at: float) -> None:
+        """Let no event of those that are there be over before `at`."""
+        for queue in self.by_name.values():
+            for end in queue.ends.values():
+                if end.at < at:
+                    self._wakes.move(end, at, at)
 
     def apply(self, event: Event) -> None:
         """Let an event be true, once or again."""
         if isinstance(event, Last):
             self.last = max(self.last, event.number)
             return
-        queue = self.by_name.setdefault(event.queue, EventQueue())
+        queue = self.by_name.get(event.queue)
+        if queue is None:
+            queue = self.by_name[event.queue] = EventQueue()
         match event:
             case Came():
                 self._come(queue, event)
@@ -150,7 +170,7 @@ class EventQueues:
                 self._get(queue, event)
             case Done():
                 group = queue.group(event.group)
-                group.in_progress.pop(event.number, None)
+                self._take_from(group, event.number)
                 group.redo.discard(event.number)
             case Pointer():
                 group = queue.group(event.group)
@@ -160,70 +180,79 @@ class EventQueues:
 
     def _come(self, queue: EventQueue, event: Came) -> None:
         self.last = max(self.last, event.number)
-        if event.number not in queue.events:
-            queue.events[event.number] = event
-            self.events += 1
-            self.body_bytes += len(event.contents)
-            wake = event.expires / 1e6, event.queue, None, event.number
-            heapq.heappush(self._wakes, wake)
+        if event.number in queue.events:
+            return
+        queue.events[event.number] = event
+        size = len(event.contents)
+        self.events += 1
+        self.body_bytes += size
+        queue.body_bytes += size
+        end: Wake = Deadline((event.queue, None, event.number), event.expires / 1e6)
+        queue.ends[event.number] = end
+        self._wakes.add(end, event.number / 1e6)
 
     def _get(self, queue: EventQueue, event: Got) -> None:
         group = queue.group(event.group)
         group.pointer = max(group.pointer, event.number)
         group.redo.discard(event.number)
-        group.in_progress.pop(event.number, None)
+        self._take_from(group, event.number)
         if event.until:
-            group.in_progress[event.number] = event.until
-            wake = event.until, event.queue, event.group, event.number
-            heapq.heappush(self._wakes, wake)
+            wake: Wake = Deadline((event.queue, event.group, event.number), event.until)
+            group.in_progress[event.number] = wake
+            self._wakes.add(wake)
+
+    def _take_from(self, group: Group, number: int) -> None:
+        """A group has an event no longer."""
+        wake = group.in_progress.pop(number, None)
+        if wake is not None:
+            self._wakes.cancel(wake)
 
     def _flush(self, queue: EventQueue, number: int) -> None:
-        for each in list(queue.events.irange(maximum=number)):
-            self._forget(queue, each)
+        """Drop all events up to one: all, but when a snapshot knows newer ones."""
+        if queue.events and queue.events.keys()[-1] > number:
+            for each in list(queue.events.irange(maximum=number)):
+                self._forget(queue, each)
+            return
+        self.events -= len(queue.events)
+        self.body_bytes -= queue.body_bytes
+        ends = queue.ends
+        self.freeing.add(queue.events, queue.events.popitem)
+        self.freeing.add(ends, lambda: self._wakes.cancel(ends.popitem()[1]))
+        queue.events, queue.ends, queue.body_bytes = SortedDict(), {}, 0
+        for group in queue.groups.values():
+            self.freeing.add(group.redo, group.redo.pop)
+            group.redo = SortedSet()
 
     def _forget(self, queue: EventQueue, number: int) -> None:
-        event: Came | None = queue.events.pop(number, None)
-        if event is not None:
-            self.events -= 1
-            self.body_bytes -= len(event.contents)
+        event: Came = queue.events.pop(number)
+        self._wakes.cancel(queue.ends.pop(number))
+        size = len(event.contents)
+        self.events -= 1
+        self.body_bytes -= size
+        queue.body_bytes -= size
         for group in queue.groups.values():
             group.redo.discard(number)
 
     def settle(self, now: float, most: int) -> list[bytes]:
-        """Let be over what is over by now, `most` at a time. Return the queues that have
-        an event again for a group. None of this has a line: it follows from the time."""
+        """Let be over what is over by now, looking at up to `most`. Return the queues
+        that have an event again for a group. None of this has a line: it follows from
+        the time."""
         again: list[bytes] = []
-        while self._wakes and self._wakes[0][0] <= now and most > 0:
-            most -= 1
-            _, name, group_name, number = heapq.heappop(self._wakes)
+        for name, group_name, number in self._wakes.due(now, most):
             queue = self.by_name.get(name)
             if queue is None:
                 continue
-            if group_name is None:
+            if group_name is not None:
+                group = queue.group(group_name)
+                del group.in_progress[number]
+                if number in queue.events:
+                    group.redo.add(number)
+                    again.append(name)
+            elif number in queue.events:
                 self._forget(queue, number)
                 if not (queue.events or queue.groups):
                     del self.by_name[name]
-            elif self._give_back(queue, group_name, number, now):
-                again.append(name)
         return again
-
-    def _give_back(
-        self, queue: EventQueue, name: bytes, number: int, now: float
-    ) -> bool:
-        group = queue.group(name)
-        until = group.in_progress.get(number)
-        if until is None or until > now:
-            return False
-        del group.in_progress[number]
-        if number in queue.events:
-            group.redo.add(number)
-        return number in queue.events
-
-    def clear(self) -> None:
-        """Forget all but the last number."""
-        self.by_name.clear()
-        self._wakes.clear()
-        self.events = self.body_bytes = 0
 
 
 _SLICE = 200
@@ -233,7 +262,9 @@ def events_of(queues: EventQueues) -> Iterator[Iterable[Event]]:
     """Give the events that make the queues what they are, some at a time."""
     yield [Last(queues.last)]
     for name in list(queues.by_name):
-        queue = queues.by_name[name]
+        queue = queues.by_name.get(name)
+        if queue is None:
+            continue
         numbers = list(queue.events)
         for at in range(0, len(numbers), _SLICE):
             some = (queue.events.get(number) for number in numbers[at : at + _SLICE])
@@ -246,7 +277,8 @@ def _of_group(name: bytes, group_name: bytes, group: Group) -> Iterator[list[Eve
     """A group has an event again once its time is over; one whose time is over already
     is told as handed out until long ago."""
     yield [Pointer(name, group_name, group.pointer)]
-    held = [*group.in_progress.items(), *((number, 0.001) for number in group.redo)]
+    held = [(number, wake.at) for number, wake in group.in_progress.items()]
+    held += [(number, 0.001) for number in group.redo]
     for at in range(0, len(held), _SLICE):
         some = held[at : at + _SLICE]
         yield [Got(name, group_name, number, until) for number, until in some]

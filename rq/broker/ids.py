@@ -31,6 +31,6 @@ def parsed(data: bytes) -> str | None:
     """Return the id in what a client sent; None when it has not the form of one."""
     if len(data) != _LENGTH or data[:2] != b"D-":
         return None
-    if data[10:11] != b"-" or data[35:36] != b"-" or not data.isascii():
+    if data[10:11] != b"-" or data[35:36] != b"-":
         return None
-    return data.decode()
+    return data.decode(errors="replace")

@@ -5,176 +5,49 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
-from typing import NamedTuple
+from itertools import islice
+from operator import attrgetter
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedDict, SortedKeyList
 
-
-class Added(NamedTuple):
-    """A job was taken."""
-
-    job: str
-    queue: bytes
-    body: bytes
-    ctime: int  # nanoseconds: its place in its queue
-    created: float  # seconds of the broker's clock
-    ttl: float
-    retry: float
-    delay: float
-    due: float  # when it comes into its queue, the next time; 0: never
-    queued: bool  # whether it is in it from the start
-
-
-class Queued(NamedTuple):
-    """A job came into its queue again, or for the first time."""
-
-    job: str
-    due: float  # when it comes again
-    nacks: int
-    deliveries: int  # beyond the first
-
-
-class Given(NamedTuple):
-    """A job was handed to a client."""
-
-    job: str
-    due: float  # when it comes again; 0: never
-
-
-class Put(NamedTuple):
-    """A job is out of its queue until it is due."""
-
-    job: str
-    due: float
-
-
-class Removed(NamedTuple):
-    """Jobs are gone: acknowledged, deleted, or their time is over."""
-
-    jobs: tuple[str, ...]
-    why: str
-
-
-class Paused(NamedTuple):
-    """What goes neither into a queue, nor out of it."""
-
-    queue: bytes
-    into: bool
-    out: bool
-
-
-class Newest(NamedTuple):
-    """No job may have an earlier place than this from now on."""
-
-    ctime: int
-
-
-Event = Added | Queued | Given | Put | Removed | Paused | Newest
-_FEW = 64  # dead entries of a heap that nobody minds
-
-
-class State(StrEnum):
-    """Where a job is; the words of SHOW and JSCAN."""
-
-    WAIT_REPL = "wait-repl"  # its producer waits for copies elsewhere
-    ACTIVE = "active"  # delayed, or a client has it
-    QUEUED = "queued"
-    ACKED = "acked"
-
-
-class Job:
-    """A job; times are seconds of the broker's clock."""
-
-    __slots__ = (
-        "body",
-        "created",
-        "ctime",
-        "delay",
-        "deliveries",
-        "due",
-        "expires",
-        "given",
-        "job_id",
-        "nacks",
-        "queue",
-        "retry",
-        "state",
-        "was_queued",
-    )
-
-    def __init__(self, added: Added, queue: Queue) -> None:
-        self.job_id = added.job
-        self.queue = queue
-        self.body = added.body
-        self.ctime = added.ctime
-        self.created = added.created
-        self.expires = added.created + added.ttl
-        self.retry = added.retry
-        self.delay = added.delay
-        self.due = added.due  # when it comes into its queue; 0: never again
-        self.state = State.ACTIVE
-        self.nacks = 0
-        self.deliveries = 0  # beyond the first
-        self.given = False
-        self.was_queued = False
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """What its queue is sorted by."""
-        return self.ctime, self.job_id
-
-    @property
-    def wakes(self) -> float:
-        """When something is to be done about it."""
-        return min(self.due, self.expires) if self.due else self.expires
-
-
-class Queue:
-    """A queue: the jobs in it, by the time of their creation."""
-
-    __slots__ = (
-        "came",
-        "held",
-        "into",
-        "jobs",
-        "jobs_in",
-        "jobs_out",
-        "name",
-        "out",
-        "used",
-    )
-
-    def __init__(self, name: bytes, now: float) -> None:
-        self.name = name
-        self.jobs: SortedList[tuple[int, str]] = SortedList()
-        self.held = 0  # jobs that belong to it, in it or not
-        self.into = self.out = False  # whether it is paused in input, in output
-        self.jobs_in = self.jobs_out = 0
-        self.came = self.used = now
-
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    @property
-    def paused(self) -> str:
-        """The word of PAUSE for it."""
-        if self.into:
-            return "all" if self.out else "in"
-        return "out" if self.out else "none"
+from rq.broker.deadlines import Deadlines
+from rq.broker.freeing import Freeing
+from rq.broker.job import (
+    Added,
+    Event,
+    Flushed,
+    Given,
+    Job,
+    Leaving,
+    Newest,
+    Paused,
+    Put,
+    Queue,
+    Queued,
+    Removed,
+    State,
+)
 
 
 class Jobs:
     """All jobs and queues of a node."""
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Job] = {}
-        self.queues: dict[bytes, Queue] = {}
-        self.body_bytes = 0
         self.last_ctime = 0
-        self._wakes: list[tuple[float, str]] = []
+        self.leaving = False  # this node its cluster
+        self.freeing = Freeing()
+        self._last_queue = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.by_id: dict[str, Job] = {}
+        self.by_age: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))
+        self.queues: dict[bytes, Queue] = {}
+        self.queues_by_number: SortedDict[int, Queue] = SortedDict()
+        self.body_bytes = 0
+        self._last = 0.0, 0.0  # see `_share`
+        self._deadlines: Deadlines[str] = Deadlines()
 
     # ---- looking
 
@@ -182,37 +55,54 @@ class Jobs:
         """Return a queue, made if it is not there yet."""
         queue = self.queues.get(name)
         if queue is None:
-            queue = self.queues[name] = Queue(name, now)
+            self._last_queue += 1
+            queue = self.queues[name] = Queue(name, self._last_queue, now)
+            self.queues_by_number[queue.number] = queue
         return queue
 
-    def due(self, now: float) -> Iterator[Job]:
-        """Give the jobs about which something is to be done by now; each is looked at
-        again when it is told about in `apply`."""
-        while self._wakes and self._wakes[0][0] <= now:
-            wakes, job_id = heapq.heappop(self._wakes)
-            job = self.by_id.get(job_id)
-            if job is not None and job.wakes == wakes:
-                yield job
+    def jobs_after(self, ctime: int, count: int) -> list[Job]:
+        """Return the first jobs that are younger than that."""
+        after = self.by_age.irange_key(ctime, inclusive=(False, True))
+        return list(islice(after, count))
+
+    def queues_after(self, number: int, count: int) -> list[Queue]:
+        """Return the first queues that came later than that one."""
+        after = self.queues_by_number.irange(number, inclusive=(False, True))
+        return [self.queues_by_number[each] for each in islice(after, count)]
+
+    def due(self, now: float, most: int) -> list[Job]:
+        """Return jobs about which something is to be done by now, looking at up to
+        `most`; each is looked at again when it is told about in `apply`."""
+        return [self.by_id[job_id] for job_id in self._deadlines.due(now, most)]
 
     def next_due(self) -> float | None:
-        """Return when `due` has something to give; None: never."""
-        while self._wakes:
-            wakes, job_id = self._wakes[0]
-            job = self.by_id.get(job_id)
-            if job is not None and job.wakes == wakes:
-                return wakes
-            heapq.heappop(self._wakes)
-        return None
+        """Return when `due` has something to do; None: never."""
+        return self._deadlines.next()
 
-    def wake(self, job: Job) -> None:
-        """Look at a job when its time comes."""
-        if len(self._wakes) > 2 * len(self.by_id) + _FEW:
-            self._wakes = [(other.wakes, other.job_id) for other in self.by_id.values()]
-            heapq.heapify(self._wakes)
-        else:
-            heapq.heappush(self._wakes, (job.wakes, job.job_id))
+    def postpone(self, job: Job, due: float, now: float) -> None:
+        """Let a job be due later."""
+        job.due = due
+        self._deadlines.move(job.deadline, job.wakes, max(now, job.created))
 
     # ---- changing
+
+    def expire_from(self, at: float) -> None:
+        """Let no job of those that are there expire before `at`."""
+        for job in self.by_id.values():
+            if job.expires < at:
+                job.expires = at
+                self.postpone(job, job.due, at)
+
+    def begin(self, now: float) -> None:
+        """What queues count, they count from now on."""
+        for queue in self.queues.values():
+            queue.came = queue.used = now
+            queue.jobs_in = queue.jobs_out = 0
+
+    def forget_queue(self, queue: Queue) -> None:
+        """Forget a queue without jobs."""
+        del self.queues[queue.name]
+        del self.queues_by_number[queue.number]
 
     def apply(self, event: Event, now: float) -> None:
         """Let an event be true, once or again; of a job that is gone nothing is."""
@@ -221,52 +111,62 @@ class Jobs:
                 self._add(event, now)
             case Removed():
                 for job_id in event.jobs:
-                    self._change(job_id, event, now)
+                    if (job := self.by_id.get(job_id)) is not None:
+                        self._remove(job)
             case Queued() | Given() | Put():
-                self._change(event.job, event, now)
+                if (job := self.by_id.get(event.job)) is not None:
+                    self._change(job, event, now)
+            case _:
+                self._change_all(event, now)
+
+    def _change_all(
+        self, event: Paused | Newest | Flushed | Leaving, now: float
+    ) -> None:
+        match event:
             case Paused():
                 queue = self.queue(event.queue, now)
                 queue.into, queue.out = event.into, event.out
             case Newest():
                 self.last_ctime = max(self.last_ctime, event.ctime)
+            case Flushed():
+                self._flush(event.ctime)
+            case Leaving():
+                self.leaving = event.leaving
 
-    def _change(self, job_id: str, event: Event, now: float) -> None:
-        job = self.by_id.get(job_id)
-        if job is None:
-            return
+    def _change(self, job: Job, event: Queued | Given | Put, now: float) -> None:
         match event:
             case Given():
                 self._give(job, event.due, now)
-            case Removed():
-                self._remove(job)
             case Queued():
                 self._queue(job, event, now)
             case Put():
                 self._take_out(job)
-                self.postpone(job, event.due)
-            case _:
-                raise AssertionError(f"{event} is not of one job")
-
-    def postpone(self, job: Job, due: float) -> None:
-        """Let a job be due later."""
-        job.due = due
-        self.wake(job)
+                self.postpone(job, event.due, now)
 
     def _add(self, added: Added, now: float) -> None:
         if added.job in self.by_id:
             return
         job = Job(added, self.queue(added.queue, now))
+        self._share(job)
         self.by_id[added.job] = job
+        self.by_age.add(job)
         job.queue.held += 1
         self.body_bytes += len(job.body)
         self.last_ctime = max(self.last_ctime, job.ctime)
-        self.wake(job)
+        self.postpone(job, job.due, now)
         if added.queued:
             self._put_in(job, now)
 
+    def _share(self, job: Job) -> None:
+        """Let equal times of jobs that follow each other be one object: each takes 24
+        bytes, and those that are read from disk are all new."""
+        if (job.retry, job.delay) == self._last:
+            job.retry, job.delay = self._last
+        self._last = job.retry, job.delay
+
     def _queue(self, job: Job, event: Queued, now: float) -> None:
         job.nacks, job.deliveries = event.nacks, event.deliveries
-        self.postpone(job, event.due)
+        self.postpone(job, event.due, now)
         if job.state is not State.QUEUED:
             self._put_in(job, now)
 
@@ -279,7 +179,7 @@ class Jobs:
     def _give(self, job: Job, due: float, now: float) -> None:
         self._take_out(job)
         if job.due != due:
-            self.postpone(job, due)
+            self.postpone(job, due, now)
         job.given = True
         job.queue.jobs_out += 1
         job.queue.used = now
@@ -293,7 +193,33 @@ class Jobs:
         self._take_out(job)
         job.queue.held -= 1
         self.body_bytes -= len(job.body)
+        self._deadlines.cancel(job.deadline)
+        self.by_age.remove(job)
         del self.by_id[job.job_id]
+
+    def _flush(self, ctime: int) -> None:
+        """Drop all up to a job, the newest one but when a snapshot knows newer ones."""
+        newer = list(self.by_age.irange_key(ctime, inclusive=(False, True)))
+        if newer:
+            for job in list(self.by_age.irange_key(max_key=ctime)):
+                self._remove(job)
+            for queue in self.queues.values():
+                queue.into = queue.out = False
+            return
+        self.freeing.add(self.by_age, self.by_age.pop)
+        self.freeing.add(self.queues_by_number, self.queues_by_number.popitem)
+        by_id, queues, deadlines = self.by_id, self.queues, self._deadlines
+
+        def free_job() -> None:
+            deadlines.cancel(by_id.popitem()[1].deadline)
+
+        def free_queue() -> None:
+            jobs = queues.popitem()[1].jobs
+            self.freeing.add(jobs, jobs.pop)
+
+        self.freeing.add(by_id, free_job)
+        self.freeing.add(queues, free_queue)
+        self._clear()
 
 
 _SLICE = 200
@@ -301,13 +227,15 @@ _SLICE = 200
 
 def events_of(jobs: Jobs) -> Iterator[Iterable[Event]]:
     """Give the events that make the jobs and queues what they are, some at a time."""
-    yield [Newest(jobs.last_ctime)]
-    paused = [queue for queue in jobs.queues.values() if queue.into or queue.out]
-    yield [Paused(queue.name, queue.into, queue.out) for queue in paused]
-    ids = list(jobs.by_id)
-    for at in range(0, len(ids), _SLICE):
-        some = (jobs.by_id.get(job_id) for job_id in ids[at : at + _SLICE])
-        yield [event for job in some if job is not None for event in _of_job(job)]
+    yield [Newest(jobs.last_ctime), Leaving(jobs.leaving)]
+    number = ctime = 0
+    while queues := jobs.queues_after(number, _SLICE):
+        number = queues[-1].number
+        paused = [queue for queue in queues if queue.into or queue.out]
+        yield [Paused(queue.name, queue.into, queue.out) for queue in paused]
+    while some := jobs.jobs_after(ctime, _SLICE):
+        ctime = some[-1].ctime
+        yield [event for job in some for event in _of_job(job)]
 
 
 def _of_job(job: Job) -> Iterator[Event]:

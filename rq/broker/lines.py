@@ -8,21 +8,25 @@ own.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
-from rq.broker import groups, jobs, reliable
+from rq.broker import groups, job, reliable
+from rq.broker.body import Place, PlaceOf, no_file
 
 Record = dict[str, object]
-Event = jobs.Event | reliable.Event | groups.Event
+_Texts = Sequence[str]
+Event = job.Event | reliable.Event | groups.Event
 _WORDS: Mapping[type[Event], str] = {
-    jobs.Added: "add",
-    jobs.Queued: "queue",
-    jobs.Given: "give",
-    jobs.Put: "put",
-    jobs.Removed: "remove",
-    jobs.Paused: "pause",
-    jobs.Newest: "newest",
+    job.Added: "add",
+    job.Queued: "queue",
+    job.Given: "give",
+    job.Put: "put",
+    job.Removed: "remove",
+    job.Paused: "pause",
+    job.Newest: "newest",
+    job.Flushed: "flush_jobs",
+    job.Leaving: "leave",
     reliable.Pushed: "push",
     reliable.Popped: "pop",
     reliable.Acked: "ack",
@@ -37,24 +41,29 @@ _WORDS: Mapping[type[Event], str] = {
 # Fields that hold any bytes; all other texts are ours.
 _BYTES = frozenset({"queue", "body", "key", "group", "contents"})
 _MANY_BYTES = frozenset({"bodies"})
+_BODIES = frozenset({"body", "bodies", "contents"})
 _EVENTS = {word: kind for kind, word in _WORDS.items()}
 
 
 def record(event: Event) -> Record:
     """Return the fields of an event's line; those of its journal are not among them."""
     fields: Record = {"ev": _WORDS[type(event)]}
-    values: Sequence[Any] = event
+    values: tuple[object, ...] = event
     for name, value in zip(event._fields, values, strict=True):
-        if name in _BYTES:
+        if type(value) is bytes:  # in memory, as most are
             _put(fields, name, value)
+        elif name in _BYTES:
+            _put(fields, name, cast("bytes", value))
         elif name in _MANY_BYTES:
-            _put_many(fields, name, value)
+            _put_many(fields, name, cast("Sequence[bytes]", value))
         else:
             fields[name] = value
     return fields
 
 
 def _put(fields: Record, name: str, value: bytes) -> None:
+    if not value:
+        _put_files(fields, (value,))
     try:
         fields[name] = value.decode()
     except UnicodeDecodeError:
@@ -62,28 +71,57 @@ def _put(fields: Record, name: str, value: bytes) -> None:
 
 
 def _put_many(fields: Record, name: str, values: Sequence[bytes]) -> None:
+    if not all(values):
+        _put_files(fields, values)
     try:
         fields[name] = [value.decode() for value in values]
     except UnicodeDecodeError:
         fields[f"{name}64"] = [b64encode(value).decode() for value in values]
 
 
-def event(fields: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line; None for lines of the journal itself."""
-    kind: Any = _EVENTS.get(fields.get("ev", ""))
+def _put_files(fields: Record, bodies: Sequence[bytes]) -> None:
+    """Tell which bodies lie in files, and where; as bytes they are empty."""
+    places = [
+        (number, body.file.name, body.size, body.crc)
+        for number, body in enumerate(bodies)
+        if isinstance(body, Place)
+    ]
+    if places:
+        fields["files"] = places
+
+
+def event(fields: Mapping[str, object], place_of: PlaceOf = no_file) -> Event | None:
+    """Return the event of a line; None for lines of the journal itself. `place_of` gives
+    the place of a body that lies in a file."""
+    kind = _EVENTS.get(str(fields.get("ev")))
     if kind is None:
         return None
+    make = cast("Callable[..., Event]", kind)
     values = [_value(fields, name) for name in kind._fields]
-    event: Event = kind(*values)
-    return event
+    if "files" in fields:
+        at = next(n for n, name in enumerate(kind._fields) if name in _BODIES)
+        places = cast("list[tuple[int, str, int, int]]", fields["files"])
+        values[at] = _placed(values[at], places, place_of)
+    return make(*values)
 
 
-def _value(fields: Mapping[str, Any], name: str) -> object:
+def _placed(
+    value: object, places: Sequence[tuple[int, str, int, int]], place_of: PlaceOf
+) -> object:
+    """Return bodies, or one, with places for those that lie in files."""
+    bodies = list(value) if isinstance(value, tuple) else [value]
+    for number, name, size, crc in places:
+        bodies[number] = place_of(name, size, crc)
+    return tuple(bodies) if isinstance(value, tuple) else bodies[0]
+
+
+def _value(fields: Mapping[str, object], name: str) -> object:
     value = fields.get(name)
     if name in _BYTES:
-        return b64decode(fields[f"{name}64"]) if value is None else value.encode()
+        text = cast("str | None", value)
+        return b64decode(str(fields[f"{name}64"])) if text is None else text.encode()
     if name in _MANY_BYTES:
         if value is None:
-            return tuple(map(b64decode, fields[f"{name}64"]))
-        return tuple(text.encode() for text in value)
+            return tuple(map(b64decode, cast("_Texts", fields[f"{name}64"])))
+        return tuple(text.encode() for text in cast("_Texts", value))
     return tuple(value) if isinstance(value, list) else value

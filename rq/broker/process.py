@@ -4,30 +4,50 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
+import gc
 import logging
-import secrets
 import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
 
-from rq import client, durable, helper, logs
+from rq import client, config, helper, logs
+from rq.access.tls import Certificate
+from rq.broker import place as place_of_node
+from rq.broker.door import People, people_of
 from rq.broker.node import Node
+from rq.broker.place import Place
 from rq.broker.server import Server
-from rq.broker.store import Place, open_store
+from rq.broker.store import open_store
 from rq.config import broker as broker_settings
 from rq.config.broker import BrokerConfig
-from rq.errors import BadConfig, Damaged, Refused, RQError
+from rq.errors import BadConfig, CannotRead, Damaged, RQError
+from rq.helper import Helper
+from rq.layout import Root
 from rq.logs import fields
+from rq.proc import listening
 
 DO_NOT_RESTART = 3  # only a person can mend it
-_NODE_ID = 20  # bytes
+_NEVER = 2**30  # collections of the younger generations before one of the oldest
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a node needs to run."""
+
+    place: Place
+    chosen: BrokerConfig
+    people: People = field(default_factory=People)
+    say_ready: Callable[[], None] = lambda: None
+    life_fd: int | None = None  # readable at the end of whoever started us
+    own: socket.socket | None = None  # listens for our own user
+    root: Root | None = None  # whose queues its clients may use
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,10 +58,10 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"rq-broker: {error}\n")
         return 1
     try:
-        chosen = broker_settings.read(started.root.broker_config)
-        place = Place(started.root.broker)
-        own = client.listen(started.root.broker_socket)
-        return run(place, chosen, started.say_ready, started.life_fd, own)
+        return run(_setup(started))
+    except CannotRead as error:  # the next start may read it
+        started.refuse(str(error))
+        return 1
     except (BadConfig, Damaged) as error:
         started.refuse(str(error))
         return DO_NOT_RESTART
@@ -50,50 +70,99 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def run(
-    place: Place,
-    chosen: BrokerConfig,
-    say_ready: Callable[[], None],
-    life_fd: int | None = None,
-    own: socket.socket | None = None,
-) -> int:
-    """Run a node until TERM, SHUTDOWN, or the end of whoever holds `life_fd`; `own`: a
-    listening socket for our own user. RQError, OSError: it cannot run, and why."""
-    broker_settings.check_door(chosen)
-    place.path.mkdir(mode=0o750, parents=True, exist_ok=True)
-    sockets = [*listen(chosen), *([own] if own is not None else [])]
-    asyncio.run(_serve(place, chosen, sockets, say_ready, life_fd))
+def _setup(started: Helper) -> Setup:
+    root = started.root
+    chosen = broker_settings.read(root.broker_config)
+    people = people_of(config.read_root(root))
+    broker_settings.check_door(chosen, has_users=bool(people.users))
+    return Setup(
+        place=Place(root.broker),
+        chosen=chosen,
+        people=people,
+        say_ready=started.say_ready,
+        life_fd=started.life_fd,
+        own=client.listen(root.broker_socket),
+        root=root,
+    )
+
+
+def run(setup: Setup) -> int:
+    """Run a node until TERM, SHUTDOWN, or the end of whoever holds its `life_fd`.
+    RQError, OSError: it cannot run, and why."""
+    asyncio.run(_serve(setup, _sockets(setup)))
     return 0
 
 
-async def _serve(
-    place: Place,
-    chosen: BrokerConfig,
-    sockets: Sequence[socket.socket],
-    say_ready: Callable[[], None],
-    life_fd: int | None,
-) -> None:
+def _sockets(setup: Setup) -> list[tuple[socket.socket, Certificate | None]]:
+    """Return what is listened on; BadConfig, Refused: that cannot be."""
+    chosen, certificate = setup.chosen, _certificate(setup)
+    local = [setup.own] if setup.own is not None else []
+    if chosen.unixsocket:
+        path = _path(setup, chosen.unixsocket)
+        if path.exists() and not path.is_socket():
+            raise BadConfig(f"unixsocket: {path} is there, and is no socket: remove it")
+        local.append(client.listen(path))
+    # Last: whose port answers is ready.
+    tcp = listening.listen(chosen.addr, chosen.port, "the broker")
+    return [(tcp, certificate), *((sock, None) for sock in local)]
+
+
+def _certificate(setup: Setup) -> Certificate | None:
+    files = {name: _path(setup, text) for name, text in setup.chosen.tls.items()}
+    if not files:
+        return None
+    return Certificate(
+        files["cert"],
+        files["key"],
+        whose="the broker",
+        speaks=(),
+        clients=files.get("clients"),
+    )
+
+
+def _path(setup: Setup, text: str) -> Path:
+    """Return the path in a setting, which may be relative to the root."""
+    return Path(text) if setup.root is None else setup.root.path / text
+
+
+Served = Sequence[tuple[socket.socket, Certificate | None]]
+
+
+async def _serve(setup: Setup, sockets: Served) -> None:
     loop = asyncio.get_running_loop()
+    place, chosen = setup.place, setup.chosen
     with ThreadPoolExecutor(2, "broker") as threads:
-        node = Node(node_id(place), SystemRandom())
+        place_of_node.take(place)
+        node = Node(place_of_node.node_id(place), SystemRandom())
+        gc.disable()  # a start makes many objects; they stay, in no reference cycles
         store = open_store(place, node, threads)
-        server = Server(node, store, chosen, loop, threads)
+        node.begin(store.clock.now())
+        _collect_little()
+        server = Server(node, store, chosen, setup.people, loop, setup.root)
         try:
-            for sock in sockets:
-                server.listen(sock)
+            for sock, certificate in sockets:
+                server.listen(sock, certificate)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, _end, server)
-            if life_fd is not None:
-                loop.add_reader(life_fd, _end, server)
+            if setup.life_fd is not None:
+                loop.add_reader(setup.life_fd, _end, server)
             log.info(
                 "serves %s",
                 fields(addr=chosen.addr, port=chosen.port, jobs=_jobs(node)),
             )
-            say_ready()
+            setup.say_ready()
             await server.stop
         finally:
             server.close()
     log.info("stopped")
+
+
+def _collect_little() -> None:
+    """Let the collector never look at all jobs: with a million it would hold the loop for
+    a second. What it is for, cycles, are young or few here."""
+    gc.freeze()
+    gc.set_threshold(10_000, 10, _NEVER)
+    gc.enable()
 
 
 def _jobs(node: Node) -> int:
@@ -105,51 +174,24 @@ def _end(server: Server) -> None:
         server.stop.set_result(None)
 
 
-def node_id(place: Place) -> str:
-    """Return the id of a node, made once and kept for ever."""
-    with contextlib.suppress(FileNotFoundError):
-        return place.node.read_text().strip()
-    new_id = secrets.token_hex(_NODE_ID)
-    durable.write_durable(place.node, f"{new_id}\n".encode())
-    return new_id
-
-
-def listen(chosen: BrokerConfig) -> list[socket.socket]:
-    """Return the listening sockets; Refused says in a sentence why there is none."""
-    where = f"{chosen.addr}:{chosen.port}"
-    try:
-        infos = socket.getaddrinfo(
-            chosen.addr.strip("[]"), chosen.port, type=socket.SOCK_STREAM
-        )
-    except socket.gaierror as error:
-        raise BadConfig(f"addr {chosen.addr}: {error.strerror}") from None
-    family, kind, number, _, address = infos[0]
-    sock = socket.socket(family, kind, number)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(2048)
-        sock.setblocking(False)
-    except OSError as error:
-        sock.close()
-        raise Refused(
-            f"the broker cannot listen on {where}: {error.strerror}"
-        ) from None
-    return [sock]
-
-
 def alone(argv: list[str] | None = None) -> int:
     """Run a node in the foreground, with a directory of its own and no supervisor; it is
-    ready when its port answers."""
+    ready when its port answers. Or accept a directory that was copied."""
     parser = argparse.ArgumentParser(prog="rq broker run")
     parser.add_argument("--dir", required=True, type=Path)
     parser.add_argument("--port", type=int, default=broker_settings.PORT)
     parser.add_argument("--addr", default=broker_settings.LOOPBACK)
+    parser.add_argument("--accept", choices=("same", "copy"))
     args = parser.parse_args(argv)
     logs.open_log("rq-broker", None)
+    place = Place(args.dir.absolute())
     try:
+        if args.accept:
+            place_of_node.accept(place, copy=args.accept == "copy")
+            return 0
         chosen = BrokerConfig(addr=args.addr, port=args.port)
-        return run(Place(args.dir.absolute()), chosen, lambda: None)
+        broker_settings.check_door(chosen)
+        return run(Setup(place=place, chosen=chosen))
     except (RQError, OSError) as error:
         sys.stderr.write(f"rq broker: {error}\n")
         return 1

@@ -3,9 +3,12 @@ handed out and are not acknowledged. Pure. Source: spec/resp.md 2."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
+
+from rq.broker.body import size_of
+from rq.broker.bounds import Room
 
 Id = tuple[int, int]  # milliseconds, and a number among those of the same
 
@@ -70,8 +73,9 @@ class ReliableQueue:
     """One queue; both kinds of messages in the order in which they come next."""
 
     def __init__(self) -> None:
-        self.undelivered: dict[str, bytes] = {}
-        self.delivered: dict[str, Delivered] = {}
+        # A plain dict would walk over all that has left its head to find the first.
+        self.undelivered: OrderedDict[str, bytes] = OrderedDict()
+        self.delivered: OrderedDict[str, Delivered] = OrderedDict()
         self.last: Id = (0, 0)
 
     def next_ids(self, count: int, wall_ms: int) -> list[str]:
@@ -83,12 +87,19 @@ class ReliableQueue:
 
     def waiting_longest(self, count: int, before: float) -> list[str]:
         """Return the first messages that were handed out no later than `before`."""
-        ids: list[str] = []
-        for msg_id, delivered in self.delivered.items():
-            if len(ids) >= count or delivered.at > before:
-                break
-            ids.append(msg_id)
-        return ids
+        room = Room()
+        some = room.take(self.delivered.items(), count, delivered_bytes)
+        return [msg_id for msg_id, delivered in some if delivered.at <= before]
+
+
+def body_bytes(item: tuple[str, bytes]) -> int:
+    """Return the size of a message that nobody has had."""
+    return size_of(item[1])
+
+
+def delivered_bytes(item: tuple[str, Delivered]) -> int:
+    """Return the size of a message that was handed out."""
+    return size_of(item[1].body)
 
 
 class ReliableQueues:
@@ -100,7 +111,9 @@ class ReliableQueues:
 
     def apply(self, event: Event) -> None:
         """Let an event be true, once or again."""
-        queue = self.by_key.setdefault(event.key, ReliableQueue())
+        queue = self.by_key.get(event.key)
+        if queue is None:
+            queue = self.by_key[event.key] = ReliableQueue()
         match event:
             case Pushed():
                 self._push(queue, event)
@@ -128,11 +141,6 @@ class ReliableQueues:
             self.messages -= 1
             self.body_bytes -= len(delivered.body)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self.by_key.clear()
-        self.messages = self.body_bytes = 0
-
 
 def _pop(queue: ReliableQueue, msg_id: str, at: float, times: int) -> None:
     body = queue.undelivered.pop(msg_id, None)
@@ -143,14 +151,15 @@ def _pop(queue: ReliableQueue, msg_id: str, at: float, times: int) -> None:
         queue.delivered[msg_id] = Delivered(body, at, times)
 
 
-def page(items: Iterable[str], size: int, start: int, count: int) -> list[str]:
-    """Return `count` of `size` items from `start` on, which counts from the end below 0.
+def begin_of(size: int, start: int) -> int:
+    """Return where a page of `size` items begins, counted from the end below 0; past the
+    end if it is none.
 
-    >>> page("abcd", 4, -2, 5), page("abcd", 4, 1, 2), page("abcd", 4, 9, 1)
-    (['c', 'd'], ['b', 'c'], [])
+    >>> begin_of(4, -2), begin_of(4, 1), begin_of(4, 9), begin_of(4, -9)
+    (2, 1, 9, 4)
     """
     begin = start if start >= 0 else size + start
-    return list(islice(items, begin, begin + count)) if 0 <= begin < size else []
+    return begin if begin >= 0 else size
 
 
 _SLICE = 200
@@ -163,10 +172,12 @@ def events_of(queues: ReliableQueues) -> Iterator[Iterable[Event]]:
         if queue is None:
             continue
         yield [Named(key, text_of(queue.last))]
-        # What was handed out comes first, in its order; then what nobody has had.
-        for ids in _slices(list(queue.delivered)):
+        # What was handed out comes first, in its order; then what nobody has had. Both
+        # are listed at one moment: what changes sides between two would be in neither.
+        handed_out, waits = list(queue.delivered), list(queue.undelivered)
+        for ids in _slices(handed_out):
             yield _delivered(key, queue, ids)
-        for ids in _slices(list(queue.undelivered)):
+        for ids in _slices(waits):
             yield _undelivered(key, queue, ids)
 
 
@@ -186,6 +197,9 @@ def _delivered(key: bytes, queue: ReliableQueue, ids: Sequence[str]) -> Iterator
 def _undelivered(
     key: bytes, queue: ReliableQueue, ids: Sequence[str]
 ) -> Iterator[Event]:
+    """What was handed out since `ids` were listed is told as such: the line of that
+    tells no body."""
     there = [msg_id for msg_id in ids if msg_id in queue.undelivered]
     if there:
         yield Pushed(key, there, [queue.undelivered[msg_id] for msg_id in there])
+    yield from _delivered(key, queue, ids)

@@ -7,35 +7,33 @@ All commands that came since the last turn share one sync.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import time
-from collections.abc import Mapping
-from concurrent.futures import Executor
 
-from rq.access import kernel
-from rq.broker import admin
-from rq.broker.connection import Connection
-from rq.broker.dialects import bananaq, disque_jobs, disque_queues, redisrq
-from rq.broker.dialects.call import Blocked, Call, Command, Refusal
-from rq.broker.door import Door
+from rq.access.tls import Certificate
+from rq.broker import large, refusals, rights
+from rq.broker.admin import watching
+from rq.broker.admin.command import AdminCommand
+from rq.broker.admin.table import TABLE as _ADMIN
+from rq.broker.arrivals import Arrivals
+from rq.broker.bodies import has_places
+from rq.broker.bridge.bridge import Bridge
+from rq.broker.connection import PIECE, Connection
+from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal
+from rq.broker.dialects.table import TABLE as _DIALECTS
+from rq.broker.door import Door, People
+from rq.broker.figures import SYNC, Figures
+from rq.broker.later import Later
 from rq.broker.node import Node
 from rq.broker.store import Store
 from rq.config.broker import BrokerConfig
 from rq.errors import DiskFailed
+from rq.layout import Root
 from rq.logs import fields
-from rq.proc import peers
-from rq.proc.listening import Listener
 from rq.resp import Failure, Value
 
-_TABLE: Mapping[bytes, Command] = {
-    **disque_jobs.TABLE,
-    **disque_queues.TABLE,
-    **redisrq.TABLE,
-    **bananaq.TABLE,
-}
-_NO_AUTH = Failure("NOAUTH Authentication required.")
-_JOB_BYTES = 600  # of memory that a job, or the like, takes beside its body
 _AGAIN = 0.5  # seconds until a sync that failed is tried again
 _SLICE = 0.002  # seconds between two slices of a snapshot
 
@@ -50,63 +48,68 @@ class Server:
         node: Node,
         store: Store,
         settings: BrokerConfig,
+        people: People,
         loop: asyncio.AbstractEventLoop,
-        threads: Executor,
+        root: Root | None = None,
     ) -> None:
         self.node = node
+        self.bridge = Bridge(root, node)
+        self.config_file = None if root is None else root.broker_config
         self.store = store
         self.settings = settings
-        self.door = Door(settings.password, threads)
-        self.connections: dict[int, Connection] = {}
-        self.commands = 0  # since the start
+        self.door = Door(settings.password, people)
+        self.arrivals = Arrivals(self, self.door, loop, self._most_clients)
+        self.connections = self.arrivals.connections
+        self.piece = memoryview(bytearray(PIECE))
+        self.figures = Figures()
+        self.monitors: dict[int, Connection] = {}
+        self.admin = _ADMIN
+        self.later = Later(loop, self.connections)
         self.began = time.time()
         self.stop = loop.create_future()
         self._loop = loop
-        self._listeners: list[Listener] = []
-        self._numbers = 0
         self._touched: dict[int, Connection] = {}
         self._turn_at: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_for: float | None = None  # the tick that it waits for
         self._sync_at: asyncio.TimerHandle | None = None
         self._failing: str | None = None
+        self._is_over = False  # nothing is begun any more
 
     # ---- clients
 
-    def listen(self, sock: socket.socket) -> None:
-        """Take clients from a listening socket."""
-        self._listeners.append(Listener(sock, self._loop, self._accept))
+    def listen(
+        self, sock: socket.socket, certificate: Certificate | None = None
+    ) -> None:
+        """Take clients from a listening socket; over TLS with a certificate."""
+        self.arrivals.listen(sock, certificate)
         self.soon()
 
-    def _accept(self, sock: socket.socket) -> None:
-        self._numbers += 1
-        connection = Connection(self._numbers, sock, self)
-        connection.began = self.store.clock.now()
-        connection.may_come_in = connection.is_trusted = self._is_named(sock)
-        self.connections[connection.number] = connection
-        if sock.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        accepted = self._loop.connect_accepted_socket(lambda: connection, sock)
-        task = self._loop.create_task(accepted)
-        task.add_done_callback(lambda _: self._taken(connection))
+    def _most_clients(self) -> int:
+        return self.settings.maxclients
 
-    def _taken(self, connection: Connection) -> None:
-        if len(self.connections) > self.settings.maxclients:
-            connection.answer(Failure("ERR max number of clients reached"))
-            connection.close()
+    @property
+    def is_paused(self) -> bool:
+        """Whether nobody is obeyed now, except the operator."""
+        return self.later.is_paused
 
-    def _is_named(self, sock: socket.socket) -> bool:
-        """Whether a client needs no password: the kernel says that it is of our own user,
-        or root, and it uses the Unix socket, or nobody has set a password."""
-        if sock.family == socket.AF_UNIX:
-            return admin.is_own(peers.peer_of(sock).uid)
-        if self.settings.password:
-            return False
-        return admin.is_own(kernel.owner_of_peer(sock))
+    def use_password(self, stored: str, by: Connection) -> None:
+        """Let in who has another password from now on; who came before has to give it
+        too, unless the kernel's word is enough. Whoever waits or watches is sent away,
+        for nothing that comes is for them; not `by`, who waits for this."""
+        self.door.use_password(stored)
+        for connection in list(self.connections.values()):
+            connection.principal = self.door.named(connection.sock)
+            hears = connection.waits or connection.number in self.monitors
+            if hears and connection.principal is None and connection is not by:
+                connection.kill()
 
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
         self.node.hung_up(connection.number)
+        self.bridge.lost(connection)
         self.connections.pop(connection.number, None)
+        self.monitors.pop(connection.number, None)
         if connection.has_answers:
             self._take_back(connection.number)
 
@@ -114,9 +117,9 @@ class Server:
         """Let jobs be as they were that a client was handed in an answer of which it
         had no byte."""
         now = self.store.clock.now()
-        for other, job_id in self.node.handed:
+        for other, job_id in self.node.desk.handed:
             if other == client:
-                self.node.take_back(job_id, now)
+                self.node.desk.take_back(job_id, now)
         self._answer_waiting()
         self.soon()
 
@@ -124,57 +127,95 @@ class Server:
 
     def obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         """Do what a client asks; return its answer."""
+        value = self._obey(connection, command)
+        if isinstance(value, Blocked) or not self._has_places(value):
+            return value
+        return self.later.answer(connection, large.read(self.store.bodies, value))
+
+    def _has_places(self, value: Value) -> bool:
+        """Whether bodies of an answer have to be read first."""
+        return self.store.bodies.live and has_places(value)
+
+    def _obey(self, connection: Connection, command: list[bytes]) -> Value | Blocked:
         name = command[0].upper()
-        self.commands += 1
-        connection.last_command = name.decode(errors="replace").lower()[:32]
-        entry: Command | admin.AdminCommand | None
-        entry = _TABLE.get(name) or admin.TABLE.get(name)
-        failure = self._refused(connection, command, entry)
-        if failure is not None:
-            return failure
+        began = connection.used = time.monotonic()
+        connection.last_name = name[:32]
+        entry: Command | AdminCommand | None
+        entry = _DIALECTS.get(name) or _ADMIN.get(name)
+        if entry is None and refusals.is_http(name, command):
+            log.warning(
+                "a browser asked the broker: %s", fields(client=connection.address)
+            )
+            connection.close()
+            return BLOCKED
+        value: Value | Blocked = refusals.refused(connection, command, entry)
+        if value is None and entry is not None:
+            if self.monitors:
+                watching.show(self, connection, command)
+            value = self._obeyed(entry, connection, command)
+        if entry is not None:
+            took = time.monotonic() - began
+            refused = isinstance(value, Failure)
+            self.figures.note(name, took, began, refused=refused)
+            watching.note(self, connection, command, took)
+        return value
+
+    def note(self, connection: Connection, command: list[bytes]) -> None:
+        """Count a command that is obeyed with the one before it."""
+        if self.monitors:
+            watching.show(self, connection, command)
+        self.figures.note(command[0].upper(), 0.0, time.monotonic(), refused=False)
+
+    def _obeyed(
+        self,
+        entry: Command | AdminCommand,
+        connection: Connection,
+        command: list[bytes],
+    ) -> Value | Blocked:
+        name, args = command[0].upper(), command[1:]
         try:
-            if isinstance(entry, admin.AdminCommand):
-                return entry.function(self, connection, command[1:])
-            assert entry is not None
-            return self._call(entry, connection, command[1:])
+            if isinstance(entry, AdminCommand):
+                return entry.function(self, connection, args)
+            if self.bridge.takes(name, args):
+                local = functools.partial(self._call, entry, connection, name)
+                return self.bridge.obey(connection, name, args, local)
+            no_room = self._no_room() if entry.grows else None
+            if no_room is None and self.store.bodies.are_large(name, args):
+                rights.check(connection.principal, name, entry, self.node, args)
+                call = functools.partial(self._call, entry, connection, name)
+                kept = large.call(self.store.bodies, name, args, call)
+                return self.later.answer(connection, kept)
+            return no_room or self._call(entry, connection, name, args)
         except Refusal as refusal:
             return refusal.failure
 
-    def _refused(
-        self,
-        connection: Connection,
-        command: list[bytes],
-        entry: Command | admin.AdminCommand | None,
-    ) -> Failure | None:
-        typed = command[0].decode(errors="replace")
-        if entry is None:
-            return Failure(f"ERR unknown command '{typed:.128}'")
-        if not entry.takes(len(command)):
-            why = f"ERR wrong number of arguments for '{typed.lower()}' command"
-            return Failure(why)
-        if not connection.may_come_in and command[0].upper() not in admin.BEFORE_AUTH:
-            return _NO_AUTH
-        if isinstance(entry, Command):
-            return self._no_room(entry)
-        return None
-
-    def _no_room(self, entry: Command) -> Failure | None:
-        if entry.grows and self.used_memory > self.settings.maxmemory:
+    def _no_room(self) -> Failure | None:
+        self.node.memory.limit = self.settings.maxmemory  # which may have been changed
+        if self.node.is_full(self.store.clock.now()):
             return Failure("OOM command not allowed when used memory > 'maxmemory'.")
-        why = self._failing or self.store.no_space
-        if entry.grows and why is not None:
+        if (why := self.trouble) is not None:
             return Failure(f"MISCONF Errors writing to the AOF file: {why}")
         return None
 
     @property
+    def blocked(self) -> int:
+        """How many clients wait for something to come."""
+        return self.node.blocked + self.bridge.blocked
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing new is taken; None when it is."""
+        return self._failing or self.store.no_space
+
+    @property
     def used_memory(self) -> int:
         """Bytes that jobs take."""
-        number, body_bytes = self.node.size
-        return body_bytes + _JOB_BYTES * number
+        return self.node.used_memory
 
     def _call(
-        self, entry: Command, connection: Connection, args: list[bytes]
+        self, entry: Command, connection: Connection, name: bytes, args: list[bytes]
     ) -> Value | Blocked:
+        rights.check(connection.principal, name, entry, self.node, args)
         now = self.store.clock.now()
         call = Call(self.node, connection.number, args, now, int(time.time() * 1000))
         value = entry.function(call)
@@ -190,10 +231,13 @@ class Server:
             answers, self.node.answers = self.node.answers, []
             for client, value in answers:
                 connection = self.connections.get(client)
-                if connection is not None:
-                    connection.answer_waiting(value)
-                else:
+                if connection is None:
                     self._take_back(client)
+                elif self._has_places(value):
+                    read = large.read(self.store.bodies, value)
+                    self.later.answer(connection, read)
+                else:
+                    connection.answer_waiting(value)
 
     # ---- turns
 
@@ -204,8 +248,15 @@ class Server:
 
     def soon(self) -> None:
         """Ask for a turn, after all that has come by now."""
-        if self._turn_at is None:
+        if self._turn_at is None and not self._is_over:
             self._turn_at = self._loop.call_soon(self._turn)
+
+    def turn_now(self) -> None:
+        """Have the turn that was asked for, unless it waits for the disk."""
+        turn_at = self._turn_at
+        if turn_at is not None and not isinstance(turn_at, asyncio.TimerHandle):
+            turn_at.cancel()
+            self._turn()
 
     def _turn(self) -> None:
         self._turn_at = None
@@ -219,7 +270,7 @@ class Server:
         touched, self._touched = self._touched, {}
         for connection in touched.values():
             connection.send()
-        self.node.handed.clear()
+        self.node.desk.handed.clear()
         self._go_on()
 
     def _keep(self, now: float) -> None:
@@ -247,6 +298,7 @@ class Server:
             self.soon()
 
     def _commit(self) -> bool:
+        began = time.monotonic()
         try:
             self.store.commit()
         except DiskFailed as error:
@@ -256,26 +308,34 @@ class Server:
             return False
         self._failing = None
         self.node.must_sync = False
+        watching.note_time(self, SYNC, time.monotonic() - began)
         return True
 
     def _go_on(self) -> None:
         """Ask for the next turn: when something is due, or a snapshot goes on."""
         if self.store.mind_snapshot(self.node):
             self._loop.call_later(_SLICE, self.soon)
+        at = self.node.next_tick()
+        if at == self._timer_for:
+            return  # most turns leave the first deadline as it is
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        at = self.node.next_tick()
+        self._timer_for = at
         if at is not None:
             wait = max(0.0, at - self.store.clock.now())
-            self._timer = self._loop.call_later(min(wait, 60.0), self.soon)
+            self._timer = self._loop.call_later(min(wait, 60.0), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = self._timer_for = None
+        self.soon()
 
     # ---- the end
 
     def close(self) -> None:
         """End cleanly: what was answered is durable, what was not is not answered."""
-        for listener in self._listeners:
-            listener.close()
+        self.arrivals.close()
+        self.bridge.close()
         self._keep(self.store.clock.now())
         if self._durable():
             for connection in self._touched.values():
@@ -283,4 +343,8 @@ class Server:
         for connection in list(self.connections.values()):
             if connection.transport is not None:
                 connection.transport.close()
+        self._is_over = True
+        for handle in (self._turn_at, self._timer, self._sync_at):
+            if handle is not None:
+                handle.cancel()
         self.store.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from rq.broker.deadlines import Deadline, Deadlines
 from rq.resp import Value
 
 Want = TypeVar("Want")  # what it is that a client waits for
@@ -22,6 +22,20 @@ class Waiter(Generic[Want]):
     until: float | None  # seconds of the broker's clock; None: for ever
 
 
+class AnyWaiters(Protocol):
+    """What those that wait have in common, whatever they wait for."""
+
+    nothing: Value
+
+    def __len__(self) -> int: ...
+
+    def remove(self, client: int) -> object: ...
+
+    def next_end(self) -> float | None: ...
+
+    def ended(self, now: float) -> list[int]: ...
+
+
 class Waiters(Generic[Want]):
     """Clients that wait, first come first served at each queue."""
 
@@ -30,7 +44,8 @@ class Waiters(Generic[Want]):
         self.nothing = nothing
         self._by_queue: dict[bytes, dict[int, Waiter[Want]]] = {}
         self._by_client: dict[int, Waiter[Want]] = {}
-        self._ends: list[tuple[float, int]] = []
+        self._ends: dict[int, Deadline[int]] = {}
+        self._deadlines: Deadlines[int] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -41,7 +56,8 @@ class Waiters(Generic[Want]):
         for queue in waiter.queues:
             self._by_queue.setdefault(queue, {})[waiter.client] = waiter
         if waiter.until is not None:
-            heapq.heappush(self._ends, (waiter.until, waiter.client))
+            end = self._ends[waiter.client] = Deadline(waiter.client, waiter.until)
+            self._deadlines.add(end)
 
     def remove(self, client: int) -> Waiter[Want] | None:
         """Let a client wait no longer; return how it did."""
@@ -52,6 +68,9 @@ class Waiters(Generic[Want]):
                 clients.pop(client, None)
                 if not clients:
                     del self._by_queue[queue]
+        end = self._ends.pop(client, None)
+        if end is not None:
+            self._deadlines.cancel(end)
         return waiter
 
     def first(self, queue: bytes) -> Waiter[Want] | None:
@@ -71,20 +90,12 @@ class Waiters(Generic[Want]):
         return list(self._by_client)
 
     def next_end(self) -> float | None:
-        """Return when somebody's time is over next."""
-        while self._ends:
-            until, client = self._ends[0]
-            waiter = self._by_client.get(client)
-            if waiter is not None and waiter.until == until:
-                return until
-            heapq.heappop(self._ends)
-        return None
+        """Return when somebody's time may be over next."""
+        return self._deadlines.next()
 
     def ended(self, now: float) -> list[int]:
         """Return the clients whose time is over by now; they wait no longer."""
-        ended = []
-        while (until := self.next_end()) is not None and until <= now:
-            client = heapq.heappop(self._ends)[1]
+        ended = self._deadlines.due(now, len(self._ends))
+        for client in ended:
             self.remove(client)
-            ended.append(client)
         return ended

@@ -15,9 +15,10 @@ from rq.broker.dialects.call import (
     Command,
     Refusal,
     Table,
+    queues_in,
 )
+from rq.broker.group_desk import Getting
 from rq.broker.groups import Came, Done, Flushed
-from rq.broker.node import Getting
 from rq.broker.waiters import Waiter
 from rq.resp import OK, Value
 
@@ -33,7 +34,7 @@ def _name(data: bytes) -> bytes:
     return data
 
 
-def _seconds(data: bytes, now: float, wall_ms: int) -> float:
+def seconds_in(data: bytes, now: float, wall_ms: int) -> float:
     """Return how long something is, in seconds, given so or as `@` and a time of day."""
     try:
         at = data.startswith(b"@")
@@ -52,26 +53,47 @@ def add(call: Call) -> Value:
     name, expire, contents, *words = call.args
     if [word.upper() for word in words] not in ([], [b"NOBLOCK"]):
         raise Refusal(SYNTAX)
-    seconds = _seconds(expire, call.now, call.wall_ms)
-    if seconds <= 0:
-        raise Refusal("ERR an event lives for more than 0 seconds")
+    seconds = life_in(expire, call.now, call.wall_ms)
     node = call.node
     number = node.groups.next_number(call.wall_ms * 1000)
     event = Came(_name(name), number, int((call.now + seconds) * 1e6), contents)
     node.emit(event, call.now)
-    node.serve_getters(event.queue, call.now)
+    node.consumers.serve(event.queue, call.now)
     return OK if words else groups.text_of(event)
+
+
+def life_in(data: bytes, now: float, wall_ms: int) -> float:
+    """Return for how many seconds an event lives."""
+    seconds = seconds_in(data, now, wall_ms)
+    if seconds <= 0:
+        raise Refusal("ERR an event lives for more than 0 seconds")
+    return seconds
 
 
 def get(call: Call) -> Value | Blocked:
     """Hand out an event, or wait for one."""
     name, group, *words = call.args
+    seconds, block = getting_in(words, call.now, call.wall_ms)
+    getting = Getting(_name(group), seconds)
+    event = call.node.consumers.get(_name(name), getting.group, seconds, call.now)
+    if event is not None:
+        return [groups.text_of(event), event.contents]
+    if not block:
+        return None
+    call.node.consumers.waiters.add(
+        Waiter(call.client, [name], getting, call.now + block)
+    )
+    return BLOCKED
+
+
+def getting_in(words: list[bytes], now: float, wall_ms: int) -> tuple[float, float]:
+    """Return for how long QGET has an event, and how long it waits for one, in seconds."""
     seconds, block = _SECONDS, 0.0
     while len(words) >= 2:
         option, value = words[0].upper(), words[1]
         if option not in (b"EX", b"DEADLINE", b"BLOCK"):
             break
-        length = max(0.0, _seconds(value, call.now, call.wall_ms))
+        length = max(0.0, seconds_in(value, now, wall_ms))
         if option == b"BLOCK":
             block = length
         else:
@@ -79,14 +101,7 @@ def get(call: Call) -> Value | Blocked:
         del words[:2]
     if words:
         raise Refusal(SYNTAX)
-    getting = Getting(_name(group), seconds)
-    event = call.node.get(_name(name), getting.group, seconds, call.now)
-    if event is not None:
-        return [groups.text_of(event), event.contents]
-    if not block:
-        return None
-    call.node.getters.add(Waiter(call.client, [name], getting, call.now + block))
-    return BLOCKED
+    return seconds, block
 
 
 def ack(call: Call) -> Value:
@@ -98,7 +113,8 @@ def ack(call: Call) -> Value:
     queue = call.node.groups.by_name.get(name)
     its_group = queue.groups.get(group) if queue is not None else None
     number = int(first)
-    if its_group is None or its_group.in_progress.get(number, 0.0) < call.now:
+    wake = its_group.in_progress.get(number) if its_group is not None else None
+    if wake is None or wake.at < call.now:
         return 0
     call.node.emit(Done(name, group, number), call.now)
     return 1
@@ -108,17 +124,17 @@ def notify(call: Call) -> Value | Blocked:
     """Tell in which queue there is an event for a group, or wait for one."""
     group, timeout, *names = call.args
     node = call.node
-    names = names or list(node.groups.by_name)
+    names = queues_in(names or list(node.groups.by_name))
     for name in names:
         queue = node.groups.by_name.get(name)
         if queue is not None and queue.next_for(group) is not None:
             return name
-    seconds = _seconds(timeout, call.now, call.wall_ms)
+    seconds = seconds_in(timeout, call.now, call.wall_ms)
     if seconds <= 0 or not names:
         return None
     getting = Getting(group, 0.0, only_told=True)
     unique = list(dict.fromkeys(names))
-    node.getters.add(Waiter(call.client, unique, getting, call.now + seconds))
+    node.consumers.waiters.add(Waiter(call.client, unique, getting, call.now + seconds))
     return BLOCKED
 
 
@@ -139,11 +155,12 @@ def _groups_by_queue(call: Call) -> dict[bytes, list[bytes]]:
     """Return which groups of which queues are asked about; all, if none is named."""
     words = list(call.args)
     if words and words[0].upper() == b"QUEUE":
-        return _pairs(words)
+        return _pairs(queues_in(words))
     upper = [word.upper() for word in words]
     at = upper.index(b"GROUPS") if b"GROUPS" in upper else len(words)
     every = call.node.groups.by_name
-    names, wanted = words[:at] or sorted(every), words[at + 1 :]
+    names, wanted = queues_in(words[:at] or list(every)), words[at + 1 :]
+    names = names if at else sorted(names)
     return {name: wanted or sorted(_groups(call, name)) for name in names}
 
 
@@ -171,7 +188,9 @@ def _pairs(words: list[bytes]) -> dict[bytes, list[bytes]]:
 
 def _counts(call: Call, name: bytes, group: bytes) -> Mapping[str, int]:
     queue = call.node.groups.by_name.get(name) or groups.EventQueue()
-    waits = sum(waiter.want.group == group for waiter in call.node.getters.at(name))
+    waits = sum(
+        waiter.want.group == group for waiter in call.node.consumers.waiters.at(name)
+    )
     return {**queue.counts(group), "consumers": waits}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rq.broker.bounds import MOST_JOBS
 from rq.broker.dialects.call import (
     BLOCKED,
     SYNTAX,
@@ -14,11 +16,12 @@ from rq.broker.dialects.call import (
     Refusal,
     Table,
     at_least,
+    queues_in,
     timeout,
     whole,
 )
-from rq.broker.jobs import Job, State
-from rq.broker.node import job_answer
+from rq.broker.job import Job, State
+from rq.broker.job_desk import LEAVING, job_answer
 from rq.broker.waiters import Waiter
 from rq.resp import NIL_ARRAY, Status, Value
 
@@ -29,13 +32,13 @@ _LONGEST = 2**40  # seconds that a number may mean, and milliseconds by far
 
 
 @dataclass(slots=True)
-class _Adding:
+class Adding:
     """The options of ADDJOB."""
 
     replicate: int = 1
     delay: int = 0
     retry: int | None = None
-    ttl: int = TTL
+    ttl: int | None = None
     maxlen: int = 0
     is_async: bool = False
 
@@ -63,15 +66,16 @@ _OPTIONS: dict[bytes, tuple[str, Callable[[bytes], int]]] = {
 }
 
 
-def _adding(words: list[bytes]) -> _Adding:
-    adding = _Adding()
-    while words:
-        name = words.pop(0).upper()
+def adding_in(words: list[bytes]) -> Adding:
+    """Return what the words after a job say; Refusal for those that make no sense."""
+    adding, left = Adding(), deque(words)
+    while left:
+        name = left.popleft().upper()
         if name == b"ASYNC":
             adding.is_async = True
-        elif name in _OPTIONS and words:
+        elif name in _OPTIONS and left:
             option, read = _OPTIONS[name]
-            setattr(adding, option, read(words.pop(0)))
+            setattr(adding, option, read(left.popleft()))
         else:
             raise Refusal(SYNTAX)
     return adding
@@ -80,22 +84,20 @@ def _adding(words: list[bytes]) -> _Adding:
 def addjob(call: Call) -> Value:
     """Take a job; its id is the answer."""
     queue, body, wait, *options = call.args
-    adding = _adding(options)
+    adding = adding_in(options)
     timeout(wait)
     if adding.replicate > 1 and adding.retry == 0:
         raise Refusal(
             "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 "
             "(at-most-once delivery)"
         )
-    if adding.delay >= adding.ttl:
+    ttl = TTL if adding.ttl is None else adding.ttl
+    if adding.delay >= ttl:
         raise Refusal(
             "ERR The specified DELAY is greater than TTL. Job refused since would "
             "never be delivered"
         )
-    if adding.replicate > 1:
-        raise Refusal(
-            "NOREPL Not enough reachable nodes for the requested replication level"
-        )
+    _need_copies(call, adding.replicate)
     target = call.node.jobs.queues.get(queue)
     if target is not None and adding.maxlen and len(target) >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
@@ -103,22 +105,36 @@ def addjob(call: Call) -> Value:
         raise Refusal("PAUSED Queue paused in input, try later")
     retry = adding.retry
     if retry is None:
-        retry = min(_MOST_RETRY, max(1, adding.ttl // 10))
-    job_id = call.node.add(
+        retry = min(_MOST_RETRY, max(1, ttl // 10))
+    job_id = call.node.desk.add(
         queue,
         body,
-        ttl=adding.ttl,
+        ttl=ttl,
         delay=adding.delay,
         retry=retry,
         now=call.now,
         wall_ms=call.wall_ms,
     )
-    call.node.serve(queue, call.now)
+    call.node.desk.serve(queue, call.now)
     return Status(job_id)
 
 
+def _need_copies(call: Call, copies: int) -> None:
+    """Refuse a job of which more copies are wanted than can be kept: there is this node,
+    unless it takes none, and no other."""
+    why_none = call.node.cannot_keep()
+    if copies > 1 or why_none:
+        text = "NOREPL Not enough reachable nodes for the requested replication level"
+        if copies == 1:
+            text += (
+                ", since I'm unable to hold a copy of the message for the following "
+                f"reason: {why_none}"
+            )
+        raise Refusal(text)
+
+
 @dataclass(slots=True)
-class _Getting:
+class Getting:
     """The options of GETJOB."""
 
     waits: bool = True
@@ -128,22 +144,23 @@ class _Getting:
     queues: list[bytes] = field(default_factory=list)
 
 
-def _getting(words: list[bytes]) -> _Getting:
-    getting = _Getting()
-    while words:
-        name = words.pop(0).upper()
-        if name == b"FROM" and words:
-            getting.queues = words
+def getting_in(words: list[bytes]) -> Getting:
+    """Return what the words of GETJOB say; Refusal for those that make no sense."""
+    getting, left = Getting(), deque(words)
+    while left:
+        name = left.popleft().upper()
+        if name == b"FROM" and left:
+            getting.queues = queues_in(list(left))
             return getting
         if name == b"NOHANG":
             getting.waits = False
         elif name == b"WITHCOUNTERS":
             getting.counters = True
-        elif name == b"TIMEOUT" and words:
-            getting.timeout = timeout(words.pop(0))
-        elif name == b"COUNT" and words:
+        elif name == b"TIMEOUT" and left:
+            getting.timeout = timeout(left.popleft())
+        elif name == b"COUNT" and left:
             why = "ERR COUNT must be a number greater than zero"
-            getting.count = at_least(1, words.pop(0), why)
+            getting.count = min(at_least(1, left.popleft(), why), MOST_JOBS)
         else:
             break
     raise Refusal(SYNTAX)
@@ -151,27 +168,29 @@ def _getting(words: list[bytes]) -> _Getting:
 
 def getjob(call: Call) -> Value | Blocked:
     """Give jobs that there are, or wait for one."""
-    getting, node = _getting(list(call.args)), call.node
-    given = node.give_many(getting.queues, getting.count, call.client, call.now)
+    getting, node = getting_in(list(call.args)), call.node
+    given = node.desk.give_many(getting.queues, getting.count, call.client, call.now)
     if given:
         return [job_answer(queue, job, getting.counters) for queue, job in given]
     if not getting.waits:
         return NIL_ARRAY
+    if node.jobs.leaving:
+        return LEAVING
     wait = min(getting.timeout / 1000, _LONGEST)
     until = call.now + wait if wait else None
     queues = list(dict.fromkeys(getting.queues))
-    node.waiters.add(Waiter(call.client, queues, getting.counters, until))
+    node.desk.waiters.add(Waiter(call.client, queues, getting.counters, until))
     return BLOCKED
 
 
 def ackjob(call: Call) -> Value:
     """Jobs are done; how many were known is the answer."""
-    return call.node.remove(call.job_ids(), "acknowledged", call.now)
+    return call.node.desk.remove(call.job_ids(), "acknowledged", call.now)
 
 
 def deljob(call: Call) -> Value:
     """Remove jobs, whatever becomes of them."""
-    return call.node.remove(call.job_ids(), "deleted", call.now)
+    return call.node.desk.remove(call.job_ids(), "deleted", call.now)
 
 
 def _those_there(call: Call) -> list[Job]:
@@ -182,10 +201,10 @@ def _those_there(call: Call) -> list[Job]:
 def _enqueue(call: Call, *, nack: bool) -> Value:
     node = call.node
     queued = [
-        job for job in _those_there(call) if node.enqueue(job, call.now, nack=nack)
+        job for job in _those_there(call) if node.desk.enqueue(job, call.now, nack=nack)
     ]
     for name in dict.fromkeys(job.queue.name for job in queued):
-        node.serve(name, call.now)
+        node.desk.serve(name, call.now)
     return len(queued)
 
 
@@ -201,7 +220,7 @@ def nack(call: Call) -> Value:
 
 def dequeue(call: Call) -> Value:
     """Take jobs out of their queues until they are due again."""
-    return sum(call.node.dequeue(job, call.now) for job in _those_there(call))
+    return sum(call.node.desk.dequeue(job, call.now) for job in _those_there(call))
 
 
 def working(call: Call) -> Value:
@@ -216,7 +235,7 @@ def working(call: Call) -> Value:
             "postpone the next delivery."
         )
     if job.retry or job.state is State.QUEUED:
-        call.node.postpone(job, call.now)
+        call.node.desk.postpone(job, call.now)
     return int(job.retry)
 
 

@@ -3,22 +3,20 @@ and 1.12."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TypeVar
 
 from rq.broker import ids
+from rq.broker.body import size_of
+from rq.broker.bounds import MOST_JOBS, MOST_MESSAGES, Room
 from rq.broker.dialects.call import SYNTAX, Call, Command, Refusal, Table, whole
-from rq.broker.jobs import Job, Queue, State
-from rq.broker.node import job_answer
+from rq.broker.job import Job, Queue, State
+from rq.broker.job_desk import job_answer
 from rq.resp import NIL_ARRAY, Status, Value
 
 _COUNT = 100  # of a scan, unless it says another
-_MOST = 1000  # of a scan that a client asks for in one go
 _NEVER = None
-_Key = TypeVar("_Key", str, bytes)
-_Named = TypeVar("_Named", Job, Queue)
 
 
 def qlen(call: Call) -> Value:
@@ -38,10 +36,9 @@ def qpeek(call: Call) -> Value:
         return []
     order = iter(queue.jobs) if count >= 0 else reversed(queue.jobs)
     by_id = call.node.jobs.by_id
-    return [
-        job_answer(queue, by_id[job_id], counters=False)
-        for _, job_id in islice(order, min(abs(count), _MOST))
-    ]
+    jobs = (by_id[job_id] for _, job_id in order)
+    page = Room().take(jobs, min(abs(count), MOST_JOBS), body_bytes)
+    return [job_answer(queue, job, counters=False) for job in page]
 
 
 def qstat(call: Call) -> Value:
@@ -54,7 +51,7 @@ def qstat(call: Call) -> Value:
         "len": len(queue),
         "age": int(call.now - queue.came),
         "idle": int(call.now - queue.used),
-        "blocked": call.node.waiters.count(queue.name),
+        "blocked": call.node.desk.waiters.count(queue.name),
         "import-from": [],
         "import-rate": 0,
         "jobs-in": queue.jobs_in,
@@ -117,7 +114,7 @@ class _Scan:
 
 
 def _count(scan: _Scan, data: bytes) -> None:
-    scan.count = min(_positive(data), _MOST)
+    scan.count = max(1, min(_positive(data), MOST_JOBS))
 
 
 def _minlen(scan: _Scan, data: bytes) -> None:
@@ -171,19 +168,21 @@ _OF_JOBS: _Options = {
 }
 
 
-def _scan(words: list[bytes], options: _Options) -> _Scan:
-    scan, has_cursor = _Scan(), False
-    while words:
-        word = words.pop(0)
+def _scan(words: Sequence[bytes], options: _Options) -> _Scan:
+    scan, has_cursor, left = _Scan(), False, deque(words)
+    while left:
+        word = left.popleft()
         name = word.upper()
         if name == b"BUSYLOOP":
             scan.all_at_once = True
-        elif name in options and words:
-            options[name](scan, words.pop(0))
+        elif name in options and left:
+            options[name](scan, left.popleft())
         elif has_cursor:
             raise Refusal(SYNTAX)
         else:
             has_cursor, scan.cursor = True, _cursor(word)
+    if scan.all_at_once:
+        scan.count = MOST_MESSAGES
     return scan
 
 
@@ -194,23 +193,12 @@ def _cursor(word: bytes) -> int:
     return number
 
 
-def _some(scan: _Scan, every: Mapping[_Key, _Named]) -> tuple[int, list[_Named]]:
-    """Return the next cursor, 0 at the end, and what lies between it and the last one.
-    What is there for the whole scan is met: a name stays at its place or moves to a
-    smaller one as others go, and the scan goes from the last place to the first."""
-    last = len(every)
-    if scan.all_at_once:
-        return 0, list(every.values())
-    upto = min(scan.cursor - 1, last) if scan.cursor else last
-    begin = max(0, upto - scan.count)
-    cursor = begin + 1 if begin else 0
-    return cursor, list(islice(every.values(), begin, upto))
-
-
 def qscan(call: Call) -> Value:
-    """List the queues, some at a time."""
-    scan = _scan(list(call.args), _OF_QUEUES)
-    cursor, queues = _some(scan, call.node.jobs.queues)
+    """List the queues, some at a time, as they came; the cursor is the number of the
+    last one."""
+    scan = _scan(call.args, _OF_QUEUES)
+    queues = call.node.jobs.queues_after(scan.cursor, scan.count)
+    cursor = queues[-1].number if len(queues) == scan.count else 0
     return [str(cursor), [queue.name for queue in queues if _is_wanted(scan, queue)]]
 
 
@@ -223,10 +211,15 @@ def _is_wanted(scan: _Scan, queue: Queue) -> bool:
 
 
 def jscan(call: Call) -> Value:
-    """List the jobs, some at a time."""
-    scan = _scan(list(call.args), _OF_JOBS)
-    cursor, jobs = _some(scan, call.node.jobs.by_id)
-    wanted = (job for job in jobs if _is_of(scan, job))
+    """List the jobs, some at a time, the oldest first; the cursor is the place of the
+    last one."""
+    scan = _scan(call.args, _OF_JOBS)
+    jobs = call.node.jobs.jobs_after(scan.cursor, scan.count)
+    size = body_bytes if scan.whole_jobs else _no_bytes
+    page = list(Room().take(jobs, scan.count, size))
+    is_over = len(page) == len(jobs) < scan.count
+    cursor = 0 if is_over else page[-1].ctime
+    wanted = (job for job in page if _is_of(scan, job))
     return [str(cursor), list(_answers(call, scan, wanted))]
 
 
@@ -234,6 +227,15 @@ def _is_of(scan: _Scan, job: Job) -> bool:
     if scan.queue is not None and job.queue.name != scan.queue:
         return False
     return not scan.states or job.state in scan.states
+
+
+def body_bytes(job: Job) -> int:
+    """Return the size of a job in an answer."""
+    return size_of(job.body)
+
+
+def _no_bytes(job: Job) -> int:
+    return 0
 
 
 def _answers(call: Call, scan: _Scan, jobs: Iterable[Job]) -> Iterable[Value]:
@@ -265,7 +267,7 @@ def pause(call: Call) -> Value:
             case _:
                 raise Refusal(SYNTAX)
     if changes:
-        call.node.pause(name, into, out, call.now)
+        call.node.desk.pause(name, into, out, call.now)
         queue = call.node.jobs.queues.get(name)
     return Status("none" if queue is None else queue.paused)
 

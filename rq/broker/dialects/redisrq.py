@@ -3,12 +3,22 @@ Source: spec/resp.md 2."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import islice
 
 from rq.broker import reliable
-from rq.broker.dialects.call import BLOCKED, Blocked, Call, Command, Refusal, Table
+from rq.broker.bounds import MOST_MESSAGES, Room
+from rq.broker.dialects.call import (
+    BLOCKED,
+    Blocked,
+    Call,
+    Command,
+    Refusal,
+    Table,
+    at_most,
+    queues_in,
+)
 from rq.broker.dialects.call import whole as number_in
-from rq.broker.reliable import Acked, Popped, ReliableQueue
+from rq.broker.reliable import Delivered, ReliableQueue
 from rq.broker.waiters import Waiter
 from rq.resp import Value
 
@@ -29,26 +39,34 @@ def _whole(data: bytes) -> int | None:
 def push(call: Call) -> Value:
     """Take messages; their ids are the answer."""
     key, *bodies = call.args
-    return call.node.push(key, bodies, call.now, call.wall_ms)
+    at_most(MOST_MESSAGES, bodies, "messages")
+    return call.node.messages.push(key, bodies, call.now, call.wall_ms)
 
 
 def pop(call: Call) -> Value | Blocked:
     """Hand out messages, or wait for some."""
-    words = list(call.args)
-    count = _option(words, b"COUNT", 1)
-    block = _option(words, b"BLOCK", 0)
-    if count < 0 or not words:
-        raise Refusal(_USE_POP)
+    count, block, words = popping_in(list(call.args))
     given: list[Value] = []
+    room = Room()
     for key in words:
-        some = call.node.pop(key, count - len(given), call.now)
+        some = call.node.messages.pop(key, count - len(given), room, call.now)
         given += [[key, msg_id, body] for msg_id, body in some]
     if given or not block or not count:
         return given
     until = None if block < 0 else call.now + block / 1000
     keys = list(dict.fromkeys(words))
-    call.node.poppers.add(Waiter(call.client, keys, count, until))
+    call.node.messages.waiters.add(Waiter(call.client, keys, count, until))
     return BLOCKED
+
+
+def popping_in(words: list[bytes]) -> tuple[int, int, list[bytes]]:
+    """Return how many messages RQ.POP wants, for how many milliseconds it waits (0: not
+    at all, below 0: for ever), and its keys."""
+    count = _option(words, b"COUNT", 1)
+    block = _option(words, b"BLOCK", 0)
+    if count < 0 or not words:
+        raise Refusal(_USE_POP)
+    return min(count, MOST_MESSAGES), block, queues_in(words)
 
 
 def _option(words: list[bytes], name: bytes, default: int) -> int:
@@ -65,14 +83,12 @@ def _option(words: list[bytes], name: bytes, default: int) -> int:
 def ack(call: Call) -> Value:
     """Messages are done; those that were handed out are the answer."""
     key, *ids = call.args
-    queue = call.node.reliable.by_key.get(key)
-    if queue is None:
+    if key not in call.node.reliable.by_key:
         return None
-    texts = dict.fromkeys(each.decode(errors="replace") for each in ids)
-    handed_out = [msg_id for msg_id in texts if msg_id in queue.delivered]
-    if handed_out:
-        call.node.emit(Acked(key, handed_out), call.now)
-    return list(handed_out)
+    texts = [
+        each.decode(errors="replace") for each in at_most(MOST_MESSAGES, ids, "ids")
+    ]
+    return list(call.node.messages.ack(key, texts, call.now))
 
 
 def recover(call: Call) -> Value:
@@ -84,12 +100,9 @@ def recover(call: Call) -> Value:
     queue = call.node.reliable.by_key.get(key)
     if queue is None:
         return None
-    ids = queue.waiting_longest(count, call.now - elapsed / 1000)
-    bodies = [queue.delivered[msg_id].body for msg_id in ids]
-    if ids:
-        times = [queue.delivered[msg_id].times + 1 for msg_id in ids]
-        call.node.emit(Popped(key, ids, times, call.now), call.now, sync=False)
-    return [[msg_id, body] for msg_id, body in zip(ids, bodies, strict=True)]
+    ids = queue.waiting_longest(min(count, MOST_MESSAGES), call.now - elapsed / 1000)
+    some = call.node.messages.recover(key, ids, call.now)
+    return [[msg_id, body] for msg_id, body in some]
 
 
 def inspect(call: Call) -> Value:
@@ -101,19 +114,22 @@ def inspect(call: Call) -> Value:
     if start is None or count is None or count <= 0:
         raise Refusal(_USE_INSPECT)
     queue = _there(call, key)
+    count = min(count, MOST_MESSAGES)
     if pending:
-        ids = reliable.page(queue.delivered, len(queue.delivered), start, count)
-        return list(_pending(call, queue, ids))
-    ids = reliable.page(queue.undelivered, len(queue.undelivered), start, count)
-    return [[msg_id, queue.undelivered[msg_id]] for msg_id in ids]
+        begin = reliable.begin_of(len(queue.delivered), start)
+        items = islice(queue.delivered.items(), begin, None)
+        pages = Room().take(items, count, reliable.delivered_bytes)
+        return [_pending(call, msg_id, delivered) for msg_id, delivered in pages]
+    begin = reliable.begin_of(len(queue.undelivered), start)
+    waiting = islice(queue.undelivered.items(), begin, None)
+    page = Room().take(waiting, count, reliable.body_bytes)
+    return [[msg_id, body] for msg_id, body in page]
 
 
-def _pending(call: Call, queue: ReliableQueue, ids: Iterable[str]) -> Iterable[Value]:
-    for msg_id in ids:
-        delivered = queue.delivered[msg_id]
-        elapsed = max(0, int((call.now - delivered.at) * 1000))
-        at = call.wall_ms - elapsed
-        yield [msg_id, delivered.body, at, elapsed, delivered.times]
+def _pending(call: Call, msg_id: str, delivered: Delivered) -> Value:
+    elapsed = max(0, int((call.now - delivered.at) * 1000))
+    at = call.wall_ms - elapsed
+    return [msg_id, delivered.body, at, elapsed, delivered.times]
 
 
 def info(call: Call) -> Value:

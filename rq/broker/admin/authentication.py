@@ -1,0 +1,125 @@
+"""Who comes in: AUTH, and the two commands HELLO."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rq import __version__
+from rq.broker.admin.clients import client_name
+from rq.broker.admin.command import Args
+from rq.broker.connection import Connection
+from rq.broker.dialects.call import SYNTAX, Blocked, Refusal, whole
+from rq.broker.door import DEFAULT
+from rq.errors import TooOften
+from rq.resp import OK, Failure, Value
+
+if TYPE_CHECKING:
+    from rq.broker.server import Server
+
+BEFORE_AUTH = frozenset({b"AUTH", b"HELLO", b"QUIT"})
+_WRONG = "WRONGPASS invalid username-password pair or user is disabled."
+
+
+def auth(server: Server, connection: Connection, args: Args) -> Value | Blocked:
+    """Give a password, with the name of a user or for all."""
+    if len(args) > 2:
+        raise Refusal(SYNTAX)
+    if not server.door.takes_passwords:
+        raise Refusal("ERR Client sent AUTH, but no password is set")
+    name = args[0].decode(errors="replace") if len(args) == 2 else DEFAULT
+    wrong = Failure(_WRONG if len(args) == 2 else "ERR invalid password")
+    return _let_in(
+        server, connection, (name, args[-1]), lambda right: OK if right else wrong
+    )
+
+
+def _let_in(
+    server: Server,
+    connection: Connection,
+    login: tuple[str, bytes],
+    answer: Callable[[bool], Value],
+) -> Blocked:
+    """Let a client in if it knows the password, and give it the answer to that."""
+
+    async def decide() -> Value:
+        try:
+            principal = await server.door.check(
+                *login, connection.address, time.monotonic()
+            )
+        except TooOften as error:
+            return Failure(f"ERR {error}")
+        if principal is not None:
+            connection.principal = principal
+        return answer(principal is not None)
+
+    return server.later.answer(connection, decide())
+
+
+def hello(server: Server, connection: Connection, args: Args) -> Value | Blocked:
+    """Without arguments Disque's: which nodes there are; else the handshake of Redis."""
+    if not args:
+        if connection.principal is None:
+            raise Refusal("NOAUTH Authentication required.")
+        return _nodes(server, connection)
+    version = whole(args[0])
+    if version not in (2, 3):
+        raise Refusal("NOPROTO unsupported protocol version")
+    name, login = _handshake(args[1:])
+
+    def greeting() -> Value:
+        connection.name = connection.name if name is None else name
+        connection.version = version
+        return _greeting(connection)
+
+    if login is not None:
+        wrong = Failure(_WRONG)
+        return _let_in(
+            server, connection, login, lambda right: greeting() if right else wrong
+        )
+    if connection.principal is None:
+        raise Refusal(
+            "NOAUTH HELLO must be called with the client already authenticated, "
+            "otherwise the HELLO <proto> AUTH <user> <pass> option can be used to "
+            "authenticate the client and select the RESP protocol version at the same "
+            "time"
+        )
+    return greeting()
+
+
+def _greeting(connection: Connection) -> Value:
+    return {
+        "server": "rq",
+        "version": __version__,
+        "proto": connection.version,
+        "id": connection.number,
+        "mode": "standalone",
+        "role": "master",
+        "modules": [],
+    }
+
+
+def _handshake(words: Args) -> tuple[str | None, tuple[str, bytes] | None]:
+    """Return the name of the connection that HELLO gives, and the login."""
+    name: str | None = None
+    login: tuple[str, bytes] | None = None
+    while words:
+        option = words.pop(0).upper()
+        if option == b"AUTH" and len(words) >= 2:
+            login = words.pop(0).decode(errors="replace"), words.pop(0)
+        elif option == b"SETNAME" and words:
+            name = client_name(words.pop(0))
+        else:
+            raise Refusal(
+                f"ERR Syntax error in HELLO option '{option.decode('latin-1')}'"
+            )
+    return name, login
+
+
+def _nodes(server: Server, connection: Connection) -> Value:
+    name = connection.sock.getsockname()
+    address = name[0] if isinstance(name, tuple) else ""
+    node_id, port = server.node.node_id, str(server.settings.port)
+    priority = "100" if server.node.jobs.leaving else "1"
+    return [1, node_id, [node_id, address, port, priority]]

@@ -1,0 +1,78 @@
+"""The process and the connection as such: PING, ECHO, TIME, QUIT, DEBUG, SHUTDOWN."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from rq.access.roles import Role
+from rq.broker.admin.command import Args, require
+from rq.broker.connection import Connection
+from rq.broker.dialects.call import SYNTAX, Blocked, Refusal
+from rq.resp import OK, Status, Value
+
+if TYPE_CHECKING:
+    from rq.broker.server import Server
+
+# All is on disk in any case.
+_HOW_TO_END = (b"REWRITE-AOF", b"SAVE", b"NOSAVE")
+_LONGEST_SLEEP = 3600.0  # seconds
+
+
+def ping(server: Server, connection: Connection, args: Args) -> Value:
+    """Is anybody there?"""
+    if len(args) > 1:
+        raise Refusal("ERR wrong number of arguments for 'ping' command")
+    return args[0] if args else Status("PONG")
+
+
+def echo(server: Server, connection: Connection, args: Args) -> Value:
+    """Say the same; `redis-cli --pipe` knows by it that all was done."""
+    return args[0]
+
+
+def clock(server: Server, connection: Connection, args: Args) -> Value:
+    """The time of day: seconds, and microseconds."""
+    now = time.time_ns() // 1000
+    return [str(now // 1_000_000), str(now % 1_000_000)]
+
+
+def quit_(server: Server, connection: Connection, args: Args) -> Value:
+    """End the connection."""
+    connection.close()
+    return OK
+
+
+def debug(server: Server, connection: Connection, args: Args) -> Value:
+    """FLUSHALL: remove all jobs and queues; SLEEP: obey nothing for some seconds."""
+    require(connection, Role.ADMIN, "DEBUG")
+    match [args[0].upper(), *args[1:]]:
+        case [b"FLUSHALL"]:
+            server.node.desk.flush(server.store.clock.now())
+            return OK
+        case [b"SLEEP", text]:
+            server.later.pause(_seconds(text))
+            return OK
+        case [b"ERROR", text]:
+            raise Refusal(text.decode(errors="replace"))
+    word = args[0].decode(errors="replace")
+    raise Refusal(
+        f"ERR Unknown DEBUG subcommand or wrong number of arguments for '{word:.64}'"
+    )
+
+
+def _seconds(text: bytes) -> float:
+    try:
+        return min(max(float(text), 0.0), _LONGEST_SLEEP)
+    except ValueError:
+        raise Refusal("ERR value is not a valid float") from None
+
+
+def shutdown(server: Server, connection: Connection, args: Args) -> Value | Blocked:
+    """End the broker; the supervisor starts it again, unless it is disabled."""
+    require(connection, Role.ADMIN, "SHUTDOWN")
+    if len(args) > 1 or any(word.upper() not in _HOW_TO_END for word in args):
+        raise Refusal(SYNTAX)
+    if not server.stop.done():
+        server.stop.set_result(None)
+    return Blocked()

@@ -1,0 +1,156 @@
+"""CONFIG …: what is set, and what may be set while the broker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from rq import passwords
+from rq.access.roles import Role
+from rq.broker.admin.command import MOST_PATTERNS, Args, fitting, require
+from rq.broker.connection import Connection
+from rq.broker.dialects.call import Blocked, Refusal, at_most, whole
+from rq.config import broker as config_of_broker
+from rq.config import files
+from rq.config.broker import BrokerConfig
+from rq.errors import BadConfig
+from rq.resp import OK, Failure, Value
+
+if TYPE_CHECKING:
+    from rq.broker.server import Server
+
+_UNITS = {
+    b"": 1,
+    b"b": 1,
+    b"k": 1000,
+    b"kb": 1024,
+    b"m": 1000**2,
+    b"mb": 1024**2,
+    b"g": 1000**3,
+    b"gb": 1024**3,
+}
+_ALWAYS = {  # what other servers let one choose
+    "appendonly": "yes",
+    "aof-enqueue-jobs-once": "yes",
+    "save": "",
+    "timeout": "0",
+    "databases": "1",
+}
+
+
+def _memory(data: bytes) -> int | None:
+    digits = data.rstrip(b"bkmgBKMG")
+    unit = _UNITS.get(data[len(digits) :].lower())
+    number = whole(digits) if digits else None
+    return None if unit is None or number is None else number * unit
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace").lower()
+
+
+# The names of CONFIG, the setting that they are, and how it is read.
+_SETTABLE: Mapping[str, tuple[str, Callable[[bytes], object]]] = {
+    "maxmemory": ("maxmemory", _memory),
+    "maxclients": ("maxclients", whole),
+    "appendfsync": ("appendfsync", _text),
+    "slowlog-log-slower-than": ("slowlog_slower", whole),
+    "slowlog-max-len": ("slowlog_length", whole),
+    "latency-monitor-threshold": ("latency_threshold", whole),
+}
+
+
+def config(server: Server, connection: Connection, args: Args) -> Value | Blocked:
+    """Tell what is set; change it for now, or for ever."""
+    word, count = args[0].upper(), len(args)
+    if word == b"GET" and count > 1:
+        settings = _settings(server)
+        patterns = at_most(MOST_PATTERNS, args[1:], "patterns")
+        wanted = set[str]().union(*(fitting(settings, each) for each in patterns))
+        return {name: value for name, value in settings.items() if name in wanted}
+    if (word, count) in ((b"SET", 3), (b"RESETSTAT", 1), (b"REWRITE", 1)):
+        require(connection, Role.ADMIN, f"CONFIG {word.decode()}")
+        if word == b"SET":
+            return _set(server, connection, _text(args[1]), args[2])
+        return _rewrite(server, connection) if word == b"REWRITE" else _reset(server)
+    if word in (b"GET", b"SET", b"RESETSTAT", b"REWRITE"):
+        raise Refusal(f"ERR Wrong number of arguments for CONFIG {word.decode()}")
+    raise Refusal("ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE")
+
+
+def _settings(server: Server) -> dict[str, str]:
+    settings = server.settings
+    return {
+        "port": str(settings.port),
+        "bind": settings.addr,
+        "requirepass": "(hidden)" if server.door.has_password else "",
+        **{name: str(getattr(settings, of)) for name, (of, _) in _SETTABLE.items()},
+        **_ALWAYS,
+    }
+
+
+def _set(
+    server: Server, connection: Connection, name: str, value: bytes
+) -> Value | Blocked:
+    if name == "requirepass":
+        return server.later.answer(connection, _use_password(server, connection, value))
+    if name in _ALWAYS and _text(value) == _ALWAYS[name]:
+        return OK
+    if name not in _SETTABLE and name not in _ALWAYS:
+        raise Refusal(f"ERR Unsupported CONFIG parameter: {name:.64}")
+    wanted = _changed(server.settings, name, value) if name in _SETTABLE else None
+    if wanted is None:
+        text = value.decode(errors="replace")
+        raise Refusal(f"ERR Invalid argument '{text:.64}' for CONFIG SET '{name}'")
+    server.settings = wanted
+    return OK
+
+
+def _changed(now: BrokerConfig, name: str, value: bytes) -> BrokerConfig | None:
+    """Return the settings with another value of one; None when it cannot be that."""
+    setting, read = _SETTABLE[name]
+    given = {**now.to_json(), setting: read(value)}
+    try:
+        return config_of_broker.checked(given, "CONFIG SET")
+    except BadConfig:
+        return None
+
+
+async def _use_password(server: Server, connection: Connection, value: bytes) -> Value:
+    """Let in who has this password from now on. It takes long on purpose to make a hash."""
+    try:
+        password = value.decode()
+    except UnicodeDecodeError:
+        return Failure(
+            "ERR Invalid argument for CONFIG SET 'requirepass': it is no text"
+        )
+    stored = await asyncio.to_thread(passwords.make, password) if password else ""
+    wanted = dataclasses.replace(server.settings, password=stored)
+    try:
+        config_of_broker.check_door(wanted, has_users=server.door.has_users)
+    except BadConfig as error:
+        return Failure(f"ERR {error}")
+    server.settings = wanted
+    server.use_password(stored, connection)
+    return OK
+
+
+def _rewrite(server: Server, connection: Connection) -> Blocked:
+    """Keep what is set in the config file."""
+    path = server.config_file
+    if path is None:
+        raise Refusal("ERR The server is running without a config file")
+
+    async def write() -> Value:
+        settings = server.settings.to_json()
+        await asyncio.to_thread(files.write_secret_state, path, settings)
+        return OK
+
+    return server.later.answer(connection, write())
+
+
+def _reset(server: Server) -> Value:
+    server.figures.reset()
+    return OK

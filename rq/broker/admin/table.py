@@ -1,0 +1,39 @@
+"""All commands about the broker itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rq.broker.admin import (
+    authentication,
+    clients,
+    cluster,
+    commands,
+    info,
+    lifetime,
+    settings,
+    views,
+    watching,
+)
+from rq.broker.admin.command import AdminCommand
+
+TABLE: Mapping[bytes, AdminCommand] = {
+    b"AUTH": AdminCommand(authentication.auth, -2),
+    b"HELLO": AdminCommand(authentication.hello, -1),
+    b"QUIT": AdminCommand(lifetime.quit_, -1),
+    b"PING": AdminCommand(lifetime.ping, -1),
+    b"ECHO": AdminCommand(lifetime.echo, 2),
+    b"TIME": AdminCommand(lifetime.clock, 1),
+    b"CLIENT": AdminCommand(clients.client, -2),
+    b"COMMAND": AdminCommand(commands.command, -1),
+    b"MONITOR": AdminCommand(watching.monitor, 1),
+    b"SLOWLOG": AdminCommand(watching.slowlog, -2),
+    b"LATENCY": AdminCommand(watching.latency, -2),
+    b"INFO": AdminCommand(info.info, -1),
+    b"CONFIG": AdminCommand(settings.config, -2),
+    b"BROKER": AdminCommand(views.broker, -2),
+    b"CLUSTER": AdminCommand(cluster.cluster, -2),
+    b"DISQUE": AdminCommand(cluster.disque, -2),
+    b"DEBUG": AdminCommand(lifetime.debug, -2),
+    b"SHUTDOWN": AdminCommand(lifetime.shutdown, -1),
+}

@@ -1,0 +1,158 @@
+"""BROKER …: what RQ's own pages and verbs show of a node. Bodies are cut, so that no
+answer is long; those that lie in files are not read, and seem empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from rq.broker import groups, ids, queue_list
+from rq.broker.admin.command import MOST_ROWS, Args, require_all_queues
+from rq.broker.body import size_of
+from rq.broker.connection import Connection
+from rq.broker.dialects.call import Refusal, whole
+from rq.broker.job import Job
+from rq.broker.node import Node
+from rq.broker.traffic import BANANAQ, DISQUE, REDISRQ
+from rq.resp import Value
+
+if TYPE_CHECKING:
+    from rq.broker.server import Server
+
+_START = 512  # bytes of a body in a list
+_MOST_BODY = 64 * 1024  # bytes of a body on a page of its own
+_USE = (
+    "ERR BROKER subcommand must be one of TOTALS, QUEUES, QUEUE name, CLIENTS, "
+    "PEEK dialect queue count, JOB id"
+)
+
+
+def broker(server: Server, connection: Connection, args: Args) -> Value:
+    """Show what a subcommand names."""
+    require_all_queues(connection, "BROKER")
+    node, now = server.node, server.store.clock.now()
+    match [args[0].upper(), *args[1:]]:
+        case [b"TOTALS"]:
+            return _flat(_totals(server))
+        case [b"QUEUES"]:
+            return [list(row) for row in islice(queue_list.rows(node, now), MOST_ROWS)]
+        case [b"QUEUE", name]:
+            return [_with_minutes(node, row, now) for row in _of_name(node, name, now)]
+        case [b"CLIENTS"]:
+            others = (
+                each for each in server.connections.values() if each != connection
+            )
+            return [_of_client(server, each) for each in islice(others, MOST_ROWS)]
+        case [b"PEEK", dialect, name, count]:
+            most = min(max(whole(count) or 0, 0), MOST_ROWS)
+            return list(islice(_peek(node, dialect.decode(), name, now), most))
+        case [b"JOB", text]:
+            return _job(node, text, now)
+    raise Refusal(_USE)
+
+
+def _flat(facts: dict[str, Value]) -> list[Value]:
+    return [value for pair in facts.items() for value in pair]
+
+
+def _totals(server: Server) -> dict[str, Value]:
+    node = server.node
+    number, body_bytes = node.size
+    tables = (node.jobs.queues, node.reliable.by_key, node.groups.by_name)
+    return {
+        "queues": sum(map(len, tables)),
+        "jobs": number,
+        "body_bytes": body_bytes,
+        "came": node.traffic.came,
+        "went": node.traffic.went,
+        "clients": len(server.connections) - 1,  # without who asks
+        "blocked": server.blocked,
+        "used_memory": server.used_memory,
+        "maxmemory": server.settings.maxmemory,
+        "maxclients": server.settings.maxclients,
+        "appendfsync": server.settings.appendfsync,
+        "commands": server.figures.commands,
+        "snapshots": server.store.snapshots,
+        "trouble": server.trouble or "",
+        "grace": round(server.store.clock.grace),  # seconds that nothing expires
+        "node": node.node_id,
+    }
+
+
+def _of_name(node: Node, name: bytes, now: float) -> Iterator[queue_list.Row]:
+    return queue_list.of_name(node, name, now)
+
+
+def _with_minutes(node: Node, row: queue_list.Row, now: float) -> Value:
+    """Return a row, and what came, was handed out and waited in each minute of the last
+    hour."""
+    dialect, name = row[:2]
+    assert isinstance(dialect, str)
+    assert isinstance(name, bytes)
+    flow = node.traffic.of((dialect, name), now)
+    waits = [*flow.depths[:-1], node.traffic.depth((dialect, name))]
+    return [*row, list(flow.came_each), list(flow.went_each), waits]
+
+
+def _of_client(server: Server, connection: Connection) -> Value:
+    age = connection.age
+    waits = int(connection.waits)
+    last = connection.last_command
+    return [connection.number, connection.name, connection.address, age, waits, last]
+
+
+# ---- jobs
+
+
+def _peek(node: Node, dialect: str, name: bytes, now: float) -> Iterator[Value]:
+    """Give the jobs that come next: id, start of the body, its bytes, seconds that it is
+    there (-1: nobody knows), how often it was handed out, whether it waits."""
+    if dialect == DISQUE and (queue := node.jobs.queues.get(name)) is not None:
+        for _, job_id in queue.jobs:
+            job = node.jobs.by_id[job_id]
+            times = job.nacks + job.deliveries
+            yield _peeked(job_id, job.body, now - job.created, times)
+    if dialect == REDISRQ and (messages := node.reliable.by_key.get(name)) is not None:
+        for msg_id, body in messages.undelivered.items():
+            yield _peeked(msg_id, body, -1, 0)
+        for msg_id, delivered in messages.delivered.items():
+            since = now - delivered.at
+            yield _peeked(msg_id, delivered.body, since, delivered.times, waits=False)
+    if dialect == BANANAQ and (events := node.groups.by_name.get(name)) is not None:
+        for event in events.events.values():
+            age = now - event.number / 1e6
+            yield _peeked(groups.text_of(event), event.contents, age, 0)
+
+
+def _peeked(
+    name: str, body: bytes, age: float, times: int, *, waits: bool = True
+) -> Value:
+    return [name, body[:_START], size_of(body), int(age), times, int(waits)]
+
+
+def _job(node: Node, text: bytes, now: float) -> Value:
+    """Tell the story of a job of Disque's dialect; None: there is none."""
+    job = node.jobs.by_id.get(ids.parsed(text) or "")
+    return None if job is None else _flat(_of_job(job, now))
+
+
+def _of_job(job: Job, now: float) -> dict[str, Value]:
+    return {
+        "id": job.job_id,
+        "queue": job.queue.name,
+        "state": str(job.state),
+        "created": job.ctime // 1_000_000_000,  # by the clock on the wall
+        "age": int(now - job.created),
+        "ttl": max(0, int(job.expires - now)),
+        "delay": int(job.delay),
+        "retry": int(job.retry),
+        "was_queued": int(job.was_queued),
+        "was_given": int(job.given),
+        "nacks": job.nacks,
+        "more_deliveries": job.deliveries,
+        "comes_in": max(0, int(job.due - now)) if job.due else -1,
+        "paused": job.queue.paused,
+        "body": job.body[:_MOST_BODY],
+        "body_bytes": size_of(job.body),
+    }

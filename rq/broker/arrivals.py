@@ -1,0 +1,119 @@
+"""Where clients come in: accepted, counted, and named by the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import socket
+import ssl
+from asyncio import sslproto
+from collections.abc import Callable
+
+from rq.access.roles import Role
+from rq.access.tls import Certificate
+from rq.broker import sockets
+from rq.broker.connection import Commands, Connection
+from rq.broker.door import Door
+from rq.broker.sockets import Sockets
+from rq.logs import fields
+from rq.proc.listening import Listener
+
+_KEEP_ALIVE = 300  # seconds of silence until the kernel asks whether a client is there
+_HANDSHAKE = 20.0  # seconds that a client has for it
+_TLS_BUFFER = 32 * 1024  # bytes, two records; asyncio has 256 KiB for each client
+_FULL = b"-ERR max number of clients reached\r\n"
+
+log = logging.getLogger(__name__)
+
+
+class Arrivals:
+    """Accepts clients, as many as may be."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        door: Door,
+        loop: asyncio.AbstractEventLoop,
+        most: Callable[[], int],
+    ) -> None:
+        """`most`: how many clients there may be now."""
+        self.connections: dict[int, Connection] = {}
+        self.accepted = self.refused = 0  # since the start
+        self._commands = commands
+        self._door = door
+        self._loop = loop
+        self._most = most
+        self._listeners: list[Listener] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets = Sockets(loop, commands.turn_now) if sockets.IS_HERE else None
+
+    def listen(self, sock: socket.socket, certificate: Certificate | None) -> None:
+        """Take clients from a listening socket; over TLS with a certificate."""
+        if certificate is not None:
+            sslproto.SSLProtocol.max_size = _TLS_BUFFER
+        accept = functools.partial(self._accept, certificate)
+        self._listeners.append(Listener(sock, self._loop, accept))
+
+    def close(self) -> None:
+        """Take no more clients."""
+        for listener in self._listeners:
+            listener.close()
+        if self._sockets is not None:
+            self._sockets.close()
+
+    def _accept(self, certificate: Certificate | None, sock: socket.socket) -> None:
+        is_local = sock.family == socket.AF_UNIX
+        principal = self._door.named(sock)
+        # A crowd must not lock out who could send it away.
+        is_spared = is_local and principal is not None and principal.may(Role.ADMIN)
+        if len(self.connections) >= self._most() and not is_spared:
+            self._refuse(sock, says_why=certificate is None)
+            return
+        self.accepted += 1
+        connection = Connection(self.accepted, sock, self._commands)
+        connection.principal, connection.is_spared = principal, is_spared
+        self.connections[connection.number] = connection
+        if not is_local:
+            _keep_alive(sock)
+        context = None if certificate is None else certificate.context()
+        if self._sockets is not None and context is None:
+            self._sockets.serve(sock, connection)
+            return
+        task = self._loop.create_task(self._serve(connection, sock, context))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _refuse(self, sock: socket.socket, *, says_why: bool) -> None:
+        self.refused += 1
+        with contextlib.suppress(OSError):
+            if says_why:
+                sock.send(_FULL)
+        sock.close()
+
+    async def _serve(
+        self, connection: Connection, sock: socket.socket, tls: ssl.SSLContext | None
+    ) -> None:
+        """Serve a client, unless it is gone already: then it must not count as one."""
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                sock,
+                ssl=tls,
+                ssl_handshake_timeout=_HANDSHAKE if tls else None,
+            )
+        except OSError as error:
+            log.info("a client did not come in: %s", fields(reason=error))
+        finally:
+            if connection.transport is None:
+                sock.close()
+                self._commands.lost(connection)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Send answers at once, and find out who is gone; a client may be by now."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEP_ALIVE)

@@ -1,0 +1,183 @@
+"""Asks the owners of RQ's queues for clients of the broker.
+
+Whatever is asked carries a key, a request or a token, so that it is done once however
+often it is asked: an answer that was lost is asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+from rq import client, names
+from rq.broker.bridge import ids
+from rq.broker.bridge.returns import Returns
+from rq.errors import BadInput, NoSuchQueue, OutcomeUnknown, RQError, Unreachable
+from rq.kinds import PASSING
+from rq.layout import Root
+from rq.lines.owners import Owners
+from rq.nesting import Json
+from rq.replies import Counts, Grant, GrantsView, MessageRow, WordResult
+
+MOST_WORDS = 1000  # tokens in one request
+MOST_WAIT = 60.0  # seconds that an owner lets somebody wait
+PATIENCE = 10.0  # seconds for an answer that was lost
+PAUSE = 0.2  # seconds between two tries
+_LOOK = 1.0  # seconds between two looks for queues that are new
+_KEY = "_key"
+
+Fields = Mapping[str, Json]
+
+
+class Asker(NamedTuple):
+    """For whom a queue is asked."""
+
+    user: str
+    label: str
+
+
+class Queues:
+    """All queues of a root."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._owners = Owners(root)
+        self._returns = Returns(self._owners)
+        self._names: dict[int, str] = {}  # by their digests
+        self._looked = 0.0
+
+    def named(self, digest: int) -> str | None:
+        """Return the queue that an id tells of; None: there is none."""
+        now = time.monotonic()
+        if digest not in self._names and now - self._looked >= _LOOK:
+            self._looked = now
+            with contextlib.suppress(OSError):
+                there = filter(names.is_queue_name, os.listdir(self._root.queues))
+                self._names = {ids.digest(name): name for name in there}
+        return self._names.get(digest)
+
+    # ---- one queue
+
+    async def send(self, queue: str, fields: Fields) -> str:
+        """Send a message, once; return its id."""
+        if fields.get("dest", queue) != queue:
+            raise BadInput(f"dest is in the body, and not {queue}: leave it out")
+        request = {_KEY: f"broker/{secrets.token_hex(16)}", **fields, "dest": queue}
+        url = await self._ask(queue, "create_message", request)
+        return names.split_url(str(url))[1] or ""
+
+    async def counts(self, queue: str) -> Counts:
+        """Return how many messages there are in each state."""
+        reply = await self._owners.ask(queue, "num_messages")
+        if isinstance(reply, dict):
+            return cast(Counts, reply)
+        return cast(Counts, client.demanded(reply))
+
+    async def look(self, queue: str, command: str, request: Fields) -> Json:
+        """Return what a queue tells of itself or a message."""
+        return await self._owners.demand(queue, command, request)
+
+    async def first(self, queue: str, order: str, limit: int) -> Sequence[MessageRow]:
+        """Return the messages that wait in a queue: those that run `next`, or the
+        `newest`."""
+        request: Fields = {"state": "que", "limit": limit, "order": order}
+        return cast(Sequence[MessageRow], await self.look(queue, "list", request))
+
+    # ---- leases
+
+    async def lease(
+        self, queue: str, asker: Asker, count: int, seconds: float | None
+    ) -> Sequence[Grant]:
+        """Lease what is due now, at most `count`; `seconds`: for how long, or as long as
+        the queue says."""
+        request = self._wanted(asker, count, seconds)
+        return cast(GrantsView, await self._ask(queue, "lease", request))["leases"]
+
+    async def wait(
+        self,
+        queue: str,
+        asker: Asker,
+        count: int,
+        seconds: float | None,
+        until: float | None,
+        gone: asyncio.Event,
+    ) -> Sequence[Grant]:
+        """As `lease`, as soon as something is due; nothing when it is not by `until` on
+        the loop's clock. Who does not answer meanwhile may come back. ClientGone: `gone`
+        was set."""
+        loop = asyncio.get_running_loop()
+        while True:
+            left = MOST_WAIT if until is None else until - loop.time()
+            if left <= 0:
+                return []
+            wait = min(left, MOST_WAIT)
+            request = {**self._wanted(asker, count, seconds), "wait": wait}
+            try:
+                reply = await self._owners.wait(queue, "lease", request, wait, gone)
+            except (Unreachable, OutcomeUnknown):
+                await self._returns.wait(queue, left, gone)
+                continue
+            if grants := cast(GrantsView, reply)["leases"]:
+                return grants
+
+    def _wanted(
+        self, asker: Asker, count: int, seconds: float | None
+    ) -> dict[str, Json]:
+        request: dict[str, Json] = {
+            "who": asker.user,
+            "label": asker.label,
+            "count": count,
+            "request": secrets.token_hex(16),
+        }
+        return request if seconds is None else {**request, "seconds": seconds}
+
+    async def say(
+        self, queue: str, asker: Asker, word: str, request: Fields
+    ) -> Sequence[WordResult]:
+        """Say a word about leases; return what became of it for each."""
+        reply = await self._ask(queue, word, {"who": asker.user, **request})
+        return cast(Mapping[str, Sequence[WordResult]], reply)["results"]
+
+    # ----
+
+    async def _ask(self, queue: str, command: str, request: Fields) -> Json:
+        """Ask for what is done once; ask again when nobody knows whether it was."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + PATIENCE
+        unknown: RQError | None = None
+        while True:
+            try:
+                return await self._owners.demand(queue, command, request)
+            except OutcomeUnknown as error:
+                unknown = error
+            except RQError as error:
+                if unknown is None or error.kind not in PASSING:
+                    raise
+            if loop.time() > end:
+                raise unknown
+            await asyncio.sleep(PAUSE)
+
+    def learn(self, queue: str) -> None:
+        """Know a queue by its digest from now on."""
+        self._names.setdefault(ids.digest(queue), queue)
+
+    def end_waits(self) -> None:
+        """Let nobody wait any more: the broker stops."""
+        self._owners.end_waits()
+
+    def close(self) -> None:
+        self._owners.close()
+
+
+def name_in(data: bytes) -> str:
+    """Return the queue of RQ that a name `rq:NAME` means; NoSuchQueue when no queue can
+    be called that."""
+    name = data.removeprefix(ids.PREFIX).decode(errors="backslashreplace")
+    if not names.is_queue_name(name):
+        raise NoSuchQueue(f"rq:{name:.60} names no queue of RQ: {names.RULE}")
+    return name

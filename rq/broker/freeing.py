@@ -1,0 +1,31 @@
+"""What a node has dropped as a whole, taken apart in slices: to free a million objects at
+once would hold the loop. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+
+_SLICE = 2000  # objects at a time
+
+
+class Freeing:
+    """Containers that nobody needs."""
+
+    def __init__(self) -> None:
+        self._left: list[tuple[Sized, Callable[[], object]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def add(self, container: Sized, pop: Callable[[], object]) -> None:
+        """Take a container; `pop` takes something out of it."""
+        self._left.append((container, pop))
+
+    def go_on(self) -> None:
+        """Free a slice."""
+        for _ in range(_SLICE):
+            while self._left and not len(self._left[-1][0]):
+                self._left.pop()
+            if not self._left:
+                return
+            self._left[-1][1]()

@@ -1,0 +1,67 @@
+"""Events of bananaq, and the consumers that wait for them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rq.broker import groups
+from rq.broker.groups import Came, EventQueues, Got
+from rq.broker.outlet import Outlet
+from rq.broker.waiters import Waiters
+from rq.resp import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Getting:
+    """What a client of bananaq waits for."""
+
+    group: bytes
+    seconds: float  # that it has for an event
+    only_told: bool = False  # it asks in which queue there is one
+
+
+class GroupDesk:
+    """Hands events to groups."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.queues = EventQueues()
+        self.waiters: Waiters[Getting] = Waiters(None)
+        self._outlet = outlet
+
+    def get(self, name: bytes, group: bytes, seconds: float, now: float) -> Came | None:
+        """Hand the next event of a queue to a group; `seconds` 0: it is done with it."""
+        queue = self.queues.by_name.get(name)
+        event = None if queue is None else queue.next_for(group)
+        if event is not None:
+            until = now + seconds if seconds else 0.0
+            got = Got(name, group, event.number, until)
+            self._outlet.emit(got, now, sync=not seconds)
+        return event
+
+    def serve(self, name: bytes, now: float) -> None:
+        """Answer those who wait for an event of a queue, if there is one for them."""
+        queue = self.queues.by_name.get(name)
+        if queue is None:
+            return
+        served: set[bytes] = set()  # groups for which there is nothing more
+        for waiter in self.waiters.at(name):
+            getting = waiter.want
+            if getting.group in served:
+                continue
+            if queue.next_for(getting.group) is None:
+                served.add(getting.group)
+                continue
+            self.waiters.remove(waiter.client)
+            if getting.only_told:
+                self._outlet.answer(waiter.client, name)
+                continue
+            event = self.get(name, getting.group, getting.seconds, now)
+            if event is not None:
+                answer: list[Value] = [groups.text_of(event), event.contents]
+                self._outlet.answer(waiter.client, answer)
+
+    def tick(self, now: float, most: int) -> None:
+        """Let be over what is over by now, and serve who waits for what comes again."""
+        for name in dict.fromkeys(self.queues.settle(now, most)):
+            self.serve(name, now)
+        self.queues.freeing.go_on()

@@ -1,0 +1,240 @@
+"""Jobs of Disque, and the clients that wait for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from rq.broker import ids
+from rq.broker.body import size_of
+from rq.broker.bounds import Room
+from rq.broker.job import (
+    Added,
+    Flushed,
+    Given,
+    Job,
+    Leaving,
+    Paused,
+    Put,
+    Queue,
+    Queued,
+    Removed,
+    State,
+)
+from rq.broker.jobs import Jobs
+from rq.broker.outlet import Outlet
+from rq.broker.waiters import Waiters
+from rq.resp import NIL_ARRAY, Failure, Value
+
+JITTER = 0.25  # seconds: copies of a job do not act in the same moment
+IDLE = (300.0, 10.0, 2.0)  # seconds until an empty queue is forgotten, by memory level
+LEAVING = Failure(
+    "LEAVING This node is leaving the cluster, please connect to a different one"
+)
+_LOOK = 1.0  # seconds between two looks for such queues
+_SOME = 200  # queues that are looked at in a turn
+
+
+class JobDesk:
+    """Takes jobs, hands them out, and lets them come again."""
+
+    def __init__(self, outlet: Outlet, random: Random) -> None:
+        self.jobs = Jobs()
+        self.waiters: Waiters[bool] = Waiters(NIL_ARRAY)  # True: with counters
+        self.handed: list[tuple[int, str]] = []  # client, job: since the last answers
+        self._outlet = outlet
+        self._random = random
+        self._jitters = Random(random.getrandbits(64))  # needs no secret, and no call
+        self._look_at = 0.0
+        self._looked_at = 0  # number of the queue
+
+    def add(
+        self,
+        queue: bytes,
+        body: bytes,
+        *,
+        ttl: float,
+        delay: float,
+        retry: float,
+        now: float,
+        wall_ms: int,
+    ) -> str:
+        """Take a job; return its id. `wall_ms` is the time of day in milliseconds."""
+        ctime = max(wall_ms * 1_000_000, self.jobs.last_ctime + 1)
+        drawn = self._random.randbytes(ids.RANDOM)
+        job_id = ids.job_id(self._outlet.node_id, drawn, ttl, retry)
+        due = now + delay if delay else self._again(retry, now)
+        added = Added(
+            job_id, queue, body, ctime, now, ttl, retry, delay, due, not delay
+        )
+        self._outlet.emit(added, now)
+        return job_id
+
+    def enqueue(self, job: Job, now: float, *, nack: bool = False) -> bool:
+        """Let a job come into its queue; False: it cannot, or is there already."""
+        if job.state is not State.ACTIVE or not job.due:
+            return False
+        again = job.was_queued
+        nacks = job.nacks + nack
+        deliveries = job.deliveries + (again and not nack)
+        due = self._again(job.retry, now)
+        self._outlet.emit(Queued(job.job_id, due, nacks, deliveries), now)
+        return True
+
+    def give(self, queue: Queue, client: int, now: float) -> Job | None:
+        """Hand the first job of a queue to a client; None: there is none."""
+        if not queue.jobs or queue.out:
+            return None
+        job = self.jobs.by_id[queue.jobs[0][1]]
+        # One that comes at most once must not come again after a power cut.
+        self._outlet.emit(Given(job.job_id, job.due), now, sync=not job.retry)
+        self.handed.append((client, job.job_id))
+        return job
+
+    def take_back(self, job_id: str, now: float) -> None:
+        """A client was handed a job, and cannot have had a byte of the answer: let it
+        be as it was."""
+        job = self.jobs.by_id.get(job_id)
+        if job is None or job.state is not State.ACTIVE:
+            return
+        due = self._again(job.retry, now)
+        self._outlet.emit(Queued(job_id, due, job.nacks, job.deliveries), now)
+        self.serve(job.queue.name, now)
+
+    def give_many(
+        self, queues: Sequence[bytes], count: int, client: int, now: float
+    ) -> list[tuple[Queue, Job]]:
+        """Take up to `count` jobs, one of each queue in turn, as an answer has room."""
+        given: list[tuple[Queue, Job]] = []
+        room = Room()
+        left = [self.jobs.queue(name, now) for name in queues]
+        for queue in left:
+            queue.used = now
+        while left and len(given) < count:
+            left, before = [], left
+            for queue in before:
+                if len(given) == count or room.left <= 0:
+                    return given
+                job = self.give(queue, client, now)
+                if job is not None:
+                    room.left -= size_of(job.body)
+                    given.append((queue, job))
+                    left.append(queue)
+        return given
+
+    def postpone(self, job: Job, now: float) -> None:
+        """Let a job be worked on: it comes again a whole `retry` from now."""
+        due = now + job.retry + self._jitter() if job.retry else job.due
+        self._outlet.emit(Put(job.job_id, due), now)
+
+    def dequeue(self, job: Job, now: float) -> bool:
+        """Take a job out of its queue until it is due again; False: it is not there."""
+        if job.state is not State.QUEUED or not job.retry:
+            return False
+        self._outlet.emit(Put(job.job_id, job.due), now)
+        return True
+
+    def remove(self, job_ids: Iterable[str], why: str, now: float) -> int:
+        """Remove the jobs that are there; return how many."""
+        there = tuple(
+            dict.fromkeys(each for each in job_ids if each in self.jobs.by_id)
+        )
+        if there:
+            self._outlet.emit(Removed(there, why), now)
+        return len(there)
+
+    def flush(self, now: float) -> None:
+        """Remove all jobs and queues; those who wait for a job are told that there is
+        none."""
+        self._outlet.emit(Flushed(self.jobs.last_ctime), now)
+        self._let_go(NIL_ARRAY)
+
+    def leave(self, leaving: bool, now: float) -> None:
+        """Take no new jobs, or take them again; who waits for one has to go elsewhere."""
+        if leaving != self.jobs.leaving:
+            self._outlet.emit(Leaving(leaving), now)
+        if leaving:
+            self._let_go(LEAVING)
+
+    def _let_go(self, answer: Value) -> None:
+        """Answer all who wait for jobs."""
+        for client in self.waiters.clients():
+            self.waiters.remove(client)
+            self._outlet.answer(client, answer)
+
+    def pause(self, name: bytes, into: bool, out: bool, now: float) -> None:
+        """Set what of a queue is paused."""
+        queue = self.jobs.queues.get(name)
+        if queue is None and not (into or out):
+            return
+        if queue is None or (queue.into, queue.out) != (into, out):
+            self._outlet.emit(Paused(name, into, out), now)
+        self.serve(name, now)
+
+    def _again(self, retry: float, now: float) -> float:
+        """Return when a job comes again that comes into its queue now; 0: never."""
+        return now + retry + self._jitter() if retry else 0.0
+
+    def _jitter(self) -> float:
+        return self._jitters.uniform(-JITTER, JITTER)
+
+    # ---- clients that wait
+
+    def serve(self, name: bytes, now: float) -> None:
+        """Give a job each to those who wait at a queue, as long as there are some."""
+        queue = self.jobs.queues.get(name)
+        while queue is not None and (waiter := self.waiters.first(name)) is not None:
+            job = self.give(queue, waiter.client, now)
+            if job is None:
+                return
+            self.waiters.remove(waiter.client)
+            self._outlet.answer(waiter.client, [job_answer(queue, job, waiter.want)])
+
+    # ---- time
+
+    def tick(self, now: float, most: int, memory_level: int) -> None:
+        """Do what is due by now, for `most` jobs at a time."""
+        queued = [
+            job.queue.name for job in self.jobs.due(now, most) if self._act(job, now)
+        ]
+        for name in dict.fromkeys(queued):
+            self.serve(name, now)
+        self.jobs.freeing.go_on()
+        if now >= self._look_at:
+            self._forget_queues(now, IDLE[memory_level])
+
+    def _act(self, job: Job, now: float) -> bool:
+        """Do what is due about a job; return whether it came into its queue. That it
+        waits on there has no line: when it is handed out its line tells when it comes
+        again."""
+        later = now + max(job.retry, 1.0) + self._jitter()
+        if job.expires <= now:
+            self._outlet.emit(Removed((job.job_id,), "expired"), now, sync=False)
+        elif job.state is State.QUEUED:
+            self.jobs.postpone(job, later, now)
+        elif job.queue.into and job.retry:
+            self._outlet.emit(Put(job.job_id, later), now, sync=False)
+        else:
+            return self.enqueue(job, now)
+        return False
+
+    def _forget_queues(self, now: float, idle: float) -> None:
+        """Forget queues that are empty, not paused, and that nobody has used for long;
+        some at a time."""
+        queues = self.jobs.queues_after(self._looked_at, _SOME)
+        self._looked_at = queues[-1].number if len(queues) == _SOME else 0
+        if not self._looked_at:
+            self._look_at = now + _LOOK
+        for queue in queues:
+            unused = not queue.held and queue.used + idle <= now
+            waited_for = self.waiters.count(queue.name)
+            if unused and queue.paused == "none" and not waited_for:
+                self.jobs.forget_queue(queue)
+
+
+def job_answer(queue: Queue, job: Job, counters: bool) -> Value:
+    """Return a job as GETJOB and QPEEK give it."""
+    plain: list[Value] = [queue.name, job.job_id, job.body]
+    if counters:
+        plain += ["nacks", job.nacks, "additional-deliveries", job.deliveries]
+    return plain

@@ -1,0 +1,59 @@
+"""What takes a while: clients wait for it, and nobody else does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+
+from rq.broker.connection import Connection
+from rq.broker.dialects.call import BLOCKED, Blocked
+from rq.logs import fields
+from rq.resp import Failure, Value
+
+log = logging.getLogger(__name__)
+
+
+class Later:
+    """Gives answers when they are there, and lets all wait for some time."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connections: Mapping[int, Connection]
+    ) -> None:
+        self.is_paused = False
+        self._loop = loop
+        self._connections = connections
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+
+    def answer(
+        self, connection: Connection, answer: Coroutine[None, None, Value]
+    ) -> Blocked:
+        """Let a client wait for an answer, and give it then."""
+        task = self._loop.create_task(self._give(connection, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return BLOCKED
+
+    async def _give(
+        self, connection: Connection, answer: Coroutine[None, None, Value]
+    ) -> None:
+        try:
+            value = await answer
+        except Exception as error:  # noqa: BLE001 (a client must not wait for ever)
+            log.error("no answer: %s", fields(reason=error, of=connection.address))
+            value = Failure("ERR the broker could not do it; its log tells why")
+        if connection.number in self._connections:
+            connection.answer_waiting(value)
+
+    def pause(self, seconds: float) -> None:
+        """Obey nobody for some seconds; 0: obey them again."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self.is_paused = seconds > 0
+        self._pause = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self.is_paused, self._pause = False, None
+        for connection in list(self._connections.values()):
+            connection.go_on()

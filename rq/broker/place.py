@@ -1,0 +1,101 @@
+"""The directory of one node: what lies where, and who may use it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from rq import durable
+from rq.errors import Busy
+from rq.journal import history, mark
+from rq.layout import HISTORY, JOURNAL, JournalDir
+from rq.proc import locks
+
+_NODE_ID = 20  # bytes
+# What a person can do about one that cannot be believed.
+ADVICE = "put back the whole directory from a backup, or move it away to begin anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The directory of one node."""
+
+    path: Path
+
+    @property
+    def journal_dir(self) -> JournalDir:
+        return JournalDir(path=self.path, kind="broker", name=self.path.name)
+
+    @property
+    def snapshot(self) -> Path:
+        return self.path / "snapshot"
+
+    @property
+    def bodies(self) -> Path:
+        """Large bodies, a file each."""
+        return self.path / "bodies"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def node(self) -> Path:
+        """Its id."""
+        return self.path / "node"
+
+
+def take(place: Place) -> int:
+    """Make the directory, durably, and take its lock; return the descriptor that holds
+    it. Busy: another process runs it."""
+    missing = [each for each in place.path.parents if not each.exists()]
+    for name in (JOURNAL, HISTORY):
+        durable.make_dirs(str(place.path / name))
+    for each in (place.path, place.path.parent, *(path.parent for path in missing)):
+        durable.sync_path(each)
+    lock = locks.lock(place.lock)
+    if lock is None:
+        raise Busy(f"another process runs the broker in {place.path}: end that first")
+    return lock
+
+
+def node_id(place: Place) -> str:
+    """Return the id of a node, made once and kept until it is to be another."""
+    with contextlib.suppress(FileNotFoundError):
+        return place.node.read_text().strip()
+    return new_node_id(place)
+
+
+def new_node_id(place: Place) -> str:
+    """Let a node have another id, durably; return it."""
+    new_id = secrets.token_hex(_NODE_ID)
+    durable.write_durable(place.node, f"{new_id}\n".encode())
+    return new_id
+
+
+def copied(place: Place) -> str:
+    """Return why a directory is not used that is not where its journal was written."""
+    return (
+        f"{place.path} was copied or restored from a backup, and nothing is served before "
+        "a person says what it is: `rq broker accept` for the same broker, moved here; "
+        "the same with `--copy` for a copy, or a backup older than what has run since"
+    )
+
+
+def accept(place: Place, *, copy: bool) -> None:
+    """Let a directory that was copied or restored be used, as a person has decided: as
+    the same node, or as a `copy`, which gets new ids. Busy: a broker runs in it."""
+    lock, journal = take(place), place.journal_dir
+    dir_fd = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if copy:
+            durable.unlink_durable(place.node)
+        before = history.journal_of(journal, history.active_segments(journal))
+        if before is not None:
+            mark.accept(journal, dir_fd, before, copy=copy)
+    finally:
+        os.close(dir_fd)
+        os.close(lock)

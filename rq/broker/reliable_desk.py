@@ -1,0 +1,80 @@
+"""Messages of RedisRQ, and the clients that wait for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rq.broker.bounds import Room
+from rq.broker.outlet import Outlet
+from rq.broker.reliable import (
+    Acked,
+    Popped,
+    Pushed,
+    ReliableQueue,
+    ReliableQueues,
+    body_bytes,
+)
+from rq.broker.waiters import Waiters
+from rq.resp import Value
+
+
+class ReliableDesk:
+    """Takes messages and hands them out."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.queues = ReliableQueues()
+        self.waiters: Waiters[int] = Waiters(None)  # that many of a queue
+        self._outlet = outlet
+
+    def push(
+        self, key: bytes, bodies: Sequence[bytes], now: float, wall_ms: int
+    ) -> list[str]:
+        """Take messages; return their ids. `wall_ms` is the time of day."""
+        queue = self.queues.by_key.get(key) or ReliableQueue()
+        ids = queue.next_ids(len(bodies), wall_ms)
+        self._outlet.emit(Pushed(key, ids, bodies), now)
+        self.serve(key, now)
+        return ids
+
+    def pop(
+        self, key: bytes, count: int, room: Room, now: float
+    ) -> list[tuple[str, bytes]]:
+        """Hand out the first messages of a queue."""
+        queue = self.queues.by_key.get(key)
+        if queue is None or not queue.undelivered or count <= 0:
+            return []
+        some = list(room.take(queue.undelivered.items(), count, body_bytes))
+        ids = [msg_id for msg_id, _ in some]
+        if ids:
+            popped = Popped(key, ids, [1] * len(ids), now)
+            self._outlet.emit(popped, now, sync=False)
+        return some
+
+    def recover(
+        self, key: bytes, ids: Sequence[str], now: float
+    ) -> list[tuple[str, bytes]]:
+        """Hand out again messages that were handed out."""
+        delivered = self.queues.by_key[key].delivered
+        some = [(msg_id, delivered[msg_id].body) for msg_id in ids]
+        if ids:
+            times = [delivered[msg_id].times + 1 for msg_id in ids]
+            self._outlet.emit(Popped(key, ids, times, now), now, sync=False)
+        return some
+
+    def ack(self, key: bytes, ids: Sequence[str], now: float) -> list[str]:
+        """Let messages be done; return those of them that were handed out."""
+        queue = self.queues.by_key[key]
+        done = [msg_id for msg_id in dict.fromkeys(ids) if msg_id in queue.delivered]
+        if done:
+            self._outlet.emit(Acked(key, done), now)
+        return done
+
+    def serve(self, key: bytes, now: float) -> None:
+        """Answer those who wait for messages of a queue, as long as there are some."""
+        while (waiter := self.waiters.first(key)) is not None:
+            some = self.pop(key, waiter.want, Room(), now)
+            if not some:
+                return
+            self.waiters.remove(waiter.client)
+            answer: list[Value] = [[key, msg_id, body] for msg_id, body in some]
+            self._outlet.answer(waiter.client, answer)

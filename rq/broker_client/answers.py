@@ -1,0 +1,231 @@
+"""What the broker tells of itself, as values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rq.broker_client.addresses import address_of, readable
+from rq.errors import BadInput
+from rq.resp import Status, Value
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue of the broker."""
+
+    dialect: str
+    name: str  # bytes that are no UTF-8 as \\xNN
+    waits: int
+    handed_out: int  # or delayed
+    consumers: int  # that wait for something to come
+    came: int  # since the broker has started
+    went: int
+    paused: str  # none, in, out or all
+    oldest: int  # seconds that its first has been there
+    in_rate: float  # a second, of late
+    out_rate: float
+    address: str  # its name, as `address_of` writes it
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """What moved in a queue in each minute of the last hour, this one last."""
+
+    came: list[int]
+    went: list[int]
+    waits: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRow:
+    """A client of the broker."""
+
+    number: int
+    name: str
+    address: str
+    seconds: int  # since it came
+    waits: bool  # for something to come
+    last: str  # its last command
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job in a list."""
+
+    id: str
+    body: str  # its start
+    body_bytes: int
+    seconds: int  # that it is there, or handed out; -1: nobody knows
+    times: int  # that it was handed out, or refused, before
+    waits: bool  # else it is handed out
+    address: str
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of Disque's dialect; all times are seconds."""
+
+    id: str
+    queue: str
+    state: str
+    created: float  # of the epoch, by the clock on the wall then
+    age: int
+    ttl: int  # that are left
+    delay: int
+    retry: int
+    was_queued: bool
+    was_given: bool
+    deliveries: int  # that there were
+    nacks: int  # of these, given back as failed
+    lost: int  # of these, came again without an answer
+    comes_in: int  # until it comes into its queue again; -1: never
+    paused: str  # as of a queue
+    body: str  # its start
+    body_bytes: int
+    is_cut: bool
+    address: str
+    queue_address: str
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def queues_in(answer: Value) -> list[QueueRow]:
+    """Return the queues of an answer to QUEUES, by name."""
+    rows = [_queue(row) for row in _lists(answer)]
+    return sorted(rows, key=lambda row: (row.name, row.dialect))
+
+
+def _queue(row: Sequence[Value]) -> QueueRow:
+    waits, handed_out, consumers, came, went = map(number_in, row[2:7])
+    return QueueRow(
+        dialect=text_in(row[0]),
+        name=text_in(row[1]),
+        waits=waits,
+        handed_out=handed_out,
+        consumers=consumers,
+        came=came,
+        went=went,
+        paused=text_in(row[7]),
+        oldest=number_in(row[8]),
+        in_rate=float(text_in(row[9])),
+        out_rate=float(text_in(row[10])),
+        address=address_of(_data(row[1])),
+    )
+
+
+def minutes_in(answer: Value) -> list[Minutes]:
+    """Return the minutes of the queues in an answer to QUEUE, in its order."""
+    return [
+        Minutes(*(list(map(number_in, _list(each))) for each in row[11:14]))
+        for row in _lists(answer)
+    ]
+
+
+def clients_in(answer: Value) -> list[ClientRow]:
+    """Return the clients of an answer to CLIENTS, whoever came first."""
+    return [
+        ClientRow(
+            number_in(row[0]),
+            text_in(row[1]),
+            text_in(row[2]),
+            number_in(row[3]),
+            bool(row[4]),
+            text_in(row[5]),
+        )
+        for row in _lists(answer)
+    ]
+
+
+def jobs_in(answer: Value) -> list[JobRow]:
+    """Return the jobs of an answer to PEEK."""
+    return [
+        JobRow(
+            id=text_in(row[0]),
+            body=text_in(row[1]),
+            body_bytes=number_in(row[2]),
+            seconds=number_in(row[3]),
+            times=number_in(row[4]),
+            waits=bool(row[5]),
+            address=address_of(_data(row[0])),
+        )
+        for row in _lists(answer)
+    ]
+
+
+def totals_in(answer: Value) -> dict[str, str]:
+    """Return names and values of an answer to TOTALS."""
+    words = list(map(text_in, _list(answer)))
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def job_in(answer: Value) -> Job:
+    """Return the job of an answer to JOB, which is not None."""
+    words = _list(answer)
+    facts = dict(zip(map(text_in, words[::2]), words[1::2], strict=True))
+    body, size = text_in(facts["body"]), number_in(facts["body_bytes"])
+    state, was_given = text_in(facts["state"]), bool(facts["was_given"])
+    nacks, lost = number_in(facts["nacks"]), number_in(facts["more_deliveries"])
+    return Job(
+        id=text_in(facts["id"]),
+        queue=text_in(facts["queue"]),
+        state=state,
+        created=number_in(facts["created"]),
+        age=number_in(facts["age"]),
+        ttl=number_in(facts["ttl"]),
+        delay=number_in(facts["delay"]),
+        retry=number_in(facts["retry"]),
+        was_queued=bool(facts["was_queued"]),
+        was_given=was_given,
+        deliveries=nacks + lost + (was_given and state == "active"),
+        nacks=nacks,
+        lost=lost,
+        comes_in=number_in(facts["comes_in"]),
+        paused=text_in(facts["paused"]),
+        body=body,
+        body_bytes=size,
+        is_cut=len(_data(facts["body"])) < size,
+        address=address_of(_data(facts["id"])),
+        queue_address=address_of(_data(facts["queue"])),
+    )
+
+
+# ---- parts of answers
+
+
+def _lists(answer: Value) -> Sequence[Sequence[Value]]:
+    return [_list(row) for row in _list(answer)]
+
+
+def _list(value: Value) -> Sequence[Value]:
+    if isinstance(value, list):
+        return value
+    raise BadInput(f"the broker answered {value!r:.60}")
+
+
+def _data(value: Value) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    raise BadInput(f"the broker answered {value!r:.60}")
+
+
+def number_in(value: Value) -> int:
+    if isinstance(value, int):
+        return value
+    raise BadInput(f"the broker answered {value!r:.60}")
+
+
+def text_in(value: Value) -> str:
+    if isinstance(value, Status):
+        return value.text
+    return str(value) if isinstance(value, int) else readable(_data(value))
