@@ -14,13 +14,13 @@ from rq import wire
 from rq.access.roles import Role
 from rq.errors import AlreadyCommitted, NoSuchMessage
 from rq.kinds import Kind
+from rq.lines.owners import Reply
 from rq.states import State
 from rq.web import forms, views
 from rq.web.answers import back_of, failure_in, go, say_reply, wants_json
 from rq.web.forms import Form
 from rq.web.intake import Intake, nameless, pour
 from rq.web.messages import BEGIN_ANEW, NOT_FOUND, checked, is_id
-from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 

@@ -79,6 +79,8 @@ def request_of(get: Callable[[str], str], now: float) -> dict[str, Json]:
 def _to(action: str, text: str, now: float) -> Json:
     if action == "due":
         return moments.due(text, now, UTC)
-    if action == "priority" and not text.isdecimal():
+    if action != "priority":
+        return text
+    if not text.isdecimal() or len(text) > 1:
         raise BadInput(f"priority is a number from 0 to 9, not {text!r:.40}")
-    return int(text) if action == "priority" else text
+    return int(text)

@@ -11,7 +11,7 @@ from falcon.asgi import Request
 
 from rq.access import attempt_tokens
 from rq.access.gate import Asker
-from rq.access.logins import Logins, User
+from rq.access.logins import Logins, User, users
 from rq.access.roles import Principal
 from rq.access.sessions import Sessions
 from rq.access.tokens import Tokens
@@ -32,7 +32,7 @@ class Credentials:
         # Cookies are shared by all ports of a host, so the name holds the port.
         self.cookie = f"rq_login_{config.port}"
         self.tokens = Tokens(site.root)
-        self.logins = Logins(config)
+        self.logins = Logins(users(config))
         self._root = site.root
         self.sessions = Sessions(site.root, self.logins.users, self.tokens)
 

@@ -19,9 +19,9 @@ from typing import Any
 from gunicorn.workers.gasgi import ASGIWorker
 
 from rq.access import kernel
+from rq.access.tls import Certificate
 from rq.web import connection, visitors
 from rq.web.connection import Connection
-from rq.web.tls import Certificate
 from rq.web.visitors import Visitor
 
 log = logging.getLogger(__name__)

@@ -14,12 +14,12 @@ from rq import moments, wire
 from rq.access.roles import Role
 from rq.errors import BadInput, RQError
 from rq.fieldnames import PARAMS
+from rq.lines.owners import Reply
 from rq.nesting import Json
 from rq.web import forms, reading
 from rq.web.answers import failure_in, say, say_reply, wants_json
 from rq.web.forms import Form
 from rq.web.messages import check_dest, checked, who
-from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 
 from falcon.asgi import Request, Response
 
-from rq.access import gate, logins
+from rq.access import logins
 from rq.access.gate import Asker, Gate
 from rq.access.roles import Principal, Role
 from rq.config.settings import RootConfig
+from rq.config.values import is_loopback
 from rq.errors import BadConfig
 from rq.web import signin
 from rq.web.connection import ADMITTED
@@ -112,7 +113,7 @@ def check_config(config: RootConfig, has_tokens: bool = False) -> None:
     Gate(config, os.getuid())
     if config.basic_auth:
         logins.users(config)
-    elif not (gate.is_loopback(config.addr) or config.open_without_auth or has_tokens):
+    elif not (is_loopback(config.addr) or config.open_without_auth or has_tokens):
         raise BadConfig(
             f"addr {config.addr} can be reached from other machines and there is "
             "neither basic_auth nor a token: add one (`rq passwd` makes the line, `rq "

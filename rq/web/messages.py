@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from datetime import UTC
@@ -24,6 +23,7 @@ from rq.errors import (
     RQError,
 )
 from rq.kinds import Kind
+from rq.lines.owners import Reply
 from rq.message import too_large
 from rq.nesting import Json, from_json
 from rq.router import switch
@@ -38,7 +38,6 @@ from rq.web.answers import (
     wants_json,
 )
 from rq.web.forms import Form
-from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 
@@ -75,9 +74,7 @@ _DONE = {
     "unack": "needs a person again",
     "move": "goes on in the other queue",
 }
-CLEANER = "cleaner"
 _FOR_OTHERS = frozenset({"relay", "rq_router"})  # their messages name other queues
-_PARTS = re.compile("[/?#]")  # what parts a dest
 _NO_METHOD = "400 - Invalid method param"
 NOT_FOUND = "msg not found"  # of an id that is in no state, and never will be
 BEGIN_ANEW = (
@@ -189,6 +186,7 @@ class Messages:
 
     async def clone(self, req: Request, resp: Response, name: str, msg_id: str) -> None:
         form = await forms.read(req)
+        check_target(req, name)
         check_dest(req, name, await self._copied(name, msg_id))
         reply = await self._ask(req, name, "clone_message", msg_id)
         text = f"cloned as {str(reply[1]).rpartition('/')[2]}"
@@ -281,7 +279,7 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
     one that would run in another queue than it says."""
     principal: Principal = req.context.principal
     dest = fields.get("dest")
-    if queue == CLEANER or names_cleaner(str(dest)):
+    if queue == names.CLEANER or names.leads_to_cleaner(str(dest)):
         rights.demand(req, Role.OPERATOR)
     if principal.is_limited and dest not in (None, queue):
         raise OtherQueue(
@@ -293,19 +291,14 @@ def check_dest(req: Request, queue: str, fields: Mapping[str, object]) -> None:
 
 
 def check_target(req: Request, dest: str) -> None:
-    """Refuse to let messages go on in a queue that whoever asks may not ask of."""
+    """Refuse to let messages go on, or run again, in a queue that whoever asks may not
+    ask of, though they may send to it."""
     principal: Principal = req.context.principal
     if principal.is_limited and not principal.sees(dest):
         raise OtherQueue(
             f"{principal.name} may ask of {', '.join(principal.queues)}, not of "
             f"{dest!r:.80}."
         )
-
-
-def names_cleaner(dest: str) -> bool:
-    """Return whether a dest may lead to the cleaner, wherever it names it: its readers
-    differ."""
-    return CLEANER in _PARTS.split(dest)
 
 
 def _check_same(queue: str, dest: str) -> None:
@@ -325,4 +318,4 @@ def _queue_named(dest: str) -> str:
     ['mail', 'mail', 'mail']
     """
     _, has_queue, rest = f"/{dest}".partition("/q/")
-    return _PARTS.split(rest, maxsplit=1)[0] if has_queue else dest
+    return names.PARTS.split(rest, maxsplit=1)[0] if has_queue else dest

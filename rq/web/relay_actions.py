@@ -10,11 +10,11 @@ from falcon.asgi import Request, Response
 from rq import host_back_off, transfers, wire
 from rq.access.roles import Role
 from rq.errors import Busy, RQError
+from rq.lines.owners import Reply
 from rq.transfers import QUEUE, Transfer
 from rq.web import forms
 from rq.web.answers import failure_in, say
 from rq.web.messages import checked, who
-from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 

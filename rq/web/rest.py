@@ -17,12 +17,14 @@ from rq.errors import BadInput, NoSuchQueue, NotPermitted, RQError, WrongState
 from rq.kinds import Kind
 from rq.web import (
     attachments,
+    broker_actions,
     bulk_actions,
     deliveries,
     downloads,
     edits,
     forms,
     messages,
+    metrics,
     notice_actions,
     relay_actions,
     resumable_uploads,
@@ -79,9 +81,11 @@ def add_routes(routes: Routes, site: Site) -> None:
     txn.add_routes(routes, site)
     bulk_actions.add_routes(routes, site)
     relay_actions.add_routes(routes, site)
+    broker_actions.add_routes(routes, site)
     timer_actions.add_routes(routes, site)
     notice_actions.add_routes(routes, site)
     deliveries.add_routes(routes, site)
+    metrics.add_routes(routes, site)
 
 
 class Queues:

@@ -22,12 +22,12 @@ from rq.access.roles import Role
 from rq.config import files
 from rq.errors import AlreadyCommitted, BadInput, Busy
 from rq.kinds import PASSING
+from rq.lines.owners import Reply
 from rq.states import State
 from rq.web import views
 from rq.web.answers import failure_in, say_reply
 from rq.web.intake import Intake, cannot_take, check_room, go_on_from, pour
 from rq.web.messages import checked
-from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 from rq.web.unfinished_uploads import name_of

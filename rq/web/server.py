@@ -19,12 +19,12 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 
 from rq import config, helper, logs
-from rq.access import tokens
+from rq.access import tls, tokens
 from rq.config.settings import RootConfig
-from rq.errors import BadConfig, CannotRead, Refused, RQError
+from rq.errors import BadConfig, CannotRead, RQError
 from rq.helper import Helper
-from rq.proc import daemon
-from rq.web import app, guard, secret, site, tls
+from rq.proc import daemon, listening
+from rq.web import app, guard, secret, site
 from rq.web.connection import Asgi, Receive, Scope, Send
 from rq.web.door import Rules, Worker
 from rq.web.site import Site
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
             connections=settings.web_connections,
             certificate=tls.of(settings.tls, started.root.path),
         )
-        listener = listen(settings)
+        listener = listening.listen(settings.addr, settings.port, "the web")
     except CannotRead as error:  # the next start may read it
         started.refuse(str(error))
         return 1
@@ -65,30 +65,6 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.pop("NOTIFY_SOCKET", None)
     _Server(started, settings, rules, listener).run()
     return 0
-
-
-def listen(settings: RootConfig) -> socket.socket:
-    """Return the listening socket; Refused says in a sentence why there is none."""
-    where = f"{settings.addr}:{settings.port}"
-    try:
-        infos = socket.getaddrinfo(
-            settings.addr.strip("[]") or None,
-            settings.port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_PASSIVE,
-        )
-    except socket.gaierror as error:
-        raise BadConfig(f"addr {settings.addr}: {error.strerror}") from None
-    family, kind, number, _, address = infos[0]
-    sock = socket.socket(family, kind, number)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(2048)
-    except OSError as error:
-        sock.close()
-        raise Refused(f"the web cannot listen on {where}: {error.strerror}") from None
-    return sock
 
 
 class _Log(Logger):

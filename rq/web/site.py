@@ -11,7 +11,7 @@ from rq import names
 from rq.access import warnings
 from rq.config.settings import RootConfig
 from rq.layout import Root
-from rq.web.owners import Owners
+from rq.lines.owners import Owners
 from rq.web.pools import Pools
 from rq.web.script_archive import Archives
 from rq.web.unfinished_uploads import UnfinishedUploads

@@ -8,10 +8,10 @@ from falcon.asgi import Request, Response
 from rq import wire
 from rq.access.roles import Role
 from rq.errors import RQError
+from rq.lines.owners import Reply
 from rq.nesting import Json
 from rq.web import forms
 from rq.web.answers import say
-from rq.web.owners import Reply
 from rq.web.routes import Routes
 from rq.web.site import Site
 

@@ -7,6 +7,8 @@ from typing import cast
 
 from rq import client
 from rq.errors import RQError
+from rq.lines.line import DEADLINE
+from rq.lines.owners import Owners, Reply
 from rq.replies import (
     AttemptsView,
     Detail,
@@ -20,8 +22,6 @@ from rq.replies import (
     TimerView,
     TransactionView,
 )
-from rq.web.line import DEADLINE
-from rq.web.owners import Owners, Reply
 
 
 async def details(

@@ -15,6 +15,8 @@ from rq import client, wire
 from rq.access.roles import Role
 from rq.errors import NotUnique, RQError, TooLarge
 from rq.kinds import Kind
+from rq.lines.line import Line
+from rq.lines.owners import LONG
 from rq.message import MESSAGE_LIMIT
 from rq.nesting import Json, from_json
 from rq.router import switch
@@ -22,9 +24,7 @@ from rq.web.api import readers, requests
 from rq.web.api.messages import JOINED, KEY, PLACE, NewMessage, key_of
 from rq.web.api.operation import OF_OWNERS, Answer, Media, Operation
 from rq.web.guard import HEARD_OUT
-from rq.web.line import Line
 from rq.web.messages import check_dest
-from rq.web.owners import LONG
 from rq.web.site import Site
 
 MOST = 100_000  # lines of a request

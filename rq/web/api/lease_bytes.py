@@ -20,6 +20,7 @@ from rq import client, names
 from rq.access.roles import Role
 from rq.errors import BadInput, Refused, RQError, TooLarge
 from rq.kinds import Kind
+from rq.lines.line import DEADLINE
 from rq.nesting import Json
 from rq.replies import WordResult
 from rq.web import views
@@ -27,7 +28,6 @@ from rq.web.api.lease_words import KIND, OVER, answer_of, say, say_one
 from rq.web.api.leases import PLACE
 from rq.web.api.operation import OF_OWNERS, Answer, Handler, Header, Media, Operation
 from rq.web.intake import PIECE, Intake, check_room, go_on_from, nameless, pour
-from rq.web.line import DEADLINE
 from rq.web.resumable_uploads import DIGEST, Wanted, left, no_more, opened, wanted_by
 from rq.web.site import Site
 from rq.web.unfinished_uploads import name_of

@@ -33,7 +33,7 @@ from rq.web.api.operation import (
     Media,
     Operation,
 )
-from rq.web.messages import names_cleaner, who
+from rq.web.messages import who
 from rq.web.site import Site
 from rq.web.statuses import STATUS_OF
 
@@ -169,7 +169,7 @@ def _may_send(principal: Principal, dest: str) -> bool:
     is_elsewhere = names.is_remote(dest)
     if is_elsewhere and principal.is_limited:
         return False
-    least = Role.OPERATOR if names_cleaner(dest) else Role.VIEWER
+    least = Role.OPERATOR if names.leads_to_cleaner(dest) else Role.VIEWER
     return principal.may(least) and principal.may_send(RELAY if is_elsewhere else dest)
 
 

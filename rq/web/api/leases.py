@@ -10,6 +10,7 @@ from falcon.asgi import Request
 
 from rq.access.roles import Role
 from rq.kinds import Kind
+from rq.lines.owners import ClientGone
 from rq.message import JsonObject
 from rq.nesting import Json
 from rq.replies import GrantsView, LeasesView
@@ -19,7 +20,6 @@ from rq.web.api.operation import OF_OWNERS, Operation
 from rq.web.api.shapes import fields_of
 from rq.web.connection import LOST
 from rq.web.messages import who
-from rq.web.owners import ClientGone
 from rq.web.site import Site
 
 PLACE = "/queues/{name}/leases"

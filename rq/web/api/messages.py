@@ -13,6 +13,7 @@ from rq import client, names
 from rq.access.roles import Role
 from rq.errors import BadInput, NoSuchMessage, RQError
 from rq.kinds import PASSING, Kind
+from rq.lines.owners import ClientGone
 from rq.message.fields import LATEST
 from rq.message.rank import LEAST, MOST
 from rq.replies import MessageRow, MessageView
@@ -22,8 +23,7 @@ from rq.web import reading
 from rq.web.api.operation import OF_OWNERS, PREFIX, Answer, Header, Operation
 from rq.web.api.shapes import Limits
 from rq.web.connection import LOST
-from rq.web.messages import check_dest, checked
-from rq.web.owners import ClientGone
+from rq.web.messages import check_dest, check_target, checked
 from rq.web.site import Site
 
 PLACE = "/queues/{name}/messages"
@@ -188,7 +188,8 @@ def tag_of(view: MessageView) -> str:
 
 
 async def check_copy(site: Site, req: Request, name: str, msg_id: str) -> None:
-    """Refuse to copy a message that whoever asks may not send."""
+    """Refuse to copy a message that whoever asks may not see, or not send."""
+    check_target(req, name)
     try:
         fields: Mapping[str, object] = await reading.message(site, name, msg_id)
     except NoSuchMessage:

@@ -7,6 +7,7 @@ from rq.transfers import QUEUE
 from rq.web import livelog
 from rq.web.pages.assets import Assets
 from rq.web.pages.broker import BrokerPage
+from rq.web.pages.broker_queue import BrokerQueuePages
 from rq.web.pages.bulk import BulkPage
 from rq.web.pages.confirm import Confirm
 from rq.web.pages.deliveries import OwedQuestions
@@ -43,6 +44,7 @@ def add_routes(routes: Routes, site: Site) -> None:
     ):
         routes.get(name, handler, Role.VIEWER)
         routes.get(f"{name}.json", handler, Role.VIEWER)
+    _broker_routes(routes, BrokerQueuePages(site))
     routes.get("/new_queue", forms.new_queue, Role.ADMIN)
     relay = RelayPage(site)
     routes.get("/relay", relay.on_get, Role.VIEWER, queue=QUEUE)
@@ -59,6 +61,16 @@ def add_routes(routes: Routes, site: Site) -> None:
         routes.get(name, history.of_all, Role.VIEWER)
         routes.get(f"/q/{{name}}{name}", history.of_queue, Role.VIEWER)
     _queue_routes(routes, site, forms, confirm)
+
+
+def _broker_routes(routes: Routes, broker: BrokerQueuePages) -> None:
+    # Names of the broker's queues are none of RQ's: who may ask of some queues of RQ may
+    # not ask of these.
+    for end in ("", ".json"):
+        routes.get(f"/broker/q/{{queue}}{end}", broker.of_queue, Role.VIEWER)
+        routes.get(f"/broker/job/{{job}}{end}", broker.of_job, Role.VIEWER)
+    routes.get("/broker/q/{queue}/confirm/{verb}", broker.ask_of_queue, Role.OPERATOR)
+    routes.get("/broker/job/{job}/confirm/{verb}", broker.ask_of_job, Role.OPERATOR)
 
 
 def _queue_routes(routes: Routes, site: Site, forms: Forms, confirm: Confirm) -> None:

@@ -1,34 +1,45 @@
-"""The broker: its queues, and who is connected."""
+"""The broker: its queues, who is connected, and whether it answers."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from falcon.asgi import Request, Response
 
-from rq import broker_client
-from rq.broker_client import ClientRow, QueueRow
+from rq.broker_client import answers, questions
+from rq.broker_client.answers import ClientRow, QueueRow
+from rq.broker_client.connection import Words, ask_all
 from rq.config import broker as config
+from rq.config.broker import BrokerConfig
 from rq.errors import BadConfig, RQError
 from rq.layout import Root
+from rq.resp import Value
 from rq.web.pages import page
 
 if TYPE_CHECKING:
     from rq.web.site import Site
 
 _MOST_SHOWN = 200  # queues, and clients
+PATIENCE = 3.0  # seconds until a page says that the broker does not answer
 
 
-class Facts(TypedDict):
-    """What the page shows."""
+class State(TypedDict):
+    """Whether there is a broker to ask."""
 
     time: float
     enabled: bool
-    where: str
+    where: str  # HOST:PORT
+    port: int
     trouble: str  # why it does not answer; "" when it does
-    figures: dict[str, str]
+
+
+class Facts(State):
+    """What the page shows."""
+
+    totals: dict[str, str]
     queues: list[QueueRow]
     clients: list[ClientRow]
 
@@ -42,10 +53,11 @@ class BrokerPage:
     async def on_get(self, req: Request, resp: Response) -> None:
         facts = await asyncio.to_thread(_facts, self._site.root)
         queues, clients = facts["queues"], facts["clients"]
+        number = int(facts["totals"].get("queues", len(queues)))
         values = {
             "facts": facts,
             "queues": queues[:_MOST_SHOWN],
-            "more_queues": max(0, len(queues) - _MOST_SHOWN),
+            "more_queues": max(0, number - min(len(queues), _MOST_SHOWN)),
             "clients": clients[:_MOST_SHOWN],
             "more_clients": max(0, len(clients) - _MOST_SHOWN),
         }
@@ -53,25 +65,35 @@ class BrokerPage:
 
 
 def _facts(root: Root) -> Facts:
-    facts: Facts = {
-        "time": time.time(),
-        "enabled": False,
-        "where": "",
-        "trouble": "",
-        "figures": {},
-        "queues": [],
-        "clients": [],
+    commands = questions.TOTALS, questions.QUEUES, questions.CLIENTS
+    state, replies = ask(root, commands)
+    if not replies:
+        return {**state, "totals": {}, "queues": [], "clients": []}
+    return {
+        **state,
+        "totals": answers.totals_in(replies[0]),
+        "queues": answers.queues_in(replies[1]),
+        "clients": answers.clients_in(replies[2]),
     }
+
+
+def ask(root: Root, commands: Sequence[Words]) -> tuple[State, list[Value]]:
+    """Return whether there is a broker, and its answers; none when it is off, or does not
+    answer."""
+    chosen = BrokerConfig()
+    replies: list[Value] = []
+    trouble = ""
     try:
         chosen = config.read(root.broker_config)
-        facts["enabled"], facts["where"] = (
-            chosen.enabled,
-            f"{chosen.addr}:{chosen.port}",
-        )
         if chosen.enabled:
-            facts["figures"] = broker_client.figures(root)
-            facts["queues"] = broker_client.queues(root)
-            facts["clients"] = broker_client.clients(root)
+            replies = ask_all(root, commands, PATIENCE)
     except (BadConfig, RQError) as error:
-        facts["trouble"] = str(error)
-    return facts
+        trouble = str(error)
+    state: State = {
+        "time": time.time(),
+        "enabled": chosen.enabled,
+        "where": f"{chosen.addr}:{chosen.port}",
+        "port": chosen.port,
+        "trouble": trouble,
+    }
+    return state, replies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 Series: TypeAlias = Mapping[str, int | Sequence[int]]  # as `detail` has them
@@ -41,6 +41,17 @@ def spark(series: Series) -> Picture:
 def chart(series: Series) -> Picture:
     """Return the large picture; the same, finer."""
     return _picture(series, 300)
+
+
+def traffic(came: Sequence[int], went: Sequence[int], waits: Sequence[int]) -> Picture:
+    """Return the large picture of a queue of the broker: bars that were handed out, line
+    of what waits."""
+    series = {"accepted": came, "done": went, "err": [0] * len(went), "depth": waits}
+    label = (
+        f"last hour: {sum(came)} came, {sum(went)} were handed out; "
+        f"{waits[-1] if waits else 0} waiting now, {max(waits, default=0)} at most"
+    )
+    return replace(chart(series), label=label)
 
 
 # Whole numbers only: a page of many queues is mostly these, and they are stretched to

@@ -12,7 +12,7 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rq import __version__, limits, visible
+from rq import __version__, limits, next_attempt, visible
 from rq.config.settings import RootConfig
 from rq.web import progress
 from rq.web.pages import plots, sparklines
@@ -45,6 +45,7 @@ def environment(site: Addresses) -> Environment:
         version=__version__,
         spark=sparklines.spark,
         chart=sparklines.chart,
+        traffic=sparklines.traffic,
         part_done=progress.part_done,
     )
     templates.filters.update(
@@ -52,6 +53,7 @@ def environment(site: Addresses) -> Environment:
         span=span,
         limits=limits.in_words,
         limits_of_view=limits.of_view,
+        retries=next_attempt.retries,
         took=plots.took,
         moment=moment,
         iso=iso,
