@@ -157,6 +157,8 @@ def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int
     from rq.access import owner
     from rq.cli import named_files, place
 
+    if verb == "send" and _has_only_a_token(root):
+        return cast(Callable[..., int], _function("send:send_by_token"))(rest)
     paths: list[str] = []
     if verb in NAMED and owner.foreign_owner(root):
         name_files = cast(Callable[[list[str]], list[str]], _function(NAMED[verb]))
@@ -166,6 +168,13 @@ def _act(verb: str, act: Callable[..., int], root: Root, rest: list[str]) -> int
     if verb not in UNWARNED:
         place.warn_of_unclean_end(root)
     return act(root, rest, files) if verb in NAMED else act(root, rest)
+
+
+def _has_only_a_token(root: Root) -> bool:
+    """Whether a script of RQ asks that runs as another user, to whom RQ is closed."""
+    from rq.access.attempt_tokens import VARIABLE
+
+    return VARIABLE in os.environ and not os.access(root.queues, os.R_OK)
 
 
 def take_root(words: list[str]) -> tuple[str | None, list[str]]:

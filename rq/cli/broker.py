@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Collection
 
 from rq import passwords
 from rq.cli import FAILED, OK, broker_views, passwd, place, term
@@ -17,6 +19,8 @@ from rq.layout import Root
 from rq.replies import ChildView
 from rq.states import Child
 
+_SETTLED = (Child.UP, Child.FATAL, Child.BACKOFF)
+_ENDED = (Child.DOWN, Child.FATAL)
 _PATIENCE = 60.0  # seconds until it says how far the start is
 
 
@@ -28,6 +32,8 @@ def broker(root: Root, words: list[str]) -> int:
         return _disable(root)
     if args.what == "run":
         return _run(args)
+    if args.what == "accept":
+        return _accept(root, copy=args.copy)
     if args.what in broker_views.VERBS:
         return broker_views.show(root, args)
     return _status(root, as_json=args.json)
@@ -53,6 +59,14 @@ def _parser() -> argparse.ArgumentParser:
     status = kinds.add_parser("status", help="whether it runs, and where")
     term.json_option(status)
     broker_views.options(kinds)
+    accept = kinds.add_parser(
+        "accept", help="let it use its directory, which was copied or restored"
+    )
+    accept.add_argument(
+        "--copy",
+        action="store_true",
+        help="as a copy, or a backup older than what has run since: it gets new ids",
+    )
     run = kinds.add_parser(
         "run", help="run one node in the foreground, without a supervisor"
     )
@@ -94,9 +108,13 @@ def _use(root: Root, wanted: BrokerConfig) -> int:
         return OK
     place.ask_supervisor(root, "broker")
     if not wanted.enabled:
+        child = _until(root, _ENDED)
+        if child is not None and child["state"] not in _ENDED:
+            place.note(f"the broker is still {child['state']}")
+            return FAILED
         print("the broker is down; its jobs are kept")
         return OK
-    child = _until_settled(root)
+    child = _until(root, _SETTLED)
     if child is None or child["state"] != Child.UP:
         why = (child or {}).get("reason") or "see log/broker.log"
         place.note(f"the broker does not run: {why}")
@@ -105,17 +123,14 @@ def _use(root: Root, wanted: BrokerConfig) -> int:
     return OK
 
 
-def _until_settled(root: Root) -> ChildView | None:
-    """Return the supervisor's child when it is up, or has failed; None: there is none."""
+def _until(root: Root, states: Collection[str]) -> ChildView | None:
+    """Return the supervisor's child when it is in one of some states, or has not come
+    there for long; None: there is none."""
     end = time.monotonic() + _PATIENCE
     while True:
         child = _child(root)
-        settled = child is None or child["state"] in (
-            Child.UP,
-            Child.FATAL,
-            Child.BACKOFF,
-        )
-        if settled or time.monotonic() > end:
+        is_there = child is None or child["state"] in states
+        if is_there or time.monotonic() > end:
             return child
         time.sleep(0.05)
 
@@ -140,6 +155,20 @@ def _status(root: Root, *, as_json: bool) -> int:
             f"broker {term.state(state)}, {enabled}, {chosen.addr}:{chosen.port} {why}"
         )
     return OK if state == Child.UP or not chosen.enabled else FAILED
+
+
+def _accept(root: Root, *, copy: bool) -> int:
+    how = "copy" if copy else "same"
+    words = ["--dir", str(root.broker), "--accept", how]
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "rq.broker", *words], check=False
+    )
+    if done.returncode:
+        return FAILED
+    if place.is_running(root):
+        place.ask_supervisor(root, "broker")
+    print("the broker's directory is accepted; `rq broker enable` starts it")
+    return OK
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""`rq broker queues|peek|show|pause|clients`: what the broker holds, and for whom."""
+"""`rq broker queues|peek|show|clients|nodes` and what changes jobs: what the broker holds,
+and for whom."""
 
 from __future__ import annotations
 
@@ -6,14 +7,26 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from rq import broker_client
-from rq.cli import OK, place, term
-from rq.errors import BadInput, NoSuchMessage
+from rq.broker_client import answers, questions
+from rq.broker_client.addresses import readable
+from rq.broker_client.answers import ClientRow
+from rq.broker_client.connection import ask
+from rq.cli import FAILED, OK, place, term
+from rq.config import broker as config
+from rq.errors import BadInput, NoSuchMessage, Unreachable
 from rq.layout import Root
 from rq.resp import Status, Value
 
-VERBS = ("queues", "peek", "show", "pause", "clients")
-_SHORT = 60  # characters of a body in a table
+_SHORT = 60  # characters of a name or a body in a table
+_NOT_READ = {True: "(in a file of its own)", False: ""}
+_MOST = 1000  # jobs that a table shows
+_DONE = {
+    "ack": "acknowledged",
+    "delete": "deleted",
+    "enqueue": "enqueued",
+    "dequeue": "dequeued",
+}
+VERBS = ("queues", "peek", "show", "pause", "clients", "nodes", *questions.DEEDS)
 
 
 def options(kinds: term.Verbs) -> None:
@@ -28,43 +41,69 @@ def options(kinds: term.Verbs) -> None:
     term.json_option(show)
     pause = kinds.add_parser("pause", help="pause a queue of jobs, or let it go on")
     pause.add_argument("queue", metavar="QUEUE")
-    pause.add_argument("how", choices=["in", "out", "all", "none"])
+    pause.add_argument("how", choices=questions.PAUSES)
+    for verb, about in (
+        ("ack", "acknowledge jobs: they count as done"),
+        ("delete", "remove jobs, whoever works on them"),
+        ("enqueue", "let jobs come into their queues now"),
+        ("dequeue", "take jobs out of their queues until they are due again"),
+    ):
+        deed = kinds.add_parser(verb, help=about)
+        deed.add_argument("ids", nargs="+", metavar="ID")
     term.json_option(kinds.add_parser("clients", help="list who is connected"))
+    term.json_option(kinds.add_parser("nodes", help="list the nodes it knows"))
 
 
 def show(root: Root, args: argparse.Namespace) -> int:
-    """Do what a verb says."""
+    """Do what a verb says. Unreachable: the broker is off, or does not answer."""
+    if not config.read(root.broker_config).enabled:
+        raise Unreachable("the broker is off: `rq broker enable` starts it")
     match args.what:
         case "queues":
             return _queues(root, as_json=args.json)
         case "clients":
             return _clients(root, as_json=args.json)
+        case "nodes":
+            return _nodes(root, as_json=args.json)
         case "peek":
             return _peek(root, args)
         case "show":
             return _show(root, args)
-    answer = broker_client.ask(root, "PAUSE", os.fsencode(args.queue), args.how)
-    print(f"{args.queue} is paused: {_text(answer)}")
-    return OK
+        case "pause":
+            how = questions.pause(root, os.fsencode(args.queue), args.how)
+            print(f"{_cut(term.plain(args.queue))} is paused: {how}")
+            return OK
+    return _change(root, args.what, args.ids)
 
 
 def _queues(root: Root, *, as_json: bool) -> int:
-    rows = broker_client.queues(root)
+    rows = questions.queues(root)
     if as_json:
         term.print_json([row.to_json() for row in rows])
         return OK
-    heads = ("QUEUE", "DIALECT", "WAIT", "OUT", "CONSUMERS", "OLDEST", "PAUSED")
     if not rows:
         place.note("the broker holds no queue")
         return OK
     term.table(
-        heads,
+        (
+            "QUEUE",
+            "DIALECT",
+            "WAIT",
+            "OUT",
+            "IN/S",
+            "OUT/S",
+            "CONSUMERS",
+            "OLDEST",
+            "PAUSED",
+        ),
         [
             (
-                row.name,
+                _cut(row.name),
                 row.dialect,
                 row.waits,
                 row.handed_out,
+                row.in_rate,
+                row.out_rate,
                 row.consumers,
                 f"{row.oldest} s" if row.oldest else "",
                 "" if row.paused == "none" else row.paused,
@@ -75,43 +114,81 @@ def _queues(root: Root, *, as_json: bool) -> int:
     return OK
 
 
+def _cut(text: str) -> str:
+    """Return a text as a table has room for it.
+
+    >>> _cut("x" * 61)[-2:], len(_cut("x" * 61)), len(_cut("x" * 60))
+    ('x…', 60, 60)
+    """
+    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
 def _clients(root: Root, *, as_json: bool) -> int:
-    rows = broker_client.clients(root)
+    rows = questions.clients(root)
     if as_json:
         term.print_json([row.to_json() for row in rows])
+        return OK
+    if not rows:
+        place.note("nobody is connected")
         return OK
     term.table(
         ("CLIENT", "NAME", "FROM", "FOR", "LAST"),
         [
-            (row.number, row.name, row.address, f"{row.seconds} s", _last(row))
+            (row.number, _cut(row.name), row.address, f"{row.seconds} s", _last(row))
             for row in rows
         ],
     )
     return OK
 
 
-def _last(row: broker_client.ClientRow) -> str:
+def _last(row: ClientRow) -> str:
     return f"{row.last}, waits" if row.waits else row.last
+
+
+def _nodes(root: Root, *, as_json: bool) -> int:
+    """List the node itself, in the form of CLUSTER NODES: it does not know others yet."""
+    answer = ask(root, "CLUSTER", "NODES")
+    lines = _text(answer).splitlines()
+    rows = [line.split() for line in lines]
+    if as_json:
+        fields = ("id", "address", "flags")
+        term.print_json([dict(zip(fields, row, strict=False)) for row in rows])
+    else:
+        term.table(("NODE", "ADDRESS", "FLAGS"), [row[:3] for row in rows])
+    return OK
 
 
 def _peek(root: Root, args: argparse.Namespace) -> int:
     queue = os.fsencode(args.queue)
-    jobs = broker_client.ask(root, "QPEEK", queue, str(args.n))
-    rows = [list(map(_text, job)) for job in jobs] if isinstance(jobs, list) else []
     if args.json:
+        jobs = ask(root, "QPEEK", queue, str(args.n))
+        rows = [list(map(_text, job)) for job in jobs] if isinstance(jobs, list) else []
         term.print_json([{"id": row[1], "body": row[2]} for row in rows])
-    elif rows:
-        term.table(("ID", "BODY"), [(row[1], row[2][:_SHORT]) for row in rows])
+        return OK
+    count = str(min(args.n, _MOST))
+    rows_shown = answers.jobs_in(ask(root, "BROKER", "PEEK", "disque", queue, count))
+    if rows_shown:
+        term.table(
+            ("ID", "BYTES", "BODY"),
+            [
+                (
+                    row.id,
+                    row.body_bytes,
+                    _cut(row.body) or _NOT_READ[row.body_bytes > 0],
+                )
+                for row in rows_shown
+            ],
+        )
     else:
-        place.note(f"no job waits in {args.queue}")
+        place.note(f"no job waits in {_cut(term.plain(args.queue))}")
     return OK
 
 
 def _show(root: Root, args: argparse.Namespace) -> int:
-    answer = broker_client.ask(root, "SHOW", args.id)
+    answer = ask(root, "SHOW", args.id)
     if not isinstance(answer, list):
         raise NoSuchMessage(
-            f"the broker has no job {args.id}: it is done, or never was"
+            f"the broker has no job {args.id:.80}: it is done, or never was"
         )
     facts = dict(zip(map(_text, answer[::2]), answer[1::2], strict=True))
     plain = {name: _readable(value) for name, value in facts.items()}
@@ -119,19 +196,26 @@ def _show(root: Root, args: argparse.Namespace) -> int:
         term.print_json(plain)
     else:
         for name, value in plain.items():
-            print(f"{name:<24}{value}")
+            print(f"{name:<24}{term.plain(value)}")
     return OK
+
+
+def _change(root: Root, deed: str, ids: Sequence[str]) -> int:
+    """Do something with jobs; FAILED when it was done with none."""
+    done = questions.change(root, deed, ids)
+    print(f"{term.number(done, 'job')} {_DONE[deed]}")
+    return OK if done else FAILED
 
 
 def _readable(value: Value) -> object:
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [_readable(item) for item in value]
-    return broker_client.readable(value) if isinstance(value, bytes) else value
+    return readable(value) if isinstance(value, bytes) else value
 
 
 def _text(value: Value) -> str:
     if isinstance(value, Status):
         return value.text
     if isinstance(value, bytes):
-        return broker_client.readable(value)
+        return readable(value)
     raise BadInput(f"the broker answered {value!r:.60}")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TypedDict, cast
 
-from rq.cli import INTEGRITY, OK, owner, place, term
+from rq.cli import INTEGRITY, OK, check_broker, owner, place, term
 from rq.errors import Damaged, Refused, RQError
 from rq.layout import Root
 from rq.replies import Problem
@@ -32,6 +32,8 @@ def check(root: Root, words: list[str]) -> int:
     with owner.Reader(root) as reader:
         for queue in queues:
             problems += _problems(reader, queue, fix=args.fix)
+    if not named and (why := check_broker.problem(root)) is not None:
+        problems.append(_unreadable("", "damage", why, "broker"))
     if args.json:
         term.print_json(problems)
     else:
@@ -74,8 +76,8 @@ def _offline(root: Root, queue: str, *, fix: bool) -> list[QueueProblem]:
     ]
 
 
-def _unreadable(queue: str, kind: str, text: str) -> QueueProblem:
-    return {"queue": queue, "kind": kind, "subject": queue, "text": text}
+def _unreadable(queue: str, kind: str, text: str, subject: str = "") -> QueueProblem:
+    return {"queue": queue, "kind": kind, "subject": subject or queue, "text": text}
 
 
 def _print(problems: Sequence[QueueProblem], queues: int) -> None:
@@ -92,8 +94,8 @@ def _print(problems: Sequence[QueueProblem], queues: int) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = term.parser(
         "check",
-        "Check that the journal, the folders and the counters of queues agree; exit "
-        "status 9 if they do not.",
+        "Check that the journal, the folders and the counters of queues agree, and that "
+        "what the broker keeps is whole; exit status 9 if not.",
     )
     parser.add_argument("queues", nargs="*", metavar="QUEUE")
     parser.add_argument(

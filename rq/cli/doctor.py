@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from rq import config, disk, wording
 from rq.access import warnings as access
-from rq.cli import OK, place, ports, term
-from rq.config import mail
+from rq.cli import OK, broker_health, place, ports, term
+from rq.config import recipients
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.proc import cgroups
@@ -119,8 +119,10 @@ def _settings(root: Root) -> Iterator[str]:
         )
     yield from access.of_root(root, settings, time.time())
     yield from obeyed.warnings(root, place.queue_names(root))
-    yield from mail.warnings(root, settings)
-    if not place.is_running(root):
+    yield from recipients.warnings(root, settings)
+    running = place.is_running(root)
+    yield from broker_health.warnings(root, running)
+    if not running:
         holder = ports.holder(settings.addr, settings.port)
         if holder is not None:
             yield f"port {settings.port}, which the web needs, is taken by {holder}"

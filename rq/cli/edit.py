@@ -65,10 +65,29 @@ def _in_editor(fields: Mapping[str, Json]) -> Mapping[str, Json]:
     with tempfile.TemporaryDirectory(prefix="rq-edit-") as directory:
         path = Path(directory) / "message.json"
         path.write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
-        done = subprocess.run([*shlex.split(editor), str(path)], check=False)
-        if done.returncode:
-            raise BadInput(f"{editor} ended with {done.returncode}: nothing is sent")
-        edited = from_json(path.read_text(), "what was edited")
+        status = _run(editor, path)
+        if status:
+            raise BadInput(f"{editor} ended with {status}: nothing is sent")
+        edited = from_json(_read(path), "what was edited")
     if not isinstance(edited, dict):
         raise BadInput("what was edited is not a JSON object: nothing is sent")
     return edited
+
+
+def _run(editor: str, path: Path) -> int:
+    """Return the exit status of an editor; BadInput when it cannot be started."""
+    try:
+        return subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadInput(
+            f"{editor!r:.80} cannot be started ({why}): set EDITOR to an editor, or say "
+            "--param1 VALUE; nothing is sent"
+        ) from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"what was edited cannot be read: {error}") from None

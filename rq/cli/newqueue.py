@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rq import command, config, elsewhere, limits, names
-from rq.access import gate
 from rq.cli import OK, place, term
 from rq.command import Command
 from rq.config import files, settings
 from rq.config.settings import RootConfig
+from rq.config.values import is_loopback
 from rq.errors import BadConfig, BadInput, Refused
 from rq.layout import Root
 from rq.scripts import program_file
@@ -254,7 +254,7 @@ def _tell_of_workers(main: RootConfig, wanted: NewQueue) -> None:
         "> token)\n"
         f"start them: {start} --token-file token"
     )
-    if gate.is_loopback(main.addr):
+    if is_loopback(main.addr):
         place.note(
             "the web listens for this machine alone: workers on others reach it when "
             "`addr`, `host` and `tls` in config/config.json say so, and RQ was restarted"

@@ -6,8 +6,9 @@ import os
 import time
 import webbrowser
 
-from rq.access import gate, kernel, one_time_keys
+from rq.access import kernel, one_time_keys
 from rq.cli import FAILED, OK, audit, place, term
+from rq.config.values import is_loopback
 from rq.errors import Refused
 from rq.layout import Root
 
@@ -32,7 +33,7 @@ def _open_browser(root: Root) -> int:
     """Give a browser an address that is of use to its own user alone: the words that it
     is started with are there for all users of the machine to read."""
     settings = place.root_config(root)
-    if not gate.is_loopback(settings.addr) or kernel.in_container():
+    if not is_loopback(settings.addr) or kernel.in_container():
         raise Refused(
             "a browser is started with an address that all users of this machine can "
             "see, and here RQ cannot tell who asks: open what `rq open` prints"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from rq import limits, wording
+from rq import limits, next_attempt, wording
 from rq.cli import ids, output, owner, place, term
 from rq.fieldnames import LIMITS
 from rq.layout import Root
@@ -94,7 +94,7 @@ def _facts(message: MessageView) -> Iterator[tuple[str, object]]:
     yield "attempts", message.get("attempt", 0)
     if again := message.get("next_attempt"):
         yield "next", again["text"]
-    yield "retries", f"{message.get('count', 0)} of {message.get('max_count', 0)}"
+    yield "retries", next_attempt.retries(message)
     yield from limits.of_view(message)
     for name, value in fields.items():
         if name not in _SHOWN_APART:

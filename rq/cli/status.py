@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 
 from rq import config, elsewhere, health, waits
 from rq.access import warnings
-from rq.cli import FAILED, OK, UNREACHABLE, owner, place, term
-from rq.config import mail
+from rq.cli import FAILED, OK, UNREACHABLE, broker_health, owner, place, term
+from rq.config import recipients
 from rq.config.admin import Admin, admin_status, pause_of
-from rq.errors import BadConfig
+from rq.errors import BadConfig, RQError
 from rq.layout import Root
 from rq.outbound import past_hosts
 from rq.replies import Detail, SupervisorStatus
@@ -52,6 +52,8 @@ def status(root: Root, words: list[str]) -> int:
         rows = [queue_row(reader, name) for name in place.queue_names(root)]
     rows = _with_child_states(rows, supervisor)
     troubles = list(_troubles(root, running, supervisor, rows))
+    broker, of_broker = _broker(root, supervisor) if running else (None, [])
+    troubles += of_broker
     well = running and all(trouble.passing for trouble in troubles)
     if args.json:
         term.print_json(
@@ -62,11 +64,13 @@ def status(root: Root, words: list[str]) -> int:
                 "trouble": [trouble.to_json() for trouble in troubles],
                 "supervisor": supervisor,
                 "queues": [row.to_json() for row in rows],
+                "broker": broker,
                 "warnings": _access(root),
             }
         )
     else:
-        _show(root, _headline(root, running, supervisor), rows, troubles)
+        headline = _headline(root, running, supervisor)
+        _show(root, headline, rows, troubles, broker)
     return OK if well else FAILED if running else UNREACHABLE
 
 
@@ -75,9 +79,12 @@ def _show(
     headline: str,
     rows: Sequence[QueueRow],
     troubles: Sequence[health.Trouble],
+    broker: Mapping[str, str] | None,
 ) -> None:
     print(headline)
     _tell_hosts(root)
+    if broker is not None:
+        print(broker_health.headline(root, broker))
     if rows:
         print()
         queue_table(rows)
@@ -114,12 +121,29 @@ def _troubles(
         yield from health.of_errors(row.name, row.counts)
 
 
+def _broker(
+    root: Root, supervisor: SupervisorStatus
+) -> tuple[Mapping[str, str] | None, list[health.Trouble]]:
+    """Return what the broker tells of itself, if it should run and does, and what is
+    wrong with it beside what the supervisor says."""
+    try:
+        facts = broker_health.totals(root)
+    except BadConfig as error:
+        return None, [health.Trouble(who="broker", said="is not used", why=str(error))]
+    except RQError as error:
+        up = (child for child in health.children(supervisor) if child["state"] == "UP")
+        is_up = any(child["kind"] == "broker" for child in up)
+        silent = health.Trouble(who="broker", said="does not answer", why=str(error))
+        return None, [silent] if is_up else []
+    return facts, [] if facts is None else list(broker_health.troubles(facts))
+
+
 def _access(root: Root) -> list[str]:
     """Return what is to be said of who may do what here, and of mail."""
     try:
         settings = config.read_root(root)
         access = warnings.of_root(root, settings, time.time())
-        return [*access, *mail.warnings(root, settings)]
+        return [*access, *recipients.warnings(root, settings)]
     except BadConfig:  # `rq doctor` and whoever starts RQ say it
         return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 
 from rq import moments
 from rq.cli import change, owner, term
@@ -49,20 +50,12 @@ def due(root: Root, words: list[str]) -> int:
         "--at",
         required=True,
         metavar="TIME",
-        help="+10m, epoch seconds or 2026-01-02T03:04",
+        help="now, +10m, epoch seconds or 2026-01-02T03:04",
     )
     args = _parsed(parser, words)
     args.to = moments.due(args.at, time.time())
-    return change.each_or_all(
-        root, parser, args, lambda *target: _due(*target, to=args.to)
-    )
-
-
-def _due(root: Root, queue: str, msg_id: str, *, to: float) -> str:
-    only = "messages that wait have a time at which they run"
-    change.demand_state(root, (queue, msg_id), (State.QUE,), only)
-    _ask(root, queue, msg_id, "set_message", due=to)
-    return f"is due at {term.moment(to)}"
+    only, outcome = "have a time at which they run", f"is due at {term.moment(args.to)}"
+    return _set(root, parser, args, {"due": args.to}, (only, outcome))
 
 
 def priority(root: Root, words: list[str]) -> int:
@@ -81,16 +74,28 @@ def priority(root: Root, words: list[str]) -> int:
         help=f"{LEAST} to {MOST}; messages have {LEAST} unless they are sent with another",
     )
     args = _parsed(parser, words)
-    return change.each_or_all(
-        root, parser, args, lambda *target: _priority(*target, to=args.to)
-    )
+    only, outcome = "have a priority", f"has priority {args.to}"
+    return _set(root, parser, args, {"priority": args.to}, (only, outcome))
 
 
-def _priority(root: Root, queue: str, msg_id: str, *, to: int) -> str:
-    only = "messages that wait have a priority"
-    change.demand_state(root, (queue, msg_id), (State.QUE,), only)
-    _ask(root, queue, msg_id, "set_message", priority=to)
-    return f"has priority {to}"
+def _set(
+    root: Root,
+    parser: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    fields: Mapping[str, Json],
+    words: tuple[str, str],
+) -> int:
+    """Set fields of messages that wait; `words`: what only these have, and what is told
+    of each."""
+    only, outcome = words
+
+    def act(root: Root, queue: str, msg_id: str) -> str:
+        refusal = f"messages that wait {only}"
+        change.demand_state(root, (queue, msg_id), (State.QUE,), refusal)
+        _ask(root, queue, msg_id, "set_message", **fields)
+        return outcome
+
+    return change.each_or_all(root, parser, args, act)
 
 
 def unack(root: Root, words: list[str]) -> int:

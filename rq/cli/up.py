@@ -7,7 +7,7 @@ import os
 import time
 
 from rq import config, disk
-from rq.access import gate, kernel
+from rq.access import kernel
 from rq.cli import (
     FAILED,
     OK,
@@ -27,6 +27,7 @@ from rq.cli import open as signing
 from rq.cli.readiness import WEB
 from rq.config import files
 from rq.config.settings import RootConfig
+from rq.config.values import is_loopback
 from rq.errors import BadConfig
 from rq.layout import Root
 from rq.states import Child
@@ -199,7 +200,7 @@ def needs_login(settings: RootConfig) -> bool:
     """Return whether a browser of RQ's own user must sign in."""
     if settings.basic_auth:
         return True
-    is_known = gate.is_loopback(settings.addr) and not kernel.in_container()
+    is_known = is_loopback(settings.addr) and not kernel.in_container()
     return not is_known and not settings.open_without_auth
 
 

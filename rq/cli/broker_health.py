@@ -1,0 +1,88 @@
+"""Whether the broker is well: what `rq status` and `rq doctor` say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rq.broker_client import questions
+from rq.cli import ports, term
+from rq.config import broker as config
+from rq.config.broker import FSYNC
+from rq.errors import BadConfig, RQError
+from rq.health import Trouble
+from rq.layout import Root
+from rq.wording import duration, size
+
+_PATIENCE = 3.0  # seconds
+_FULL = 0.9  # of the memory for jobs
+
+
+def totals(root: Root) -> Mapping[str, str] | None:
+    """Return what the broker tells of itself as a whole; None: it is off. RQError: it
+    should answer, and does not."""
+    if not config.read(root.broker_config).enabled:
+        return None
+    return questions.totals(root, _PATIENCE)
+
+
+def headline(root: Root, facts: Mapping[str, str]) -> str:
+    """Return one line of what it holds."""
+    chosen = config.read(root.broker_config)
+    jobs = term.number(int(facts["jobs"]), "job")
+    queues = term.number(int(facts["queues"]), "queue")
+    clients = term.number(int(facts["clients"]), "client")
+    return f"broker {chosen.addr}:{chosen.port}: {jobs} in {queues}, {clients} (`rq broker queues`)"
+
+
+def troubles(facts: Mapping[str, str]) -> Iterator[Trouble]:
+    """Give what is wrong with a broker that answers."""
+    if why := facts["trouble"]:
+        yield Trouble(who="broker", said="takes nothing new", why=why)
+    used, limit = int(facts["used_memory"]), int(facts["maxmemory"])
+    if used > limit * _FULL:
+        said = f"uses {size(used)} of {size(limit)} for jobs"
+        why = "above that it refuses jobs: let programs work them off, or raise `maxmemory`"
+        yield Trouble(who="broker", said=said, why=why, kind="warn", passing=True)
+    if (seconds := int(facts["grace"])) > 0:
+        yield Trouble(
+            who="broker",
+            said=f"lets nothing expire for {duration(seconds)}",
+            why="by the time of day the machine was off for over a day; if that is "
+            "wrong, `rq broker disable` and set the time",
+            kind="warn",
+            passing=True,
+        )
+
+
+def warnings(root: Root, running: bool) -> Iterator[str]:
+    """Give what `rq doctor` says of it; `running`: RQ is up."""
+    try:
+        chosen = config.read(root.broker_config)
+        if not chosen.enabled:
+            return
+        config.check_door(chosen)
+    except BadConfig as error:
+        yield str(error)
+        return
+    if chosen.appendfsync != FSYNC[0]:
+        yield (
+            f"`appendfsync` of the broker is {chosen.appendfsync}: what it has answered "
+            "may be lost in a power cut"
+        )
+    if running:
+        yield from _of_running(root)
+    elif (holder := ports.holder(chosen.addr, chosen.port)) is not None:
+        yield f"port {chosen.port}, which the broker needs, is taken by {holder}"
+
+
+def _of_running(root: Root) -> Iterator[str]:
+    try:
+        facts = questions.totals(root, _PATIENCE)
+    except RQError:
+        yield (
+            "the broker is enabled and does not answer: `rq status` and log/broker.log "
+            "say why"
+        )
+        return
+    for trouble in troubles(facts):
+        yield trouble.sentence
