@@ -24,7 +24,26 @@ _PARQUET = re.compile(
 _STREAM = re.compile(r"^\[STREAM_FAILED\].*? terminated with exception: ")
 _JAVA = "An error occurred while calling "
 _NOISE = re.compile(r"WARNING: |Setting |To adjust |Error occurred during init|\tat ")
+_CAUSED = re.compile(r"^Caused by: (?:[a-z_\d]+\.)*(.+)$", re.MULTILINE)
+FULL = "the disk is full, Spark could not write: free some space, then try again"
 _MOST = 300  # characters of what there is no sentence for
+
+
+def is_full(text: str) -> bool:
+    """Whether Spark says that a disk is full."""
+    return _FULL.search(text) is not None
+
+
+def cause(error: BaseException) -> str | None:
+    """Return what an error of Java comes from: the last of its causes; None: it tells
+    none. Spark wraps an error several times, and names only the wrapping first."""
+    last, text = error, str(error)
+    while (inner := getattr(last, "_cause", None)) is not None:
+        last = inner
+    if last is not error:
+        return first_line(last)
+    causes = _CAUSED.findall(text)
+    return str(causes[-1])[:_MOST] if causes else None
 
 
 def sentence(error: BaseException) -> str | None:
@@ -32,10 +51,8 @@ def sentence(error: BaseException) -> str | None:
     text = str(error)
     if ours := _OURS.findall(text):
         return str(ours[-1])
-    if _FULL.search(text):
-        return (
-            "the disk is full, Spark could not write: free some space, then try again"
-        )
+    if is_full(text):
+        return FULL
     if _MEMORY.search(text):
         return (
             "Spark ran out of memory: give it more, in the queue's config "

@@ -30,6 +30,7 @@ from rq.spark import (
     gold,
     journal_plan,
     journal_source,
+    machine,
     publish,
     renewal,
 )
@@ -96,11 +97,13 @@ def run_round(
     settings = settings or Settings()
     place = bronze.place(root)
     files.make_dir(place.path)
+    on = machine.engine(spark)
     with _alone(place.lock, settings.patience):
         try:
             return _run(spark, root, place, settings, tell)
         except (PySparkException, Py4JError, OSError) as error:
-            raise Damaged(failures.of_round(error)) from error
+            why = machine.failure(error, on) or failures.of_round(error)
+            raise Damaged(why) from error
 
 
 def _run(

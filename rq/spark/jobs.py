@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, overload
 from rq import config
 from rq.errors import BadInput, Refused, RQError
 from rq.pipe import Verb
-from rq.spark import attachments, failures, given, sending
+from rq.spark import attachments, failures, given, machine, sending
 from rq.spark import session as sessions
 from rq.spark.given import Batch, Given
+from rq.spark.machine import Engine
 from rq.spark.progress import Progress
 from rq.spark.queue_door import AGAIN
 from rq.spark.sending import Prepared
@@ -91,7 +92,7 @@ def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> W
         q = Work(batch, outlet, left)
         try:
             job.function(q)
-            q.check_sent()
+            q.check()
         except Exception as error:
             bad = attachments.unreadable(error)
             if bad is None or bad[0] not in [message.msg_id for message in left]:
@@ -119,6 +120,7 @@ class Pipe:
         self._turn = threading.Lock()
         self.progress = Progress(self.tell)
         self._session: SparkSession | None = None
+        self._engine: Engine | None = None
 
     @functools.cached_property
     def job(self) -> Job:
@@ -139,8 +141,17 @@ class Pipe:
         if self._session is None:
             self.tell("starting Spark")
             self._session = self.job.session()
+            self._engine = machine.engine(self._session)
             self.progress.watch(self._session)
         return self._session
+
+    def failure(self, error: Exception) -> tuple[Verb, str]:
+        """Return how all messages end that have not."""
+        broken = machine.failure(error, self._engine) if self._engine else None
+        if broken is not None:
+            _trace()
+            return Verb.RESEND, f"{_PAUSE}-{broken}"
+        return _failure(error)
 
     def close(self) -> None:
         """Say nothing more, and end Spark; what was said holds, however that goes."""
@@ -173,15 +184,26 @@ def main(script: Path) -> int:
     except Exception as error:  # noqa: BLE001 - main is one of the four places
         if pipe.progress.cancelled.is_set():
             return 1  # without a word: the queue knows why it has sent TERM
-        verb, text = _failure(error)
+        verb, text = pipe.failure(error)
         pipe.say(verb, text)
         return 0 if verb is Verb.RESEND else 1
+    except SystemExit as leaving:  # the job has said why it gives up
+        pipe.say(Verb.ERR, of_exit(leaving.code))
+        return 1
     else:
         if text is not None:
             pipe.say(Verb.DONE, text)
         return 0
     finally:
         pipe.close()
+
+
+def of_exit(code: object) -> str:
+    """Return what `sys.exit(CODE)` says. A job that leaves has sent nothing, so it has
+    not succeeded, whatever its code."""
+    if isinstance(code, str) and code.strip():
+        return code
+    return f"the job has left by sys.exit({'' if code is None else code})"
 
 
 def work(batch: Batch, pipe: Pipe) -> str | None:
@@ -203,11 +225,14 @@ def work(batch: Batch, pipe: Pipe) -> str | None:
     # Without a message there is nothing to note it beside, and nothing to tell.
     prepared = sender.prepare(q.letters, q.remaining) if q.remaining else []
     sender.commit(prepared)
-    return _summary(prepared) if q.remaining else None
+    return _summary(prepared, q.checked) if q.remaining else None
 
 
-def _summary(sent: Sequence[Prepared]) -> str:
-    return f"sent {', '.join(entry.name for entry in sent)}" if sent else ""
+def _summary(sent: Sequence[Prepared], checked: Sequence[str] = ()) -> str:
+    """Return what a job has sent, and what was expected of its data and holds."""
+    parts = [f"sent {', '.join(entry.name for entry in sent)}"] if sent else []
+    parts += [f"checked: {text}" for text in checked]
+    return "; ".join(parts)
 
 
 def _failure(error: Exception) -> tuple[Verb, str]:
@@ -216,9 +241,14 @@ def _failure(error: Exception) -> tuple[Verb, str]:
         if error.kind in AGAIN:
             return Verb.RESEND, f"{_PAUSE}-{error}"
         return Verb.ERR, str(error)
+    _trace()
+    return Verb.ERR, last_line(error)
+
+
+def _trace() -> None:
+    """Write where the error came from into the log of the message."""
     traceback.print_exc()
     sys.stderr.flush()
-    return Verb.ERR, last_line(error)
 
 
 def last_line(error: Exception) -> str:
@@ -231,6 +261,8 @@ def last_line(error: Exception) -> str:
         after = lines[traced[-1] + 1 :]
         own = (line for line in after if not line.startswith((" ", "\t")))
         return next(own, lines[0])
+    if text := failures.cause(error):
+        return text
     first, name = failures.first_line(error), type(error).__name__
     return f"{name}: {first}" if lines else name
 

@@ -84,7 +84,9 @@ class RqSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise BadInput('a queue can be added to only: say mode("append")')
-        return sink.QueueWriter(sink.target(self.options))
+        target = sink.target(self.options)
+        sink.check_columns(schema.fieldNames(), self.options)
+        return sink.QueueWriter(target)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return LeaseReader(lease_options.parse_options(self.options))
@@ -92,7 +94,9 @@ class RqSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        return sink.QueueStreamWriter(sink.target(self.options))
+        target = sink.target(self.options)
+        sink.check_columns(schema.fieldNames(), self.options)
+        return sink.QueueStreamWriter(target)
 
 
 def may_push(argv: list[str]) -> bool:

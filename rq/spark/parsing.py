@@ -6,6 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from rq.errors import BadInput
+from rq.spark import expectations
+from rq.spark.expectations import Parsed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,19 +23,23 @@ FORMS = {
     "common": _COMMON,
     "combined": f"{_COMMON} {_QUOTED.format('referer')} {_QUOTED.format('agent')}",
 }
+# What is escaped comes first: it begins no group.
+_NAMED = re.compile(r"\\.|\(\?P<(?P<group>\w+)>|\(\?P=(?P<again>\w+)\)", re.DOTALL)
 _KEPT = ("msg_id", "src", "file", "lineno")
 _TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 _TYPES = {"status": "int", "bytes": "long"}
 
 
-def split(lines: DataFrame, form: str) -> tuple[DataFrame, DataFrame]:
-    """Return (lines as columns, lines that the expression does not fit)."""
+def split(
+    lines: DataFrame, form: str, most_rejects: float | None = None
+) -> tuple[DataFrame, Parsed]:
+    """Return lines as columns, and those that the expression does not fit, of which
+    there may be a share of `most_rejects`; None: any, but not all."""
     from pyspark.sql import functions
 
     expression = FORMS.get(form, form)
     names = _names(expression)
-    # Java writes a named group without the P.
-    pattern = expression.replace("(?P<", "(?<")
+    pattern = _by_number(expression, names)
     line = functions.col("line")
     columns = [
         _typed(name, functions.regexp_extract(line, pattern, index), form in FORMS)
@@ -41,7 +47,25 @@ def split(lines: DataFrame, form: str) -> tuple[DataFrame, DataFrame]:
     ]
     fits = functions.coalesce(line.rlike(pattern), functions.lit(False))
     kept = [name for name in _KEPT if name in lines.columns]
-    return lines.where(fits).select(*kept, *columns), lines.where(~fits)
+    marked, counted = expectations.observed(lines, fits)
+    table = expectations.fitting(marked, True).select(*kept, *columns)
+    rejects = expectations.fitting(marked, False)
+    return table, Parsed(form, rejects, counted, most_rejects)
+
+
+def _by_number(expression: str, names: dict[str, int]) -> str:
+    """Return an expression whose groups have numbers only: Java takes no `_` in a name.
+
+    >>> _by_number(r"(?P<dep_time>\\d+)(?P=dep_time)", {"dep_time": 1})
+    '(\\\\d+)(?:\\\\1)'
+    """
+
+    def plain(part: re.Match[str]) -> str:
+        if part["group"]:
+            return "("
+        return f"(?:\\{names[part['again']]})" if part["again"] else part[0]
+
+    return _NAMED.sub(plain, expression)
 
 
 def _names(expression: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from rq import names
-from rq.errors import BadInput
+from rq.errors import BadInput, Refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
-def write(result: DataFrame | str | bytes | Path, path: Path) -> Path:
-    """Write a DataFrame, text or bytes, or copy a file, to `path`; return it."""
+def write(
+    result: DataFrame | str | bytes | Path, path: Path, at_least: int = 0
+) -> Path:
+    """Write a DataFrame, text or bytes, or copy a file, to `path`; return it. Refused
+    when a DataFrame has not `at_least` so many rows."""
     names.attachment(path.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # never into what a link leads to
@@ -30,7 +33,13 @@ def write(result: DataFrame | str | bytes | Path, path: Path) -> Path:
     elif isinstance(result, bytes):
         path.write_bytes(result)
     else:
-        _kind(path)(result.toArrow(), path)
+        kind, table = _kind(path), result.toArrow()
+        if table.num_rows < at_least:
+            raise Refused(
+                f"{path.name} has {table.num_rows:,} rows, at least {at_least:,} were "
+                "promised"
+            )
+        kind(table, path)
     return path
 
 

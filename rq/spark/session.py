@@ -231,11 +231,14 @@ def settings(root: Root, master: str) -> dict[str, str]:
 
 
 def _java_options(directory: str) -> str:
-    """Let Java, too, put its temporary files where they are removed behind it."""
+    """Let Java put its temporary files, too, where they are removed behind it."""
     before = os.environ.get("SPARK_SUBMIT_OPTS", "")
     if "java.io.tmpdir" in before:
         return before
-    return f'{before} -Djava.io.tmpdir="{directory}"'.lstrip()
+    # A Java without memory does not half live on: its exit status says what it lacked.
+    return (
+        f'{before} -XX:+ExitOnOutOfMemoryError -Djava.io.tmpdir="{directory}"'.lstrip()
+    )
 
 
 def is_here(master: str) -> bool:

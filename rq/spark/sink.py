@@ -3,7 +3,8 @@ one commit of the driver.
 
 Options: `queue`; `url` (`http://[USER:PASSWORD@]HOST:PORT/`, the web of RQ) or `root`
 (on RQ's own host, without the web); `key` (of a job that may run again: it is sent
-once); `ttl` and `timeout` in seconds. Columns are fields of messages, nulls are not set.
+once); `extra` (columns that are no fields, by comma); `ttl` and `timeout` in seconds.
+Columns are fields of messages, nulls are not set.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rq import config, names
+from rq import config, fieldnames, names
 from rq.errors import BadInput, Refused, WrongState
 from rq.nesting import Json
 from rq.spark.queue_door import Door, Request, Target
@@ -203,6 +204,19 @@ def target(options: Mapping[str, str]) -> Target:
         ttl=_seconds(options, "ttl", 3600.0),
         timeout=_seconds(options, "timeout", 60.0),
     )
+
+
+def check_columns(columns: Iterable[str], options: Mapping[str, str]) -> None:
+    """Raise BadInput for a column that is no field of a message, unless the option
+    `extra` names it: what nobody reads is a mistake."""
+    extra = {name.strip() for name in options.get("extra", "").split(",")}
+    strange = [n for n in columns if n not in fieldnames.FIELDS and n not in extra]
+    if strange:
+        these = ", ".join(strange)
+        raise BadInput(
+            f"no field of a message: {these:.200}; rename or drop them, or say "
+            f'option("extra", "{",".join(strange):.200}") if a script reads them'
+        )
 
 
 def _seconds(options: Mapping[str, str], name: str, default: float) -> float:

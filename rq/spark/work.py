@@ -12,7 +12,8 @@ from rq.errors import BadInput
 from rq.message import PARAMS
 from rq.nesting import Json
 from rq.pipe import Verb
-from rq.spark import attachments, parsing, results
+from rq.spark import attachments, expectations, parsing, results
+from rq.spark.expectations import Parsed
 from rq.spark.given import Batch, Given
 from rq.spark.sending import Letter
 
@@ -44,7 +45,8 @@ class Work:
         self.letters: list[Letter] = []
         self._outlet = outlet
         self._files: list[Path] = []
-        self._rejects: list[DataFrame] = []
+        self._parsed: list[Parsed] = []
+        self.checked: list[str] = []  # what was expected, and holds
         # How single messages end: said when the job's own code is through, for then
         # nobody reads their attachments any more.
         self.endings: dict[str, tuple[Verb, str]] = {}
@@ -71,21 +73,50 @@ class Work:
         a DataFrame: msg_id, src, file, lineno, line."""
         return attachments.rows(self.spark, attachments.files(self.messages))
 
-    def parse(self, lines: DataFrame, form: str) -> DataFrame:
+    def parse(
+        self, lines: DataFrame, form: str, most_rejects: float | None = None
+    ) -> DataFrame:
         """Return lines as columns; `form` is `combined`, `common`, or a regular
-        expression with named groups. Lines that do not fit are in `rejects`."""
-        fitting, rest = parsing.split(lines, form)
-        self._rejects.append(rest)
-        return fitting
+        expression with named groups. Lines that do not fit are in `rejects`.
+
+        If none of the lines that were read fits, the job has failed; it has, too, if
+        more than a share of `most_rejects` (0 to 1) does not. 1: all may be so.
+        """
+        if most_rejects is not None and not 0 <= most_rejects <= 1:
+            raise BadInput(f"q.parse: most_rejects={most_rejects} is not 0 to 1")
+        table, parsed = parsing.split(lines, form, most_rejects)
+        self._parsed.append(parsed)
+        return table
 
     @property
     def rejects(self) -> DataFrame:
         """The lines that `parse` could not read."""
-        if not self._rejects:
+        if not self._parsed:
             raise BadInput(
                 "q.rejects holds the lines that q.parse could not read: call q.parse first"
             )
-        return reduce(lambda rows, more: rows.unionByName(more), self._rejects)
+        tables = (parsed.rejects for parsed in self._parsed)
+        return reduce(lambda rows, more: rows.unionByName(more), tables)
+
+    # ---- expecting
+
+    def expect(
+        self,
+        table: DataFrame,
+        rows: int = 1,
+        not_null: Sequence[str] = (),
+        unique: Sequence[str] = (),
+        most_rejects: float | None = None,
+    ) -> None:
+        """Let the job fail unless a table has so many `rows` at least, no nulls in some
+        columns, and one row for each value of others (together); and unless of the lines
+        that were parsed for it a share of `most_rejects` fits. The message says what holds.
+        """
+        holds = expectations.check(table, rows, not_null, unique)
+        for parsed in self._parsed:
+            parsed.check(most_rejects)
+        self.checked.append(holds)
+        self.run(f"checked: {holds}")
 
     # ---- saying
 
@@ -93,13 +124,16 @@ class Work:
         """Say how far it is, as progress of all messages."""
         self._outlet.say(Verb.RUN, text)
 
-    def attach(self, result: DataFrame | str | bytes | Path, name: str) -> Path:
+    def attach(
+        self, result: DataFrame | str | bytes | Path, name: str, at_least: int = 0
+    ) -> Path:
         """Attach a DataFrame, text, bytes or a file to the next message that is sent;
-        the suffix of `name` says how a DataFrame is written."""
+        the suffix of `name` says how a DataFrame is written. The job has failed if a
+        DataFrame has not `at_least` so many rows."""
         path = self._results() / name
         if path in self._files:
             raise BadInput(f"{name} is attached to the next message already")
-        self._files.append(results.write(result, path))
+        self._files.append(results.write(result, path, at_least))
         return path
 
     def _results(self) -> Path:
@@ -136,8 +170,11 @@ class Work:
         for msg_id in named:
             self.endings.setdefault(msg_id, (verb, text))
 
-    def check_sent(self) -> None:
-        """Raise BadInput if something was attached to nothing."""
+    def check(self) -> None:
+        """Raise Refused if too many lines did not fit, BadInput if something was
+        attached to nothing."""
+        for parsed in self._parsed:
+            parsed.check()
         if self._files:
             names = ", ".join(path.name for path in self._files)
             raise BadInput(f"{names}: attached, but no q.send follows")

@@ -1,0 +1,146 @@
+"""What a job promises of its data; what does not hold is an error and not a result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rq.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Observation, Row
+
+_SAMPLES = 3  # lines that a sentence quotes
+_WIDTH = 120  # characters of each
+_PATIENCE = 2.0  # seconds until Spark has told what an action that has ended counted
+_LOOK = 0.02
+_ALL, _REJECTED, _FITS = "lines", "rejected", "_rq_fits"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Lines that were parsed: the form, and those that do not fit; the first action of
+    Spark on them counts them on its way."""
+
+    form: str
+    rejects: DataFrame
+    counted: Observation
+    most_rejects: float | None  # share of the lines; None: not all
+
+    def check(self, most_rejects: float | None = None) -> None:
+        """Raise Refused if too many lines did not fit: more than `most_rejects`, else
+        than what the parsing was told. Nothing when none were read."""
+        lines, rejected = self._counts()
+        limit = self.most_rejects if most_rejects is None else most_rejects
+        if rejected and (
+            rejected == lines if limit is None else rejected > limit * lines
+        ):
+            self._refuse(lines, rejected, limit)
+
+    def _refuse(self, lines: int, rejected: int, limit: float | None) -> None:
+        rows = self.rejects.take(_SAMPLES)
+        samples = "; ".join(repr(row["line"])[:_WIDTH] for row in rows)
+        most = "" if limit is None else f", at most {limit:.0%} may"
+        raise Refused(
+            f"{rejected:,} of {lines:,} lines do not fit {self.form!r}{most}: {samples}"
+        )
+
+    def _counts(self) -> tuple[int, int]:
+        """Return how many lines were read, and did not fit."""
+        if not _is_there(self.counted):
+            return 0, 0
+        counts = self.counted.get
+        return int(counts[_ALL]), int(counts[_REJECTED])
+
+
+def observed(lines: DataFrame, fits: Column) -> tuple[DataFrame, Observation]:
+    """Return lines with a column that says whether they fit, and what counts them while
+    an action reads them."""
+    from pyspark.sql import Observation, functions
+
+    counted = Observation()
+    is_out = functions.when(~functions.col(_FITS), 1)
+    all_lines = functions.count(functions.lit(1)).alias(_ALL)
+    rejected = functions.count(is_out).alias(_REJECTED)
+    marked = lines.withColumn(_FITS, fits)
+    return marked.observe(counted, all_lines, rejected), counted
+
+
+def fitting(marked: DataFrame, wanted: bool) -> DataFrame:
+    """Return those of marked lines that fit, or those that do not."""
+    from pyspark.sql import functions
+
+    column = functions.col(_FITS)
+    return marked.where(column if wanted else ~column).drop(_FITS)
+
+
+def _is_there(counted: Observation) -> bool:
+    """Whether an action has counted; Spark tells it a moment after the action. `get`
+    would wait for ever if there was none."""
+    until = time.monotonic() + _PATIENCE
+    while not counted._jo.future().isCompleted():
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK)
+    return True
+
+
+def check(
+    rows: DataFrame, least: int, not_null: Sequence[str], unique: Sequence[str]
+) -> str:
+    """Return what holds of a table, in words; Refused says what does not, BadInput that
+    a column is missing. One pass over the table, and one more for `unique`."""
+    strange = {*not_null, *unique} - {*rows.columns}
+    if strange:
+        raise BadInput(
+            f"q.expect: there is no column {min(strange)!r:.60}; there are "
+            f"{', '.join(rows.columns)}"
+        )
+    totals = _totals(rows, not_null)
+    total = int(totals[_ALL])
+    if total < least:
+        raise Refused(f"expected at least {least:,} rows, there are {total:,}")
+    for name in not_null:
+        if totals[f"null {name}"]:
+            raise Refused(
+                f"expected no nulls in {name}, {totals[f'null {name}']:,} of {total:,} "
+                "rows have one"
+            )
+    if unique:
+        _check_unique(rows, unique)
+    return _described(total, not_null, unique)
+
+
+def _totals(rows: DataFrame, not_null: Sequence[str]) -> Row:
+    from pyspark.sql import functions
+
+    nulls = (
+        functions.count(functions.when(functions.col(f"`{name}`").isNull(), 1)).alias(
+            f"null {name}"
+        )
+        for name in not_null
+    )
+    counted = functions.count(functions.lit(1)).alias(_ALL)
+    return rows.agg(counted, *nulls).collect()[0]
+
+
+def _check_unique(rows: DataFrame, unique: Sequence[str]) -> None:
+    columns = [f"`{name}`" for name in unique]
+    several = rows.groupBy(*columns).count().where("count > 1").take(1)
+    if several:
+        values = ", ".join(f"{name}={several[0][name]!r:.60}" for name in unique)
+        raise Refused(
+            f"expected one row for each {', '.join(unique)}, there are "
+            f"{several[0]['count']:,} with {values}"
+        )
+
+
+def _described(total: int, not_null: Sequence[str], unique: Sequence[str]) -> str:
+    parts = [f"{total:,} rows"]
+    if not_null:
+        parts.append(f"no nulls in {', '.join(not_null)}")
+    if unique:
+        parts.append(f"one for each {', '.join(unique)}")
+    return ", ".join(parts)
