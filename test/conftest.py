@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from harness.extent import SEED
+from harness import extent
 from hypothesis import HealthCheck, settings
 
 # How busy the machine is makes no test fail.
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     slow = [item for item in items if item.get_closest_marker("slow")]
     of = int(config.getini("slow_share"))
-    left_out = set(slow).difference(slow[SEED % of :: of])
+    left_out = set(slow).difference(extent.share(slow, of, ci=of))
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

@@ -8,14 +8,14 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import bench
+import programs
 import rest
 
 from rq import client
@@ -95,33 +95,15 @@ def of_beanstalkd(where: Path) -> None:
     if shutil.which("beanstalkd") is None:
         print("  beanstalkd is missing -> apt-get install beanstalkd")
         return
-    with beanstalkd(where) as port, contextlib.closing(Tube(port)) as tube:
+    (where / "beanstalkd").mkdir()
+    with (
+        programs.beanstalkd(where / "beanstalkd") as program,
+        contextlib.closing(Tube(program.port)) as tube,
+    ):
         show("beanstalkd put, one by one", tube.put, 1, SINGLE)
         show(f"beanstalkd put, {BULK} at a time", tube.put, BULK, TOTAL)
         show(f"beanstalkd reserve + delete, {BULK}", tube.work, BULK, TOTAL)
         show("beanstalkd reserve + delete, one", tube.work, 1, SINGLE)
-
-
-@contextlib.contextmanager
-def beanstalkd(where: Path) -> Iterator[int]:
-    """Run one that syncs each change, as RQ does; give its port."""
-    log = where / "beanstalkd"
-    log.mkdir()
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = int(sock.getsockname()[1])
-    words = ["beanstalkd", "-l", "127.0.0.1", "-p", str(port), "-b", log, "-f", "0"]
-    child = subprocess.Popen(words)
-    try:
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError), socket.create_connection(("", port)):
-                break
-            time.sleep(0.01)
-        yield port
-    finally:
-        child.terminate()
-        child.wait()
 
 
 class Tube:

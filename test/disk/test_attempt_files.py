@@ -133,3 +133,23 @@ def test_what_rq_has_not_written_is_not_listed(owner, name, text):
     place.mkdir()
     (place / name).write_text(text)
     assert attempts_kept.listed(path, owner.spool.dir_fd)["attempts"] == []
+
+
+def test_the_log_of_an_attempt_is_not_looked_for_in_that_of_a_later_job(owner):
+    msg_id = owner.submit()
+    for log in ([0, 10], [10, 30], [0, 5], [5, 6]):
+        tried(owner, msg_id, facts={**RETRY, "log": log})
+    owner.apply()
+    path = owner.spool.place(msg_id)
+    job = owner.queue.path / path / "job"
+    job.mkdir(exist_ok=True)
+    (job / "stdio.log").write_bytes(b"later.")
+    rows = attempts_kept.listed(path, owner.spool.dir_fd)["attempts"]
+    parts = [attempts_kept.part_of(rows, number) for number in (1, 2, 3, 4)]
+    assert [part and (part.begin, part.end) for part in parts] == [
+        None,
+        None,
+        (0, 5),
+        (5, 6),
+    ]
+    assert "attempt 1 is not in job/ any more" in attempts_kept.why_none(rows, 1)

@@ -92,7 +92,7 @@ def test_the_proof_of_a_session_changes_with_the_password():
 
 
 def test_a_right_login_is_let_in_and_a_wrong_one_is_not():
-    known = Logins(config())
+    known = Logins(logins.users(config()))
     assert checked(known, "ann", "right", "192.0.2.1") == "ann"
     assert checked(known, "ann", "right", "192.0.2.1") == "ann"
     assert checked(known, "ann", "wrong", "192.0.2.1") is None
@@ -101,7 +101,7 @@ def test_a_right_login_is_let_in_and_a_wrong_one_is_not():
 
 
 def test_an_address_that_guesses_must_wait_and_no_other():
-    known = Logins(config())
+    known = Logins(logins.users(config()))
     for number in range(guesses.AT_ONCE):
         assert checked(known, "ann", f"wrong {number}", "192.0.2.1") is None
     assert checked(known, "ann", "right", "192.0.2.1") == "later"
@@ -113,7 +113,7 @@ def test_an_address_that_guesses_must_wait_and_no_other():
 
 
 def test_a_login_that_was_right_once_never_waits_even_where_others_guess():
-    known = Logins(config())
+    known = Logins(logins.users(config()))
     assert checked(known, "ann", "right", "192.0.2.1") == "ann"
     for number in range(guesses.AT_ONCE + 1):
         checked(known, "ann", f"wrong {number}", "192.0.2.1")
@@ -122,7 +122,7 @@ def test_a_login_that_was_right_once_never_waits_even_where_others_guess():
 
 
 def test_all_addresses_of_one_network_are_one_guesser():
-    known = Logins(config())
+    known = Logins(logins.users(config()))
     for number in range(guesses.AT_ONCE):
         checked(known, "ann", f"wrong {number}", f"2001:db8::{number + 1:x}")
     assert checked(known, "ann", "x", "2001:db8::ffff") == "later"
@@ -152,7 +152,7 @@ def test_memory_is_bounded_whatever_is_guessed():
 
 
 def test_a_program_that_opens_many_connections_is_one_guess():
-    known = Logins(config())
+    known = Logins(logins.users(config()))
 
     async def ask():
         every = [known.check("ann", "right", "192.0.2.1", NOW) for _ in range(100)]
@@ -162,7 +162,7 @@ def test_a_program_that_opens_many_connections_is_one_guess():
 
 
 def test_whoever_leaves_while_a_password_is_compared_harms_nobody():
-    known = Logins(config())
+    known = Logins(logins.users(config()))
 
     async def ask():
         leaving = [
@@ -210,7 +210,7 @@ def test_of_those_who_wait_the_least_suspicious_comes_next_and_the_worst_is_sent
 
 
 def test_four_hundred_who_guess_at_once_are_nearly_all_sent_away():
-    known = Logins(config())
+    known = Logins(logins.users(config()))
 
     async def one(password, address):
         try:

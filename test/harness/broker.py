@@ -7,13 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.ports import free_port
 from harness.starting import environment
 from harness.waiting import wait_until
+from rq.config import files
+from rq.layout import Root
 
 
 class Simple(str):
@@ -31,8 +34,12 @@ class Refused(str):
 class Client:
     """One connection; `ask` gives answers as values, errors among them."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+    def __init__(self, to: int | socket.socket) -> None:
+        """`to`: a port, or a socket that is connected."""
+        if isinstance(to, int):
+            to = socket.create_connection(("127.0.0.1", to))
+        to.settimeout(20)
+        self.socket = to
         self._file = self.socket.makefile("rb")
 
     def send(self, *words: str | bytes | int) -> None:
@@ -83,11 +90,24 @@ def command(*words: str | bytes | int) -> bytes:
 
 
 class Broker:
-    """The process of one node in a directory of its own."""
+    """The process of one node in a directory of its own, or of a root with `settings`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, env: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
         self.directory = directory
+        self.env = dict(env or {})
+        self.log = Path(tempfile.mkstemp(suffix=".broker.log")[1])
         self.port = free_port()
+        self.words = ["--dir", str(directory), "--port", str(self.port)]
+        if settings:
+            self.words = ["--root", str(directory)]
+            files.make_root(Root(directory))
+            main = {"env": "test", "host": "127.0.0.1", "port": free_port()}
+            main |= settings.pop("main", {})
+            files.write_state(Root(directory).config, main)
+            chosen = {"enabled": True, "port": self.port, **settings}
+            files.write_state(Root(directory).broker_config, chosen)
         self.process: subprocess.Popen[bytes] | None = None
         self._clients: list[Client] = []
 
@@ -100,11 +120,16 @@ class Broker:
         """Start it, to be killed at a point of its work if one is named."""
         if self.process is not None:
             self.process.wait(20)
-        words = ("--dir", str(self.directory), "--port", str(self.port))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "rq.broker", *words],
-            env=environment({"RQ_CRASH_AT": crash_at}),
-        )
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "harness.broker_process", *self.words],
+                env=environment({"RQ_CRASH_AT": crash_at, **self.env}),
+                stderr=log,
+            )
+
+    def told(self) -> str:
+        """Return what it has logged."""
+        return self.log.read_text()
 
     def client(self) -> Client:
         """Return a further client."""
@@ -112,6 +137,12 @@ class Broker:
         client = Client(self.port)
         self._clients.append(client)
         return client
+
+    def own(self) -> Client:
+        """Return a client at the socket of our own user, for whoever asks to close."""
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(self.directory / "config" / "broker.sock"))
+        return Client(sock)
 
     def kill(self) -> None:
         """End it at once."""
@@ -137,12 +168,17 @@ class Broker:
             client.close()
         if self.process is not None and self.process.poll() is None:
             self.kill()
+        sys.stderr.write(self.log.read_text())
+        self.log.unlink()
 
 
 @contextlib.contextmanager
-def broker_in(directory: Path) -> Iterator[Broker]:
-    """Give a broker, which ends with the block."""
-    broker = Broker(directory)
+def broker_in(
+    directory: Path, env: Mapping[str, str] | None = None, **settings: Any
+) -> Iterator[Broker]:
+    """Give a broker, which ends with the block; `settings` are those of a root, with
+    those of `config.json` under `main`."""
+    broker = Broker(directory, env, **settings)
     try:
         yield broker
     finally:

@@ -155,3 +155,34 @@ def shows(
     part = f"document.querySelector({selector!r})"
     said = f"({part}?.innerText ?? '').replace(/\\s+/g, ' ')"
     until(driver, f"{said}.includes({wanted!r})", seconds)
+
+
+def unfit_for_readers(driver: Any, axe: str) -> dict[str, list[str]]:
+    """Return what axe-core calls serious on a page, and where: light and dark, wide and
+    narrow; fail if it is wider than its window."""
+    serious: dict[str, list[str]] = {}
+    for choice in ("light", "dark"):
+        theme(driver, choice)
+        for width in (WIDE, NARROW):
+            size(driver, width)
+            serious |= _serious(driver, axe)
+            spread = "document.documentElement.scrollWidth > innerWidth"
+            too_wide = driver.execute_script(f"return {spread}")
+            assert not too_wide, f"{width} px: too wide"
+    return serious
+
+
+def _serious(driver: Any, axe: str) -> dict[str, list[str]]:
+    # Over the debugger's line: the page's own policy lets no such script in.
+    driver.execute_script(axe)
+    result = driver.execute_async_script(
+        "const done = arguments[0];"
+        "axe.run(document, {resultTypes: ['violations']}).then(done);"
+    )
+    return {
+        each["id"]: [
+            f"{node['target']} {node['failureSummary']}" for node in each["nodes"]
+        ]
+        for each in result["violations"]
+        if each["impact"] in ("serious", "critical")
+    }

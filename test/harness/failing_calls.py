@@ -121,6 +121,7 @@ class Story:
     script: str = SCRIPT
     settings: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    at: str = "queue"  # the directory of the root on whose files calls fail
 
 
 def run(
@@ -134,7 +135,7 @@ def run(
         settings = {"num_workers": 2, **story.settings}
         queue = site.queue(script=story.script, **settings)
         env = {
-            **nth(library, f"{path}/queue/", path / "calls", first, code, number),
+            **nth(library, f"{path}/{story.at}/", path / "calls", first, code, number),
             "TEST_CHECKPOINT_SECONDS": "0.3",
             **story.env,
         }
@@ -205,7 +206,10 @@ def chosen(calls: Calls, sample: int = SAMPLE) -> list[tuple[int, int]]:
         by_kind.setdefault(kind, []).append(int(number))
     kinds = sorted(by_kind)
     picked = [kinds[at % len(kinds)] for at in range(sample)]
-    return [(source.choice(by_kind[one]), source.choice(ERRORS)) for one in picked]
+    # One that is picked twice fails once.
+    return list(
+        {source.choice(by_kind[one]): source.choice(ERRORS) for one in picked}.items()
+    )
 
 
 def each_may_fail(

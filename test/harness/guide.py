@@ -21,6 +21,7 @@ from pathlib import Path
 from harness.checkout import CHECKOUT
 from harness.cli import running
 from harness.documents import GUIDE, examples
+from harness.ports import free_port
 from harness.waiting import wait_until
 from rq import client
 from rq.layout import Root
@@ -29,6 +30,7 @@ from rq.supervisor.children import Kind
 
 ROOT_SHOWN = "/opt/rq"
 PORT_SHOWN = "3333"
+BROKER_SHOWN = "7711"
 _MARK = "\x01end\x01"
 _UNIT = r"(?:µs|ms|s|m|min|h|d|B|KiB|MiB|GiB|KiB/s|MiB/s|%)"
 # What differs from run to run, and what it becomes before two outputs are compared.
@@ -110,6 +112,7 @@ class Shell:
     def __init__(self, root: Path, home: Path) -> None:
         self.root = Root(root)
         self.port = str(json.loads(self.root.config.read_text())["port"])
+        self.broker_port = BROKER_SHOWN
         path = f"{launcher(home / 'bin')}:{os.environ['PATH']}"
         env = {"PATH": path, "HOME": str(home), "RQ_ROOT": str(root), "LANG": "C.UTF-8"}
         self.process = subprocess.Popen(
@@ -125,7 +128,10 @@ class Shell:
     def run(self, command: str) -> tuple[str, int]:
         """Run a command as a page shows it; return what it printed, and its exit status."""
         self.settle()
+        if BROKER_SHOWN in command or "rq broker" in command:
+            self._choose_broker_port()
         command = command.replace(PORT_SHOWN, self.port)
+        command = command.replace(BROKER_SHOWN, self.broker_port)
         command = command.replace(ROOT_SHOWN, str(self.root.path))
         assert self.process.stdin
         assert self.process.stdout
@@ -140,6 +146,13 @@ class Shell:
                 return self.as_shown(printed), int(line[len(_MARK) :])
             printed += line
         raise AssertionError(f"the shell ended: {printed}")
+
+    def _choose_broker_port(self) -> None:
+        """Let the broker serve a port of its own: other tests have one, too."""
+        if not self.root.broker_config.exists():
+            self.broker_port = str(free_port())
+            config = {"port": int(self.broker_port)}
+            self.root.broker_config.write_text(json.dumps(config))
 
     def settle(self) -> None:
         """Wait, as a reader does who types, until the links in scandir are queues."""
@@ -158,6 +171,7 @@ class Shell:
 
     def as_shown(self, printed: str) -> str:
         printed = printed.replace(str(self.root.path), ROOT_SHOWN)
+        printed = re.sub(rf"\b{self.broker_port}\b", BROKER_SHOWN, printed)
         return re.sub(rf"\b{self.port}\b", PORT_SHOWN, printed).strip("\n")
 
     def close(self) -> None:

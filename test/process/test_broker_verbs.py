@@ -1,6 +1,7 @@
 """`rq broker`: on and off with one command, also before RQ is up, and one sentence each."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def test_it_is_enabled_used_killed_and_disabled(daemon):
     told = json.loads(verb(daemon, "status", "--json").stdout)
     assert (told["state"], told["enabled"], told["port"]) == ("UP", True, port)
     assert verb(daemon, "disable").returncode == 0
-    wait_until(lambda: daemon.child("broker")["state"] == "DOWN")
+    assert daemon.child("broker")["state"] == "DOWN"
     with pytest.raises(ConnectionError):
         Client(port)
 
@@ -148,3 +149,101 @@ def test_a_config_that_is_wrong_keeps_only_the_broker_down(daemon):
     done = verb(daemon, "status")
     assert done.returncode == 1
     assert "'prot' is not one of enabled, addr" in done.stderr
+
+
+def test_a_directory_that_was_restored_waits_for_a_word(daemon):
+    port = free_port()
+    assert verb(daemon, "enable", "--port", str(port)).returncode == 0
+    daemon.start()
+    client = wait_until(lambda: Client(port))
+    job_id = client.ask("ADDJOB", "mail", "hello", 0).encode()
+    client.close()
+    assert verb(daemon, "disable").returncode == 0
+    saved = daemon.root.path / "saved"
+    shutil.copytree(daemon.root.broker, saved)
+    shutil.rmtree(daemon.root.broker)
+    shutil.move(saved, daemon.root.broker)
+    done = verb(daemon, "enable")
+    assert done.returncode != 0
+    assert "`rq broker accept`" in done.stderr
+    done = verb(daemon, "accept")
+    assert done.returncode == 0, done.stderr
+    assert verb(daemon, "enable").returncode == 0
+    client = wait_until(lambda: Client(port))
+    assert client.ask("GETJOB", "FROM", "mail") == [[b"mail", job_id, b"hello"]]
+    client.close()
+
+
+def test_jobs_are_changed_and_long_names_are_cut(daemon):
+    port = free_port()
+    daemon.start()
+    assert verb(daemon, "enable", "--port", str(port)).returncode == 0
+    client = Client(port)
+    long = "q" * 5000
+    ids = [client.ask("ADDJOB", long, "b" * 9000, 0, "RETRY", 60) for _ in range(3)]
+    listed = verb(daemon, "queues").stdout
+    assert "qqq…" in listed
+    assert max(map(len, listed.splitlines())) < 150
+    [row] = json.loads(verb(daemon, "queues", "--json").stdout)
+    assert row["name"] == long
+    assert max(map(len, verb(daemon, "peek", long).stdout.splitlines())) < 150
+    assert verb(daemon, "dequeue", ids[0]).stdout == "1 job dequeued\n"
+    assert client.ask("QLEN", long) == 2
+    assert verb(daemon, "dequeue", ids[0]).returncode == 1
+    assert verb(daemon, "enqueue", *ids).stdout == "1 job enqueued\n"
+    assert verb(daemon, "ack", *ids[:2]).stdout == "2 jobs acknowledged\n"
+    assert verb(daemon, "delete", ids[2]).stdout == "1 job deleted\n"
+    assert verb(daemon, "delete", "nonsense").returncode == 2
+    [node] = json.loads(verb(daemon, "nodes", "--json").stdout)
+    assert len(node["id"]) == 40
+    client.close()
+
+
+def test_status_and_doctor_tell_how_the_broker_is(daemon):
+    port = free_port()
+    daemon.start()
+    assert verb(daemon, "queues").returncode == 6
+    assert "the broker is off: `rq broker enable`" in verb(daemon, "queues").stderr
+    assert verb(daemon, "enable", "--port", str(port)).returncode == 0
+    client = Client(port)
+    client.ask("ADDJOB", "mail", "x", 0)
+    client.close()
+    said = rq("status", root=daemon.root.path)
+    assert f"broker 127.0.0.1:{port}: 1 job in 1 queue, 0 clients" in said.stdout
+    facts = json.loads(rq("status", "--json", root=daemon.root.path).stdout)
+    assert facts["broker"]["jobs"] == "1"
+    config = json.loads(daemon.root.broker_config.read_text())
+    daemon.root.broker_config.write_text(
+        json.dumps({**config, "appendfsync": "no", "maxmemory": 600})
+    )
+    assert verb(daemon, "enable").returncode == 0
+    warned = rq("doctor", "--quick", root=daemon.root.path).stdout
+    assert "`appendfsync` of the broker is no" in warned
+    assert "for jobs: above that it refuses jobs" in warned
+
+
+def test_doctor_and_check_look_at_a_broker_that_is_down(daemon):
+    port = free_port()
+    daemon.start()
+    assert verb(daemon, "enable", "--port", str(port)).returncode == 0
+    client = Client(port)
+    client.ask("ADDJOB", "mail", "x", 0)
+    client.close()
+    daemon.stop()
+    root = daemon.root
+    assert rq("check", root=root.path).returncode == 0
+    with socket.create_server(("127.0.0.1", port)):
+        warned = rq("doctor", "--quick", root=root.path).stdout
+    assert f"port {port}, which the broker needs, is taken by" in warned
+    files = [
+        p for p in root.broker.rglob("*") if p.is_file() and p.stat().st_size > 100
+    ]
+    [*_, largest] = sorted(files, key=lambda p: p.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(data)
+    checked = rq("check", "--json", root=root.path)
+    assert checked.returncode == 9, checked
+    [row] = json.loads(checked.stdout)
+    assert (row["subject"], row["kind"]) == ("broker", "damage")
+    assert "Traceback" not in checked.stderr

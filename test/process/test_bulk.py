@@ -125,7 +125,13 @@ def test_what_waits_is_removed_and_what_runs_is_ended(site, queue):
         queue.until_started(msg_id)
     waiting = [queue.submit("hold") for _ in range(4)]
     assert ended(queue, begun(queue, "cancel", state="que"))["changed"] == 4
-    assert ended(queue, begun(queue, "cancel", state="run"))["changed"] == 5
+    bulk = begun(queue, "cancel", state="run")
+    assert ended(queue, bulk)["changed"] == 5
+    steps = [line for line in lines(queue, "bulk") if line["is"] == "step"]
+    assert {line["msg"] for line in steps} == set(running)
+    assert [(line["bulk"], line["at"]) for line in steps] == [
+        (bulk, n) for n in range(5)
+    ]
     for msg_id in running:
         assert queue.until(msg_id, "err")["result"]["job_status"] == "cancelled by anna"
     queue.prove(gone=tuple(waiting))
@@ -281,6 +287,18 @@ def test_nothing_is_moved_where_nobody_takes_it(queue, to, said):
     assert queue.state(msg_id) == "err"
 
 
+def test_what_is_moved_goes_in_groups(queue, other):
+    ids = [queue.submit(due=4e9) for _ in range(300)]
+    ended(queue, begun(queue, "move", state="que", to="other"))
+    wait_until(lambda: other.ask("num_messages")["que"] == 300)
+    came = lines(other, "commit")
+    assert len(came) == 300
+    assert len({line["g"] for line in came}) < 30
+    origins = [line["message"]["orig_msg_id"].rpartition("/")[2] for line in came]
+    assert origins == sorted(ids)
+    wait_until(lambda: queue.ok("detail")["owed"] == 0)
+
+
 def test_nothing_is_moved_to_a_queue_that_is_paused(site, queue, other):
     [msg_id] = failed(queue, 1)
     site.root.pause("other").touch()
@@ -292,7 +310,9 @@ def test_what_waits_is_held_released_and_gets_another_priority(queue):
     ids = [queue.submit(due=4e9) for _ in range(3)]
     queue.ok("hold_message", {"msg_id": ids[0], "who": "bea"})
     view = ended(queue, begun(queue, "hold", state="que", to="a freeze"))
-    assert (view["changed"], "is held already" in view["why"]) == (2, True)
+    assert (view["messages"], view["changed"]) == (2, 2)
+    assert chosen(queue, "hold", state="que")["messages"] == 0
+    assert chosen(queue, "release", state="que")["ids"] == sorted(ids)
     held = [queue.show(msg_id)["held"] for msg_id in ids]
     assert [hold["by"] for hold in held] == ["bea", "anna", "anna"]
     assert held[1]["why"] == "a freeze"
@@ -331,7 +351,9 @@ def test_a_message_is_sent_again_with_other_fields_and_names_the_old_one(site, q
     queue.prove()
 
 
-@pytest.mark.parametrize("changes", [None, {}, {"dest": "x"}, {"attempt": 3}, [1]])
+@pytest.mark.parametrize(
+    "changes", [None, {}, {"dest": "x"}, {"attempt": 3}, {"hold": "wait"}, [1]]
+)
 def test_what_cannot_be_edited_is_refused(queue, changes):
     [bad] = failed(queue, 1)
     word, _ = queue.ask("edit_message", {"msg_id": bad, "changes": changes})

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from harness.cli import rq
 from harness.queues import running_queue
 from harness.waiting import wait_until
 
@@ -106,7 +107,7 @@ def test_a_message_may_be_sent_held(tmp_path):
         assert queue.get(said)["held"]["why"] == "why not"
         assert order(queue) == [free]
         refused = queue.refused("create_message", {"dest": "t", "hold": 5})
-        assert refused == "hold is not a text of at most 500 characters"
+        assert refused == "hold is 5: say true, or a text that says why"
 
 
 def test_a_held_rider_waits_alone_and_the_others_go_on(tmp_path):
@@ -176,3 +177,16 @@ def test_what_was_held_and_released_often_runs_once(tmp_path):
         queue.ok("run_message", {"msg_id": msg_id})
         assert queue.ended(msg_id)["state"] == "done"
         assert order(queue) == [msg_id]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"), [(["--hold"], ""), (["--hold", "--why", "a freeze"], "a freeze")]
+)
+def test_a_message_is_sent_held_from_the_command_line(tmp_path, words, why):
+    with running_queue(tmp_path, NOTE) as queue:
+        done = rq("send", "t", "--id-only", *words, root=queue.root.path)
+        assert done.returncode == 0, done.stderr
+        msg_id = done.stdout.strip()
+        assert queue.get(msg_id)["held"]["why"] == why
+        release(queue, msg_id)
+        assert queue.ended(msg_id)["state"] == "done"

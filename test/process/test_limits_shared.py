@@ -114,6 +114,22 @@ def test_of_the_output_of_a_lease_the_head_and_the_tail_are_kept(tmp_path, kille
         assert "bytes are left out here: log_bytes is 65536]" in kept
 
 
+@pytest.mark.parametrize("param1", ["x", "x" * 10_000])
+def test_a_limit_of_the_output_of_a_leased_message_outlives_its_queue(tmp_path, param1):
+    with running_queue(tmp_path, num_workers=0, pull={"seconds": 60}) as queue:
+        msg_id = queue.send(param1=param1, log_bytes=4096)
+        [taken] = lease(queue)
+        say(queue, "start", taken)
+        sent = base64.b64encode(b"x" * 100_000).decode()
+        queue.ok("log", {"token": taken["token"], "offset": 0, "data": sent})
+        if param1 == "x":
+            queue.crash()
+            queue.start()
+        finish(queue, taken, word="done")
+        queue.until(msg_id, "done")
+        assert "bytes are left out here: log_bytes is 4096]" in queue.output(msg_id)
+
+
 def test_a_lease_ends_at_its_timeout_whatever_is_renewed(pulled):
     msg_id = pulled.send(timeout=0.5)
     [taken] = lease(pulled)

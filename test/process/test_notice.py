@@ -5,8 +5,9 @@ import json
 import time
 
 import pytest
+from harness.cli import rq
 from harness.post import Post, notice_queue
-from harness.queues import kept, running_queue
+from harness.queues import kept, running_queue, short
 from harness.waiting import wait_until
 from process.test_webhook import receiver
 
@@ -350,3 +351,59 @@ def test_sendmail_that_refuses_for_now_is_asked_again(tmp_path):
         (post.box / "refuse").unlink()
         notice.ok("run_message", {"msg_id": msg_id})
         until_told(post, 1)
+
+
+def forged(notice, whom, matter, **story):
+    """Send a message to the queue that brings notices; return its id."""
+    params = {"param1": whom, "param2": "t", "param3": matter}
+    text = json.dumps({"queue": "t", "state": "done", **story})
+    fields = {"dest": "notice", **params, "param4": text}
+    return short(notice.ok("create_message", fields))
+
+
+def test_a_notice_that_somebody_else_has_written_shows_a_log_to_no_stranger(tmp_path):
+    alarmed = "#!/bin/sh\necho done >&3\n"
+    with (
+        telling(tmp_path, on_output={"mail": OPS, "every": 60}) as (
+            post,
+            notice,
+            queue,
+        ),
+        running_queue(tmp_path, alarmed, "alarm") as alarm,
+    ):
+        msg_id = queue.send(param1="echo secret; echo done >&3")
+        until_told(post, 1)
+        about = {"msg_id": msg_id, "printed": [0, 9999]}
+        forged(notice, "mail:eve@example.org", "output", **about)
+        forged(notice, f"mail:{OPS}, eve@example.org", "output", **about)
+        forged(notice, f"mail:{OPS}", "err", **about)
+        forged(notice, "queue:alarm", "output", **about)
+        until_told(post, 4)
+        wait_until(lambda: alarm.ok("detail")["counts"]["done"] == 1)
+        assert (
+            sum("secret" in body.partition("What it")[2] for body in post.bodies()) == 1
+        )
+        [row] = rows(alarm, "done")
+        assert "secret" not in json.loads(alarm.get(row["msg_id"])["param4"])["log"]
+
+
+def test_a_notice_gives_no_orders_to_the_cleaner(tmp_path):
+    with (
+        telling(tmp_path) as (_post, notice, _queue),
+        running_queue(tmp_path, name="cleaner") as cleaner,
+    ):
+        msg_id = forged(notice, "queue:cleaner", "0")
+        notice.until(msg_id, "err")
+        assert "cleaner removes messages" in notice.get(msg_id)["status"]
+        assert sum(cleaner.ok("detail")["counts"].values()) == 0
+
+
+def test_a_queue_that_is_told_and_does_not_exist_is_named(tmp_path):
+    said = "on_err tells queue alarm, which does not exist"
+    with telling(tmp_path, on_err={"queue": "alarm"}) as (_post, _notice, queue):
+        assert said in queue.log()
+        for verb in ("status", "doctor"):
+            shown = rq(verb, root=tmp_path).stdout
+            assert f"queue t: {said}: make it (`rq queue new alarm`)" in shown
+        with running_queue(tmp_path, name="alarm"):
+            assert said not in rq("status", root=tmp_path).stdout

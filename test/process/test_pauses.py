@@ -74,3 +74,16 @@ def test_a_pause_that_cannot_be_is_refused(shared, said, text):
     reply = shared.ask("pause_queue", json.dumps(said))
     assert reply[0] == "fail"
     assert text in reply[1]
+
+
+def test_one_that_is_not_due_either_is_told_both(tmp_path):
+    with running_queue(tmp_path, NOTE) as queue:
+        pause(queue, by="ann")
+        due, later = queue.send(), queue.send(due=4e9)
+        story = queue.get(later)["story"]
+        assert story["why"].startswith("The queue is paused by ann since ")
+        assert " UTC. It is due in " in story["why"]
+        resume = "`rq queue resume t` lets it go on."
+        assert story["todo"].startswith(f"{resume} Then it waits until it is due")
+        assert f"`rq run {later}`" in story["todo"]
+        assert queue.get(due)["story"]["todo"] == resume

@@ -276,15 +276,16 @@ import time; time.sleep(0.3)
 ' 2>&1; echo done >&3"""
 
 
-def test_a_service_that_is_handed_its_lease_is_not_ended(queue):
+def test_a_service_that_is_handed_its_lease_is_not_ended(queue, tmp_path):
     """The message waits in run for the slot; nobody else is hurt by it."""
     name = f"rq-{os.getpid()}"
     words = [sys.executable, "-c", HAND_OVER, "take", name]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as service:
+    said = tmp_path / "said"
+    with said.open("wb") as file, subprocess.Popen(words, stdout=file) as service:
         try:
-            assert service.stdout.readline() == b"ready\n"
+            wait_until(lambda: said.read_text() == "ready\n")
             msg_id = queue.send(param1=GIVE.format(name=name))
-            assert service.stdout.readline() == b"taken\n"
+            wait_until(lambda: said.read_text() == "ready\ntaken\n")
             wait_until(lambda: queue.ok("detail")["held"])
             assert queue.ok("detail")["held"][0]["msg_id"] == msg_id
             assert service.poll() is None

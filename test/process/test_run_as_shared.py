@@ -316,3 +316,22 @@ def test_a_worker_that_stays_is_renewed_for_another_user(root):
         second = queue.send(param1="id -u; echo done >&3")
         assert queue.ended(second)["state"] == "done"
         assert str(OTHER) in queue.output(second).splitlines()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo forward cleaner >&3",
+        "echo dup 0-X-cleaner >&3; read -r x <&4; echo $x; echo done >&3",
+    ],
+)
+def test_it_orders_nothing_of_the_cleaner(root, script):
+    with (
+        running_queue(root, name="t", user=NOBODY) as queue,
+        running_queue(root, name="cleaner", num_workers=0) as cleaner,
+    ):
+        message = queue.run(param1=script)
+        said = message["status"] + queue.output(message["msg_id"])
+        assert "sends nothing to cleaner, which removes messages" in said
+        assert queue.ok("detail")["owed"] == 0
+        assert sum(cleaner.ok("detail")["counts"].values()) == 0

@@ -150,13 +150,19 @@ def test_quick(): pass
 
 
 @pytest.mark.parametrize(
-    ("ci", "words", "expected"),
-    [("", [], 3), ("", ["-k", "slow"], 10), ("true", [], 11)],
-    ids=["every day", "named", "in CI"],
+    ("ci", "commit", "words", "expected"),
+    [
+        ("", "7", [], 3),
+        ("", "7", ["-k", "slow"], 10),
+        ("true", "7", [], 6),
+        ("true", "", [], 11),
+    ],
+    ids=["every day", "named", "in CI", "in CI, of no commit"],
 )
-def test_of_the_slow_tests_a_fifth_is_run_every_day(tmp_path, ci, words, expected):
+def test_of_the_slow_tests_a_share_is_run(tmp_path, ci, commit, words, expected):
     for shared in ("conftest.py", "harness/__init__.py", "harness/extent.py"):
         (tmp_path / "test/harness").mkdir(parents=True, exist_ok=True)
         shutil.copy(CHECKOUT / "test" / shared, tmp_path / "test" / shared)
-    status, passed, failed, _ = run(tmp_path, SLOW, *words, CI=ci)
+    said = {"CI": ci, "RQ_TEST_COMMIT": commit}
+    status, passed, failed, _ = run(tmp_path, SLOW, *words, **said)
     assert (status, passed, failed) == (0, expected, 0)

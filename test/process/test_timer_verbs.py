@@ -137,7 +137,7 @@ def test_whom_cron_mailed_what_a_line_printed_rq_mails_it(daemon):
     for name in ("echo", "ls", "env"):
         (daemon.root.timers / f"{name}.json").unlink()
         rq("send", name, "--wait", root=daemon.root.path)
-    wait_until(box.raw)
+    wait_until(box.raw, 60)
     wait_until(lambda: daemon.ask_queue("notice", "num_messages")["done"] == 1)
     [letter] = box.letters()
     assert letter["To"] == "ops@example.org, root"

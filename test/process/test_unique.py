@@ -374,6 +374,23 @@ def test_a_folder_that_joins_ends_in_done_and_says_with_whom(tmp_path):
         assert queue.state(DROPPED) == "done"
 
 
+@pytest.mark.parametrize(("conflict", "state"), [("join", "done"), ("reject", "err")])
+def test_a_folder_that_was_kept_out_does_not_begin_the_window_anew(
+    tmp_path, conflict, state
+):
+    (tmp_path / "go").touch()
+    setting = {"scope": "window", "seconds": 3600, "conflict": conflict}
+    with unique(tmp_path, workers=1, **setting) as queue:
+        first, *_ = send(queue)
+        queue.ended(first)
+        for name in (DROPPED, DROPPED[:-1] + "8"):
+            drop(queue, name)
+            queue.until(name, state)
+            assert first in queue.get(name)["story"]["why"]
+            queue.crash()
+            queue.start()
+
+
 def test_a_folder_that_is_rejected_ends_in_err_and_can_be_retried(tmp_path):
     with unique(tmp_path, conflict="reject") as queue:
         first, *_ = send(queue)

@@ -166,7 +166,7 @@ COMBINED = (
 def test_parsing_gives_columns_and_keeps_what_does_not_fit(spark):
     lines = [COMBINED, "garbage", COMBINED.replace("17", "-"), ""]
     frame = spark.createDataFrame([(line,) for line in lines], "line string")
-    fitting, rest = parsing.split(frame, "combined")
+    fitting, parsed = parsing.split(frame, "combined")
     first, second = sorted(fitting.collect(), key=lambda row: row["bytes"] is None)
     assert first.asDict() == {
         "host": "1.2.3.4",
@@ -183,7 +183,7 @@ def test_parsing_gives_columns_and_keeps_what_does_not_fit(spark):
     }
     assert first["time"].timestamp() == 1767319445
     assert second["bytes"] is None
-    assert sorted(row["line"] for row in rest.collect()) == ["", "garbage"]
+    assert sorted(row["line"] for row in parsed.rejects.collect()) == ["", "garbage"]
     own, _ = parsing.split(frame, r"^(?P<a>\d+)\.(?P<b>\d+)")
     assert rows(own) == [("1", "2"), ("1", "2")]
 

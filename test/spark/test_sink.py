@@ -62,7 +62,7 @@ def test_columns_are_fields_and_nulls_are_not_set(spark, queue, sent):
         "timestamp'2027-01-02 03:04:05' AS due, cast(null AS string) AS src, "
         "date'2026-01-02' AS day, map('k', 1.5BD) AS prices"
     )
-    write(rows, queue)
+    write(rows, queue, extra="day,prices")
     [message] = sent()
     assert message["dest"] == "t"
     assert (message["param1"], message["param2"]) == ("a", 5)
@@ -97,6 +97,14 @@ def test_a_job_whose_rows_are_refused_sends_nothing(spark, queue, sent):
 def test_a_wrong_option_is_refused_in_a_sentence(spark, queue, options, text):
     with pytest.raises(PySparkException, match=text):
         write(spark.range(1), queue, **options)
+
+
+def test_a_column_that_nobody_reads_is_refused_unless_it_is_named(spark, queue, sent):
+    rows = spark.createDataFrame([("a", 7)], "param1 string, shop int")
+    with pytest.raises(PySparkException, match="no field of a message: shop; rename"):
+        write(rows, queue)
+    write(rows, queue, extra="colour, shop")
+    assert [one["shop"] for one in sent()] == [7]
 
 
 def test_a_queue_is_not_overwritten(spark, queue):

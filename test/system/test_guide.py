@@ -4,6 +4,7 @@ import json
 
 import pytest
 from harness import guide
+from harness.broker_clients import redis_cli
 from harness.documents import examples_of
 
 pytestmark = [pytest.mark.system, pytest.mark.long]
@@ -14,6 +15,8 @@ PLAYED = [page for page in guide.PAGES if guide.played(page)]
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PLAYED, ids=lambda page: page.name)
 def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path):
+    if any("redis-cli" in block for _, block in guide.played(page)):
+        redis_cli()
     with guide.shell(tmp_path) as bash:
         for language, block in guide.played(page):
             for step in guide.steps(language, block):

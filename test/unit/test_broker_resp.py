@@ -43,6 +43,34 @@ def test_no_bytes_make_the_parser_fail_otherwise_than_it_says(pieces):
         pass
 
 
+PIECES = st.one_of(
+    WORDS.map(_encoded),
+    st.sampled_from([b"*2\r\n$4\r\n\r\n\r\n\r\n$1\r\nx\r\n", b"PING x\r\n", b"*0\r\n"]),
+    st.sampled_from(
+        [b"*01\r\n$01\r\nx\r\n", b"*1\r\n$2\r\nabc\r\n", b"\r\n", b"*+1\r\n"]
+    ),
+    st.text("*$\r\n01x ", max_size=9).map(str.encode),
+)
+
+
+def _read(pieces):
+    """Return the commands in pieces of a stream, and why it ends."""
+    parser, commands = Parser(), []
+    try:
+        for piece in pieces:
+            parser.feed(piece)
+            while (command := parser.next()) is not None:
+                commands.append(command)
+    except ProtocolError as error:
+        return commands, str(error)
+    return commands, parser.held
+
+
+@given(st.lists(PIECES, max_size=8).map(b"".join))
+def test_what_comes_at_once_is_read_as_what_comes_byte_by_byte(stream):
+    assert _read([stream]) == _read([bytes([byte]) for byte in stream])
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -137,3 +137,10 @@ def test_of_what_is_at_work_nobody_tells_more_than_he_knows():
     assert "script" not in told.what + told.why
     assert "attempt 2" not in told.what
     assert told.why.endswith("The queue is DOWN.")
+
+
+def test_a_story_names_the_limit_of_the_retries_that_holds():
+    facts = {**FACTS, "cause": "host", "job_status": "lost", "count": 4}
+    assert "(retry 4 of 15)" in story(State.QUE, facts).why
+    assert "(retry 4 of 4)" in story(State.QUE, {**facts, "tries": 5}).why
+    assert "(retry 4 of 15)" in story(State.QUE, {**facts, "tries": 15}).why

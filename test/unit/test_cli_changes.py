@@ -19,7 +19,8 @@ def change(monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(ids, "resolve", lambda *_: ("work", ID))
         monkeypatch.setattr(owner.Reader, "state", lambda *_: state)
         monkeypatch.setattr(owner, "demand", answer)
-        code = cli.main(["--root", str(tmp_path), verb, ID])
+        words = [verb] if isinstance(verb, str) else verb
+        code = cli.main(["--root", str(tmp_path), *words, ID])
         return code, *capsys.readouterr()
 
     return run
@@ -42,6 +43,11 @@ def change(monkeypatch, tmp_path, capsys):
             "was handed over to another queue or host: only messages in err",
         ),
         ("run", State.ERR, "has failed: only messages that wait can be run"),
+        (
+            ["due", "--at", "now"],
+            State.DONE,
+            "has succeeded: only messages that wait have a time at which they run",
+        ),
     ],
 )
 def test_a_wrong_state_is_told_in_words(change, verb, state, why):
@@ -56,6 +62,12 @@ def test_a_wrong_state_is_told_in_words(change, verb, state, why):
         ("retry", State.ERR, "will run again"),
         ("ack", State.ERR, "marked as seen"),
         ("run", State.QUE, "runs next"),
+        (
+            ["due", "--at", "@1700000000"],
+            State.QUE,
+            "is due at 2023-11-14 22:13:20 UTC",
+        ),
+        (["priority", "--to", "7"], State.QUE, "has priority 7"),
     ],
 )
 def test_what_was_changed_is_told(change, verb, state, text):
@@ -75,3 +87,24 @@ def test_a_queue_that_is_down_is_named_with_what_lets_it_work(tmp_path, monkeypa
     monkeypatch.setattr(owner, "ask", lambda *_: ["fail", "status: DOWN", "down"])
     with pytest.raises(Down, match="queue work is DOWN: `rq queue up work`"):
         owner.demand(None, "work", "create_message", {})
+
+
+@pytest.mark.parametrize(
+    ("editor", "why"),
+    [
+        (
+            "/nonexistent",
+            "'/nonexistent' cannot be started (No such file or directory)",
+        ),
+        ('vi "', "cannot be started (No closing quotation)"),
+        ("rm", "what was edited cannot be read"),
+        ("false", "false ended with 1: nothing is sent"),
+    ],
+)
+def test_an_editor_that_does_not_work_is_one_sentence(change, monkeypatch, editor, why):
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", editor)
+    code, output, complaint = change("edit", State.DONE, lambda *_: {"param1": "x"})
+    assert (code, output) == (cli.USAGE, "")
+    assert why in complaint
+    assert complaint.count("\n") == 1

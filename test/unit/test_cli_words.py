@@ -52,6 +52,7 @@ def test_a_destination_on_some_host_needs_leave_to_be_relayed(dest):
     [
         ("+10m", 1600.0),
         ("10m", 1600.0),
+        ("now", 1000.0),
         ("+90", 1090.0),
         ("1h30m", 6400.0),
         ("1700000000", 1700000000.0),
@@ -115,3 +116,9 @@ def test_who_may_not_is_told_whom_to_ask(capsys):
     assert cli.guarded(refused) == 1
     said = capsys.readouterr().err
     assert said.startswith("rq: /srv/rq/queue: permission denied: run this as the user")
+
+
+def test_what_is_no_end_of_a_pause_is_told_all_that_may_be_said():
+    for text in ("6pm", "25:00"):
+        with pytest.raises(BadInput, match=r"say 18:00, \+10m, epoch seconds or 2026-"):
+            moments.until(text, 1000.0)

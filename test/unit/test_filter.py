@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rq import filter as filters
+from rq.causes import Cause
 from rq.errors import BadInput
 from rq.filter import Filter, Traits, from_json, matches
 from rq.states import COUNTED, State
@@ -66,6 +67,10 @@ def test_each_field_makes_them_fewer(fields, is_meant):
         ({"state": "err", "colour": "blue"}, "no field colour"),
         ({"state": "err", "before": "yesterday"}, "not seconds since the epoch"),
         ({"state": "err", "after": True}, "not seconds since the epoch"),
+        (
+            {"state": "err", "cause": "nonsense"},
+            "no cause is 'nonsense'; say one of bad_m",
+        ),
         ({"state": "err", "text": 3}, "text of a filter is not a text"),
         ({"state": "err", "param1": "x" * 5000}, "at most 4096"),
     ],
@@ -78,7 +83,8 @@ def test_what_is_no_filter_is_named(fields, said):
 FIELDS = st.fixed_dictionaries(
     {"state": st.sampled_from([str(state) for state in COUNTED])},
     optional={
-        **{name: st.text(max_size=5) for name in filters.NAMES[3:]},
+        **{name: st.text(max_size=5) for name in filters.NAMES[4:]},
+        "cause": st.sampled_from(["", *map(str, Cause)]),
         "before": st.floats(0, 4e9),
         "after": st.floats(0, 4e9),
     },

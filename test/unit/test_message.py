@@ -18,7 +18,9 @@ from rq.message import (
     from_disk,
     from_request,
     param_text,
+    sent,
 )
+from rq.message import fields as checks
 
 ID = "20270115.0800.00.000.1"
 ROOM = ENV_STRING_LIMIT - len("RQ_PARAM1=") - 1
@@ -296,3 +298,32 @@ def test_one_that_was_accepted_before_is_cut_and_says_so():
         assert old.post_run_webhook == tuple(many(20))
         said = "of 2000 URLs the first 20 are told: no message may have more"
         assert old.to_json()["post_run_webhook_cut"] == said
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"unique_key": ""}, "unique_key is empty"),
+        ({"dest": "http://ho st/q/mail"}, "not the URL of a queue"),
+        ({"dest": "https:// host/q/mail"}, "not the URL of a queue"),
+        ({"dest": "http://host/q/ma\nil"}, "not the URL of a queue"),
+        ({"retry": 3}, "is reserved"),
+    ],
+)
+def test_what_a_sender_cannot_have_meant_is_refused(fields, said):
+    with pytest.raises(BadMessage, match=said):
+        sent.check({"dest": "mail", **fields})
+    from_request({"dest": "mail", **fields}, "20260102.0304.05.006.7", 0.0, "")
+
+
+def test_what_a_sender_may_say_is_taken():
+    sent.check({"dest": "http://[::1]:3333/q/mail", "unique_key": "a", "hold": True})
+
+
+def test_hold_is_a_yes_or_a_reason():
+    assert checks.hold(True) == ""
+    assert checks.hold("a freeze") == "a freeze"
+    with pytest.raises(
+        BadMessage, match="hold is 1: say true, or a text that says why"
+    ):
+        checks.hold(1)

@@ -233,3 +233,19 @@ def test_among_those_that_wait_for_one_key_turns_go_round_too():
         model.places.free("one key", msg_id)
         model.schedule.release("one key")
     assert sorted(tenants[:7]).count("b") == 3
+
+
+def test_the_smallest_due_of_many_keys_is_known_after_each_claim():
+    model = Model(1, True)
+    for number in range(300):
+        due = float(number * 37 % 101)
+        model.arrives(due, number % 2, f"tenant{number % 60}", False)
+    model.now = 50.0
+    while (msg_id := model.next()) is not None:
+        given = list(model.schedule.in_order(model.now))
+        del model.items[msg_id]
+        assert sorted(given) == sorted(model.items)
+        dues = [item.due for item in model.items.values()]
+        assert model.schedule.first_due(model.now) == min(dues, default=None)
+        model.now += 0.2
+    assert not model.items

@@ -13,9 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from rq import config
+from rq.access import tls
 from rq.helper import Helper
 from rq.layout import Root
-from rq.web import connection, door, server, tls
+from rq.proc import listening
+from rq.web import connection, door, server
 
 
 async def tell(scope: Any, receive: Any, send: Any) -> None:
@@ -68,7 +70,12 @@ def main() -> None:
         certificate=tls.of(settings.tls, root.path),
     )
     started = Helper("web", root, ready, None)
-    Telling(started, settings, rules, server.listen(settings)).run()
+    Telling(
+        started,
+        settings,
+        rules,
+        listening.listen(settings.addr, settings.port, "the web"),
+    ).run()
 
 
 if __name__ == "__main__":

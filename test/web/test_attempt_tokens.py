@@ -3,8 +3,11 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
+from harness.checkout import CHECKOUT
 from harness.users import NOBODY, open_root
 from harness.waiting import wait_until
 from harness.web_server import BROWSER, served
@@ -27,7 +30,12 @@ def web():
 @pytest.fixture(scope="module")
 def queue(web):
     """A queue whose scripts run as another user until they are told to end."""
-    name = web.queue(SCRIPT, num_workers=8)
+    return as_nobody(web, SCRIPT)
+
+
+def as_nobody(web, script):
+    """Make a queue whose scripts run as another user."""
+    name = web.queue(script, num_workers=8)
     config = web.daemon.root.queue(name).config
     files.write_state(config, {**json.loads(config.read_text()), "user": NOBODY})
     os.kill(web.daemon.child(name)["pid"], signal.SIGHUP)
@@ -71,6 +79,16 @@ def test_it_sends_to_all_queues_and_looks_at_its_own(web, queue, attempt):
     )
     answer = web.ask("POST", f"/api/v1/queues/{queue}/pause", b"{}", **bearer(secret))
     assert answer.status in (403, 404, 405)
+
+
+def test_it_runs_no_message_again_in_a_queue_that_it_may_not_see(web, queue, attempt):
+    other = web.queue("echo done >&3")
+    msg_id = web.send(other)
+    wait_until(lambda: web.state(other, msg_id) == "done")
+    place, secret = f"{other}/messages/{msg_id}/clone", bearer(attempt[2])
+    ways = (f"/api/v1/queues/{place}", f"/q/{other}/{msg_id}/clone")
+    assert [web.ask("POST", way, b"", **secret).status for way in ways] == [403, 403]
+    assert web.daemon.ask_queue(other, "num_messages")["done"] == 1
 
 
 def test_it_ends_with_its_attempt(web, queue, attempt):
@@ -126,3 +144,50 @@ def test_no_request_makes_a_queue_of_another_user(web):
     answer = web.ask("POST", "/api/v1/queues", body, Content_Type="application/json")
     assert 400 <= answer.status < 500, answer
     assert not web.daemon.root.queue("mine").path.exists()
+
+
+# `python` may lie where only root can reach it: what is needed is imported before.
+AS_NOBODY = """
+import encodings.idna, http.client, os, sys
+from rq import cli
+from rq.cli import by_token, named_files, send
+from rq.access import owner
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+sys.exit(cli.main(["--root", *sys.argv[1:]]))
+"""
+
+
+def test_rq_send_of_a_script_uses_it(web, attempt):
+    secret, other = attempt[2], web.queue("echo done >&3")
+    env = {**os.environ, "RQ_TOKEN": secret, "PYTHONPATH": str(CHECKOUT)}
+    env["RQ_HOST"] = f"http://127.0.0.1:{web.port}/"
+
+    def send_as_nobody(*words):
+        command = [sys.executable, "-c", AS_NOBODY, str(web.daemon.root.path), "send"]
+        return subprocess.run(
+            [*command, *words],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    done = send_as_nobody(other, "-p1", "from nobody", "--id-only")
+    assert done.returncode == 0, done.stderr
+    msg_id = done.stdout.strip()
+    message = web.daemon.ask_queue(other, "get_message", {"msg_id": msg_id})[1]
+    assert message["param1"] == "from nobody"
+    done = send_as_nobody(other, "--wait")
+    assert done.returncode == 2
+    assert done.stderr.startswith("rq: --wait cannot be done with RQ_TOKEN")
+    done = send_as_nobody("nobody")
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1), done.stderr
+    env["RQ_TOKEN"] = "rq_0000"
+    done = send_as_nobody(other)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
+    env["RQ_HOST"] = "http://127.0.0.1:1/"
+    done = send_as_nobody(other)
+    assert done.stderr.startswith("rq: the web of RQ at http://127.0.0.1:1 does not a")

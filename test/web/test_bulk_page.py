@@ -65,6 +65,9 @@ def test_what_is_wrong_is_said_in_place(queue, web):
     path = "/q/t/bulk?state=err&action=ack&older=soon"
     assert "not a duration" in page(web, path)
     assert "move" in page(web, "/q/t/bulk?state=err&action=move")
+    fields = {"state": "que", "action": "priority", "to": "9" * 5000}
+    refused = web.post("/q/t/bulk", {**fields, "x_format": "json"})
+    assert "priority is a number from 0 to 9" in refused.text, refused
     back = "/q/t/bulk"
     done = web.post("/q/t/bulk", {"state": "err", "action": "move", "back": back})
     assert done.status == 303

@@ -155,6 +155,11 @@ def test_a_body_that_stands_still_counts_as_broken_off(tmp_path):
 @pytest.mark.slow
 def test_who_takes_nothing_of_an_answer_is_left(tmp_path):
     with door(tmp_path, {"STALL_TIME": 0.2}) as made:
+        with made.line() as line:
+            line.sendall(GET)
+            assert b" 200 " in line.recv(65536)  # it has opened what it keeps
+            with_one = made.descriptors()
+        wait_until(lambda: made.descriptors() < with_one)
         before = made.descriptors()
         with made.line() as line:
             wait_until(lambda: made.descriptors() != before)

@@ -9,18 +9,18 @@ import socket
 import ssl
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from harness.certificates import certify
 from harness.checkout import CHECKOUT
 from harness.limits import no_descriptors
 from harness.waiting import wait_until
 from harness.web_door import GET, Door, door, read_all
 from harness.web_server import start_web, web_alone, write_config
 
+from rq.access import tls
 from rq.config import files
 from rq.layout import Root
-from rq.web import tls
 
 pytestmark = [
     pytest.mark.system,
@@ -28,22 +28,6 @@ pytestmark = [
         shutil.which("openssl") is None, reason="apt-get install openssl"
     ),
 ]
-
-
-def certify(path: Path, serial: int, *words: str) -> dict[str, str]:
-    """Write a certificate and its key, each by a rename; return the setting."""
-    new = ("openssl", "req", "-x509", "-newkey", "ec", "-days", "2", "-subj", "/CN=rq")
-    curve = ("-pkeyopt", "ec_paramgen_curve:prime256v1", "-set_serial", str(serial))
-    names = ("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
-    out = ("-keyout", str(path / "new.key"), "-out", str(path / "new.pem"))
-    subprocess.run(
-        [*new, *curve, *names, *out, *(words or ("-nodes",))],
-        check=True,
-        capture_output=True,
-    )
-    (path / "new.pem").rename(path / "cert.pem")
-    (path / "new.key").rename(path / "key.pem")
-    return {"cert": str(path / "cert.pem"), "key": str(path / "key.pem")}
 
 
 def secured(made: Door) -> ssl.SSLSocket:

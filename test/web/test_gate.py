@@ -31,6 +31,8 @@ FIELDS = {
     "{verb}": "delete",
     "{timer}": "daily",
     "{key}": "0badcafe-1-0",
+    "{queue}": "mail",
+    "{job}": "D-abababab",
     "{path:path}": "rq.css",
 }
 HEALTH = ("/livez", "/readyz")
@@ -188,6 +190,12 @@ PAGES = {
     "/system": "viewer",
     "/broker": "viewer",
     "/broker.json": "viewer",
+    "/broker/q/{queue}": "viewer",
+    "/broker/q/{queue}.json": "viewer",
+    "/broker/q/{queue}/confirm/{verb}": "operator",
+    "/broker/job/{job}": "viewer",
+    "/broker/job/{job}.json": "viewer",
+    "/broker/job/{job}/confirm/{verb}": "operator",
     "/system.json": "viewer",
     "/history": "viewer",
     "/history.json": "viewer",

@@ -10,6 +10,7 @@ from harness import web_server
 from harness.waiting import wait_until
 
 from rq import logs
+from rq.broker_client.addresses import address_of
 
 pytestmark = pytest.mark.process
 
@@ -58,13 +59,19 @@ PAGES = (
     "/history",
     "/relay",
     "/broker",
+    "/broker/q/{queue}",
 )
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_holds_a_character_that_cannot_be_seen(told, path):
     served, failed, waiting = told
-    address = path.format(name=quote(NAME), failed=failed, waiting=waiting)
+    address = path.format(
+        name=quote(NAME),
+        queue=address_of(NAME.encode()),
+        failed=failed,
+        waiting=waiting,
+    )
     answer = served.get(address, Accept=web_server.BROWSER)
     assert answer.kind == "text/html", answer
     assert HIDDEN.findall(FIELDS.sub("", answer.text)) == []

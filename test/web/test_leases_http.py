@@ -178,7 +178,7 @@ def test_a_wait_is_answered_when_the_web_stops(web):
     wait_until(lambda: web.daemon.child("web")["pid"] not in (pid, None), 60)
     web.daemon.until_up("web")
     assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"the web stops, and this wait with it: ask again" in answer
+    assert b"this process stops, and the wait with it: ask again" in answer
 
 
 def asking(web, name, wanted):

@@ -174,6 +174,9 @@ def test_who_lets_messages_wait_is_in_the_audit_log(web):
         json_api = {"Content_Type": "application/json"}
         path = f"{api}/messages/{msg_id}/{verb}"
         assert web.ask("POST", path, b"{}", **json_api).status == 200
+        to = {"to": "hush"} if verb == "hold" else {}
+        body = json.dumps({"action": verb, "filter": {"state": "que"}, **to}).encode()
+        assert web.ask("POST", f"{api}/bulk", body, **json_api).status == 202
     for verb in ("pause", "resume"):
         form = {verb: "1", "why": "hush", "x_format": "json"}
         assert web.post(f"{page}/adminoper", form).json[0] == "ok"
@@ -186,6 +189,7 @@ def test_who_lets_messages_wait_is_in_the_audit_log(web):
                 f'"POST {page}/{msg_id} _method={verb}" answer=200',
                 f'"POST {page}/bulk action={verb}" answer=200',
                 f'"POST {api}/messages/{msg_id}/{verb}" answer=200',
+                f'"POST {api}/bulk action={verb}" answer=202',
             )
         ),
         *(

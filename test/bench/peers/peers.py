@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bench
+import programs
 import server
 from server import Server
 
@@ -113,20 +114,13 @@ def redis_rq(environment: Path) -> Peer:
 
     @contextlib.contextmanager
     def redis(where: Path) -> Iterator[Server]:
-        port = server.free_port()
-        command = f"redis-server --port {port} --bind 127.0.0.1 --dir {where}"
-        command += " --appendonly yes --appendfsync always --save"
-        words: list[str | Path] = [*command.split(), ""]
-        words[0] = server.found("redis-server")
-        with server.running(words, where / "redis.log") as child:
-            # PONG only when the file has been read; before that LOADING.
-            server.until(lambda: server.says(port, b"PING\r\n", b"+PONG"), 300)
+        with programs.redis(where) as program:
             yield Server(
                 module="redis_rq",
-                address=str(port),
+                address=str(program.port),
                 python=bins / "python",
                 env={"PYTHONPATH": ""},
-                pids=[child.pid],
+                pids=[program.pid],
             )
 
     def working(*more: str) -> Start:
@@ -206,18 +200,13 @@ def script(where: Path) -> Path:
 def beanstalkd() -> Peer:
     @contextlib.contextmanager
     def accepting(where: Path) -> Iterator[Server]:
-        port, log = server.free_port(), where / "beanstalkd.log"
-        where.joinpath("binlog").mkdir(exist_ok=True)
-        words = f"-l 127.0.0.1 -p {port} -f0 -b {where}/binlog".split()
-        with server.running([server.found("beanstalkd"), *words], log) as child:
-            # It answers when the binlog has been read.
-            server.until(lambda: server.says(port, b"stats\r\n", b"OK"), 300)
+        with programs.beanstalkd(where) as program:
             yield Server(
                 module="beanstalk",
-                address=str(port),
+                address=str(program.port),
                 python=sys.executable,
                 env={"PYTHONPATH": ""},
-                pids=[child.pid],
+                pids=[program.pid],
             )
 
     def working(with_script: bool) -> Start:

@@ -51,6 +51,7 @@ def mutants() -> list[Mutant]:
 def copied_tree() -> Iterator[Path]:
     """Give a copy of the tree in which bugs may be planted."""
     with tempfile.TemporaryDirectory(prefix="rq-mutants-") as scratch:
+        os.chmod(scratch, 0o755)  # scripts that run as other users lie in it
         for name in COPIED:
             source, target = CHECKOUT / name, Path(scratch) / name
             if source.is_dir():

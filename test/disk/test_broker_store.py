@@ -1,0 +1,220 @@
+"""What a broker finds when it starts: all that was durable, or a sentence that says what is
+missing."""
+
+import os
+import shutil
+import time
+
+import pytest
+from harness.broker_store import KeptNode
+
+from rq.broker import place as place_of_node
+from rq.broker.clock import LONG, Clock, Reading
+from rq.errors import Damaged
+from rq.journal import history
+
+
+@pytest.fixture
+def kept(tmp_path):
+    kept = KeptNode(tmp_path / "node")
+    kept.open()
+    yield kept
+    kept.close()
+
+
+def fill(kept, *bodies):
+    for body in bodies:
+        kept.add(body)
+        kept.commit()
+
+
+def refused(kept):
+    with pytest.raises(Damaged) as caught:
+        kept.open()
+    assert "\n" not in str(caught.value)
+    assert str(kept.place.path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_what_was_committed_is_there_after_a_crash_and_after_a_stop(kept):
+    fill(kept, b"one", b"\xff")
+    kept.again()
+    assert kept.bodies() == [b"one", b"\xff"]
+    kept.stop()
+    kept.open()
+    assert kept.bodies() == [b"one", b"\xff"]
+
+
+def test_a_snapshot_and_what_came_after_it_are_there(kept):
+    fill(kept, b"before")
+    kept.snapshot()
+    fill(kept, b"after")
+    kept.again()
+    assert kept.bodies() == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("cut", [2, 20, 200])
+def test_a_snapshot_that_is_not_whole_is_damage(kept, cut):
+    fill(kept, *[b"%d" % n for n in range(9)])
+    kept.snapshot()
+    kept.crash()
+    data = kept.place.snapshot.read_bytes()
+    kept.place.snapshot.write_bytes(data[:-cut])
+    assert "not whole" in refused(kept)
+
+
+def test_a_snapshot_without_its_journal_is_damage(kept):
+    fill(kept, b"one")
+    kept.snapshot()
+    fill(kept, b"two")
+    kept.stop()
+    shutil.rmtree(kept.place.path / "history")
+    assert "another journal" in refused(kept)
+
+
+def segments(kept):
+    place = kept.place.journal_dir
+    journal = history.journal_of(place, history.active_segments(place))
+    return [each.path for each in history.segments(place, journal)]
+
+
+def in_segments(kept, *bodies):
+    """Let each body be in a segment of its own; return the files."""
+    for body in bodies:
+        fill(kept, body)
+        kept.stop()
+        kept.open()
+    kept.stop()
+    return segments(kept)
+
+
+def test_a_journal_whose_beginning_is_missing_is_damage(kept):
+    in_segments(kept, b"one", b"two")[0].unlink()
+    assert "begins with event" in refused(kept)
+
+
+def test_a_journal_that_begins_after_its_snapshot_ends_is_damage(kept):
+    fill(kept, b"one")
+    kept.snapshot()
+    files = in_segments(kept, b"two", b"three")
+    for path in files[:-1]:
+        path.unlink()
+    assert "begins with event" in refused(kept)
+
+
+def test_a_journal_with_a_hole_is_damage(kept):
+    files = in_segments(kept, b"one", b"two", b"three")
+    files[len(files) // 2].unlink()
+    assert "the next segment follows" in refused(kept)
+
+
+def test_a_journal_that_ends_before_its_snapshot_is_damage(kept):
+    files = in_segments(kept, b"one", b"two")
+    saved = {path: path.read_bytes() for path in files[:-1]}
+    kept.open()
+    kept.snapshot()
+    kept.stop()
+    for path in segments(kept):
+        path.unlink()
+    for path, data in saved.items():
+        path.write_bytes(data)
+    assert "ends too early" in refused(kept)
+
+
+def test_a_segment_that_was_never_sealed_hinders_no_start_when_the_next_are_gone(kept):
+    """Its sealing failed; a snapshot let those after it go."""
+    first, second, *_ = in_segments(kept, b"one", b"two", b"three")
+    kept.open()
+    data = first.read_bytes()
+    kept.snapshot()
+    fill(kept, b"four")
+    kept.stop()
+    for path in (first, second):
+        path.unlink(missing_ok=True)
+    left = kept.place.path / "journal" / first.name.partition("-")[0]
+    left.write_bytes(data)
+    os.truncate(left, 16384)
+    place_of_node.accept(kept.place, copy=False)  # the test has made that file
+    kept.open()
+    assert kept.bodies() == [b"one", b"two", b"three", b"four"]
+    kept.again()
+    assert kept.bodies() == [b"one", b"two", b"three", b"four"]
+
+
+# ---- copies
+
+
+def test_a_copy_of_a_directory_waits_for_a_person(kept):
+    fill(kept, b"one")
+    kept.stop()
+    copy = KeptNode(kept.place.path.with_name("copy"))
+    shutil.copytree(kept.place.path, copy.place.path)
+    assert "`rq broker accept`" in refused(copy)
+    place_of_node.accept(copy.place, copy=True)
+    copy.open()
+    assert copy.bodies() == [b"one"]
+    fill(copy, b"two")
+    copy.again()
+    assert copy.bodies() == [b"one", b"two"]
+    copy.close()
+    kept.open()
+
+
+def test_a_directory_that_was_moved_is_the_same(kept):
+    fill(kept, b"one")
+    kept.stop()
+    moved = KeptNode(kept.place.path.with_name("moved"))
+    os.rename(kept.place.path, moved.place.path)
+    moved.open()
+    assert moved.bodies() == [b"one"]
+    moved.close()
+    kept.open()
+
+
+# ---- time
+
+
+def reading(boot, seconds_ago, now=1000.0):
+    return Reading(now, time.time() - seconds_ago, 5.0, boot)
+
+
+def test_after_a_night_off_time_has_gone_on_and_what_is_over_goes():
+    clock = Clock(reading("before", LONG / 2), "after")
+    assert clock.now() - 1000.0 == pytest.approx(LONG / 2, abs=5)
+    assert clock.grace == 0
+
+
+def test_after_days_off_nothing_expires_for_a_while():
+    clock = Clock(reading("before", LONG + 10), "after")
+    assert 290 < clock.grace <= 300
+    noted = Reading.from_json(clock.reading().to_json())
+    assert Clock(noted, "after").grace == pytest.approx(clock.grace, abs=1)
+
+
+def test_a_time_of_day_that_was_put_back_makes_no_clock_go_back():
+    clock = Clock(reading("before", -LONG), "after")
+    assert clock.now() >= 1000.0
+    assert clock.grace == 0
+
+
+def test_jobs_and_events_outlive_a_boot_whose_time_of_day_may_be_wrong(kept):
+    job = kept.add(b"one", ttl=60.0)
+    event = kept.node.groups.next_number(0)
+    kept.node.emit(came(event, kept.now + 60), kept.now)
+    kept.commit()
+    later = Reading(kept.now, time.time() - 2 * LONG, 5.0, "before")
+    kept.store._journal.append({"ts": 0, "ev": "clock", **later.to_json()})
+    kept.commit()
+    node = kept.again()
+    node.tick(kept.now)
+    assert list(node.jobs.by_id) == [job]
+    assert node.groups.events == 1
+    node.tick(kept.now + 301)
+    assert not node.jobs.by_id
+    assert node.groups.events == 0
+
+
+def came(number, until):
+    from rq.broker.groups import Came
+
+    return Came(b"e", number, int(until * 1e6), b"contents")

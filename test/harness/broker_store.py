@@ -1,0 +1,117 @@
+"""A node and its store in the process of a test: no clients, no sockets, no loop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import SystemRandom
+
+from rq.broker import place as place_of_node
+from rq.broker import store
+from rq.broker.node import Node
+from rq.broker.place import Place
+from rq.broker.store import Store
+
+HOUR = 3600.0
+
+
+class KeptNode:
+    """A node that takes commands and keeps their events, as the server does."""
+
+    def __init__(self, path: Path) -> None:
+        self.place = Place(path)
+        self.node = Node("ab" * 20, SystemRandom())
+        self._store: Store | None = None
+        self._lock = -1
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, "it is not open"
+        return self._store
+
+    @property
+    def now(self) -> float:
+        return self.store.clock.now()
+
+    def open(self) -> Node:
+        """Read what lies there, and go on behind it."""
+        self.node = Node("ab" * 20, SystemRandom())
+        self._lock = place_of_node.take(self.place)
+        self._threads = ThreadPoolExecutor(1)
+        try:
+            self._store = store.open_store(self.place, self.node, self._threads)
+        except BaseException:
+            self._leave()
+            raise
+        return self.node
+
+    def write(self) -> None:
+        """Give the node's events to the kernel."""
+        self._append()
+        self.store.write()
+
+    def commit(self) -> None:
+        """Make the node's events durable."""
+        self._append()
+        self.store.commit()
+
+    def _append(self) -> None:
+        events, self.node.events = self.node.events, []
+        self.store.append(events, self.now)
+        self.node.must_sync = False
+
+    def add(self, body: bytes, *, queue: bytes = b"q", **given: float) -> str:
+        """Take a job; return its id."""
+        times = {"ttl": HOUR, "delay": 0.0, "retry": 60.0, **given}
+        wall = int(self.now * 1000)
+        if self.store.bodies.are_large(b"ADDJOB", [queue, body]):
+            _, body = self.store.bodies.keep(b"ADDJOB", [queue, body])
+        return self.node.desk.add(queue, body, now=self.now, wall_ms=wall, **times)
+
+    def snapshot(self) -> None:
+        """Write a snapshot, and let the journal before it go."""
+        before = self.store.snapshots
+        self.store._compaction._bytes = -(10**12)  # so that it is worth it
+        while self.store.snapshots == before:
+            assert self.store.mind_snapshot(self.node) or self.store.snapshots
+            self._settle()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait until the threads have done what they were asked."""
+        self._threads.submit(int).result()
+
+    def crash(self) -> None:
+        """End as kill -9 does: only what was written stays."""
+        with contextlib.suppress(OSError):
+            os.close(self.store._journal._segments.current.fd)
+        os.close(self.store._dir_fd)
+        self._store = None
+        self._leave()
+
+    def stop(self) -> None:
+        """End cleanly."""
+        self.store.close()
+        self._store = None
+        self._leave()
+
+    def again(self) -> Node:
+        """Crash, and start again."""
+        self.crash()
+        return self.open()
+
+    def close(self) -> None:
+        """Leave nothing open."""
+        if self._store is not None:
+            self.crash()
+
+    def _leave(self) -> None:
+        self._threads.shutdown()
+        os.close(self._lock)
+
+    def bodies(self) -> list[bytes]:
+        """Return the bodies of all jobs, in the order of their creation."""
+        jobs = self.node.jobs.by_id.values()
+        return [job.body for job in sorted(jobs, key=lambda job: job.ctime)]

@@ -1,0 +1,96 @@
+"""Large bodies of a broker: each in a file of its own, as long as somebody needs it."""
+
+import pytest
+from harness.broker import Refused, broker_in
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.process
+
+LARGE = bytes(range(256)) * 4096  # 1 MiB, and no text
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with broker_in(tmp_path / "node", {"TEST_SNAPSHOT": "20000"}) as broker:
+        yield broker
+
+
+def files(broker):
+    return sorted((broker.directory / "bodies").iterdir())
+
+
+def test_a_large_body_of_each_dialect_comes_as_it_was_also_after_a_kill(broker):
+    client = broker.start()
+    job_id = client.ask("ADDJOB", "q", LARGE, 0).encode()
+    pushed = client.ask("RQ.PUSH", "k", "small", LARGE + b"1", b"\xff")
+    event_id = client.ask("QADD", "e", 60, LARGE + b"2")
+    assert len(files(broker)) == 3
+    client = broker.restart()
+    assert client.ask("QPEEK", "q", 1) == [[b"q", job_id, LARGE]]
+    assert client.ask("GETJOB", "FROM", "q") == [[b"q", job_id, LARGE]]
+    bodies = [b"small", LARGE + b"1", b"\xff"]
+    got = client.ask("RQ.POP", "COUNT", 9, "k")
+    assert got == [[b"k", m, b] for m, b in zip(pushed, bodies, strict=True)]
+    assert client.ask("QGET", "e", "g") == [event_id, LARGE + b"2"]
+    journal = broker.directory.rglob("*0*")
+    assert all(LARGE[:256] not in p.read_bytes() for p in journal if p.is_file())
+
+
+def test_who_waits_gets_a_large_body_too(broker):
+    client = broker.start()
+    waiting = broker.client()
+    waiting.send("GETJOB", "FROM", "q")
+    wait_until(lambda: b"blocked_clients:1" in client.ask("INFO"))
+    job_id = client.ask("ADDJOB", "q", LARGE, 0).encode()
+    assert waiting.answer() == [[b"q", job_id, LARGE]]
+    assert waiting.ask("ACKJOB", job_id) == 1
+    wait_until(lambda: client.ask("ADDJOB", "other", "x", 0) and not files(broker))
+
+
+def test_a_file_goes_when_its_job_is_gone_and_not_before(broker):
+    client = broker.start()
+    gone, kept = (client.ask("ADDJOB", "q", LARGE, 0) for _ in range(2))
+    client.ask("ACKJOB", gone)
+    for _ in range(20):  # a snapshot takes the place of the lines
+        client.ask("ACKJOB", client.ask("ADDJOB", "small", "x" * 5000, 0))
+    wait_until(lambda: len(files(broker)) == 1)
+    client = broker.restart()
+    assert client.ask("GETJOB", "FROM", "q") == [[b"q", kept.encode(), LARGE]]
+    assert len(files(broker)) == 1
+
+
+@pytest.mark.parametrize("point", ["body:written", "body:synced", "journal:written"])
+def test_a_kill_before_the_line_leaves_no_file(broker, point):
+    broker.begin(crash_at=point)
+    client = wait_until(broker.client)
+    with pytest.raises((EOFError, ConnectionError)):
+        client.ask("ADDJOB", "q", LARGE, 0)
+    client = broker.start()
+    assert client.ask("QLEN", "q") == len(files(broker))
+    if point != "journal:written":
+        assert files(broker) == []
+
+
+def test_a_body_that_is_not_what_was_written_is_told_and_the_rest_goes_on(broker):
+    client = broker.start()
+    client.ask("ADDJOB", "q", LARGE, 0)
+    (path,) = files(broker)
+    with path.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"x")
+    answer = client.ask("GETJOB", "FROM", "q")
+    assert isinstance(answer, Refused)
+    assert "is not what was written" in answer
+    assert client.ask("PING") == "PONG"
+
+
+def test_answers_keep_their_order_when_a_body_takes_a_while(broker):
+    client = broker.start()
+    client.send("ADDJOB", "q", LARGE, 0)
+    client.send("PING", "first")
+    client.send("GETJOB", "FROM", "q")
+    client.send("PING", "second")
+    job_id = client.answer().encode()
+    assert client.answer() == b"first"
+    assert client.answer() == [[b"q", job_id, LARGE]]
+    assert client.answer() == b"second"

@@ -1,0 +1,243 @@
+"""Who comes into a broker, how many, and how much they may make it hold."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+from harness.broker import Client, Simple, broker_in, command
+from harness.ports import free_port
+from harness.starting import environment
+from harness.waiting import wait_until
+
+from rq import passwords
+
+pytestmark = pytest.mark.process
+SECRET = "correct horse"
+HASH = passwords.make(SECRET)
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A broker that wants a password."""
+    with broker_in(tmp_path / "root", password=HASH) as broker:
+        broker.start()
+        yield broker
+
+
+def state(broker):
+    with open(f"/proc/{broker.process.pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def memory(broker):
+    with open(f"/proc/{broker.process.pid}/status") as file:
+        lines = dict(line.split(":", 1) for line in file)
+    return int(lines["VmRSS"].split()[0]) * 1024
+
+
+def clients(client):
+    info = client.ask("INFO", "clients").decode()
+    return int(info.partition("connected_clients:")[2].split()[0])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"*2\r\n$4\r\nAUTH\r\n$60000000\r\n",
+        b"*2\r\n$4\r\nAUTH\r\n$70000\r\n" + b"x" * 60_000,
+        b"*9999\r\n" + b"$1000\r\n%b\r\n" % (b"x" * 1000) * 70,
+        b"x" * 60_000,
+    ],
+)
+def test_a_stranger_makes_it_hold_little(locked, sent):
+    stranger = locked.client()
+    stranger.socket.sendall(sent)
+    assert stranger.answer().startswith("ERR Protocol error: too many bytes came")
+    with pytest.raises((EOFError, ConnectionError)):
+        stranger.answer()
+
+
+def test_what_a_client_sends_behind_its_password_is_kept_back_and_then_obeyed(locked):
+    client = locked.client()
+    client.socket.sendall(command("AUTH", SECRET))
+    many = [command("ADDJOB", "q", "x" * 1000, 0) for _ in range(1000)]
+    client.socket.sendall(b"".join(many))
+    assert client.answer() == "OK"
+    assert all(isinstance(client.answer(), Simple) for _ in many)
+    assert client.ask("QLEN", "q") == 1000
+
+
+def test_who_was_refused_may_try_again_and_whoever_is_gone_is_not_answered(locked):
+    client = locked.client()
+    assert client.ask("PING") == "NOAUTH Authentication required."
+    assert client.ask("AUTH", "wrong") == "ERR invalid password"
+    assert client.ask("AUTH", "ann", SECRET).startswith("WRONGPASS")
+    gone = locked.client()
+    gone.send("AUTH", SECRET)
+    gone.socket.sendall(command("ADDJOB", "q", "x", 0))
+    gone.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    gone.close()
+    assert client.ask("AUTH", SECRET) == "OK"
+    assert client.ask("AUTH", "default", SECRET) == "OK"
+    assert client.ask("QLEN", "q") == 0
+
+
+def test_a_password_that_cannot_be_compared_lets_nobody_wait_for_ever(tmp_path):
+    port = free_port()
+    script = (
+        "from pathlib import Path\n"
+        "from rq.access.logins import User\n"
+        "from rq.broker.door import People\n"
+        "from rq.broker.process import Setup, run\n"
+        "from rq.broker.store import Place\n"
+        "from rq.config.broker import BrokerConfig\n"
+        "people = People(users={'ann': User(name='ann', stored='scrypt:damaged')})\n"
+        f"run(Setup(place=Place(Path({str(tmp_path / 'node')!r})),\n"
+        f"          chosen=BrokerConfig(port={port}), people=people))\n"
+    )
+    words = [sys.executable, "-c", script]
+    process = subprocess.Popen(words, env=environment({}))
+    try:
+        client = wait_until(lambda: Client(port))
+        assert client.ask("AUTH", "ann", "x").startswith("ERR the broker could not do")
+        assert client.ask("PING") == "PONG"
+        client.close()
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["scrypt:x", HASH[:-9], HASH.replace("16384", "3")],
+    ids=["short", "cut", "cheap"],
+)
+def test_a_damaged_hash_is_told_when_it_starts(tmp_path, stored):
+    with broker_in(tmp_path / "root", password=stored) as broker:
+        broker.begin()
+        assert broker.process.wait(20) == 3
+        assert "password: it is no hash, or a damaged one" in broker.told()
+        assert "Traceback" not in broker.told()
+
+
+# ---- how many
+
+
+def test_no_more_clients_come_in_than_may_and_the_operator_does(tmp_path):
+    with broker_in(tmp_path / "root", maxclients=3) as broker:
+        first = broker.start()
+        second, third = broker.client(), broker.client()
+        assert second.ask("PING") == third.ask("PING") == "PONG"
+        assert broker.client().answer() == "ERR max number of clients reached"
+        operator = broker.own()
+        assert clients(operator) == 4
+        operator.close()
+        third.close()
+        wait_until(lambda: clients(first) == 2)
+        assert broker.client().ask("PING") == "PONG"
+
+
+def test_clients_that_are_gone_before_they_are_taken_do_not_count(tmp_path):
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        for number in range(60):
+            gone = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+            if number % 2:
+                gone.sendall(command("PING"))
+            gone.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+            gone.close()
+        os.kill(broker.process.pid, signal.SIGCONT)
+        wait_until(lambda: clients(client) == 1)
+        assert "Traceback" not in broker.told()
+
+
+# ---- how much
+
+
+def test_no_answer_makes_it_hold_all_bodies(tmp_path):
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        for _ in range(140):
+            client.ask("ADDJOB", "q", b"x" * MIB, 0)
+        before = memory(broker)
+        for words in (
+            ("QPEEK", "q", 1000),
+            ("JSCAN", "BUSYLOOP", "REPLY", "all"),
+            ("GETJOB", "COUNT", 1000, "FROM", "q"),
+        ):
+            broker.client().send(*words)
+            assert client.ask("PING") == "PONG"
+        assert memory(broker) - before < 3 * 128 * MIB
+        assert client.ask("JSCAN", "COUNT", 1000)[0] == b"0"
+
+
+def test_jobs_of_a_client_that_is_ended_in_the_same_turn_are_not_lost(tmp_path):
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        many = [broker.client() for _ in range(9)]
+        numbers = [greedy.ask("CLIENT", "ID") for greedy in many]
+        for _ in many:
+            client.ask("ADDJOB", "q", "x", 0, "RETRY", 0)
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        wait_until(lambda: state(broker) == "T")
+        for greedy in many[:8]:
+            greedy.send("GETJOB", "FROM", "q")
+        many[8].socket.sendall(
+            b"".join(command("CLIENT", "KILL", "ID", n) for n in numbers[:8])
+        )
+        os.kill(broker.process.pid, signal.SIGCONT)
+        assert [many[8].answer() for _ in numbers[:8]] == [1] * 8
+        assert client.ask("QLEN", "q") == 9
+        for greedy in many[:8]:
+            with pytest.raises((EOFError, ConnectionError)):
+                greedy.answer()
+
+
+# ---- no door
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [b"POST / HTTP/1.1", b"GET /", b"OPTIONS * HTTP/1.1", b"PRI * HTTP/2.0"],
+)
+def test_a_browser_finds_no_door(tmp_path, request_line):
+    with broker_in(tmp_path / "node") as broker:
+        client = broker.start()
+        browser = socket.create_connection(("127.0.0.1", broker.port), timeout=10)
+        with browser:
+            browser.sendall(request_line + b"\r\nHost: x\r\n\r\nADDJOB q evil 0\r\n")
+            assert browser.recv(100) == b""
+        assert client.ask("QLEN", "q") == 0
+        assert broker.told().count("a browser asked") == 1
+
+
+def test_beyond_loopback_it_wants_a_password_and_starts_not_again(tmp_path):
+    for addr in ("0.0.0.0", "127.0.0.1.example.org"):
+        with broker_in(tmp_path / f"root-{addr}", addr=addr) as broker:
+            broker.begin()
+            assert broker.process.wait(20) == 3
+            told = broker.told().splitlines()
+            assert "without a password: set one with `rq broker enable" in told[-1]
+
+
+def test_an_open_broker_in_the_foreground_is_refused_too(tmp_path):
+    words = ["-m", "rq.broker", "--dir", str(tmp_path / "node"), "--addr", "0.0.0.0"]
+    done = subprocess.run(
+        [sys.executable, *words],
+        env=environment({}),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("rq broker: the broker would listen on 0.0.0.0")
+    assert not (tmp_path / "node").exists()

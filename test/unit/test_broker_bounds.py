@@ -1,0 +1,209 @@
+"""However much a broker holds, a command costs the same; and it holds no more than it may."""
+
+import itertools
+
+import pytest
+from harness.broker_node import Run
+from harness.steps import steps
+
+from rq.broker import bounds
+from rq.broker.freeing import Freeing
+from rq.resp import NIL_ARRAY, Failure
+
+MIB = 1024 * 1024
+
+
+def _fill(run, number, queue="q", body="b", *options):
+    return [run.ask("ADDJOB", queue, body, 0, *options).text for _ in range(number)]
+
+
+# ---- bounds of one command
+
+
+def test_no_command_gives_more_than_its_number():
+    run = Run()
+    _fill(run, 1500)
+    run.ask("RQ.PUSH", "k", *range(9000))
+    run.ask("RQ.PUSH", "k", *range(3000))
+    assert len(run.ask("QPEEK", "q", -5000)) == 1000
+    assert len(run.ask("JSCAN", 0, "COUNT", 5000)[1]) == 1000
+    assert len(run.ask("JSCAN", "BUSYLOOP")[1]) == 1500
+    assert len(run.ask("GETJOB", "COUNT", 5000, "FROM", "q")) == 1000
+    assert len(run.ask("RQ.INSPECT", "k", 0, 50_000)) == 10_000
+    assert len(run.ask("RQ.POP", "COUNT", 50_000, "k")) == 10_000
+    assert len(run.ask("RQ.INSPECT", "k", "PENDING", 0, 50_000)) == 10_000
+    assert len(run.ask("RQ.RECOVER", "k", 50_000, 0)) == 10_000
+
+
+def test_an_answer_ends_with_the_body_that_passes_its_bytes():
+    run = Run()
+    body = b"x" * MIB
+    _fill(run, 20, "q", body)
+    for _ in range(20):
+        run.ask("RQ.PUSH", "k", body)
+    fits = 8
+    assert len(run.ask("QPEEK", "q", 20)) == fits
+    cursor, page = run.ask("JSCAN", "REPLY", "all")
+    assert len(page) == fits
+    assert cursor != "0"
+    assert len(run.ask("GETJOB", "COUNT", 20, "FROM", "q", "q")) == fits
+    assert run.ask("QLEN", "q") == 20 - fits
+    assert len(run.ask("RQ.INSPECT", "k", 0, 20)) == fits
+    assert len(run.ask("RQ.POP", "COUNT", 20, "k", "k")) == fits
+    run.ask("RQ.POP", "COUNT", 20, "k")
+    assert len(run.ask("RQ.INSPECT", "k", "PENDING", 0, 20)) == fits
+    assert len(run.ask("RQ.RECOVER", "k", 20, 0)) == fits
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("GETJOB", "FROM"), bounds.MOST_QUEUES),
+        (("RQ.POP",), bounds.MOST_QUEUES),
+        (("QNOTIFY", "g", 1), bounds.MOST_QUEUES),
+        (("QSTATUS",), bounds.MOST_QUEUES),
+        (("ACKJOB",), bounds.MOST_MESSAGES),
+        (("RQ.PUSH", "k"), bounds.MOST_MESSAGES),
+    ],
+)
+def test_a_command_with_too_many_words_is_refused_and_changes_nothing(words, most):
+    run = Run()
+    answer = run.ask(*words, *range(most + 1))
+    assert isinstance(answer, Failure)
+    assert answer.text.startswith("ERR a command takes at most ")
+    assert run.lines == []
+
+
+def test_a_scan_meets_all_that_is_there_however_much_goes_meanwhile():
+    run = Run()
+    ids = _fill(run, 500)
+    met, cursor = [], "0"
+    for turn in itertools.count():
+        cursor, some = run.ask("JSCAN", cursor, "COUNT", 7)
+        met += [each.text for each in some]
+        run.ask("ACKJOB", ids[turn * 2])
+        _fill(run, 1)
+        if cursor == "0" or turn > 200:
+            break
+    gone = {ids[turn * 2] for turn in range(turn + 1)}
+    assert set(ids) - gone <= set(met)
+    assert len(met) == len(set(met))
+
+
+# ---- costs that do not grow
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("JSCAN", "MIDDLE", "COUNT", 5),
+        ("RQ.POP", "k"),
+        ("QLEN", "q"),
+        ("DEBUG FLUSHALL",),
+        ("QFLUSH", "e"),
+    ],
+)
+def test_work_is_the_same_with_little_and_with_much(words):
+    def work(number):
+        run = Run()
+        _fill(run, number)
+        for _ in range(number):
+            run.ask("QADD", "e", 60, "x")
+        run.ask("RQ.PUSH", "k", *range(number))
+        middle = run.node.jobs.by_age[number // 2].ctime
+        said = [middle if word == "MIDDLE" else word for word in words]
+        if words[0] == "DEBUG FLUSHALL":
+            return steps(lambda: run.node.desk.flush(run.now))
+        return steps(lambda: run.ask(*said))
+
+    assert work(3000) <= 2 * work(100) + 50
+
+
+def test_what_is_flushed_is_freed_in_slices_and_nothing_of_it_stays():
+    run = Run()
+    _fill(run, 3000, "q", "b", "DELAY", 5)
+    _fill(run, 3000)
+    for _ in range(3000):
+        run.ask("QADD", "e", 60, "x")
+    run.node.desk.flush(run.now)
+    run.ask("QFLUSH", "e")
+    assert run.node.size == (0, 0)
+    assert run.node.next_tick() == 0.0
+    turns = 0
+    while run.node.next_tick() == 0.0 and turns < 100:
+        run.pass_by(0)
+        turns += 1
+    assert turns > 3
+    new = _fill(run, 1)
+    run.pass_by(10)
+    got = run.ask("GETJOB", "NOHANG", "COUNT", 5, "FROM", "q")
+    assert [job_id for _, job_id, _ in got] == new
+    assert run.node.next_tick() > run.now
+
+
+def test_freeing_takes_all():
+    freeing, things = Freeing(), list(range(5000))
+    freeing.add(things, things.pop)
+    freeing.add([], list)
+    while freeing:
+        freeing.go_on()
+    assert things == []
+
+
+# ---- memory
+
+
+def _limited(run, jobs):
+    """Let memory be so that `jobs` jobs of a byte take all of it."""
+    run.node.memory.limit = 601 * jobs + 600
+
+
+def test_when_memory_is_short_no_job_is_kept_and_the_rest_goes_on():
+    run = Run()
+    ids = _fill(run, 80)
+    _limited(run, 100)
+    why = "unable to hold a copy of the message for the following reason: "
+    refused = run.ask("ADDJOB", "q", "b", 0).text
+    assert refused.startswith("NOREPL ")
+    assert refused.endswith(f"{why}I'm out of memory")
+    assert not run.node.is_full(run.now)
+    assert run.ask("GETJOB", "FROM", "q")[0][1] == ids[0]
+    assert run.ask("ACKJOB", *ids[:10]) == 10
+    assert run.ask("ADDJOB", "q", "b", 0).text.startswith("D-")
+
+
+@pytest.mark.parametrize("evicts", [True, False])
+def test_when_there_is_none_what_is_spent_goes_if_it_may(evicts):
+    run = Run()
+    _fill(run, 50, "q", "b", "RETRY", 0)
+    kept = _fill(run, 46, "k")
+    run.ask("GETJOB", "COUNT", 50, "FROM", "q")
+    _limited(run, 100)
+    run.node.memory.evicts = evicts
+    assert run.node.is_full(run.now) is not evicts
+    run.keep()
+    left = set(run.node.jobs.by_id)
+    assert set(kept) <= left
+    assert (len(left) < 96) is evicts
+
+
+@pytest.mark.parametrize(("jobs", "seconds"), [(0, 300), (80, 10), (96, 2)])
+def test_unused_queues_go_sooner_when_memory_is_short(jobs, seconds):
+    run = Run()
+    _fill(run, jobs, "full")
+    assert run.ask("GETJOB", "NOHANG", "FROM", "idle") is NIL_ARRAY
+    _limited(run, 100)
+    run.pass_by(seconds - 1.1)
+    assert b"idle" in run.node.jobs.queues
+    run.pass_by(1.2)
+    run.pass_by(1.2)
+    assert b"idle" not in run.node.jobs.queues
+
+
+def test_counts_of_queues_begin_with_the_start():
+    run = Run()
+    _fill(run, 3)
+    run.node.begin(run.now + 60)
+    stat = run.ask("QSTAT", "q")
+    facts = dict(zip(stat[::2], stat[1::2], strict=True))
+    assert (facts["age"], facts["jobs-in"], facts["len"]) == (-60, 0, 3)

@@ -1,0 +1,85 @@
+"""The lines of a broker's node tell all of it, wherever a snapshot is taken."""
+
+import itertools
+
+import orjson
+from harness.broker_node import COMMANDS, Run, read, told, with_ids
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rq.broker import groups, job, lines
+
+
+@given(st.lists(COMMANDS, max_size=40), st.data())
+def test_lines_tell_all_and_a_snapshot_in_the_middle_changes_nothing(commands, data):
+    run, client = Run(), itertools.count(1)
+    begins = data.draw(st.integers(0, len(commands)), label="snapshot begins")
+    slices = data.draw(st.integers(0, 4), label="slices a command")
+    snapshot, source, seen = [], None, 0
+    for number, words in enumerate(commands):
+        if number == begins:
+            source, seen = run.node.events_of_all(), len(run.lines)
+        for some in itertools.islice(source or (), slices):
+            snapshot += [(run.now, orjson.dumps(lines.record(each))) for each in some]
+        if words[0] == "pass":
+            run.pass_by(words[1])
+        else:
+            run.ask(*with_ids(run, words), client=next(client))
+    for some in source or ():
+        snapshot += [(run.now, orjson.dumps(lines.record(each))) for each in some]
+    known = told(run.node, run.now)
+    run.keep()
+    assert told(read(run.lines), run.now) == known
+    if source is not None:
+        assert told(read([*snapshot, *run.lines[seen:]]), run.now) == known
+
+
+@given(st.lists(COMMANDS, max_size=40))
+def test_what_is_counted_is_there(commands):
+    run, client = Run(), itertools.count(1)
+    for words in commands:
+        if words[0] == "pass":
+            run.pass_by(words[1])
+        else:
+            run.ask(*with_ids(run, words), client=next(client))
+        node = run.node
+        assert sum(queue.held for queue in node.jobs.queues.values()) == len(
+            node.jobs.by_id
+        )
+        queued = {
+            job_id for queue in node.jobs.queues.values() for _, job_id in queue.jobs
+        }
+        assert queued == {
+            each.job_id
+            for each in node.jobs.by_id.values()
+            if each.state is job.State.QUEUED
+        }
+        bodies = [each.body for each in node.jobs.by_id.values()]
+        assert node.jobs.body_bytes == sum(map(len, bodies))
+
+
+def test_a_message_that_is_handed_out_while_a_snapshot_is_written_is_in_it():
+    run = Run()
+    run.ask("RQ.PUSH", "k", "first", "second")
+    run.ask("RQ.POP", "k")
+    begins, snapshot = len(run.lines), []
+    source = run.node.events_of_all()
+    for some in source:
+        snapshot += [(run.now, orjson.dumps(lines.record(each))) for each in some]
+        if run.node.reliable.by_key[b"k"].undelivered and b"first" in snapshot[-2][1]:
+            run.ask("RQ.POP", "k")
+    found = read([*snapshot, *run.lines[begins:]])
+    assert told(found, run.now) == told(run.node, run.now)
+    assert len(found.reliable.by_key[b"k"].delivered) == 2
+
+
+def test_a_queue_of_events_that_goes_while_a_snapshot_is_written_is_left_out():
+    run = Run()
+    run.ask("QADD", "gone", 1, "x")
+    run.ask("QADD", "stays", 60, "y")
+    source = run.node.groups, groups.events_of(run.node.groups)
+    next(source[1])
+    next(source[1])
+    run.ask("QADD", "late", 60, "z")
+    run.pass_by(2)
+    assert [event.queue for some in source[1] for event in some] == [b"stays"]
