@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -29,10 +28,9 @@ from rq.errors import BadConfig, CannotRead, Damaged, RQError
 from rq.helper import Helper
 from rq.layout import Root
 from rq.logs import fields
-from rq.proc import listening
+from rq.proc import collector, listening
 
 DO_NOT_RESTART = 3  # only a person can mend it
-_NEVER = 2**30  # collections of the younger generations before one of the oldest
 
 log = logging.getLogger(__name__)
 
@@ -134,10 +132,10 @@ async def _serve(setup: Setup, sockets: Served) -> None:
     with ThreadPoolExecutor(2, "broker") as threads:
         place_of_node.take(place)
         node = Node(place_of_node.node_id(place), SystemRandom())
-        gc.disable()  # a start makes many objects; they stay, in no reference cycles
+        collector.pause()
         store = open_store(place, node, threads)
         node.begin(store.clock.now())
-        _collect_little()
+        collector.collect_young()
         server = Server(node, store, chosen, setup.people, loop, setup.root)
         try:
             for sock, certificate in sockets:
@@ -155,14 +153,6 @@ async def _serve(setup: Setup, sockets: Served) -> None:
         finally:
             server.close()
     log.info("stopped")
-
-
-def _collect_little() -> None:
-    """Let the collector never look at all jobs: with a million it would hold the loop for
-    a second. What it is for, cycles, are young or few here."""
-    gc.freeze()
-    gc.set_threshold(10_000, 10, _NEVER)
-    gc.enable()
 
 
 def _jobs(node: Node) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import gc
 import logging
 import os
 import signal
@@ -17,7 +16,7 @@ from rq import client, logs
 from rq.config import files
 from rq.errors import BadConfig, CannotRead, Damaged, DiskFailed, RQError
 from rq.layout import QueueDir, Root
-from rq.proc import daemon, descriptors, turnlimit
+from rq.proc import collector, daemon, descriptors, turnlimit
 from rq.queues.bulk.actions import Hands
 from rq.queues.bulk.worker import Worker
 from rq.queues.control.clients import Clients
@@ -226,7 +225,7 @@ def _serve(
     settings = Settings(root, name)
     descriptors.raise_descriptor_limit()
     os.chdir("/")
-    gc.disable()  # a start makes many objects; they stay, in no reference cycles
+    collector.pause()
     with ThreadPoolExecutor(4, "rq-disk") as threads:
         owes = functools.partial(owed.at_end, settings)
         opened = open_spool(
@@ -280,8 +279,7 @@ async def _live(
         process.housekeeping.expire()
         process.bulks.go_on()
     process.housekeeping.tick()
-    gc.freeze()  # the collector need not look at a million messages again
-    gc.enable()
+    collector.collect_young()
     _say(ready, "\n")
     status = await process.loop.run()
     files.remove_link(queue.pid)
