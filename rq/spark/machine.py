@@ -24,6 +24,7 @@ _OUT_OF_MEMORY = 3  # the exit status of Java by -XX:+ExitOnOutOfMemoryError
 _CUT_OFF = re.compile(
     "Error while sending or receiving|Answer from Java side is empty"
     "|An error occurred while trying to connect to the Java server"
+    r"|An error occurred while calling \S+\Z"  # and no word of Java's about it
 )
 _STOPPED = re.compile(
     "All masters are unresponsive|stopped SparkContext|SparkContext was shut down"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import types
 
 import pytest
 from harness.queues import running_queue
@@ -62,7 +64,7 @@ def test_a_job_whose_java_ends_is_tried_again(queue, how, why):
     msg_id = prepared(queue, {}, param1=how)
     waits = wait_until(lambda: back_in_que(queue, msg_id), PATIENCE)
     assert why in waits["status"]
-    queue.ask("run_now", {"msg_id": msg_id})
+    queue.ok("run_message", {"msg_id": msg_id})
     assert queue.ended(msg_id, seconds=PATIENCE)["status"].startswith("done")
 
 
@@ -107,6 +109,24 @@ def test_what_broke_under_a_job_is_named(text, why):
     broken = machine.failure(RuntimeError(text), HERE)
     assert broken is not None
     assert broken.startswith(why)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An error occurred while calling o129.count",
+        "Error while sending or receiving",
+        "Answer from Java side is empty",
+    ],
+)
+def test_a_java_that_is_cut_off_is_waited_for(monkeypatch, text):
+    """Java of a gigabyte takes a moment to end; until then it seems to run."""
+    java = subprocess.Popen(["sh", "-c", "sleep 0.5; kill -9 $$"])
+    gateway = types.SimpleNamespace(proc=java)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", gateway)
+    broken = machine.failure(RuntimeError(text), HERE)
+    assert broken is not None
+    assert broken.startswith("Java was ended by KILL")
 
 
 def test_an_error_of_the_job_is_its_own():
