@@ -1,0 +1,145 @@
+"""What nodes say to each other about jobs. Pure.
+
+All is best effort: a message may be lost, doubled, or come in another order than it was
+sent in. Source: spec/cluster.md 3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Copy(NamedTuple):
+    """A job as it travels; no clocks are compared, so times are what is left of them."""
+
+    job: str
+    queue: bytes
+    body: bytes
+    ctime: int  # nanoseconds: its place in its queue, the same on each node
+    ttl: float  # seconds that are left
+    delay: float
+    retry: float
+    wanted: int  # copies that were asked for
+    nacks: int
+    deliveries: int
+    may_have: tuple[str, ...]  # ids of the nodes that were sent a copy
+
+
+class Replicate(NamedTuple):
+    """Keep a copy of this job; `quiet`: do not answer (REPLJOB)."""
+
+    copy: Copy
+    quiet: bool
+
+
+class Kept(NamedTuple):
+    """This job is durable here (GOTJOB)."""
+
+    job: str
+
+
+class Enqueue(NamedTuple):
+    """Let a job come into its queue at the receiver, after `delay` seconds."""
+
+    job: str
+    delay: float
+
+
+class WillQueue(NamedTuple):
+    """This job comes into its queue here in half a second."""
+
+    job: str
+
+
+class IsQueued(NamedTuple):
+    """This job came into its queue here; what the receiver adds to its counters."""
+
+    job: str
+    nacks: int
+    deliveries: int
+
+
+class Working(NamedTuple):
+    """Somebody is at work on this job: out of your queue, and count from now."""
+
+    job: str
+
+
+class SetAck(NamedTuple):
+    """This job is acknowledged; the sender knows so many nodes that may have it."""
+
+    job: str
+    may_have: int
+
+
+class GotAck(NamedTuple):
+    """The acknowledgement was taken; `knows`: the job was there."""
+
+    job: str
+    knows: bool
+
+
+class Delete(NamedTuple):
+    """Forget this job, in whatever state it is (DELJOB)."""
+
+    job: str
+
+
+class Need(NamedTuple):
+    """Consumers wait here for jobs of a queue (NEEDJOBS)."""
+
+    queue: bytes
+    number: int  # of jobs that are asked for
+
+
+class Yours(NamedTuple):
+    """Jobs of a queue for whoever needed them (YOURJOBS)."""
+
+    copies: tuple[Copy, ...]
+
+
+class Pause(NamedTuple):
+    """What goes neither into a queue nor out of it, on each node."""
+
+    queue: bytes
+    into: bool
+    out: bool
+
+
+Message = (
+    Replicate
+    | Kept
+    | Enqueue
+    | WillQueue
+    | IsQueued
+    | Working
+    | SetAck
+    | GotAck
+    | Delete
+    | Need
+    | Yours
+    | Pause
+)
+
+
+class Letter(NamedTuple):
+    """A message for a node; sent only when all events before it are durable."""
+
+    to: str  # the node's id
+    message: Message
+
+
+class Peers(Protocol):
+    """The other nodes, as those see them who keep and move jobs."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Ids of all other members, those that do not answer too; none in handshake."""
+
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """Ids of those that new copies may be sent to: linked, not leaving, no doubt."""
+
+    @property
+    def size(self) -> int:
+        """How many members there are, with this one."""
