@@ -133,7 +133,7 @@ class Peers(Protocol):
     """The other nodes, as those see them who keep and move jobs."""
 
     @property
-    def known(self) -> tuple[str, ...]:
+    def others(self) -> tuple[str, ...]:
         """Ids of all other members, those that do not answer too; none in handshake."""
 
     @property
