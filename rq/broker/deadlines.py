@@ -8,7 +8,7 @@ whatever the number of deadlines, and one that is cancelled leaves nothing behin
 from __future__ import annotations
 
 import heapq
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 What = TypeVar("What")
 
@@ -18,22 +18,33 @@ _LEVEL_BITS = 6
 _LEVELS = (1 << _LEVEL_BITS) - 1
 
 
+class Timed(Protocol):
+    """What waits for a moment: it is its own deadline, for an object more of each of a
+    million jobs is 64 MB."""
+
+    at: float  # seconds of the broker's clock
+    slot: dict[Timed, None] | None  # None once it is over or cancelled
+
+
+Waiting = TypeVar("Waiting", bound=Timed)
+
+
 class Deadline(Generic[What]):
-    """A moment for something; `slot` is None once it is over or cancelled."""
+    """A moment for something that is no object of its own."""
 
     __slots__ = ("at", "slot", "what")
 
     def __init__(self, what: What, at: float) -> None:
         self.what = what
-        self.at = at  # seconds of the broker's clock
-        self.slot: dict[Deadline[What], None] | None = None
+        self.at = at
+        self.slot: dict[Timed, None] | None = None
 
 
-class Deadlines(Generic[What]):
+class Deadlines(Generic[Waiting]):
     """Deadlines, the next ones first."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, dict[Deadline[What], None]] = {}
+        self._slots: dict[int, dict[Timed, None]] = {}
         self._order: list[int] = []  # heap of the slots
         self._tick = 0  # the latest moment known, in slots
 
@@ -44,7 +55,7 @@ class Deadlines(Generic[What]):
         """Take one slot out and forget it, of a wheel that nobody looks at again."""
         self._slots.popitem()
 
-    def add(self, deadline: Deadline[What], now: float = 0.0) -> None:
+    def add(self, deadline: Timed, now: float = 0.0) -> None:
         """Wait for a deadline. `now`, where it is known, opens a narrow slot at once."""
         tick = max(self._tick, int(now * _SLOTS))
         at = int(deadline.at * _SLOTS)
@@ -59,13 +70,13 @@ class Deadlines(Generic[What]):
         slot[deadline] = None
         deadline.slot = slot
 
-    def cancel(self, deadline: Deadline[What]) -> None:
+    def cancel(self, deadline: Waiting) -> None:
         """Wait for it no longer."""
         if deadline.slot is not None:
             del deadline.slot[deadline]
             deadline.slot = None
 
-    def move(self, deadline: Deadline[What], at: float, now: float) -> None:
+    def move(self, deadline: Waiting, at: float, now: float) -> None:
         """Wait for it until another moment."""
         self.cancel(deadline)
         deadline.at = at
@@ -80,13 +91,13 @@ class Deadlines(Generic[What]):
             del self._slots[heapq.heappop(self._order)]
         return None
 
-    def due(self, now: float, most: int) -> list[What]:
+    def due(self, now: float, most: int) -> list[Waiting]:
         """Return what is due by now, the earliest first; looks at up to `most`."""
         self._tick = max(self._tick, int(now * _SLOTS))
         first = self.next()
         if first is None or first > now:
             return []
-        due: list[Deadline[What]] = []
+        due: list[Waiting] = []
         while most > 0 and (opens := self.next()) is not None and opens <= now:
             slot = self._slots[self._order[0]]
             most -= len(slot)
@@ -94,14 +105,14 @@ class Deadlines(Generic[What]):
                 deadline, _nothing = slot.popitem()
                 deadline.slot = None
                 if deadline.at <= now:
-                    due.append(deadline)
+                    due.append(cast("Waiting", deadline))
                 else:
                     self.add(deadline)
         due.sort(key=_moment)
-        return [deadline.what for deadline in due]
+        return due
 
 
-def _moment(deadline: Deadline[What]) -> float:
+def _moment(deadline: Timed) -> float:
     return deadline.at
 
 

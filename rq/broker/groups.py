@@ -134,7 +134,7 @@ class EventQueues:
         self.last = 0
         self.events = self.body_bytes = 0
         self.freeing = Freeing()
-        self._wakes: Deadlines[tuple[bytes, bytes | None, int]] = Deadlines()
+        self._wakes: Deadlines[Wake] = Deadlines()
 
     # ---- looking
 
@@ -238,7 +238,8 @@ class EventQueues:
         that have an event again for a group. None of this has a line: it follows from
         the time."""
         again: list[bytes] = []
-        for name, group_name, number in self._wakes.due(now, most):
+        for wake in self._wakes.due(now, most):
+            name, group_name, number = wake.what
             queue = self.by_name.get(name)
             if queue is None:
                 continue

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedKeyList
 
-from rq.broker.deadlines import Deadline
+from rq.broker.deadlines import Timed
 
 
 class Added(NamedTuple):
@@ -97,10 +98,10 @@ class Job:
     """A job; times are seconds of the broker's clock."""
 
     __slots__ = (
+        "at",
         "body",
         "created",
         "ctime",
-        "deadline",
         "delay",
         "deliveries",
         "due",
@@ -110,6 +111,7 @@ class Job:
         "nacks",
         "queue",
         "retry",
+        "slot",
         "state",
         "was_queued",
     )
@@ -129,12 +131,8 @@ class Job:
         self.deliveries = 0  # beyond the first
         self.given = False
         self.was_queued = False
-        self.deadline = Deadline(added.job, 0.0)
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """What its queue is sorted by."""
-        return self.ctime, self.job_id
+        self.at = 0.0  # when something is to be done about it, see `Timed`
+        self.slot: dict[Timed, None] | None = None
 
     @property
     def wakes(self) -> float:
@@ -166,7 +164,7 @@ class Queue:
     def __init__(self, name: bytes, number: int, now: float) -> None:
         self.name = name
         self.number = number  # among all queues there ever were
-        self.jobs: SortedList[tuple[int, str]] = SortedList()
+        self.jobs: SortedKeyList[Job] = SortedKeyList(key=attrgetter("ctime"))
         self.held = 0  # jobs that belong to it, in it or not
         self.into = self.out = False  # whether it is paused in input, in output
         self.jobs_in = self.jobs_out = 0

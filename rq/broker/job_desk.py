@@ -85,7 +85,7 @@ class JobDesk:
         """Hand the first job of a queue to a client; None: there is none."""
         if not queue.jobs or queue.out:
             return None
-        job = self.jobs.by_id[queue.jobs[0][1]]
+        job: Job = queue.jobs[0]
         # One that comes at most once must not come again after a power cut.
         self._outlet.emit(Given(job.job_id, job.due), now, sync=not job.retry)
         self.handed.append((client, job.job_id))

@@ -47,7 +47,7 @@ class Jobs:
         self.queues_by_number: SortedDict[int, Queue] = SortedDict()
         self.body_bytes = 0
         self._last = 0.0, 0.0  # see `_share`
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines: Deadlines[Job] = Deadlines()
 
     # ---- looking
 
@@ -73,7 +73,7 @@ class Jobs:
     def due(self, now: float, most: int) -> list[Job]:
         """Return jobs about which something is to be done by now, looking at up to
         `most`; each is looked at again when it is told about in `apply`."""
-        return [self.by_id[job_id] for job_id in self._deadlines.due(now, most)]
+        return self._deadlines.due(now, most)
 
     def next_due(self) -> float | None:
         """Return when `due` has something to do; None: never."""
@@ -82,7 +82,7 @@ class Jobs:
     def postpone(self, job: Job, due: float, now: float) -> None:
         """Let a job be due later."""
         job.due = due
-        self._deadlines.move(job.deadline, job.wakes, max(now, job.created))
+        self._deadlines.move(job, job.wakes, max(now, job.created))
 
     # ---- changing
 
@@ -172,7 +172,7 @@ class Jobs:
 
     def _put_in(self, job: Job, now: float) -> None:
         job.state, job.was_queued = State.QUEUED, True
-        job.queue.jobs.add(job.place)
+        job.queue.jobs.add(job)
         job.queue.jobs_in += 1
         job.queue.used = now
 
@@ -187,13 +187,13 @@ class Jobs:
     def _take_out(self, job: Job) -> None:
         if job.state is State.QUEUED:
             job.state = State.ACTIVE
-            job.queue.jobs.discard(job.place)
+            job.queue.jobs.discard(job)
 
     def _remove(self, job: Job) -> None:
         self._take_out(job)
         job.queue.held -= 1
         self.body_bytes -= len(job.body)
-        self._deadlines.cancel(job.deadline)
+        self._deadlines.cancel(job)
         self.by_age.remove(job)
         del self.by_id[job.job_id]
 
@@ -211,7 +211,7 @@ class Jobs:
         by_id, queues, deadlines = self.by_id, self.queues, self._deadlines
 
         def free_job() -> None:
-            deadlines.cancel(by_id.popitem()[1].deadline)
+            deadlines.cancel(by_id.popitem()[1])
 
         def free_queue() -> None:
             jobs = queues.popitem()[1].jobs

@@ -39,8 +39,7 @@ def of_name(node: Node, name: bytes, now: float) -> Iterator[Row]:
 def _of_disque(node: Node, queue: Queue, now: float) -> Row:
     oldest = 0
     if queue.jobs:
-        first = node.jobs.by_id[queue.jobs[0][1]]
-        oldest = max(0, int(now - first.created))
+        oldest = max(0, int(now - queue.jobs[0].created))
     out, blocked = queue.held - len(queue), node.desk.waiters.count(queue.name)
     return _row(node, (DISQUE, queue.name), out, blocked, queue.paused, oldest, now)
 

@@ -45,7 +45,7 @@ class Waiters(Generic[Want]):
         self._by_queue: dict[bytes, dict[int, Waiter[Want]]] = {}
         self._by_client: dict[int, Waiter[Want]] = {}
         self._ends: dict[int, Deadline[int]] = {}
-        self._deadlines: Deadlines[int] = Deadlines()
+        self._deadlines: Deadlines[Deadline[int]] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -95,7 +95,7 @@ class Waiters(Generic[Want]):
 
     def ended(self, now: float) -> list[int]:
         """Return the clients whose time is over by now; they wait no longer."""
-        ended = self._deadlines.due(now, len(self._ends))
+        ended = [each.what for each in self._deadlines.due(now, len(self._ends))]
         for client in ended:
             self.remove(client)
         return ended

@@ -77,7 +77,7 @@ def told(node, now):
             for each in node.jobs.by_id.values()
         },
         "queues": {
-            queue.name: ([job_id for _, job_id in queue.jobs], queue.paused)
+            queue.name: ([each.job_id for each in queue.jobs], queue.paused)
             for queue in node.jobs.queues.values()
             if queue.held or queue.paused != "none"
         },

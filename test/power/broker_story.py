@@ -72,7 +72,7 @@ class Told:
         """Hand out the first job."""
         node = self.kept.node
         queue = node.jobs.queue(b"q", self.now)
-        job = node.jobs.by_id[queue.jobs[0][1]]
+        job = queue.jobs[0]
         self.may(self.token(job), GIVEN, f"{job.nacks}/{job.deliveries}")
         assert node.desk.give(queue, 1, self.now) is job
         return job

@@ -26,9 +26,9 @@ def test_deadlines_come_in_time_whatever_happens_to_others(steps, most):
         elif verb == "pass":
             now += values[0]
             given_ = _all_due(wheel, now, most)
-            assert all(live[what].at <= now for what in given_)
-            for what in given_:
-                del live[what]
+            assert all(live[each.what].at <= now for each in given_)
+            for each in given_:
+                del live[each.what]
             assert all(deadline.at > now - EXACT for deadline in live.values())
         elif live:
             what = list(live)[values[0] % len(live)]
@@ -65,4 +65,4 @@ def test_what_is_due_together_comes_in_its_order():
     wheel = Deadlines()
     for at in (5.003, 5.001, 5.002):
         wheel.add(Deadline(at, at), 1.0)
-    assert wheel.due(6.0, 10) == [5.001, 5.002, 5.003]
+    assert [each.what for each in wheel.due(6.0, 10)] == [5.001, 5.002, 5.003]

@@ -47,7 +47,7 @@ def test_what_is_counted_is_there(commands):
             node.jobs.by_id
         )
         queued = {
-            job_id for queue in node.jobs.queues.values() for _, job_id in queue.jobs
+            each.job_id for queue in node.jobs.queues.values() for each in queue.jobs
         }
         assert queued == {
             each.job_id

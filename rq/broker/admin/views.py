@@ -109,10 +109,9 @@ def _peek(node: Node, dialect: str, name: bytes, now: float) -> Iterator[Value]:
     """Give the jobs that come next: id, start of the body, its bytes, seconds that it is
     there (-1: nobody knows), how often it was handed out, whether it waits."""
     if dialect == DISQUE and (queue := node.jobs.queues.get(name)) is not None:
-        for _, job_id in queue.jobs:
-            job = node.jobs.by_id[job_id]
+        for job in queue.jobs:
             times = job.nacks + job.deliveries
-            yield _peeked(job_id, job.body, now - job.created, times)
+            yield _peeked(job.job_id, job.body, now - job.created, times)
     if dialect == REDISRQ and (messages := node.reliable.by_key.get(name)) is not None:
         for msg_id, body in messages.undelivered.items():
             yield _peeked(msg_id, body, -1, 0)

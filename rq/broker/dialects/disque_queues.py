@@ -34,9 +34,7 @@ def qpeek(call: Call) -> Value:
     queue = call.node.jobs.queues.get(name)
     if queue is None:
         return []
-    order = iter(queue.jobs) if count >= 0 else reversed(queue.jobs)
-    by_id = call.node.jobs.by_id
-    jobs = (by_id[job_id] for _, job_id in order)
+    jobs = iter(queue.jobs) if count >= 0 else reversed(queue.jobs)
     page = Room().take(jobs, min(abs(count), MOST_JOBS), body_bytes)
     return [job_answer(queue, job, counters=False) for job in page]
 
