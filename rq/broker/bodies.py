@@ -56,7 +56,7 @@ class Bodies:
     def are_large(self, name: bytes, args: Sequence[bytes]) -> bool:
         """Whether a command has a body that gets a file."""
         where = _BODIES.get(name)
-        return where is not None and any(len(body) > LARGE for body in args[where])
+        return where is not None and max(map(len, args[where]), default=0) > LARGE
 
     def keep(self, name: bytes, args: Sequence[bytes]) -> list[bytes]:
         """Write the large bodies of a command, durably; return its arguments with their

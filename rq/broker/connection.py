@@ -13,7 +13,8 @@ from typing import Protocol
 from rq.access.roles import Principal, Role
 from rq.broker.dialects.call import Blocked
 from rq.logs import fields
-from rq.resp import Command, Failure, Parser, ProtocolError, Value, encode
+from rq.resp import Command, Failure, Parser, ProtocolError, Value
+from rq.resp.encoding import encode
 
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
 OUTPUT = 128 * 1024 * 1024  # bytes of them at the most; then the client is sent away
@@ -21,7 +22,7 @@ PIECE = 256 * 1024  # bytes that are read at a time
 _WATCHED = 8 * 1024 * 1024  # bytes of what others asked, to whoever watches
 _STRANGE_PIECE = 16 * 1024  # of whoever has not come in
 _STRANGE = 48 * 1024  # bytes that are kept of them, beside a piece
-_FRAME = 16  # bytes around a value, or a number
+_SMALL = 16 * 1024  # bytes of an answer that is within the output limit, as HELD is
 _AT_ONCE = 1000  # commands of a client until others have their turn
 
 log = logging.getLogger(__name__)
@@ -125,25 +126,34 @@ class Connection(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """Obey the commands that have come, until one waits, or many answers do."""
         try:
-            self._obey_some()
+            wants_more = self._obey_some()
         except ProtocolError as error:
             self.answer(Failure(f"ERR Protocol error: {error}"))
             self.close()
-        self._read_or_rest()
+            wants_more = False
+        if self._rests or not wants_more:
+            self._read_or_rest()
 
-    def _obey_some(self) -> None:
+    def _obey_some(self) -> bool:
+        """Obey some; True: all, and it may ask more."""
+        obey, take = self._commands.obey, self._parser.next
         for _ in range(_AT_ONCE):
             if not self._may_ask:
-                return
+                return False
             if self._error is not None:
                 raise self._error
-            command = self._parser.next()
+            command = take()
             if command is None:
                 if self.principal is None and self._parser.held > _STRANGE:
                     raise ProtocolError("too many bytes came before AUTH")
-                return
-            self._obey(command)
+                return True
+            value = obey(self, command)
+            if isinstance(value, Blocked):
+                self.waits = True
+            else:
+                self.answer(value)
         self._commands.touched(self)  # the rest comes in the next turn
+        return False
 
     def take_those(self, fit: Callable[[Command], bool], most: int) -> list[Command]:
         """Take the commands that have come already and `fit`, up to the first that does
@@ -163,12 +173,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _may_ask(self) -> bool:
-        stopped = self.closing or self.waits or self._reads_slowly or self._is_paused
-        return not stopped and self._out_bytes < HELD and self.transport is not None
-
-    @property
-    def _is_paused(self) -> bool:
-        return self._commands.is_paused and not self.is_spared
+        if self.closing or self.waits or self._reads_slowly or self._out_bytes >= HELD:
+            return False
+        is_paused = self._commands.is_paused and not self.is_spared
+        return not is_paused and self.transport is not None
 
     @property
     def held(self) -> int:
@@ -188,21 +196,16 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
             self._rests = True
 
-    def _obey(self, command: Command) -> None:
-        value = self._commands.obey(self, command)
-        if isinstance(value, Blocked):
-            self.waits = True
-        else:
-            self.answer(value)
-
     def answer(self, value: Value) -> None:
         """Give the answer to its command, which leaves when that is promised."""
         if self.skips:
             self.skips -= 1
-        elif isinstance(value, list) and self.unsent + _weight(value) > OUTPUT:
+            return
+        data = encode(value, self.version)
+        if len(data) > _SMALL and self.unsent + len(data) > OUTPUT:
             self._send_away()
         else:
-            self._put(encode(value, self.version))
+            self._put(data)
 
     def show(self, value: Value) -> None:
         """Give what it does not wait for; who takes that too slowly is sent away."""
@@ -273,15 +276,6 @@ class Connection(asyncio.BufferedProtocol):
         """End when its answers have left."""
         self.closing = True
         self._commands.touched(self)
-
-
-def _weight(value: Value) -> int:
-    """Return about how many bytes an answer takes, without encoding it."""
-    if isinstance(value, bytes | str):
-        return len(value) + _FRAME
-    if isinstance(value, list | tuple):
-        return sum(map(_weight, value))
-    return _FRAME
 
 
 def _address(sock: socket.socket) -> str:

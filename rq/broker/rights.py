@@ -49,7 +49,7 @@ def check(
     args: Sequence[bytes],
 ) -> None:
     """Refusal when somebody may not ask this."""
-    principal = _admitted(principal)
+    principal = principal or _admitted(principal)
     if principal.role is Role.ADMIN and not principal.is_limited:
         return
     role = role_for(name, command)

@@ -6,11 +6,12 @@ import socket
 import time
 from collections.abc import Sequence
 
-from rq import client, resp
+from rq import client
 from rq.errors import BadInput, OutcomeUnknown, Unreachable
 from rq.layout import Root
 from rq.resp import Failure, Value
 from rq.resp.answers import Answers, Missing
+from rq.resp.encoding import encode
 
 _PIECE = 256 * 1024  # bytes read at a time
 TIMEOUT = 10.0  # seconds
@@ -27,7 +28,7 @@ def ask_all(
     root: Root, commands: Sequence[Words], timeout: float = TIMEOUT
 ) -> list[Value]:
     """Return the answers to commands, which go in one packet. Errors as in `ask`."""
-    data = b"".join(resp.encode(list(map(_bytes, words)), 2) for words in commands)
+    data = b"".join(encode(list(map(_bytes, words)), 2) for words in commands)
     try:
         with client.connect(root.broker_socket, timeout) as sock:
             sock.sendall(data)

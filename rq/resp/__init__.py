@@ -1,12 +1,11 @@
-"""The Redis protocol: bytes to commands, values to bytes. Pure.
+"""The Redis protocol: bytes to commands; what answers are made of. Pure.
 
 Source: spec/resp.md 0; RESP3 as modern clients open it.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 INLINE_LIMIT = 64 * 1024  # bytes of a line
@@ -45,7 +44,6 @@ class NilArray:
 
 OK = Status("OK")
 NIL_ARRAY = NilArray()
-_Put = Callable[[bytes], None]
 Value = (
     None
     | bool
@@ -104,6 +102,8 @@ class Parser:
             self._read_ahead()
         if self._ready:
             return self._ready.pop()
+        if not self._data:
+            return None
         while (command := self._next()) is not None:
             if command:
                 return command
@@ -130,13 +130,18 @@ class Parser:
         while at < last and (words_in := _plain_count(lines[at])):
             end = at + 1 + 2 * words_in
             words = lines[at + 2 : end : 2]
-            lengths = [b"$%d" % len(word) for word in words]
+            # All in C: no frame of Python for each word.
+            lengths = list(map(_announced, map(len, words)))
             if end > last or lines[at + 1 : end : 2] != lengths:
                 break
             self._ready.append(words)
             at = end
+        if not at:
+            return
         self._ready.reverse()
-        self._ready_bytes = sum(map(len, lines[:at])) + 2 * at
+        self._ready_bytes = len(self._data)
+        if at < last or lines[last]:
+            self._ready_bytes = sum(map(len, lines[:at])) + 2 * at
         del self._data[: self._ready_bytes]
 
     def _next(self) -> Command | None:
@@ -213,6 +218,9 @@ def _plain_count(line: bytes) -> int:
     return int(line[1:]) if is_plain else 0
 
 
+_announced = b"$%d".__mod__  # the line before a word of so many bytes
+
+
 def _whole(digits: bytes, limit: int, of: str) -> int:
     """Return the number in a length; ProtocolError when it is none, or too large."""
     plain = digits.removeprefix(b"-")
@@ -281,66 +289,3 @@ def _escaped(line: bytes, at: int, word: bytearray) -> int:
             return at + 3
     word += _ESCAPES.get(code, code)
     return at + 1
-
-
-# ---- answers
-
-
-def encode(value: Value, version: int) -> bytes:
-    """Return the bytes of an answer in RESP2 or RESP3, as `version` says.
-
-    >>> encode([1, b"a", None, NIL_ARRAY], 2)
-    b'*4\\r\\n:1\\r\\n$1\\r\\na\\r\\n$-1\\r\\n*-1\\r\\n'
-    >>> encode({"proto": 3}, 3)
-    b'%1\\r\\n$5\\r\\nproto\\r\\n:3\\r\\n'
-    """
-    if isinstance(value, Status):
-        return b"+%b\r\n" % _one_line(value.text)
-    out: list[bytes] = []
-    _encode((value,), version, out.append)
-    return b"".join(out)
-
-
-def _encode(values: Iterable[Value], version: int, put: _Put) -> None:
-    for value in values:
-        if isinstance(value, str):
-            value = _bytes(value)
-        if isinstance(value, bytes):
-            put(b"$%d\r\n%b\r\n" % (len(value), value))
-        elif isinstance(value, int):
-            put(b":%d\r\n" % value)
-        elif isinstance(value, (list, Sequence)):  # most are lists, which is quick
-            put(b"*%d\r\n" % len(value))
-            _encode(value, version, put)
-        elif isinstance(value, Mapping):
-            size, kind = (len(value), b"%") if version == 3 else (2 * len(value), b"*")
-            put(b"%b%d\r\n" % (kind, size))
-            _encode(itertools.chain.from_iterable(value.items()), version, put)
-        else:
-            put(_line(value, version))
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="surrogateescape")
-
-
-def _line(value: Status | Failure | NilArray | None, version: int) -> bytes:
-    if isinstance(value, Status):
-        return b"+%b\r\n" % _one_line(value.text)
-    if isinstance(value, Failure):
-        return b"-%b\r\n" % _one_line(value.text)
-    return _nil(value, version)
-
-
-def _nil(value: NilArray | None, version: int) -> bytes:
-    """A client of RESP3 takes one kind of nothing."""
-    if version == 3:
-        return b"_\r\n"
-    return b"$-1\r\n" if value is None else b"*-1\r\n"
-
-
-def _one_line(text: str) -> bytes:
-    return _bytes(text.replace("\r", " ").replace("\n", " "))

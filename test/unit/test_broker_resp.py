@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq import resp
 from rq.resp import NIL_ARRAY, Failure, Parser, ProtocolError, Status
+from rq.resp.encoding import encode
 
 WORDS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
 
 
 def _encoded(words):
-    return resp.encode(words, 2)
+    return encode(words, 2)
 
 
 def _commands(*pieces):
@@ -133,5 +133,5 @@ def test_what_comes_before_what_is_no_command_is_obeyed():
     ],
 )
 def test_each_value_has_its_bytes(value, two, three):
-    assert resp.encode(value, 2) == two
-    assert resp.encode(value, 3) == three
+    assert encode(value, 2) == two
+    assert encode(value, 3) == three

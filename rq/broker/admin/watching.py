@@ -36,13 +36,14 @@ def show(server: Server, connection: Connection, command: Args) -> None:
 
 def note(server: Server, connection: Connection, command: Args, took: float) -> None:
     """Keep a command that was slow: `took` seconds."""
-    settings, microseconds = server.settings, int(took * 1e6)
-    if 0 <= settings.slowlog_slower <= microseconds:
+    settings = server.settings
+    if 0 <= settings.slowlog_slower <= took * 1e6:
         who = connection.address, connection.name
         words = visible_words(command)
         at, most = int(time.time()), settings.slowlog_length
-        server.figures.add_slow(at, microseconds, words, who, most)
-    note_time(server, COMMAND, took)
+        server.figures.add_slow(at, int(took * 1e6), words, who, most)
+    if settings.latency_threshold:
+        note_time(server, COMMAND, took)
 
 
 def note_time(server: Server, kind: str, took: float) -> None:
