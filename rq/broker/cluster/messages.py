@@ -23,6 +23,7 @@ class Copy(NamedTuple):
     nacks: int
     deliveries: int
     may_have: tuple[str, ...]  # ids of the nodes that were sent a copy
+    moves: int = 0  # how often it went to another node for good, if it comes at most once
 
 
 class Replicate(NamedTuple):
@@ -66,10 +67,11 @@ class Working(NamedTuple):
 
 
 class SetAck(NamedTuple):
-    """This job is acknowledged; the sender knows so many nodes that may have it."""
+    """This job is acknowledged. `may_have`: ids of the nodes that the sender knows to have
+    been sent a copy; none if it has no copy itself."""
 
     job: str
-    may_have: int
+    may_have: tuple[str, ...]
 
 
 class GotAck(NamedTuple):
