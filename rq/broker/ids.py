@@ -34,3 +34,19 @@ def parsed(data: bytes) -> str | None:
     if data[10:11] != b"-" or data[35:36] != b"-":
         return None
     return data.decode(errors="replace")
+
+
+def life(job: str) -> float:
+    """Return for how many seconds an acknowledgement of a job that is not here is kept;
+    0: not at all.
+
+    >>> life("D-abababab-AAAAAAAAAAAAAAAAAAAAAAAA-05a1")
+    86460.0
+    >>> life("D-abababab-AAAAAAAAAAAAAAAAAAAAAAAA-05a0")
+    0.0
+    """
+    try:
+        minutes = int(job[36:], 16)
+    except ValueError:
+        return 0.0
+    return minutes * 60.0 if minutes % 2 else 0.0

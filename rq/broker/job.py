@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedKeyList
 
+from rq.broker.cluster.events import Acked, Buried, Copied
 from rq.broker.deadlines import Timed
 
 
@@ -82,7 +83,22 @@ class Leaving(NamedTuple):
     leaving: bool
 
 
-Event = Added | Queued | Given | Put | Removed | Paused | Newest | Flushed | Leaving
+OfCopies = Copied | Acked | Buried
+Event = (
+    Added
+    | Queued
+    | Given
+    | Put
+    | Removed
+    | Paused
+    | Newest
+    | Flushed
+    | Leaving
+    | OfCopies
+)
+# Why jobs are removed here only: what comes of them from elsewhere is a job again.
+EVICTED, MOVED = "evicted", "moved"
+HERE_ONLY = frozenset({"deleted", "expired", EVICTED, MOVED})
 
 
 class State(StrEnum):

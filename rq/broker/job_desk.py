@@ -8,6 +8,7 @@ from random import Random
 from rq.broker import ids
 from rq.broker.body import size_of
 from rq.broker.bounds import Room
+from rq.broker.cluster.messages import IsQueued, Working
 from rq.broker.job import (
     Added,
     Flushed,
@@ -48,7 +49,7 @@ class JobDesk:
         self._look_at = 0.0
         self._looked_at = 0  # number of the queue
 
-    def add(
+    def new(
         self,
         queue: bytes,
         body: bytes,
@@ -58,27 +59,28 @@ class JobDesk:
         retry: float,
         now: float,
         wall_ms: int,
-    ) -> str:
-        """Take a job; return its id. `wall_ms` is the time of day in milliseconds."""
+    ) -> Added:
+        """Return the event that takes a job. `wall_ms`: the time of day, in milliseconds."""
         ctime = max(wall_ms * 1_000_000, self.jobs.last_ctime + 1)
         drawn = self._random.randbytes(ids.RANDOM)
         job_id = ids.job_id(self._outlet.node_id, drawn, ttl, retry)
-        due = now + delay if delay else self._again(retry, now)
-        added = Added(
-            job_id, queue, body, ctime, now, ttl, retry, delay, due, not delay
-        )
-        self._outlet.emit(added, now)
-        return job_id
+        due = now + delay if delay else self.again(retry, now)
+        return Added(job_id, queue, body, ctime, now, ttl, retry, delay, due, not delay)
 
     def enqueue(self, job: Job, now: float, *, nack: bool = False) -> bool:
         """Let a job come into its queue; False: it cannot, or is there already."""
         if job.state is not State.ACTIVE or not job.due:
             return False
-        again = job.was_queued
+        spread = self.jobs.spreads.by_job.get(job.job_id)
+        again = job.was_queued if spread is None else spread.announces
         nacks = job.nacks + nack
         deliveries = job.deliveries + (again and not nack)
-        due = self._again(job.retry, now)
+        due = self.again(job.retry, now)
         self._outlet.emit(Queued(job.job_id, due, nacks, deliveries), now)
+        if spread is not None and (again or nack):
+            said = IsQueued(job.job_id, int(nack), int(not nack))
+            for node in sorted(spread.may_have - {self._outlet.node_id}):
+                self._outlet.send(node, said)
         return True
 
     def give(self, queue: Queue, client: int, now: float) -> Job | None:
@@ -97,7 +99,7 @@ class JobDesk:
         job = self.jobs.by_id.get(job_id)
         if job is None or job.state is not State.ACTIVE:
             return
-        due = self._again(job.retry, now)
+        due = self.again(job.retry, now)
         self._outlet.emit(Queued(job_id, due, job.nacks, job.deliveries), now)
         self.serve(job.queue.name, now)
 
@@ -126,6 +128,10 @@ class JobDesk:
         """Let a job be worked on: it comes again a whole `retry` from now."""
         due = now + job.retry + self._jitter() if job.retry else job.due
         self._outlet.emit(Put(job.job_id, due), now)
+        spread = self.jobs.spreads.by_job.get(job.job_id)
+        if spread is not None:
+            for node in sorted(spread.may_have - {self._outlet.node_id}):
+                self._outlet.send(node, Working(job.job_id))
 
     def dequeue(self, job: Job, now: float) -> bool:
         """Take a job out of its queue until it is due again; False: it is not there."""
@@ -171,7 +177,7 @@ class JobDesk:
             self._outlet.emit(Paused(name, into, out), now)
         self.serve(name, now)
 
-    def _again(self, retry: float, now: float) -> float:
+    def again(self, retry: float, now: float) -> float:
         """Return when a job comes again that comes into its queue now; 0: never."""
         return now + retry + self._jitter() if retry else 0.0
 

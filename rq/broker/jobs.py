@@ -6,14 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from operator import attrgetter
 
 from sortedcontainers import SortedDict, SortedKeyList
 
+from rq.broker.cluster import spread
+from rq.broker.cluster.events import Acked, Buried, Copied
+from rq.broker.cluster.spread import BURIED, Spread, Spreads
 from rq.broker.deadlines import Deadlines
 from rq.broker.freeing import Freeing
 from rq.broker.job import (
+    HERE_ONLY,
+    MOVED,
     Added,
     Event,
     Flushed,
@@ -21,6 +26,7 @@ from rq.broker.job import (
     Job,
     Leaving,
     Newest,
+    OfCopies,
     Paused,
     Put,
     Queue,
@@ -37,6 +43,7 @@ class Jobs:
         self.last_ctime = 0
         self.leaving = False  # this node its cluster
         self.freeing = Freeing()
+        self.spreads = Spreads()
         self._last_queue = 0
         self._clear()
 
@@ -61,9 +68,12 @@ class Jobs:
         return queue
 
     def jobs_after(self, ctime: int, count: int) -> list[Job]:
-        """Return the first jobs that are younger than that."""
+        """Return the first jobs that are younger than that; a few more where several
+        nodes have made jobs at the same time, so that the next call leaves none out."""
         after = self.by_age.irange_key(ctime, inclusive=(False, True))
-        return list(islice(after, count))
+        jobs = list(islice(after, count))
+        jobs += takewhile(lambda job: job.ctime == jobs[-1].ctime, after)
+        return jobs
 
     def queues_after(self, number: int, count: int) -> list[Queue]:
         """Return the first queues that came later than that one."""
@@ -83,6 +93,13 @@ class Jobs:
         """Let a job be due later."""
         job.due = due
         self._deadlines.move(job, job.wakes, max(now, job.created))
+        if self.spreads.by_job:
+            self.spreads.follow(job.job_id, due, now)
+
+    def count(self, job: Job, nacks: int, deliveries: int) -> None:
+        """Count what happened to a job on another node, as well as it is known."""
+        job.nacks += nacks
+        job.deliveries += deliveries
 
     # ---- changing
 
@@ -111,11 +128,12 @@ class Jobs:
                 self._add(event, now)
             case Removed():
                 for job_id in event.jobs:
-                    if (job := self.by_id.get(job_id)) is not None:
-                        self._remove(job)
+                    self._end(job_id, event.why, now)
             case Queued() | Given() | Put():
                 if (job := self.by_id.get(event.job)) is not None:
                     self._change(job, event, now)
+            case Copied() | Acked() | Buried():
+                self._spread(event, now)
             case _:
                 self._change_all(event, now)
 
@@ -141,7 +159,49 @@ class Jobs:
                 self._queue(job, event, now)
             case Put():
                 self._take_out(job)
+                job.state = State.ACTIVE
                 self.postpone(job, event.due, now)
+
+    def _spread(self, event: OfCopies, now: float) -> None:
+        """Let it be true what became of a job's copies."""
+        if isinstance(event, Buried):
+            self.spreads.bury(event, now)
+            return
+        job = self.by_id.get(event.job)
+        if isinstance(event, Acked):
+            if job is not None or event.expires:
+                self._ack(event, job, now)
+        elif job is not None:
+            self.spreads.copied(event)
+            if event.waits:
+                self._take_out(job)
+                job.state = State.WAIT_REPL
+            if job.state is not State.ACKED:
+                self.spreads.follow(job.job_id, job.due, now)
+
+    def _ack(self, event: Acked, job: Job | None, now: float) -> None:
+        if job is not None:
+            self._take_out(job)
+            job.state = State.ACKED
+            self.postpone(job, 0.0, now)
+        self.spreads.acked(event, now)
+
+    def _end(self, job_id: str, why: str, now: float) -> None:
+        """Let a job be gone, and remember that it is, if other nodes know of it."""
+        job = self.by_id.get(job_id)
+        if job is not None:
+            self._remove(job)
+        if job_id not in self.spreads.by_job:
+            return
+        if job is None:
+            until = now + BURIED
+        elif why == MOVED and job.retry:
+            until = now  # it may come back
+        elif job.retry:
+            until = min(job.expires, now + max(BURIED, 2 * job.retry))
+        else:
+            until = job.expires
+        self.spreads.end(job_id, until, why not in HERE_ONLY, now)
 
     def _add(self, added: Added, now: float) -> None:
         if added.job in self.by_id:
@@ -167,6 +227,8 @@ class Jobs:
     def _queue(self, job: Job, event: Queued, now: float) -> None:
         job.nacks, job.deliveries = event.nacks, event.deliveries
         self.postpone(job, event.due, now)
+        if self.spreads.by_job:
+            self.spreads.queued(job.job_id)
         if job.state is not State.QUEUED:
             self._put_in(job, now)
 
@@ -206,6 +268,7 @@ class Jobs:
             for queue in self.queues.values():
                 queue.into = queue.out = False
             return
+        self.freeing.add(self.spreads.by_job, self.spreads.clear())
         self.freeing.add(self.by_age, self.by_age.pop)
         self.freeing.add(self.queues_by_number, self.queues_by_number.popitem)
         by_id, queues, deadlines = self.by_id, self.queues, self._deadlines
@@ -236,6 +299,22 @@ def events_of(jobs: Jobs) -> Iterator[Iterable[Event]]:
     while some := jobs.jobs_after(ctime, _SLICE):
         ctime = some[-1].ctime
         yield [event for job in some for event in _of_job(job)]
+        spreads = jobs.spreads.by_job
+        yield [
+            event
+            for job in some
+            if (copies := spreads.get(job.job_id)) is not None
+            for event in _of_copies(job, copies)
+        ]
+    yield from spread.events_of(jobs.spreads)
+
+
+def _of_copies(job: Job, copies: Spread) -> Iterator[Event]:
+    """Give the events that make the copies of a job what they are."""
+    waits = job.state is State.WAIT_REPL
+    yield spread.copied_of(copies)._replace(waits=waits)
+    if job.state is State.ACKED:
+        yield Acked(job.job_id, 0.0)
 
 
 def _of_job(job: Job) -> Iterator[Event]:

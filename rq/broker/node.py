@@ -2,8 +2,8 @@
 
 No socket, clock, disk or randomness is inside: `now` is an argument, in seconds of the
 broker's clock, and what is drawn comes from the generator that it is given. Outputs are
-`events`, which are made durable, and `answers` to clients that waited; whoever runs a
-node takes both, and sends nothing before the events are durable.
+`events`, which are made durable, `answers` to clients that waited, and `letters` to other
+nodes; whoever runs a node takes them, and sends nothing before the events are durable.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from random import Random
 from typing import cast, get_args
 
 from rq.broker import groups, jobs, reliable
+from rq.broker.cluster.alone import Nobody
+from rq.broker.cluster.messages import Letter, Message, Peers
+from rq.broker.cluster.replication import Replication
 from rq.broker.group_desk import GroupDesk
 from rq.broker.job import Event as JobEvent
 from rq.broker.job import Removed
@@ -35,17 +38,20 @@ class Node:
 
     def __init__(self, node_id: str, random: Random) -> None:
         self.node_id = node_id
+        self.peers: Peers = Nobody()
         self.desk = JobDesk(self, random)
         self.messages = ReliableDesk(self)
         self.consumers = GroupDesk(self)
         self.jobs = self.desk.jobs
+        self.replication = Replication(self, self.desk, random)
         self.reliable = self.messages.queues
         self.groups = self.consumers.queues
         self.traffic = Traffic(self.jobs, self.reliable, self.groups)
         self.memory = Memory()
         self.events: list[Event] = []  # to be made durable
         self.answers: list[tuple[int, Value]] = []  # to clients that waited
-        self.must_sync = False  # before anything is answered
+        self.letters: list[Letter] = []  # to other nodes
+        self.must_sync = False  # before anything is answered or sent
         self._random = random
 
     # ---- outputs
@@ -61,6 +67,16 @@ class Node:
         """Answer a client that waited."""
         self.answers.append((client, value))
 
+    def send(self, to: str, message: Message) -> None:
+        """Write to another node."""
+        self.letters.append(Letter(to, message))
+
+    def receive(self, sender: str, message: Message, now: float, wall_ms: int) -> None:
+        """Take a message of another node; `wall_ms` is the time of day. What a node says
+        that is no member has no effect."""
+        if sender in self.peers.others:
+            self.replication.take(sender, message, now, wall_ms)
+
     def apply(self, event: Event, now: float) -> None:
         """Let an event be true, once or again: live, and when the journal is read."""
         kind = type(event)
@@ -74,6 +90,7 @@ class Node:
     def begin(self, now: float) -> None:
         """All that there was is read."""
         self.jobs.begin(now)
+        self.replication.copies.begin(now)
 
     def events_of_all(self) -> Iterator[Iterable[Event]]:
         """Give the events that make all what it is, some at a time."""
@@ -123,10 +140,11 @@ class Node:
 
     # ---- clients that wait
 
-    def hung_up(self, client: int) -> None:
+    def hung_up(self, client: int, now: float) -> None:
         """A client is gone."""
         for waiters in self._all_waiters:
             waiters.remove(client)
+        self.replication.copies.hung_up(client, now)
 
     @property
     def _all_waiters(self) -> Sequence[AnyWaiters]:
@@ -135,7 +153,8 @@ class Node:
     @property
     def blocked(self) -> int:
         """How many clients wait."""
-        return sum(len(waiters) for waiters in self._all_waiters)
+        copies = len(self.replication.copies.waiters)
+        return copies + sum(len(waiters) for waiters in self._all_waiters)
 
     # ---- time
 
@@ -144,12 +163,14 @@ class Node:
         if self.jobs.freeing or self.groups.freeing:
             return 0.0
         times = [self.jobs.next_due(), self.groups.next_due()]
+        times.append(self.replication.next_tick())
         times += [waiters.next_end() for waiters in self._all_waiters]
         return min((time for time in times if time is not None), default=None)
 
     def tick(self, now: float, most: int = 1000) -> None:
         """Do what is due by now, for `most` jobs at a time."""
         self.desk.tick(now, most, self.memory_level)
+        self.replication.tick(now, most)
         self.consumers.tick(now, most)
         for waiters in self._all_waiters:
             for client in waiters.ended(now):

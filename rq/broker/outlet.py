@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from rq.broker.cluster.messages import Message, Peers
 from rq.broker.lines import Event
 from rq.resp import Value
 
 
 class Outlet(Protocol):
-    """What a node gives out."""
+    """What a node gives out, and whom it gives to."""
 
     node_id: str
+    peers: Peers
 
     def emit(self, event: Event, now: float, *, sync: bool = True) -> None:
         """Let an event be true; `sync`: nobody is told before it is durable."""
 
     def answer(self, client: int, value: Value) -> None:
         """Answer a client that waited."""
+
+    def send(self, to: str, message: Message) -> None:
+        """Write to another node."""
+
+    def cannot_keep(self) -> str | None:
+        """Return why no new job can be kept; None: it can."""

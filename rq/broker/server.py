@@ -106,7 +106,7 @@ class Server:
 
     def lost(self, connection: Connection) -> None:
         """A client is gone."""
-        self.node.hung_up(connection.number)
+        self.node.hung_up(connection.number, self.store.clock.now())
         self.bridge.lost(connection)
         self.connections.pop(connection.number, None)
         self.monitors.pop(connection.number, None)

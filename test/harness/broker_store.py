@@ -68,7 +68,9 @@ class KeptNode:
         wall = int(self.now * 1000)
         if self.store.bodies.are_large(b"ADDJOB", [queue, body]):
             _, body = self.store.bodies.keep(b"ADDJOB", [queue, body])
-        return self.node.desk.add(queue, body, now=self.now, wall_ms=wall, **times)
+        added = self.node.desk.new(queue, body, now=self.now, wall_ms=wall, **times)
+        self.node.emit(added, self.now)
+        return added.job
 
     def snapshot(self) -> None:
         """Write a snapshot, and let the journal before it go."""

@@ -13,7 +13,9 @@ def node_at_work():
 
 def add(node, queue, now):
     fields = {"ttl": 86400, "delay": 0, "retry": 300}
-    return node.desk.add(queue, b"x", now=now, wall_ms=int(now * 1000), **fields)
+    added = node.desk.new(queue, b"x", now=now, wall_ms=int(now * 1000), **fields)
+    node.emit(added, now)
+    return added.job
 
 
 def test_minutes_hold_what_came_and_was_handed_out_and_what_waited():

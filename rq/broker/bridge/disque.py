@@ -51,7 +51,7 @@ def _with_options(
 ) -> dict[str, Json]:
     """Return the fields of a message with what the options say; Refusal when a queue of
     RQ cannot do that."""
-    if adding.replicate > 1:
+    if adding.replicate is not None and adding.replicate > 1:
         raise Refusal("NOREPL a queue of RQ is on one host: REPLICATE can be 1")
     if adding.retry is not None and not 1 <= adding.retry <= LONGEST:
         raise Refusal(

@@ -23,7 +23,7 @@ class Copy(NamedTuple):
     nacks: int
     deliveries: int
     may_have: tuple[str, ...]  # ids of the nodes that were sent a copy
-    moves: int = 0  # how often it went to another node for good, if it comes at most once
+    moves: int = 0  # how often it went to another node, if it comes at most once
 
 
 class Replicate(NamedTuple):

@@ -20,7 +20,7 @@ from rq.broker.dialects.call import (
     timeout,
     whole,
 )
-from rq.broker.job import Job, State
+from rq.broker.job import Added, Job, State
 from rq.broker.job_desk import LEAVING, job_answer
 from rq.broker.waiters import Waiter
 from rq.resp import NIL_ARRAY, Status, Value
@@ -28,6 +28,7 @@ from rq.resp import NIL_ARRAY, Status, Value
 TTL = 86_400
 _MOST_RETRY = 300
 _MOST_COPIES = 65_535
+_USUAL_COPIES = 3
 _LONGEST = 2**40  # seconds that a number may mean, and milliseconds by far
 
 
@@ -35,7 +36,7 @@ _LONGEST = 2**40  # seconds that a number may mean, and milliseconds by far
 class Adding:
     """The options of ADDJOB."""
 
-    replicate: int = 1
+    replicate: int | None = None  # None: as many as there are nodes, up to three
     delay: int = 0
     retry: int | None = None
     ttl: int | None = None
@@ -81,12 +82,13 @@ def adding_in(words: list[bytes]) -> Adding:
     return adding
 
 
-def addjob(call: Call) -> Value:
+def addjob(call: Call) -> Value | Blocked:
     """Take a job; its id is the answer."""
     queue, body, wait, *options = call.args
     adding = adding_in(options)
-    timeout(wait)
-    if adding.replicate > 1 and adding.retry == 0:
+    wait_ms = timeout(wait)
+    copies = adding.replicate or min(_USUAL_COPIES, call.node.peers.size)
+    if copies > 1 and adding.retry == 0:
         raise Refusal(
             "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 "
             "(at-most-once delivery)"
@@ -97,7 +99,7 @@ def addjob(call: Call) -> Value:
             "ERR The specified DELAY is greater than TTL. Job refused since would "
             "never be delivered"
         )
-    _need_copies(call, adding.replicate)
+    _need_copies(call, copies)
     target = call.node.jobs.queues.get(queue)
     if target is not None and adding.maxlen and len(target) >= adding.maxlen:
         raise Refusal("MAXLEN Queue is already longer than the specified MAXLEN count")
@@ -106,7 +108,7 @@ def addjob(call: Call) -> Value:
     retry = adding.retry
     if retry is None:
         retry = min(_MOST_RETRY, max(1, ttl // 10))
-    job_id = call.node.desk.add(
+    added = call.node.desk.new(
         queue,
         body,
         ttl=ttl,
@@ -115,17 +117,35 @@ def addjob(call: Call) -> Value:
         now=call.now,
         wall_ms=call.wall_ms,
     )
-    call.node.desk.serve(queue, call.now)
-    return Status(job_id)
+    return _added(call, added, copies, adding, wait_ms)
+
+
+def _added(
+    call: Call, added: Added, copies: int, adding: Adding, wait_ms: int
+) -> Value | Blocked:
+    """Take a job with as many copies as are wanted."""
+    node, now = call.node, call.now
+    if copies == 1 and node.cannot_keep() is None:
+        node.emit(added, now)
+    elif adding.is_async:
+        node.replication.copies.add_async(added, copies, now)
+    else:
+        wait = min(wait_ms / 1000, _LONGEST)
+        until = now + wait if wait else None
+        node.replication.copies.add(added, copies, call.client, until, now)
+        return BLOCKED
+    node.desk.serve(added.queue, now)
+    return Status(added.job)
 
 
 def _need_copies(call: Call, copies: int) -> None:
-    """Refuse a job of which more copies are wanted than can be kept: there is this node,
-    unless it takes none, and no other."""
+    """Refuse a job of which more copies are wanted than can be kept: by this node, unless
+    it takes none, and by those that can be reached."""
     why_none = call.node.cannot_keep()
-    if copies > 1 or why_none:
+    missing = copies - (why_none is None) - len(call.node.peers.reachable)
+    if missing > 0:
         text = "NOREPL Not enough reachable nodes for the requested replication level"
-        if copies == 1:
+        if why_none and missing == 1:
             text += (
                 ", since I'm unable to hold a copy of the message for the following "
                 f"reason: {why_none}"
@@ -185,7 +205,13 @@ def getjob(call: Call) -> Value | Blocked:
 
 def ackjob(call: Call) -> Value:
     """Jobs are done; how many were known is the answer."""
-    return call.node.desk.remove(call.job_ids(), "acknowledged", call.now)
+    return call.node.replication.collection.ack(call.job_ids(), call.now)
+
+
+def fastack(call: Call) -> Value:
+    """Jobs are done, here and wherever a message arrives that says so."""
+    collection = call.node.replication.collection
+    return collection.delete_everywhere(call.job_ids(), call.now)
 
 
 def deljob(call: Call) -> Value:
@@ -229,6 +255,8 @@ def working(call: Call) -> Value:
     job = call.node.jobs.by_id.get(job_id)
     if job is None:
         raise Refusal("NOJOB Job not known in the context of this node.")
+    if job.state is State.ACKED:
+        raise Refusal("ACKED Job already acknowledged.")
     if call.now - job.created > (job.expires - job.created) / 2:
         raise Refusal(
             "TOOLATE Half of job TTL already elapsed, you are no longer allowed to "
@@ -243,7 +271,7 @@ TABLE: Table = {
     b"ADDJOB": Command(addjob, -4, writes=True, grows=True),
     b"GETJOB": Command(getjob, -2, writes=True),
     b"ACKJOB": Command(ackjob, -1, writes=True),
-    b"FASTACK": Command(ackjob, -1, writes=True),
+    b"FASTACK": Command(fastack, -1, writes=True),
     b"DELJOB": Command(deljob, -1, writes=True),
     b"NACK": Command(nack, -1, writes=True, grows=True),
     b"ENQUEUE": Command(enqueue, -1, writes=True, grows=True),

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from rq.broker import ids
 from rq.broker.body import size_of
 from rq.broker.bounds import MOST_JOBS, MOST_MESSAGES, Room
+from rq.broker.cluster.messages import Pause
 from rq.broker.dialects.call import SYNTAX, Call, Command, Refusal, Table, whole
 from rq.broker.job import Job, Queue, State
 from rq.broker.job_desk import job_answer
+from rq.broker.node import Node
 from rq.resp import NIL_ARRAY, Status, Value
 
 _COUNT = 100  # of a scan, unless it says another
@@ -70,19 +72,20 @@ def show(call: Call) -> Value:
 
 def _of_job(call: Call, job: Job) -> Mapping[str, Value]:
     due = max(0, int((job.due - call.now) * 1000)) if job.due else _NEVER
+    spread = call.node.jobs.spreads.by_job.get(job.job_id)
     return {
         "id": job.job_id,
         "queue": job.queue.name,
         "state": str(job.state),
-        "repl": 1,
+        "repl": 1 if spread is None else spread.wanted,
         "ttl": max(0, int(job.expires - call.now)),
         "ctime": job.ctime,
         "delay": int(job.delay),
         "retry": int(job.retry),
         "nacks": job.nacks,
         "additional-deliveries": job.deliveries,
-        "nodes-delivered": [call.node.node_id],
-        "nodes-confirmed": [],
+        "nodes-delivered": sorted(spread.may_have) if spread else [call.node.node_id],
+        "nodes-confirmed": sorted(spread.confirmed) if spread else [],
         "next-requeue-within": due,
         "next-awake-within": max(0, int((job.wakes - call.now) * 1000)),
         "body": job.body,
@@ -245,9 +248,19 @@ def _answers(call: Call, scan: _Scan, jobs: Iterable[Job]) -> Iterable[Value]:
 
 
 def pause(call: Call) -> Value:
-    """Pause a queue in input, in output, or not at all."""
+    """Pause a queue in input, in output, or not at all; here, or on all nodes."""
     name, *words = call.args
+    paused = _paused_by(words)
+    if paused is not None:
+        call.node.desk.pause(name, *paused, call.now)
     queue = call.node.jobs.queues.get(name)
+    if b"bcast" in map(bytes.lower, words):
+        _pause_elsewhere(call.node, name, queue)
+    return Status("none" if queue is None else queue.paused)
+
+
+def _paused_by(words: Sequence[bytes]) -> tuple[bool, bool] | None:
+    """Return what the words of PAUSE pause, input and output; None: they only look."""
     into = out = changes = False
     for word in words:
         match word.lower():
@@ -264,10 +277,14 @@ def pause(call: Call) -> Value:
                 pass
             case _:
                 raise Refusal(SYNTAX)
-    if changes:
-        call.node.desk.pause(name, into, out, call.now)
-        queue = call.node.jobs.queues.get(name)
-    return Status("none" if queue is None else queue.paused)
+    return (into, out) if changes else None
+
+
+def _pause_elsewhere(node: Node, name: bytes, queue: Queue | None) -> None:
+    """Let a queue be paused on the other nodes as it is here."""
+    into, out = (False, False) if queue is None else (queue.into, queue.out)
+    for other in node.peers.others:
+        node.send(other, Pause(name, into, out))
 
 
 TABLE: Table = {

@@ -1,0 +1,119 @@
+"""Jobs with copies on other nodes: made, queued once, and collected."""
+
+from harness.broker_cluster import Cluster
+
+A, B, C = range(3)
+
+
+def _spreads(cluster):
+    return [len(node.jobs.spreads.by_job) for node in cluster.nodes]
+
+
+def test_a_job_is_delivered_by_another_node_and_gone_everywhere_when_acknowledged():
+    cluster = Cluster(3)
+    job_id = cluster.add(A, "REPLICATE", 3, "RETRY", 5)
+    assert cluster.holders(job_id) == [A, B, C]
+    cluster.kill(A)
+    assert cluster.get(B) is None
+    cluster.pass_by(5.5)
+    taken = [number for number in (B, C) if cluster.get(number) == job_id]
+    assert len(taken) == 1
+    assert cluster.ask(taken[0], "ACKJOB", job_id) == 1
+    cluster.pass_by(3)
+    assert cluster.get(B) is cluster.get(C) is None
+    cluster.restart(A)
+    cluster.pass_by(200)
+    assert cluster.holders(job_id) == []
+    assert _spreads(cluster) == [0, 0, 0]
+
+
+def test_the_producer_waits_until_so_many_nodes_have_the_job():
+    cluster = Cluster(3)
+    members = cluster.nodes[A].peers
+    cluster.kill(B)
+    refused = cluster.ask(A, "ADDJOB", "q", "b", 0)
+    assert refused.text.startswith("NOREPL Not enough reachable nodes")
+    assert len(members.reachable) == 1
+    job_id = cluster.add(A, "REPLICATE", 2)
+    assert cluster.holders(job_id) == [A, C]
+
+
+def test_a_producer_that_waits_too_long_gets_an_error_and_its_job_goes():
+    cluster = Cluster(2)
+    cluster.ask(B, "PAUSE", "q", "in")
+    assert cluster.ask(A, "ADDJOB", "q", "b", 500, "REPLICATE", 2) is None
+    cluster.pass_by(0.6)
+    answer = cluster.answers[cluster.ids[A], 1]
+    assert answer.text.startswith("NOREPL Timeout reached")
+    assert [len(node.jobs.by_id) for node in cluster.nodes] == [0, 0]
+    cluster.ask(B, "PAUSE", "q", "none")
+    cluster.pass_by(1)
+    assert cluster.get(A) is cluster.get(B) is None
+
+
+def test_a_job_that_nobody_takes_is_queued_on_one_node_only():
+    cluster = Cluster(3)
+    job_id = cluster.add(A, "RETRY", 2)
+    cluster.pass_by(20)
+    assert cluster.get(A) == job_id
+    assert cluster.get(B) is cluster.get(C) is None
+
+
+def test_a_job_that_is_not_acknowledged_comes_again_on_one_node():
+    cluster = Cluster(3)
+    job_id = cluster.add(A, "RETRY", 2)
+    assert cluster.get(A) == job_id
+    cluster.pass_by(3)
+    taken = [number for number in (A, B, C) if cluster.get(number) == job_id]
+    assert len(taken) == 1
+
+
+def test_a_short_node_lets_others_keep_the_job_and_queue_it_at_most_once_too():
+    cluster = Cluster(3)
+    cluster.nodes[A].memory.limit = 0
+    job_id = cluster.add(A, "REPLICATE", 1, "RETRY", 0)
+    (holder,) = cluster.holders(job_id)
+    assert holder != A
+    assert cluster.get(holder) == job_id
+
+
+def test_an_acknowledgement_on_a_node_without_the_job_reaches_those_that_have_it():
+    cluster = Cluster(3)
+    job_id = cluster.add(A, "REPLICATE", 1, "RETRY", 5)
+    assert cluster.ask(B, "ACKJOB", job_id) == 0
+    assert cluster.holders(job_id) == []
+    cluster.pass_by(10)
+    assert _spreads(cluster) == [0, 0, 0]
+
+
+def test_a_copy_that_comes_after_its_job_is_over_is_not_kept():
+    cluster = Cluster(3)
+    cluster.kill(C)
+    job_id = cluster.add(A, "REPLICATE", 2, "RETRY", 5)
+    node = cluster.nodes[A]
+    node.replication.copies.grow(node.jobs.spreads.by_job[job_id], (cluster.ids[C],), 0)
+    node.replication.copies._send_copies(node.jobs.spreads.by_job[job_id], cluster.now)
+    cluster.carry()
+    late = cluster.lost[-1]
+    cluster.dead.clear()
+    assert cluster.ask(A, "ACKJOB", job_id) == 1
+    assert cluster.holders(job_id) == []
+    cluster.nodes[C].receive(cluster.ids[A], late.message, cluster.now, 0)
+    cluster.carry()
+    assert cluster.holders(job_id) == []
+
+
+def test_a_node_that_is_killed_finds_its_copies_again_and_forgets_who_waited():
+    cluster = Cluster(3)
+    job_id = cluster.add(A, "RETRY", 5)
+    cluster.ask(C, "PAUSE", "p", "in")
+    assert cluster.ask(A, "ADDJOB", "p", "b", 0, client=2) is None
+    assert len(cluster.nodes[B].jobs.by_id) == 2
+    cluster.kill(A)
+    cluster.restart(A)
+    cluster.pass_by(1)
+    assert cluster.holders(job_id) == [A, B, C]
+    assert len(cluster.nodes[B].jobs.by_id) == 1
+    spread = cluster.nodes[A].jobs.spreads.by_job[job_id]
+    assert spread.may_have == set(cluster.ids)
+    assert cluster.get(A) == job_id
