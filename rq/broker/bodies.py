@@ -16,16 +16,11 @@ from zlib import crc32
 
 from rq import durable
 from rq.broker.body import BodyFile, Place
+from rq.broker.bounds import BODIES
 from rq.errors import Damaged
 from rq.resp import Value
 
 LARGE = 512 * 1024  # bytes of a body, above which it gets a file
-# Where a command has bodies, of its arguments.
-_BODIES: Mapping[bytes, slice] = {
-    b"ADDJOB": slice(1, 2),
-    b"QADD": slice(2, 3),
-    b"RQ.PUSH": slice(1, None),
-}
 
 
 class Bodies:
@@ -55,14 +50,14 @@ class Bodies:
 
     def are_large(self, name: bytes, args: Sequence[bytes]) -> bool:
         """Whether a command has a body that gets a file."""
-        where = _BODIES.get(name)
+        where = BODIES.get(name)
         return where is not None and max(map(len, args[where]), default=0) > LARGE
 
     def keep(self, name: bytes, args: Sequence[bytes]) -> list[bytes]:
         """Write the large bodies of a command, durably; return its arguments with their
         places. Is called in a thread. OSError: the disk takes nothing more."""
         kept = list(args)
-        for at in range(len(kept))[_BODIES[name]]:
+        for at in range(len(kept))[BODIES[name]]:
             if len(kept[at]) > LARGE:
                 kept[at] = self._write(kept[at])
         durable.sync_path(self.path)

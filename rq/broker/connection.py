@@ -13,7 +13,7 @@ from typing import Protocol
 from rq.access.roles import Principal, Role
 from rq.broker.dialects.call import Blocked
 from rq.logs import fields
-from rq.resp import Command, Failure, Parser, ProtocolError, Value
+from rq.resp import Command, Failure, Parser, ProtocolError, TooLarge, Value
 from rq.resp.encoding import encode
 
 HELD = 1024 * 1024  # bytes of answers that a client has not taken; then it asks no more
@@ -127,6 +127,9 @@ class Connection(asyncio.BufferedProtocol):
         """Obey the commands that have come, until one waits, or many answers do."""
         try:
             wants_more = self._obey_some()
+        except TooLarge as error:
+            self._error, wants_more = None, False  # the rest comes in the next turn
+            self.answer(Failure(f"ERR {error}"))
         except ProtocolError as error:
             self.answer(Failure(f"ERR Protocol error: {error}"))
             self.close()

@@ -93,13 +93,6 @@ class EventQueue:
         self.body_bytes = 0
         self.groups: dict[bytes, Group] = {}
 
-    def group(self, name: bytes) -> Group:
-        """Return a group, which looks at the oldest live event first."""
-        group = self.groups.get(name)
-        if group is None:
-            group = self.groups[name] = Group()
-        return group
-
     def next_for(self, name: bytes) -> Came | None:
         """Return the event that a group is handed next."""
         group = self.groups.get(name)
@@ -133,6 +126,8 @@ class EventQueues:
         self.by_name: dict[bytes, EventQueue] = {}
         self.last = 0
         self.events = self.body_bytes = 0
+        self.groups = 0
+        self.held = 0  # events that a group has, or has given back
         self.freeing = Freeing()
         self._wakes: Deadlines[Wake] = Deadlines()
 
@@ -169,14 +164,21 @@ class EventQueues:
             case Got():
                 self._get(queue, event)
             case Done():
-                group = queue.group(event.group)
-                self._take_from(group, event.number)
-                group.redo.discard(event.number)
+                self._take_from(self._group(queue, event.group), event.number)
             case Pointer():
-                group = queue.group(event.group)
+                group = self._group(queue, event.group)
                 group.pointer = max(group.pointer, event.number)
             case Flushed():
                 self._flush(queue, event.number)
+
+    def _group(self, queue: EventQueue, name: bytes) -> Group:
+        """Return a group, made if it is not there yet; it looks at the oldest live event
+        first."""
+        group = queue.groups.get(name)
+        if group is None:
+            group = queue.groups[name] = Group()
+            self.groups += 1
+        return group
 
     def _come(self, queue: EventQueue, event: Came) -> None:
         self.last = max(self.last, event.number)
@@ -192,20 +194,27 @@ class EventQueues:
         self._wakes.add(end, event.number / 1e6)
 
     def _get(self, queue: EventQueue, event: Got) -> None:
-        group = queue.group(event.group)
+        group = self._group(queue, event.group)
         group.pointer = max(group.pointer, event.number)
-        group.redo.discard(event.number)
         self._take_from(group, event.number)
         if event.until:
             wake: Wake = Deadline((event.queue, event.group, event.number), event.until)
             group.in_progress[event.number] = wake
+            self.held += 1
             self._wakes.add(wake)
 
     def _take_from(self, group: Group, number: int) -> None:
-        """A group has an event no longer."""
+        """A group has an event no longer, nor is it given back."""
         wake = group.in_progress.pop(number, None)
         if wake is not None:
             self._wakes.cancel(wake)
+            self.held -= 1
+        self._drop_redo(group, number)
+
+    def _drop_redo(self, group: Group, number: int) -> None:
+        if number in group.redo:
+            group.redo.remove(number)
+            self.held -= 1
 
     def _flush(self, queue: EventQueue, number: int) -> None:
         """Drop all events up to one: all, but when a snapshot knows newer ones."""
@@ -220,6 +229,7 @@ class EventQueues:
         self.freeing.add(ends, lambda: self._wakes.cancel(ends.popitem()[1]))
         queue.events, queue.ends, queue.body_bytes = SortedDict(), {}, 0
         for group in queue.groups.values():
+            self.held -= len(group.redo)
             self.freeing.add(group.redo, group.redo.pop)
             group.redo = SortedSet()
 
@@ -231,7 +241,7 @@ class EventQueues:
         self.body_bytes -= size
         queue.body_bytes -= size
         for group in queue.groups.values():
-            group.redo.discard(number)
+            self._drop_redo(group, number)
 
     def settle(self, now: float, most: int) -> list[bytes]:
         """Let be over what is over by now, looking at up to `most`. Return the queues
@@ -244,11 +254,13 @@ class EventQueues:
             if queue is None:
                 continue
             if group_name is not None:
-                group = queue.group(group_name)
+                group = queue.groups[group_name]
                 del group.in_progress[number]
                 if number in queue.events:
                     group.redo.add(number)
                     again.append(name)
+                else:
+                    self.held -= 1
             elif number in queue.events:
                 self._forget(queue, number)
                 if not (queue.events or queue.groups):

@@ -29,6 +29,8 @@ from rq.resp import Value
 
 _TRIES = 200  # jobs that are looked at to make room
 _BYTES = 600  # of memory that a job, or the like, takes beside its body
+_QUEUE_BYTES = 2560  # that a queue or a group takes, its name included
+_HELD_BYTES = 300  # that an event takes which a group has
 _OF_JOBS = frozenset(get_args(JobEvent))  # to look a kind up is quick
 _OF_MESSAGES = frozenset(get_args(reliable.Event))
 
@@ -111,9 +113,11 @@ class Node:
     def used_memory(self) -> int:
         """Bytes of memory that all takes, as it is accounted."""
         jobs, messages, events = self.jobs, self.reliable, self.groups
-        number = len(jobs.by_id) + messages.messages + events.events + len(jobs.queues)
+        number = len(jobs.by_id) + messages.messages + events.events
+        queues = len(jobs.queues) + len(messages.by_key) + len(events.by_name)
         bodies = jobs.body_bytes + messages.body_bytes + events.body_bytes
-        return bodies + _BYTES * number
+        others = _QUEUE_BYTES * (queues + events.groups) + _HELD_BYTES * events.held
+        return bodies + _BYTES * number + others
 
     @property
     def memory_level(self) -> int:
@@ -131,6 +135,11 @@ class Node:
             if job.is_spent:
                 self.emit(Removed((job.job_id,), "evicted"), now, sync=False)
         return self.memory_level == 2
+
+    def takes_group(self, queue: bytes, group: bytes, now: float) -> bool:
+        """Whether a group of a queue is there, or can be kept: it stays for ever."""
+        there = self.groups.by_name.get(queue)
+        return there is None or group in there.groups or not self.is_full(now)
 
     def cannot_keep(self) -> str | None:
         """Return why no new job can be kept; None: it can."""

@@ -132,6 +132,7 @@ async def _serve(setup: Setup, sockets: Served) -> None:
     with ThreadPoolExecutor(2, "broker") as threads:
         place_of_node.take(place)
         node = Node(place_of_node.node_id(place), SystemRandom())
+        node.memory.limit = chosen.maxmemory
         collector.pause()
         store = open_store(place, node, threads)
         node.begin(store.clock.now())

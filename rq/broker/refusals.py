@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from rq.broker.admin.authentication import BEFORE_AUTH
 from rq.broker.admin.command import AdminCommand
+from rq.broker.bounds import LONGEST_WORD, has_long_word
 from rq.broker.connection import Connection
+from rq.broker.dialects import call
 from rq.broker.dialects.call import Command
 from rq.resp import Failure
 
@@ -13,6 +15,8 @@ _HTTP = frozenset(
     b"GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PRI HOST:".split()
 )
 _NO_AUTH = Failure("NOAUTH Authentication required.")
+NO_MEMORY = Failure(call.NO_MEMORY)
+_LONG_WORD = Failure(f"ERR a name or a number has at most {LONGEST_WORD} bytes")
 
 
 def refused(
@@ -29,6 +33,9 @@ def refused(
         return Failure(f"ERR wrong number of arguments for '{typed}' command")
     if connection.principal is None and command[0].upper() not in BEFORE_AUTH:
         return _NO_AUTH
+    is_of_jobs = isinstance(entry, Command)
+    if is_of_jobs and has_long_word(command[0].upper(), command[1:]):
+        return _LONG_WORD
     return None
 
 

@@ -192,7 +192,7 @@ class Server:
     def _no_room(self) -> Failure | None:
         self.node.memory.limit = self.settings.maxmemory  # which may have been changed
         if self.node.is_full(self.store.clock.now()):
-            return Failure("OOM command not allowed when used memory > 'maxmemory'.")
+            return refusals.NO_MEMORY
         if (why := self.trouble) is not None:
             return Failure(f"MISCONF Errors writing to the AOF file: {why}")
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 INLINE_LIMIT = 64 * 1024  # bytes of a line
 ARGUMENTS_LIMIT = 1024 * 1024  # of one command
 BULK_LIMIT = 64 * 1024 * 1024  # bytes of one argument
+_SKIPPED_LIMIT = 512 * 1024 * 1024  # of one that is read to its end, and refused
 COMMAND_LIMIT = 256 * 1024 * 1024  # bytes of all arguments of one command
 _LENGTH_LIMIT = 32  # bytes of a length with its line end
 _LINES_AHEAD = 16 * 1024  # that are looked at in one go
@@ -22,6 +23,11 @@ Command = list[bytes]
 
 class ProtocolError(Exception):
     """What a client sent is no command; the connection is closed after the answer."""
+
+
+class TooLarge(ProtocolError):
+    """An argument of a command is too large. All of it was read, and dropped: the
+    connection may go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,8 @@ class Parser:
         self._bulk = -1  # bytes of its next argument; -1: its length comes first
         self._command: Command = []
         self._size = 0  # bytes of the command so far
+        self._skips = 0  # bytes to come of an argument that is too large
+        self._is_too_large = False  # the command, for it had one
         self._ready: list[Command] = []  # read ahead, the next one last
         self._ready_bytes = 0
         self._is_new = False  # bytes came, and nobody has read ahead since
@@ -91,13 +99,13 @@ class Parser:
 
     @property
     def held(self) -> int:
-        """How many bytes are kept of commands that nobody has taken."""
+        """How many bytes are kept of commands that nobody has taken, and will come."""
         ahead = self._ready_bytes if self._ready else 0
-        return len(self._data) - self._at + self._size + ahead
+        return len(self._data) - self._at + self._size + self._skips + ahead
 
     def next(self) -> Command | None:
         """Return the next whole command; None: more has to come. ProtocolError: what
-        comes is none."""
+        comes is none. TooLarge: it was one, and is dropped."""
         if self._is_new and not self._ready and not self._missing:
             self._read_ahead()
         if self._ready:
@@ -165,6 +173,8 @@ class Parser:
         while self._missing:
             if self._bulk < 0 and not self._length():
                 return None
+            if self._skips and not self._skip():
+                return None
             end = self._at + self._bulk
             if len(data) < end + 2:
                 return None
@@ -173,7 +183,18 @@ class Parser:
             self._bulk = -1
             self._missing -= 1
         command, self._command, self._size = self._command, [], 0
+        if self._is_too_large:
+            self._is_too_large = False
+            raise TooLarge(f"a body has at most {BULK_LIMIT} bytes")
         return command
+
+    def _skip(self) -> bool:
+        """Drop what has come of an argument that is too large, but for its line end;
+        False: more must come."""
+        dropped = min(self._skips, len(self._data) - self._at)
+        self._at += dropped
+        self._skips -= dropped
+        return not self._skips
 
     def _length(self) -> bool:
         """Read the length of the next argument; False: more must come."""
@@ -183,7 +204,9 @@ class Parser:
         if line[:1] != b"$":
             got = line[:1].decode("latin-1") or "\\r"
             raise ProtocolError(f"expected '$', got '{got}'")
-        length = _whole(line[1:], BULK_LIMIT, "bulk")
+        length = _whole(line[1:], _SKIPPED_LIMIT, "bulk")
+        if length > BULK_LIMIT:
+            self._skips, self._is_too_large, length = length, True, 0
         if length < 0 or self._size + length > COMMAND_LIMIT:
             raise ProtocolError("invalid bulk length")
         self._bulk = length

@@ -195,6 +195,17 @@ def test_what_is_no_command_is_told_and_ends_the_connection(broker):
         client.answer()
 
 
+def test_words_and_bodies_that_are_too_long_have_errors_of_their_own(broker):
+    client = broker.start()
+    client.send("ADDJOB", "q" * 1025, "x", 0)
+    client.send("RQ.PUSH", "k", "small", bytes(64 * 1024 * 1024 + 1))
+    client.send("ADDJOB", "q" * 1024, "x" * 1025, 0)
+    assert client.answer() == "ERR a name or a number has at most 1024 bytes"
+    assert client.answer() == "ERR a body has at most 67108864 bytes"
+    assert client.answer().startswith("D-")
+    assert isinstance(client.ask("RQ.INFO", "k"), Refused)
+
+
 def test_who_reads_no_answers_takes_no_memory(broker):
     client = broker.start()
     add(client, body="x" * 1_000_000)

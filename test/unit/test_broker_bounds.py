@@ -155,7 +155,8 @@ def test_freeing_takes_all():
 
 def _limited(run, jobs):
     """Let memory be so that `jobs` jobs of a byte take all of it."""
-    run.node.memory.limit = 601 * jobs + 600
+    queues = 2560 * len(run.node.jobs.queues)
+    run.node.memory.limit = 601 * jobs + queues
 
 
 def test_when_memory_is_short_no_job_is_kept_and_the_rest_goes_on():
@@ -198,6 +199,57 @@ def test_unused_queues_go_sooner_when_memory_is_short(jobs, seconds):
     run.pass_by(1.2)
     run.pass_by(1.2)
     assert b"idle" not in run.node.jobs.queues
+
+
+def test_names_count_as_memory_and_so_does_what_a_group_has():
+    run = Run()
+    sizes = [run.node.used_memory]
+    for words in (
+        ("RQ.PUSH", "k", ""),
+        ("PAUSE", "q", "in"),
+        ("QADD", "e", 60, ""),
+        ("QGET", "e", "g", "EX", 5),
+        ("QGET", "e", "h", "EX", 0),
+    ):
+        run.ask(*words)
+        sizes.append(run.node.used_memory)
+    steps_up = [after - before for before, after in itertools.pairwise(sizes)]
+    assert steps_up == [2560 + 600, 2560, 2560 + 600, 2560 + 300, 2560]
+    run.pass_by(6)  # the event is given back
+    assert run.node.groups.held == 1
+    run.ask("QFLUSH", "e")
+    assert run.node.groups.held == 0
+
+
+def test_a_group_that_is_not_there_is_not_made_when_memory_is_full():
+    run = Run()
+    run.ask("QADD", "e", 60, "x")
+    event_id, _ = run.ask("QGET", "e", "g", "EX", 0.5)
+    run.node.memory.limit = run.node.used_memory
+    assert run.ask("QGET", "e", "other").text.startswith("OOM ")
+    run.pass_by(1)
+    assert run.ask("QGET", "e", "g") == [event_id, b"x"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ADDJOB", "NAME", "body", 0),
+        ("GETJOB", "NOHANG", "FROM", "NAME"),
+        ("PAUSE", "NAME", "in"),
+        ("RQ.PUSH", "NAME", "body"),
+        ("RQ.POP", "NAME"),
+        ("QADD", "NAME", 60, "body"),
+        ("QGET", "q", "NAME"),
+        ("QNOTIFY", "NAME", 1),
+    ],
+)
+def test_a_name_has_a_kib_at_most_and_a_body_more(command):
+    name, *args = [str(word).encode().replace(b"body", bytes(5000)) for word in command]
+    longest = [arg.replace(b"NAME", bytes(bounds.LONGEST_WORD)) for arg in args]
+    too_long = [arg.replace(b"NAME", bytes(bounds.LONGEST_WORD + 1)) for arg in args]
+    assert not bounds.has_long_word(name, longest)
+    assert bounds.has_long_word(name, too_long)
 
 
 def test_counts_of_queues_begin_with_the_start():

@@ -54,6 +54,9 @@ def test_what_is_counted_is_there(commands):
             for each in node.jobs.by_id.values()
             if each.state is job.State.QUEUED
         }
+        every = [g for q in node.groups.by_name.values() for g in q.groups.values()]
+        held = sum(len(group.in_progress) + len(group.redo) for group in every)
+        assert (node.groups.groups, node.groups.held) == (len(every), held)
         bodies = [each.body for each in node.jobs.by_id.values()]
         assert node.jobs.body_bytes == sum(map(len, bodies))
 

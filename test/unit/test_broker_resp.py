@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rq.resp import NIL_ARRAY, Failure, Parser, ProtocolError, Status
+from rq.resp import (
+    BULK_LIMIT,
+    NIL_ARRAY,
+    Failure,
+    Parser,
+    ProtocolError,
+    Status,
+    TooLarge,
+)
 from rq.resp.encoding import encode
 
 WORDS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
@@ -105,6 +113,20 @@ def test_a_person_may_type_commands(line, words):
 def test_what_is_no_command_is_refused_in_the_words_of_the_protocol(data, why):
     with pytest.raises(ProtocolError, match="^" + why.replace("$", r"\$")):
         _commands(data)
+
+
+def test_a_body_that_is_too_large_is_read_to_its_end_and_dropped():
+    parser, piece = Parser(), bytes(1024 * 1024)
+    parser.feed(b"*3\r\n$4\r\nECHO\r\n$%d\r\n" % (BULK_LIMIT + 1))
+    for _ in range(64):
+        parser.feed(piece)
+        assert parser.next() is None
+        assert len(parser._data) < 2 * len(piece)
+    parser.feed(b"x\r\n$1\r\ny\r\n*1\r\n$4\r\nPING\r\n")
+    with pytest.raises(TooLarge, match=f"at most {BULK_LIMIT} bytes"):
+        parser.next()
+    assert parser.next() == [b"PING"]
+    assert parser.held == 0
 
 
 def test_what_comes_before_what_is_no_command_is_obeyed():

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rq.broker import groups
 from rq.broker.dialects.call import (
     BLOCKED,
+    NO_MEMORY,
     SYNTAX,
     Blocked,
     Call,
@@ -75,6 +76,8 @@ def get(call: Call) -> Value | Blocked:
     name, group, *words = call.args
     seconds, block = getting_in(words, call.now, call.wall_ms)
     getting = Getting(_name(group), seconds)
+    if not call.node.takes_group(name, group, call.now):
+        raise Refusal(NO_MEMORY)
     event = call.node.consumers.get(_name(name), getting.group, seconds, call.now)
     if event is not None:
         return [groups.text_of(event), event.contents]

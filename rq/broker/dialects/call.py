@@ -27,6 +27,7 @@ class Blocked:
 
 BLOCKED = Blocked()
 SYNTAX = "ERR syntax error"
+NO_MEMORY = "OOM command not allowed when used memory > 'maxmemory'."
 
 
 @dataclass(slots=True)  # not frozen: that takes three times as long to make
