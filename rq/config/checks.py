@@ -192,37 +192,43 @@ def _window(value: object) -> float:
     return float(value)
 
 
+def _spark_conf(value: object) -> dict[str, str]:
+    conf = _environment(value)
+    for name in conf:
+        if not name.startswith("spark."):
+            raise ValueError(f"{name} does not begin with spark.")
+    return conf
+
+
 def _spark(value: object) -> dict[str, object]:
-    """Return the setting `spark`: `master`, and `conf` with settings of Spark."""
-    given = _object(value)
-    for name in given:
-        if name not in ("master", "conf"):
-            raise ValueError(f"{name}: must be master or conf")
-    checked: dict[str, object] = {}
-    if "master" in given:
-        checked["master"] = _text(given["master"])
-    if "conf" in given:
-        checked["conf"] = conf = _environment(given["conf"])
-        for name in conf:
-            if not name.startswith("spark."):
-                raise ValueError(f"conf: {name} does not begin with spark.")
-    return checked
+    """Return the setting `spark`: `master`, `conf` with settings of Spark, and `idle`, the
+    seconds that a warm one is kept without a message."""
+    return _each(value, _SPARK)
 
 
 def _pull(value: object) -> dict[str, object]:
     """Return the setting `pull` whole: the defaults with what `value` says."""
-    checked: dict[str, object] = dict(PULL)
+    return {**PULL, **_each(value, _PULL)}
+
+
+_Checks = Mapping[str, Callable[[object], object]]
+
+
+def _each(value: object, checks: _Checks) -> dict[str, object]:
+    """Return an object of which each field has a check of its own."""
+    checked: dict[str, object] = {}
     for name, given in _object(value).items():
-        if name not in _PULL:
-            raise ValueError(f"{name!r:.60} is not one of {', '.join(PULL)}")
+        if name not in checks:
+            raise ValueError(f"{name!r:.60} is not one of {', '.join(checks)}")
         try:
-            checked[name] = _PULL[name](given)
+            checked[name] = checks[name](given)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return checked
 
 
-_PULL: dict[str, Callable[[object], object]] = {
+_SPARK: _Checks = {"master": _text, "conf": _spark_conf, "idle": _duration}
+_PULL: _Checks = {
     "max": _whole(1, LEASES),
     "seconds": _whole(1, LEASE_SECONDS),
     "share_script": _flag,

@@ -37,6 +37,8 @@ def fixed(root: Path, config: RootConfig, queue: QueueConfig) -> dict[str, str]:
         env["RQ_SPARK_MASTER"] = queue.spark["master"]
     if "conf" in queue.spark:
         env["RQ_SPARK_CONF"] = json.dumps(queue.spark["conf"])
+    if "idle" in queue.spark:
+        env["RQ_SPARK_IDLE"] = str(queue.spark["idle"])
     env.update(
         RQ_ROOT=str(root),
         RQ_VER=rq.__version__,

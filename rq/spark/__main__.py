@@ -23,9 +23,10 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         session.demand_spark()
-        from rq.spark import jobs
+        from rq.spark import jobs, warm
 
-        return jobs.main(Path(words[0]))
+        main_of = warm.main if warm.is_wanted(os.environ) else jobs.main
+        return main_of(Path(words[0]))
     except RQError as error:
         return _refused(str(error))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import runpy
 import signal
@@ -19,8 +18,8 @@ from rq.errors import BadInput, Refused, RQError
 from rq.pipe import Verb
 from rq.spark import attachments, failures, given, machine, sending
 from rq.spark import session as sessions
+from rq.spark.driver import Driver
 from rq.spark.given import Batch, Given
-from rq.spark.machine import Engine
 from rq.spark.progress import Progress
 from rq.spark.queue_door import AGAIN
 from rq.spark.sending import Prepared
@@ -111,27 +110,26 @@ def call(job: Job, batch: Batch, outlet: Outlet, messages: Sequence[Given]) -> W
 
 
 class Pipe:
-    """The outlet of a job that a queue has started."""
+    """The outlet of a job that a queue has started, for a batch or a message."""
 
-    def __init__(self, fd: int, batch: Batch, script: Path) -> None:
+    def __init__(self, fd: int, batch: Batch, driver: Driver) -> None:
         self._fd = fd
-        self._script = script
-        self._is_one = batch.is_one
+        self.batch = batch
+        self._driver = driver
         self._turn = threading.Lock()
         self.progress = Progress(self.tell)
         self._session: SparkSession | None = None
-        self._engine: Engine | None = None
 
-    @functools.cached_property
+    @property
     def job(self) -> Job:
         """The job in the script, which is run when it is asked for."""
-        return load(self._script)
+        return self._driver.job
 
     def say(self, verb: Verb, text: str) -> None:
         self._write(f"{verb} {_one_line(text)}")
 
     def say_of(self, msg_id: str, verb: Verb, text: str) -> None:
-        start = "" if self._is_one else f"msg {msg_id} "
+        start = "" if self.batch.is_one else f"msg {msg_id} "
         self._write(f"{start}{verb} {_one_line(text)}")
 
     def tell(self, text: str) -> None:
@@ -139,28 +137,25 @@ class Pipe:
 
     def session(self) -> SparkSession:
         if self._session is None:
-            self.tell("starting Spark")
-            self._session = self.job.session()
-            self._engine = machine.engine(self._session)
+            self._session = self._warm() or self._started()
             self.progress.watch(self._session)
         return self._session
 
+    def _warm(self) -> SparkSession | None:
+        return self._driver.another() if self._driver.is_warm else None
+
+    def _started(self) -> SparkSession:
+        self.tell("starting Spark")
+        return self._driver.start()
+
     def failure(self, error: Exception) -> tuple[Verb, str]:
         """Return how all messages end that have not."""
-        broken = machine.failure(error, self._engine) if self._engine else None
+        engine = self._driver.engine
+        broken = machine.failure(error, engine) if engine else None
         if broken is not None:
             _trace()
             return Verb.RESEND, f"{_PAUSE}-{broken}"
         return _failure(error)
-
-    def close(self) -> None:
-        """Say nothing more, and end Spark; what was said holds, however that goes."""
-        self.progress.stop()
-        if self._session is not None:
-            try:
-                sessions.close(self._session)
-            except Exception:  # noqa: BLE001 - main's last step
-                traceback.print_exc()
 
     def _write(self, line: str) -> None:
         data = line.encode("utf-8", "replace") + b"\n"
@@ -172,30 +167,41 @@ class Pipe:
 def main(script: Path) -> int:
     """Run a script on the messages that a queue gives; return the exit status."""
     batch = given.from_queue(os.environ)
-    pipe = Pipe(int(os.environ.get("RQ_WRITE", "3")), batch, script)
+    driver = Driver(lambda: load(script))
+    pipe = Pipe(int(os.environ.get("RQ_WRITE", "3")), batch, driver)
 
     def cancel(_number: int, _frame: FrameType | None) -> None:
         pipe.progress.cancelled.set()
 
     signal.signal(signal.SIGTERM, cancel)
+    try:
+        verb = attempt(pipe)
+    finally:
+        driver.close()
+    return 0 if verb in (Verb.DONE, Verb.RESEND) else 1
+
+
+def attempt(pipe: Pipe) -> Verb | None:
+    """Do what the messages of a pipe want; return what was said of them in the end, or
+    None without a word: the queue knows why it has sent TERM."""
     pipe.progress.start()
     try:
-        text = work(batch, pipe)
+        text = work(pipe.batch, pipe)
     except Exception as error:  # noqa: BLE001 - main is one of the four places
         if pipe.progress.cancelled.is_set():
-            return 1  # without a word: the queue knows why it has sent TERM
-        verb, text = pipe.failure(error)
-        pipe.say(verb, text)
-        return 0 if verb is Verb.RESEND else 1
+            return None
+        verb, why = pipe.failure(error)
+        pipe.say(verb, why)
+        return verb
     except SystemExit as leaving:  # the job has said why it gives up
         pipe.say(Verb.ERR, of_exit(leaving.code))
-        return 1
+        return Verb.ERR
     else:
         if text is not None:
             pipe.say(Verb.DONE, text)
-        return 0
+        return Verb.DONE
     finally:
-        pipe.close()
+        pipe.progress.stop()
 
 
 def of_exit(code: object) -> str:

@@ -68,6 +68,13 @@ def failure(error: BaseException, on: Engine) -> str | None:
     return None
 
 
+def java_runs() -> bool:
+    """Whether this process has a Java, and it has not ended."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    has_java = getattr(context, "_gateway", None) is not None
+    return has_java and _java_status(wait=False) is None
+
+
 def _lost(text: str) -> bool:
     return _CUT_OFF.search(text) is not None or _STOPPED.search(text) is not None
 

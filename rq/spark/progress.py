@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Progress:
     def __init__(self, say: Say) -> None:
         self._say = say
         self._session: SparkSession | None = None
+        self._before: frozenset[int] = frozenset()  # jobs of Spark, of earlier messages
         self._last = ""
         self._ended = threading.Event()
         self.cancelled = threading.Event()
@@ -34,7 +35,8 @@ class Progress:
         self._thread.start()
 
     def watch(self, session: SparkSession) -> None:
-        """Look at a session from now on."""
+        """Look at a session from now on, at what it has not begun yet."""
+        self._before = frozenset(_jobs(session.sparkContext.statusTracker()))
         self._session = session
 
     def stop(self) -> None:
@@ -58,7 +60,7 @@ class Progress:
         if since is not None:
             self._cancel(session, since)
         elif session is not None:
-            text = summary(session.sparkContext.statusTracker())
+            text = summary(session.sparkContext.statusTracker(), self._before)
             if text not in ("", self._last):
                 self._last = text
                 self._say(text)
@@ -73,10 +75,11 @@ class Progress:
             session.sparkContext.cancelAllJobs()
 
 
-def summary(tracker: StatusTracker) -> str:
-    """Return `2/4 stages, 120/200 tasks, 1 failed`; nothing before the first stage."""
+def summary(tracker: StatusTracker, before: Collection[int] = ()) -> str:
+    """Return `2/4 stages, 120/200 tasks, 1 failed`; nothing before the first stage. Jobs
+    of Spark that are in `before` do not count."""
     stages = ended = tasks = completed = failed = 0
-    for number, is_over in _stages(tracker).items():
+    for number, is_over in _stages(tracker, before).items():
         info = tracker.getStageInfo(number)
         stages += 1
         if info is None:  # skipped, or not begun
@@ -92,10 +95,16 @@ def summary(tracker: StatusTracker) -> str:
     return f"{text}, {failed} failed" if failed else text
 
 
-def _stages(tracker: StatusTracker) -> dict[int, bool]:
+def _jobs(tracker: StatusTracker) -> list[int]:
+    return [int(job) for job in tracker.getJobIdsForGroup(None)]
+
+
+def _stages(tracker: StatusTracker, before: Collection[int]) -> dict[int, bool]:
     """Return the stages of all jobs, and whether a job of theirs has succeeded."""
     stages: dict[int, bool] = {}
-    for job in tracker.getJobIdsForGroup(None):
+    for job in _jobs(tracker):
+        if job in before:
+            continue
         info = tracker.getJobInfo(job)
         for stage in info.stageIds if info is not None else ():
             stages[stage] = stages.get(stage, False) or info.status == "SUCCEEDED"

@@ -1,0 +1,65 @@
+"""What a process of jobs keeps: the job of its script, and the Spark that it runs on."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rq.spark import machine
+from rq.spark import session as sessions
+from rq.spark.machine import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rq.spark.jobs import Job
+
+
+class Driver:
+    """A job and its Spark, each made when it is first asked for."""
+
+    def __init__(self, load: Callable[[], Job]) -> None:
+        self._load = load
+        self._session: SparkSession | None = None
+        self.engine: Engine | None = None  # what its Spark runs on, when it was started
+
+    @functools.cached_property
+    def job(self) -> Job:
+        """The job in the script, which is run when it is asked for."""
+        return self._load()
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether a Spark was started, and has not ended since."""
+        return self._session is not None and machine.java_runs()
+
+    def start(self) -> SparkSession:
+        """Start Spark; return its session. What was there before is ended."""
+        self.close()
+        self._session = self.job.session()
+        self.engine = machine.engine(self._session)
+        return self._session
+
+    def another(self) -> SparkSession:
+        """Return a session on the Spark that runs, with settings, views and functions of
+        its own."""
+        assert self._session is not None
+        session = self._session.newSession()
+        sessions.register(session)
+        return session
+
+    def forget(self) -> None:
+        """Give back what jobs have asked Spark to keep in memory."""
+        if self.is_warm and self._session is not None:
+            self._session.catalog.clearCache()
+
+    def close(self) -> None:
+        """End Spark; what was said holds, however that goes."""
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                sessions.close(session)
+            except Exception:  # noqa: BLE001 - the last step of a process or a message
+                traceback.print_exc()

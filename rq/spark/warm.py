@@ -1,0 +1,116 @@
+"""A job that stays: one process takes message after message, on a Spark that is warm.
+
+For queues with `"worker": "persistent"`; what it reads and says is what any long-lived
+worker does. Source: docs/reference/workers.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+from rq.pipe import Verb
+from rq.spark import given, jobs
+from rq.spark.driver import Driver
+from rq.spark.jobs import Pipe
+
+IDLE = 300.0  # seconds without a message until the memory of Java is given back
+_SAY, _HEAR = 3, 4
+_READY = b"ready\n"
+_PIECE = 65_536
+
+
+def is_wanted(env: Mapping[str, str]) -> bool:
+    """Whether a queue has started this process to stay: no message came with it."""
+    return "RQ_SHARE" in env and not ("RQ_MSG_ID" in env or "RQ_BATCH" in env)
+
+
+def main(script: Path) -> int:
+    """Take messages until the queue has no more; return the exit status."""
+    worker = Worker(script, float(os.environ.get("RQ_SPARK_IDLE", IDLE)))
+    signal.signal(signal.SIGTERM, worker.end)
+    try:
+        return worker.serve()
+    finally:
+        worker.driver.close()
+
+
+class Worker:
+    """A process of a queue's job, between its first message and its last."""
+
+    def __init__(self, script: Path, idle: float) -> None:
+        self.driver = Driver(lambda: jobs.load(script))
+        self._idle = idle
+        self._pipe: Pipe | None = None  # of the message that is worked on
+        self._rest = b""  # of what was read, after its last line
+
+    def serve(self) -> int:
+        """Work on message after message; return the exit status."""
+        while (line := self._next()) is not None:
+            values: dict[str, str] = json.loads(line)
+            if not self._work(values):
+                return 0  # the queue starts another, with a Java of its own
+        return 0
+
+    def end(self, _number: int, _frame: FrameType | None) -> None:
+        """Leave, by SIGTERM: at once, or when Spark has given up what it works on."""
+        if self._pipe is None:
+            sys.exit(0)
+        self._pipe.progress.cancelled.set()
+
+    def _work(self, values: Mapping[str, str]) -> bool:
+        """Work on one message; return False when Spark is not fit for another."""
+        if "RQ_MSG_DIR" not in values:
+            _write(b'err a job needs a directory: take "worker_dir": false away\n')
+            return True
+        os.environ.update(values)
+        os.chdir(values["RQ_MSG_DIR"])
+        self._pipe = pipe = Pipe(_SAY, given.from_queue(os.environ), self.driver)
+        try:
+            fit = jobs.attempt(pipe)
+            if pipe.progress.cancelled.is_set():
+                sys.exit(1)
+            self.driver.forget()
+        finally:
+            self._pipe = None
+            for name in values:
+                del os.environ[name]
+            os.chdir("/")
+        return fit is not Verb.RESEND
+
+    def _next(self) -> bytes | None:
+        """Return the line of the next message; None at the end."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _write(_READY)
+        while b"\n" not in self._rest:
+            if not self._comes():
+                self._give_back()
+            data = os.read(_HEAR, _PIECE)
+            if not data:
+                return None
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _give_back(self) -> None:
+        """End Spark, and say so in the log of the queue."""
+        sys.stderr.write(f"Spark ended: no message for {self._idle:g} seconds\n")
+        self.driver.close()
+
+    def _comes(self) -> bool:
+        """Wait for a message as long as Spark may be idle; False: none has come."""
+        if not self.driver.is_warm:
+            return True
+        return bool(select.select([_HEAR], [], [], self._idle)[0])
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(_SAY, data) :]
