@@ -57,11 +57,15 @@ class Deadlines(Generic[Waiting]):
 
     def add(self, deadline: Timed, now: float = 0.0) -> None:
         """Wait for a deadline. `now`, where it is known, opens a narrow slot at once."""
-        tick = max(self._tick, int(now * _SLOTS))
+        tick = int(now * _SLOTS)
+        if tick < self._tick:
+            tick = self._tick
         at = int(deadline.at * _SLOTS)
-        level = max(0, min(_LEVELS, (at - tick).bit_length() - _FINE))
-        if at <= tick:
+        level = (at - tick).bit_length() - _FINE
+        if level < 0 or at <= tick:
             level = 0
+        elif level > _LEVELS:
+            level = _LEVELS
         key = (at >> level << level << _LEVEL_BITS) + level
         slot = self._slots.get(key)
         if slot is None:

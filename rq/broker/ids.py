@@ -6,7 +6,7 @@ is delivered again until somebody acknowledges it. Source: spec/resp.md 1.1.
 
 from __future__ import annotations
 
-from base64 import b64encode
+from binascii import b2a_base64
 
 from rq.resp import Failure
 
@@ -24,7 +24,8 @@ def job_id(node: str, drawn: bytes, ttl: float, retry: float) -> str:
     """
     minutes = min(int(ttl) // 60, _MOST_MINUTES)
     minutes = minutes | 1 if retry else minutes & ~1
-    return f"D-{node[:8]}-{b64encode(drawn).decode()}-{minutes:04x}"
+    text = b2a_base64(drawn, newline=False).decode()
+    return f"D-{node[:8]}-{text}-{minutes:04x}"
 
 
 def parsed(data: bytes) -> str | None:

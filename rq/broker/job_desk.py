@@ -33,6 +33,7 @@ LEAVING = Failure(
     "LEAVING This node is leaving the cluster, please connect to a different one"
 )
 _LOOK = 1.0  # seconds between two looks for such queues
+_DRAWS = 64  # ids that are drawn at a time
 _SOME = 200  # queues that are looked at in a turn
 
 
@@ -46,6 +47,7 @@ class JobDesk:
         self._outlet = outlet
         self._random = random
         self._jitters = Random(random.getrandbits(64))  # needs no secret, and no call
+        self._draws: list[bytes] = []  # for ids to come
         self._look_at = 0.0
         self._looked_at = 0  # number of the queue
 
@@ -62,10 +64,17 @@ class JobDesk:
     ) -> Added:
         """Return the event that takes a job. `wall_ms`: the time of day, in milliseconds."""
         ctime = max(wall_ms * 1_000_000, self.jobs.last_ctime + 1)
-        drawn = self._random.randbytes(ids.RANDOM)
-        job_id = ids.job_id(self._outlet.node_id, drawn, ttl, retry)
+        job_id = ids.job_id(self._outlet.node_id, self._drawn(), ttl, retry)
         due = now + delay if delay else self.again(retry, now)
         return Added(job_id, queue, body, ctime, now, ttl, retry, delay, due, not delay)
+
+    def _drawn(self) -> bytes:
+        """Return what the next id is made of: a call of the system gives that of many."""
+        if not self._draws:
+            drawn = self._random.randbytes(ids.RANDOM * _DRAWS)
+            step = ids.RANDOM
+            self._draws = [drawn[at : at + step] for at in range(0, len(drawn), step)]
+        return self._draws.pop()
 
     def enqueue(self, job: Job, now: float, *, nack: bool = False) -> bool:
         """Let a job come into its queue; False: it cannot, or is there already."""
@@ -182,7 +191,7 @@ class JobDesk:
         return now + retry + self._jitter() if retry else 0.0
 
     def _jitter(self) -> float:
-        return self._jitters.uniform(-JITTER, JITTER)
+        return JITTER * (2 * self._jitters.random() - 1)
 
     # ---- clients that wait
 

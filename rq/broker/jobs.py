@@ -129,7 +129,7 @@ class Jobs:
             case Removed():
                 for job_id in event.jobs:
                     self._end(job_id, event.why, now)
-            case Queued() | Given() | Put():
+            case Given() | Queued() | Put():
                 if (job := self.by_id.get(event.job)) is not None:
                     self._change(job, event, now)
             case Copied() | Acked() | Buried():
@@ -213,7 +213,8 @@ class Jobs:
         job.queue.held += 1
         self.body_bytes += len(job.body)
         self.last_ctime = max(self.last_ctime, job.ctime)
-        self.postpone(job, job.due, now)
+        job.at = job.wakes
+        self._deadlines.add(job, max(now, job.created))
         if added.queued:
             self._put_in(job, now)
 

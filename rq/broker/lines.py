@@ -47,40 +47,46 @@ _BYTES = frozenset({"queue", "body", "key", "group", "contents"})
 _MANY_BYTES = frozenset({"bodies"})
 _BODIES = frozenset({"body", "bodies", "contents"})
 _EVENTS = {word: kind for kind, word in _WORDS.items()}
+# Of each kind: all its fields, and those that hold bytes.
+_NAMES = {kind: ("ev", *kind._fields) for kind in _WORDS}
+_ENCODED = {
+    kind: [name for name in kind._fields if name in _BYTES | _MANY_BYTES]
+    for kind in _WORDS
+}
 
 
 def record(event: Event) -> Record:
     """Return the fields of an event's line; those of its journal are not among them."""
-    fields: Record = {"ev": _WORDS[type(event)]}
-    values: tuple[object, ...] = event
-    for name, value in zip(event._fields, values, strict=True):
+    kind = type(event)
+    fields: Record = dict(zip(_NAMES[kind], (_WORDS[kind], *event), strict=True))
+    for name in _ENCODED[kind]:
+        value = fields[name]
         if type(value) is bytes:  # in memory, as most are
-            _put(fields, name, value)
-        elif name in _BYTES:
-            _put(fields, name, cast("bytes", value))
-        elif name in _MANY_BYTES:
-            _put_many(fields, name, cast("Sequence[bytes]", value))
-        else:
-            fields[name] = value
+            try:
+                fields[name] = value.decode()
+            except UnicodeDecodeError:
+                fields[f"{name}64"] = b64encode(value).decode()
+                del fields[name]
+            if value:
+                continue
+        _put(fields, name, value)
     return fields
 
 
-def _put(fields: Record, name: str, value: bytes) -> None:
-    if not value:
+def _put(fields: Record, name: str, value: object) -> None:
+    """Put several bodies, or one that may lie in a file."""
+    if isinstance(value, bytes):
         _put_files(fields, (value,))
-    try:
         fields[name] = value.decode()
-    except UnicodeDecodeError:
-        fields[f"{name}64"] = b64encode(value).decode()
-
-
-def _put_many(fields: Record, name: str, values: Sequence[bytes]) -> None:
+        return
+    values = cast("Sequence[bytes]", value)
     if not all(values):
         _put_files(fields, values)
     try:
         fields[name] = [value.decode() for value in values]
     except UnicodeDecodeError:
         fields[f"{name}64"] = [b64encode(value).decode() for value in values]
+        del fields[name]
 
 
 def _put_files(fields: Record, bodies: Sequence[bytes]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
-from typing import cast, get_args
+from typing import get_args
 
 from rq.broker import groups, jobs, reliable
 from rq.broker.cluster.alone import Nobody
@@ -61,7 +61,8 @@ class Node:
     def emit(self, event: Event, now: float, *, sync: bool = True) -> None:
         """Let an event be true; `sync`: nobody is told before it is durable."""
         self.events.append(event)
-        self.must_sync = self.must_sync or sync
+        if sync:
+            self.must_sync = True
         self.traffic.take(event, now)
         self.apply(event, now)
 
@@ -80,14 +81,15 @@ class Node:
             self.replication.take(sender, message, now, wall_ms)
 
     def apply(self, event: Event, now: float) -> None:
-        """Let an event be true, once or again: live, and when the journal is read."""
+        """Let an event be true, once or again: live, and when the journal is read. It is
+        called for each, so that it casts nothing."""
         kind = type(event)
         if kind in _OF_JOBS:
-            self.jobs.apply(cast(JobEvent, event), now)
+            self.jobs.apply(event, now)  # type: ignore[arg-type]
         elif kind in _OF_MESSAGES:
-            self.reliable.apply(cast(reliable.Event, event))
+            self.reliable.apply(event)  # type: ignore[arg-type]
         else:
-            self.groups.apply(cast(groups.Event, event))
+            self.groups.apply(event)  # type: ignore[arg-type]
 
     def begin(self, now: float) -> None:
         """All that there was is read."""
@@ -171,10 +173,18 @@ class Node:
         """Return when `tick` has something to do; None: never."""
         if self.jobs.freeing or self.groups.freeing:
             return 0.0
-        times = [self.jobs.next_due(), self.groups.next_due()]
-        times.append(self.replication.next_tick())
-        times += [waiters.next_end() for waiters in self._all_waiters]
-        return min((time for time in times if time is not None), default=None)
+        first: float | None = None
+        for time in (
+            self.jobs.next_due(),
+            self.groups.next_due(),
+            self.replication.next_tick(),
+            self.desk.waiters.next_end(),
+            self.messages.waiters.next_end(),
+            self.consumers.waiters.next_end(),
+        ):
+            if time is not None and (first is None or time < first):
+                first = time
+        return first
 
     def tick(self, now: float, most: int = 1000) -> None:
         """Do what is due by now, for `most` jobs at a time."""

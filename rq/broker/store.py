@@ -71,7 +71,9 @@ class Store:
         """Take events; they are durable after `commit`."""
         ts = int(now * 1e6)
         for event in events:
-            self._journal.append({"ts": ts, **lines.record(event)})
+            record = lines.record(event)
+            record["ts"] = ts
+            self._journal.append(record)
         # The lines that let these go are among those that were appended.
         self._unused += self.bodies.take_unused()
 

@@ -75,7 +75,8 @@ class Waiters(Generic[Want]):
 
     def first(self, queue: bytes) -> Waiter[Want] | None:
         """Return who has waited longest at a queue."""
-        return next(iter(self._by_queue.get(queue, {}).values()), None)
+        clients = self._by_queue.get(queue)
+        return None if clients is None else next(iter(clients.values()))
 
     def count(self, queue: bytes) -> int:
         """Return how many wait at a queue."""

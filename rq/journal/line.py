@@ -72,7 +72,11 @@ def group(bodies: list[bytes], g: int, start: int, last: bool = True) -> bytes:
     """Return lines of the group `g`; if they are its last ones, the last says so
     (`end`)."""
     head = b'"g":%d,' % g
-    lines = [sealed(head + body, start) for body in bodies[:-1]]
+    begun = crc32(head, start)  # the same for all lines
+    lines = [
+        b'{"crc":"%08x",%b%b\n' % (crc32(body, begun), head, body)
+        for body in bodies[:-1]
+    ]
     tail = head + bodies[-1]
     lines.append(sealed(tail[:-1] + b',"end":1}' if last else tail, start))
     return b"".join(lines)

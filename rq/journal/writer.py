@@ -91,7 +91,7 @@ class Journal:
         TypeError when it cannot be written; it takes no seq then, for one without a
         line would be missed for ever.
         """
-        body = line.body({"seq": self.seq + 1, **record})
+        body = b'"seq":%d,%b' % (self.seq + 1, line.body(record))
         self.seq += 1
         self._bodies.append(body)
         self._bytes += len(body) + LINE_EXTRA

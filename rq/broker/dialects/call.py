@@ -107,7 +107,7 @@ def queues_in(words: Sequence[bytes]) -> list[bytes]:
 
 def timeout(data: bytes) -> int:
     """Return how long a client waits, in milliseconds; 0: for ever."""
-    number = whole(data)
+    number = 0 if data == b"0" else whole(data)  # as most say
     if number is None:
         raise Refusal("ERR timeout is not an integer or out of range")
     if number < 0:

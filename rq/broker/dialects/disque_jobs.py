@@ -69,7 +69,10 @@ _OPTIONS: dict[bytes, tuple[str, Callable[[bytes], int]]] = {
 
 def adding_in(words: list[bytes]) -> Adding:
     """Return what the words after a job say; Refusal for those that make no sense."""
-    adding, left = Adding(), deque(words)
+    adding = Adding()
+    if not words:
+        return adding
+    left = deque(words)
     while left:
         name = left.popleft().upper()
         if name == b"ASYNC":
